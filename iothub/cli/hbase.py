@@ -18,8 +18,7 @@ from iothub.hub.drivers import needed_tables
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
 from iothub_services.hbase.tables import TableLayout, Tables
-from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
-from iothub_services.queues.hbase_bodies.sweep import LEAST_AGE_S, USUAL_AGE_S, Swept
+from iothub_services.queues.hbase.body_sweep import LEAST_AGE_S, USUAL_AGE_S, Swept, dry_sweep, sweep_leased
 
 command = noun("hbase", "The hub's tables in HBase: create-tables, status, sweep.")
 
@@ -102,7 +101,7 @@ def sweep(app: App, is_dry_run: bool, age_s: float | None) -> None:
         swept = (
             dry_sweep(caller, tables, age_s, progress)
             if is_dry_run
-            else sweep_in_turn(caller, tables, age_s, progress, _CLOCK.monotonic)
+            else sweep_leased(caller, tables, age_s, progress, _CLOCK.monotonic)
         )
     assert swept is not None  # noqa: S101  only without `every_s`
     verb_done = "would delete" if is_dry_run else "deleted"

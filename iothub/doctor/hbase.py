@@ -14,9 +14,8 @@ from iothub.config.sections import HBase
 from iothub.doctor.findings import Finding, Look, State, of_probe, timed
 from iothub.records.layout import CREATE_TABLES
 from iothub_services.hbase import calls, from_settings
-from iothub_services.hbase.administration import TableState, TableStatus, table_status, told_problems
+from iothub_services.hbase.administration import TableState, TableStatus, probe, problems_of, table_status
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.probe import probe
 from iothub_services.hbase.tables import TableLayout, Tables
 from iothub_services.queues.hbase import requests as hbase_requests
 from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
@@ -69,7 +68,7 @@ def _table(status: TableStatus) -> Finding:
     name = f"HBase table {status.name}"
     if status.state is TableState.MISSING:
         return Finding(name, State.FAIL, "does not exist", CREATE_TABLES)
-    if problems := told_problems(status):
+    if problems := problems_of(status):
         advice = "alter or drop it in HBase's shell, or choose another hbase.namespace"
         return Finding(name, State.FAIL, "; ".join(problems), advice)
     return Finding(name, State.OK, f"layout is correct, {status.regions} regions")

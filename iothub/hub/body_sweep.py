@@ -1,6 +1,6 @@
 """Once a day one hub of a namespace deletes the bodies in HBase that no queue refers to any more.
 
-Knows neither rows nor whose turn it is: `iothub_services.queues.hbase_bodies` does. It works on a thread and a connection of its own, a small
+Knows neither rows nor the lease: `iothub_services.queues.hbase.body_sweep` does. It works on a thread and a connection of its own, a small
 part of the time, so that publishes hardly notice.
 """
 
@@ -17,8 +17,7 @@ from iothub_services.hbase import from_settings
 from iothub_services.hbase.tables import Tables
 from iothub_services.metrics import metrics
 from iothub_services.metrics.exposition import Registry
-from iothub_services.queues.hbase_bodies.in_turn import sweep_in_turn
-from iothub_services.queues.hbase_bodies.sweep import USUAL_AGE_S, Swept
+from iothub_services.queues.hbase.body_sweep import USUAL_AGE_S, Swept, sweep_leased
 
 log = logging.get(__name__)
 
@@ -64,7 +63,7 @@ class BodySweep:
         with from_settings.direct_caller(settings) as caller:
             tables = Tables(settings.namespace)
             try:
-                return sweep_in_turn(
+                return sweep_leased(
                     caller, tables, USUAL_AGE_S, rest, self._clock.monotonic, every_s=settings.sweep_interval_s
                 )
             except InterruptedWorkError:

@@ -29,8 +29,7 @@ from iothub.hub.wait_for_servers import Waiting, pause
 from iothub.net.backend import select_backend
 from iothub_services.damaged import DamagedRecords
 from iothub_services.hbase import from_settings
-from iothub_services.hbase.metering import RegistryMeter
-from iothub_services.hbase.threaded import ThreadCaller
+from iothub_services.hbase.caller import ThreadCaller
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import Watch
 from iothub_services.quota.slots import SlotFile
@@ -161,10 +160,7 @@ def _hbase(process: Process, monitoring: Monitoring) -> HBaseClient | None:
     """Return the one client of all stores on HBase. Start and stop open and close it: it works on the reactor's thread."""
     if not needed_tables(process.settings, process.data_dir):
         return None
-    meter = RegistryMeter(monitoring.telemetry.registry)
-    client = from_settings.client(process.settings.hbase, process.reactor, meter)
-    meter.watch(client)
-    return client
+    return from_settings.client(process.settings.hbase, process.reactor, monitoring.telemetry.registry)
 
 
 def _required(hbase: HBaseClient | None) -> HBaseClient:

@@ -22,10 +22,8 @@ from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.events.statistics import StatisticsLog
-from iothub_services.hbase.administration import require_tables
+from iothub_services.hbase.administration import owner_columns, probe, require_tables
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.owners import owner_columns
-from iothub_services.hbase.probe import probe
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry

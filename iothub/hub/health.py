@@ -16,7 +16,7 @@ from iothub.hub.phase import Phase
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.hub.wait_for_servers import Waiting
 from iothub_services.group_thread import GroupThread
-from iothub_services.hbase.probe import ADVICE
+from iothub_services.hbase.administration import ADVICE
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.metrics.watch import Watch

@@ -21,8 +21,8 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.sections.stores import chosen_tenants
 from iothub.records.owner import Owner
+from iothub_services.hbase.administration import claim, owners
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.owners import claim, owners
 from iothub_tenants.accounts import installations, tenants
 from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url
@@ -81,7 +81,7 @@ class Installation:
         return Owner(self.id, self._settings.node.name, self._at_ms)
 
     def tables(self, caller: Caller, columns: Mapping[bytes, bytes]) -> Owned:
-        """`columns`: of the tables that are used, as `iothub_services.hbase.owners.owner_columns` has them."""
+        """`columns`: of the tables that are used, as `iothub_services.hbase.administration.owner_columns` has them."""
         return _Tables(self, caller, columns)
 
     def topics(self, log: Topics) -> Owned:

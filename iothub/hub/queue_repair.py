@@ -11,7 +11,7 @@ from typing import Protocol
 from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.records.state import SessionState
-from iothub_services.queues.rebuilding import Place, Rebuilt
+from iothub_services.queues.port import Place, Rebuilt
 
 log = logging.get(__name__)
 

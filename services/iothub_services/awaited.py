@@ -10,8 +10,17 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from iothub_services.queues.port import Claim, DueRecord, Expired, ExpiryMark, Page, QueueLimits, QueueStats
-from iothub_services.queues.rebuilding import Place, Rebuilt
+from iothub_services.queues.port import (
+    Claim,
+    DueRecord,
+    Expired,
+    ExpiryMark,
+    Page,
+    Place,
+    QueueLimits,
+    QueueStats,
+    Rebuilt,
+)
 from iothub_services.queues.threads import LoadedPage, Read, RetainedPage
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.port import RetainedBody, RetainedTopic

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from iothub.base.units import Endpoint
 from iothub.testing.clock import ManualClock
 from iothub.testing.reactor_thread import ReactorThread
+from iothub_services.hbase.caller import ThreadCaller
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.threaded import ThreadCaller
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA
@@ -91,7 +91,7 @@ def _on_hbase(shape: Shape) -> Iterator[QueueStore]:
         ReactorThread() as reactor,
     ):
         gateways = [Endpoint(HOST, services.ports.thrift)]
-        client = HBaseClient(reactor.reactor, gateways, lanes_each=shape.connections)  # type: ignore[arg-type]
+        client = HBaseClient(reactor.reactor, gateways, connections=shape.connections * len(gateways))
         reactor.call(client.open)
         try:
             yield HBaseQueues(ThreadCaller(client, reactor.reactor.callFromThread), tables)

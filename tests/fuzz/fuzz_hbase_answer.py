@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from iothub.base.errors import BackendError
 from iothub_services.hbase import calls, thrift
 from iothub_services.hbase.calls import Call
-from iothub_services.hbase.pipeline import Pipeline
+from iothub_services.hbase.pipeline import PendingCall, Pipeline
 from iothub_services.hbase.replies import Scanner
 from tests.support.hbase_gateway import FakeGateway, framed
 
@@ -40,25 +40,27 @@ def _answers(call: Call[object]) -> bytes:
 SEEDS: Sequence[bytes] = tuple(bytes((number,)) + _answers(call) for number, call in enumerate(CALLS))
 
 
-class _Ticket:
-    def __init__(self, call: Call[object]) -> None:
-        self.call = call
+class _Nobody:
+    is_over = False
+
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
+        """The pipeline alone is looked at."""
 
 
 def target(data: bytes) -> None:
     """Take the call from the first byte, what its gateway sends from the rest, in two pieces."""
     if not data:
         return
-    pipeline: Pipeline[_Ticket] = Pipeline(1 << 16)
-    tickets = [_Ticket(CALLS[data[0] % len(CALLS)]) for _ in range(2)]
-    for ticket in tickets:
-        pipeline.send(ticket)
+    pipeline: Pipeline = Pipeline(1 << 16)
+    sent = [PendingCall(CALLS[data[0] % len(CALLS)], _Nobody()) for _ in range(2)]
+    for pending in sent:
+        pipeline.send(pending)
     half = 1 + len(data) // 2
     answered = [*pipeline.receive(data[1:half]), *pipeline.receive(data[half:])]
-    assert [ticket for ticket, _ in answered] == tickets[: len(answered)]
-    assert pipeline.in_flight == len(tickets) - len(answered)
-    for ticket, frame in answered:
+    assert [pending for pending, _ in answered] == sent[: len(answered)]
+    assert pipeline.in_flight == len(sent) - len(answered)
+    for pending, frame in answered:
         try:
-            ticket.call.decode(frame)
+            pending.call.decode(frame)
         except BackendError:
             continue

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iothub.config.sections import Kafka
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
 from ops.services.places import Ports

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from ops.services.house import Services

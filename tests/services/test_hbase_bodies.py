@@ -20,10 +20,9 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Mutation
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.bodies import LARGE_BYTES
+from iothub_services.queues.hbase.body_sweep import sweep, sweep_leased
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.hbase_bodies.in_turn import sweep_in_turn
-from iothub_services.queues.hbase_bodies.sweep import sweep
-from iothub_services.queues.hbase_bodies.turn import Turn
+from iothub_services.queues.hbase.sweep_lease import SweepLease
 from iothub_services.queues.port import Move, MoveKind, QueueStore
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, flush_regions, own_tables
@@ -70,7 +69,7 @@ def test_command_deletes_what_is_old_and_loose(
     with caller_of(services) as caller, closing(HBaseQueues(caller, tables)) as store:
         epoch = made(store, 1).epoch
         store.append([one(1, 1, body=LARGE)])
-        now_ms = Turn(caller, tables.queue_index).now_ms()
+        now_ms = SweepLease(caller, tables.queue_index).now_ms()
         ids = [bytes(15) + bytes((number,)) for number in (1, 2)]
         old = [Mutation(keys.body_key(body_id, TENANT), {b"b:0": b"\1x"}) for body_id in ids]
         caller.call(calls.mutate_rows(tables.bodies, old, now_ms - 2 * DAY_MS))
@@ -94,7 +93,7 @@ def test_hub_that_writes_meanwhile_loses_no_body(tables: Tables, services: Servi
         thread = threading.Thread(target=writing.run)
         thread.start()
         while thread.is_alive():
-            swept = sweep_in_turn(caller, tables, 1.0, lambda _: None, time.monotonic)
+            swept = sweep_leased(caller, tables, 1.0, lambda _: None, time.monotonic)
             assert swept is not None
             total += swept.deleted
         flush_regions(services, tables.queues)  # consumed records refer until then

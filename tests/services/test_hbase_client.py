@@ -13,15 +13,16 @@ from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.hbase import calls
+from iothub_services.hbase.caller import Caller, DirectCaller, ThreadCaller
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.pending_calls import Bounds
+from iothub_services.hbase.pages import pages
 from iothub_services.hbase.refusals import HBaseError
 from iothub_services.hbase.replies import Cell
-from iothub_services.hbase.threaded import ThreadCaller
+from iothub_services.hbase.wire import Bounds
 from ops.services.house import Services
 from ops.services.places import HOST
+from tests.support import table_calls
 
 APPENDS = 10_000
 ROWS = 100
@@ -33,34 +34,40 @@ pytestmark = pytest.mark.timeout(600)
 
 
 class Peak:
-    """The most calls that were ever in flight on a lane."""
+    """The most calls that were ever in flight on a connection."""
 
     def __init__(self) -> None:
         self.most = 0
         self.sent_count = 0
         self.client: HBaseClient | None = None
 
-    def sent(self, verb: str, result: str, seconds: float) -> None:
+    def on_outcome(self, verb: str, result: str, seconds: float) -> None:
         assert self.client is not None
         self.sent_count += 1
-        self.most = max(self.most, *(lane.in_flight for lane in self.client.lanes))
+        self.most = max(self.most, *(each.in_flight for each in self.client.connections))
 
 
 @contextmanager
 def hbase(
-    ports: list[int], bounds: Bounds | None = None, meter: Peak | None = None
+    ports: list[int], bounds: Bounds | None = None, peak: Peak | None = None
 ) -> Iterator[tuple[ThreadCaller, HBaseClient]]:
     """Run a client on a reactor of its own."""
     with ReactorThread() as reactor:
         gateways = [Endpoint(HOST, port) for port in ports]
-        client = HBaseClient(reactor.reactor, gateways, lanes_each=2, bounds=bounds, meter=meter)  # type: ignore[arg-type]
-        if meter is not None:
-            meter.client = client
+        count = {} if peak is None else {"on_outcome": peak.on_outcome}
+        client = HBaseClient(reactor.reactor, gateways, connections=2 * len(gateways), bounds=bounds, **count)
+        if peak is not None:
+            peak.client = client
         reactor.call(client.open)
         try:
             yield ThreadCaller(client, reactor.reactor.callFromThread), client
         finally:
             reactor.call(client.close)
+
+
+def scanned(caller: Caller, scan: Scan) -> list[bytes]:
+    """Return the keys of a scan's rows."""
+    return [row.key for page in pages(caller, scan) for row in page]
 
 
 def until(is_true: Callable[[], bool], limit_s: float) -> float:
@@ -73,7 +80,7 @@ def until(is_true: Callable[[], bool], limit_s: float) -> float:
 
 
 def test_every_verb_does_what_it_says(services: Services, table: bytes) -> None:
-    """Through lanes and threads, against the real gateway."""
+    """Through connections and threads, against the real gateway."""
     with hbase([services.ports.thrift]) as (caller, _):
         assert caller.call(calls.append(table, b"r", b"f:a", b"x")) == b"x"
         assert caller.call(calls.append(table, b"r", b"f:a", b"y")) == b"xy"
@@ -91,10 +98,9 @@ def test_every_verb_does_what_it_says(services: Services, table: bytes) -> None:
             b"s2",
             b"s4",
         ]
-        assert [each.key for each in caller.scan(Scan(table, b"s1", b"s4"), page=2)] == [b"s1", b"s2", b"s3"]
-        assert [each.key for each in caller.scan(Scan(table, b"s4", b"s1", is_reversed=True))] == [b"s4", b"s3", b"s2"]
-        filtered = caller.scan(Scan(table, columns=(b"f:a",), filter_text=b"PrefixFilter('s')"))
-        assert next(filtered).key == b"s1"
+        assert scanned(caller, Scan(table, b"s1", b"s4")) == [b"s1", b"s2", b"s3"]
+        filtered = Scan(table, columns=(b"f:a",), filter_text=b"PrefixFilter('s')")
+        assert scanned(caller, filtered)[0] == b"s1"
         assert table in caller.call(calls.table_names())
         assert [family.versions for family in caller.call(calls.families(table))] == [1]
         assert [region.start for region in caller.call(calls.regions(table))] == [b""]
@@ -108,7 +114,7 @@ def test_refusals_have_their_classes(services: Services, table: bytes) -> None:
         "NoSuchColumnFamilyException": calls.append(table, b"r", b"zz:a", b"x"),
         "DoNotRetryIOException": calls.append(table, b"r", b"f:a", b"x" * (11 << 20)),
         "IllegalArgument": calls.mutate_row(table, b"", {b"f:a": b"x"}),
-        "AlreadyExists": calls.create_table(table, (b"f",)),
+        "AlreadyExists": table_calls.create_table(table, (b"f",)),
     }
     with hbase([services.ports.thrift]) as (caller, _):
         results = caller.call_many(list(asked.values()))
@@ -119,7 +125,7 @@ def test_refusals_have_their_classes(services: Services, table: bytes) -> None:
 
 
 def test_ten_thousand_appends_stay_in_order_and_within_bounds(services: Services, table: bytes) -> None:
-    """One batch from one thread: every append of a row sees those before it, and no lane has more in flight than it may."""
+    """One batch from one thread: every append of a row sees those before it, and no connection has more in flight than it may."""
     peak = Peak()
     letters = [
         calls.append(table, b"row %03d" % (number % ROWS), b"f:%d" % (number // 1000), b"x")
@@ -174,7 +180,7 @@ def test_killed_server_loses_no_answer_and_is_found_again(services: Services, ta
         back_s = until(
             lambda: not isinstance(caller.call_many([calls.get_row(table, rows[0])])[0], BackendError), RETURN_S
         )
-        stored = {row.key for row in caller.scan(Scan(table), page=1000)}
+        stored = set(scanned(caller, Scan(table)))
 
     uncertain = sum(error.is_written for error in errors)
     assert answered
@@ -185,13 +191,14 @@ def test_killed_server_loses_no_answer_and_is_found_again(services: Services, ta
 
 
 def test_other_gateway_takes_over(services: Services, table: bytes) -> None:
-    """Lanes to a gateway that dies go to the one that lives, at once."""
+    """Connections to a gateway that dies go to the one that lives, at once."""
     services.up("gateway")
     with hbase([services.ports.second_thrift, services.ports.thrift]) as (caller, client):
         until(lambda: client.is_up, RETURN_S)
         services.kill("gateway")
         took_s = until(
-            lambda: client.is_up and {lane.gateway.port for lane in client.lanes} == {services.ports.thrift}, RETURN_S
+            lambda: client.is_up and {each.gateway.port for each in client.connections} == {services.ports.thrift},
+            RETURN_S,
         )
         results = caller.call_many([calls.mutate_row(table, b"%d" % number, {b"f:a": b"x"}) for number in range(50)])
 
@@ -199,8 +206,8 @@ def test_other_gateway_takes_over(services: Services, table: bytes) -> None:
     assert took_s < 2
 
 
-def test_tools_need_no_reactor(services: Services, table: bytes) -> None:
-    """The same verbs over a plain socket."""
+def test_tools_need_no_reactor_of_theirs(services: Services, table: bytes) -> None:
+    """The same verbs over a connection of their own."""
     with DirectCaller([Endpoint(HOST, services.ports.thrift)]) as caller:
         results = caller.call_many([calls.append(table, b"r", b"f:a", b"x") for _ in range(200)])
 

@@ -14,8 +14,10 @@ from iothub.base.units import Endpoint
 from iothub.cli.main import run
 from iothub.records import keys
 from iothub_services.hbase import calls
-from iothub_services.hbase.administration import TableAdmin, TableState, table_status
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.administration import TableState, table_status
+from iothub_services.hbase.caller import DirectCaller
+from iothub_services.hbase.pages import pages
+from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import layouts
 from ops.services.house import Services
 from ops.services.places import HOST
@@ -68,7 +70,8 @@ def test_rows_of_queues_spread_over_the_regions(admin: TableAdmin, caller: Direc
 
     starts = [region.start for region in caller.call(calls.regions(table))]
     homes = [max(start for start in starts if start <= queue) for queue in queues]
-    rows = caller.scan(calls.Scan(table, queues[3], keys.prefix_end(queues[3])))
+    scan = calls.Scan(table, queues[3], keys.prefix_end(queues[3]))
+    rows = [row for page in pages(caller, scan) for row in page]
 
     assert sorted(homes) == sorted(starts * 2)
     assert [row.key for row in rows] == [keys.record_row(queues[3], at) for at in (1, 2, 256)]

@@ -15,7 +15,7 @@ import pytest
 from iothub.base.units import Endpoint
 from iothub.records import keys
 from iothub_services.hbase import calls
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.house import Services
 from ops.services.places import HOST

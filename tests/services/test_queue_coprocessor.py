@@ -11,7 +11,7 @@ import pytest
 from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub_services.hbase import calls
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from ops.services.house import Services
 from ops.services.places import ROOT
 from tests.support import queue_bytes

@@ -17,8 +17,8 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.bodies import PIECE_BYTES
+from iothub_services.queues.hbase.body_sweep import sweep
 from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.hbase_bodies.sweep import sweep
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind, Overflow, QueueLimits
 from ops.services.house import Services
 from tests.support.own_tables import caller_of, own_tables

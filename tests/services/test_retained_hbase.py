@@ -8,7 +8,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.testing.retained_contract import CASES, Case
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite

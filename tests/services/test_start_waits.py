@@ -14,12 +14,12 @@ import pytest
 
 from iothub.base.units import Endpoint
 from iothub.records import keys
-from iothub_services.hbase import calls
-from iothub_services.hbase.administration import TableAdmin
+from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import layouts
 from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
 from ops.services.house import Services
 from ops.services.places import HOST
+from tests.support import table_calls
 from tests.support.clients import Door
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
@@ -152,13 +152,13 @@ def test_refusal_in_the_middle_that_no_waiting_mends_ends_the_start(
     until(lambda: hanging.is_hung, "the loading has begun", START_S)
     assert "sessions are being loaded" in readiness(made)[1]
     with caller_of(services, timeout_s=START_S) as caller:
-        caller.call(calls.disable_table(name))
+        caller.call(table_calls.disable_table(name))
         try:
             hanging.let_go()
             assert made.process is not None
             assert made.process.wait(START_S) == 7
         finally:
-            caller.call(calls.enable_table(name))
+            caller.call(table_calls.enable_table(name))
 
     last = made.log.splitlines()[-1]
     assert last.startswith("iothub: HBase refused")

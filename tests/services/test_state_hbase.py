@@ -10,8 +10,8 @@ from iothub.records import keys
 from iothub.records.layout import STATE_COLUMN, encode_state_cell
 from iothub.testing.state_contract import CASES, Case
 from iothub_services.hbase import calls
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.calls import Mutation
-from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite

@@ -15,7 +15,7 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub_services.events.memory import MemoryEvents
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite

@@ -150,11 +150,7 @@ class FakeGateway:
     def _open_scan(self, arguments: dict[int, Any]) -> Answer:
         name, options = arguments[1], arguments[2]
         start, stop = options.get(1, b""), options.get(2, b"")
-        keys = sorted(self.table(name))
-        if options.get(9):
-            keys = [key for key in reversed(keys) if (not start or key <= start) and key > stop]
-        else:
-            keys = [key for key in keys if key >= start and (not stop or key < stop)]
+        keys = [key for key in sorted(self.table(name)) if key >= start and (not stop or key < stop)]
         self._opened += 1
         self._scanners[self._opened] = (
             name,

@@ -19,16 +19,16 @@ from iothub.records import events, keys
 from iothub.records.events import Event, Subject
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.hbase import calls
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.calls import Mutation
-from iothub_services.hbase.direct import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import CELL, COLUMN, all_of
 from iothub_services.queues.hbase.moves import require
 from iothub_services.queues.hbase.regions import Regions
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import QueueLimits
-from iothub_services.queues.remote.index import CELL, COLUMN, all_of
 from iothub_services.sessions.manager import EPOCH_BITS
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.service import StateService

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from iothub.base.units import Endpoint
-from iothub_services.hbase import calls
-from iothub_services.hbase.administration import TableAdmin
-from iothub_services.hbase.direct import DirectCaller
-from iothub_services.hbase.pending_calls import Bounds
+from iothub_services.hbase.caller import DirectCaller
+from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
+from iothub_services.hbase.wire import Bounds
 from ops.services.house import Services
 from ops.services.places import HOST
+from tests.support import table_calls
 
 _REGION_ADMIN = "iothub.hbase.admin.RegionAdmin"
 _DROP_S = 30.0  # HBase may have come back a moment ago
@@ -58,8 +58,8 @@ def drop_tables(services: Services, names: Sequence[bytes]) -> None:
 
 def _drop(services: Services, name: bytes) -> None:
     with caller_of(services, timeout_s=_DROP_S) as caller:
-        caller.call(calls.disable_table(name))
-        caller.call(calls.delete_table(name))
+        caller.call(table_calls.disable_table(name))
+        caller.call(table_calls.delete_table(name))
 
 
 def reopen_regions(services: Services, table: bytes, times: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts
 from ops.services.house import Services
 from tests.support import queue_bytes

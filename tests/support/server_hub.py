@@ -15,7 +15,7 @@ from pathlib import Path
 
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.datadirs import fresh_hub

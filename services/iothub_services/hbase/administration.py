@@ -1,26 +1,38 @@
-"""Creating our tables and saying how they are: through the gateway as far as Thrift 1 goes, by a Java program of our jar beyond that.
+"""Is HBase there, are our tables, and whose are they? All through the gateway.
 
-Knows the layouts from `tables` and nothing of what the tables hold. Thrift 1 can neither split a table beforehand nor give it a
-coprocessor, so `TableAdmin` (in `ops/hbase`) does, on HBase's own class path and configuration.
+Knows the layouts from `tables`, and one cell: each store has one in the row before all others of a table, put by compare-and-swap by the
+first installation that uses it. What follows from another owner is `iothub.hub.installation`'s.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
+from typing import TypeVar
 
-from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
+from iothub.base.errors import ConflictError, NotFoundError
+from iothub.records import keys
 from iothub.records.layout import missing_tables
+from iothub.records.owner import Owner, decode_owner, encode_owner
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.tables import FamilyLayout, TableLayout, differences
+from iothub_services.hbase.calls import Call
+from iothub_services.hbase.refusals import NO_TABLE, HBaseError
+from iothub_services.hbase.tables import FamilyLayout, TableLayout, Tables, differences, other_tables
+from iothub_services.probing import Advice, Probe, probe_by
 
-_JAVA_CLASS = "iothub.hbase.admin.TableAdmin"
-_LIMIT_S = 300.0  # of one run: 128 regions on a busy machine
+T = TypeVar("T")
+
+ADVICE = Advice("hbase.thrift", "docs/guide/hbase.md#the-hub-does-not-reach-hbase")
+
+
+def probe(caller: Caller) -> Probe:
+    """List the tables: is HBase reached through a gateway, up to its master?"""
+    return probe_by(lambda: f"lists {len(caller.call(calls.table_names()))} tables", ADVICE)
+
+
+# --- are they there
 
 
 class TableState(Enum):
@@ -76,15 +88,12 @@ def require_all(found: Sequence[TableStatus]) -> None:
 
 def require_ours(found: Iterable[TableStatus]) -> None:
     """Raise ConflictError when one of these is disabled, or another one than ours."""
-    problems = [problem for each in found for problem in told_problems(each)]
+    problems = [problem for each in found for problem in problems_of(each)]
     if problems:
-        raise ConflictError(
-            f"HBase has other tables than this program's ({'; '.join(problems)}): "
-            "alter or drop them in HBase's shell, or choose another hbase.namespace"
-        )
+        raise ConflictError(other_tables(problems))
 
 
-def told_problems(status: TableStatus) -> list[str]:
+def problems_of(status: TableStatus) -> list[str]:
     """Say what is wrong with a table that is there."""
     disabled = [f"{status.name} is disabled"] if status.state is TableState.DISABLED else []
     return [f"{status.name}: {problem}" for problem in status.problems] + disabled
@@ -123,123 +132,38 @@ def _as_shown(layout: TableLayout, shown: Iterable[str]) -> TableLayout:
     return replace(layout, families=families, settings={})
 
 
-class TableAdmin:
-    """Our Java program. `program` runs a class of HBase's class path, as HBase's own `hbase` does."""
-
-    def __init__(self, program: str | Path, limit_s: float = _LIMIT_S) -> None:
-        self._program = str(program)
-        self._limit_s = limit_s
-
-    def create(self, wanted: Sequence[TableLayout]) -> list[str]:
-        """Create the tables that are not there; return their names. Safe to repeat.
-
-        Raises:
-            ConflictError: A table is there with another layout; nothing was created.
-            UnavailableError: The program cannot be run, or HBase refused.
-        """
-        told = self._create(wanted)
-        there = {layout.name: layout for layout in decode(told)}
-        if not there:
-            return _created(told)
-        problems = [
-            f"{layout.name}: {problem}"
-            for layout in wanted
-            if layout.name in there
-            for problem in differences(layout, there[layout.name])
-        ]
-        if problems:
-            raise ConflictError(
-                f"HBase has other tables than this program's ({'; '.join(problems)}): "
-                "alter or drop them in HBase's shell, or choose another hbase.namespace"
-            )
-        missing = [layout for layout in wanted if layout.name not in there]
-        return _created(self._create(missing)) if missing else []
-
-    def _create(self, wanted: Sequence[TableLayout]) -> str:
-        """Have all of them made, or be told of those that are there already."""
-        return self._run(["create"], encode(wanted))
-
-    def _run(self, words: Sequence[str], told: str) -> str:
-        command = [self._program, _JAVA_CLASS, *words]
-        try:
-            done = subprocess.run(  # noqa: S603 - the operator's own program, no shell
-                command, input=told, capture_output=True, text=True, timeout=self._limit_s, check=False
-            )
-        except OSError as error:
-            raise UnavailableError(_not_run(self._program, error)) from None
-        except subprocess.TimeoutExpired:
-            raise UnavailableError(f"{self._program} {_JAVA_CLASS} did not end within {self._limit_s:g} s") from None
-        if done.returncode != 0:
-            raise _failed(self._program, done.stderr)
-        return done.stdout
+# --- whose are they
 
 
-def _created(told: str) -> list[str]:
-    return [line.partition("\t")[2] for line in told.splitlines() if line.startswith("created\t")]
+def owner_columns(tables: Tables) -> dict[bytes, bytes]:
+    """Return in which tables, and there in which column, an owner is: a table for each store, whatever others that store has."""
+    return {tables.state: b"s:i", tables.queue_index: b"i:i", tables.retained: b"r:i"}
 
 
-def _not_run(program: str, error: OSError) -> str:
-    """Say where a program was looked for, and how another one is named."""
-    if os.sep not in program:
-        where = (
-            f"it was looked for in PATH ({os.pathsep.join(os.get_exec_path())}); install HBase's client there, or set"
-        )
-    elif isinstance(error, FileNotFoundError) and Path(program).exists():
-        where = "the file is there, but not what its first line says that it is run by; mend it, or set"
-    else:
-        where = "hbase.admin_program names it; set"
-    return (
-        f"{program} cannot be run ({error.strerror}): {where} hbase.admin_program to the whole path of HBase's own `hbase`, "
-        "or of a program that runs a Java class as that does"
-    )
-
-
-def _failed(program: str, said: str) -> UnavailableError:
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    last = next(
-        (line for line in reversed(lines) if line.startswith("TableAdmin: ")), lines[-1] if lines else "no word why"
-    )
-    if _JAVA_CLASS in last:
-        return UnavailableError(f"{program} does not find {_JAVA_CLASS}: put the iothub-hbase jar into HBASE_CLASSPATH")
-    if "FailedSanityCheck" in said or "DoNotRetryIOException" in last:
-        last += "; do the region servers and the master have the iothub-hbase jar on their class path?"
-    return BackendError(f"HBase's tables: {last}", retryable=False, is_written=True)
-
-
-def encode(layouts: Iterable[TableLayout]) -> str:
-    """Write layouts as `TableAdmin` reads them."""
-    lines: list[tuple[str, ...]] = []
-    for layout in layouts:
-        lines.append(("table", layout.name))
-        lines += [("set", name, value) for name, value in layout.settings.items()]
-        for family in layout.families:
-            lines.append(("family", family.name))
-            lines += [("set", name, value) for name, value in family.settings.items()]
-        lines += [("split", key.hex()) for key in layout.splits]
-    return "".join("\t".join(words) + "\n" for words in lines)
-
-
-def decode(text: str) -> list[TableLayout]:
-    """Read layouts as `TableAdmin` prints them; other lines are somebody else's and left out."""
-    found: list[TableLayout] = []
-    for line in text.splitlines():
-        match line.split("\t"):
-            case ["table", name]:
-                found.append(TableLayout(name, ()))
-            case ["set", name, value] if found:
-                found[-1] = _with_setting(found[-1], name, value)
-            case ["family", name] if found:
-                found[-1] = replace(found[-1], families=(*found[-1].families, FamilyLayout(name)))
-            case ["split", key] if found:
-                found[-1] = replace(found[-1], splits=(*found[-1].splits, bytes.fromhex(key)))
-            case _:
-                continue
+def owners(caller: Caller, columns: Mapping[bytes, bytes]) -> dict[bytes, Owner | None]:
+    """Return whose these tables are; None: nobody's yet. Raises BackendError, ConflictError, CorruptRecordError, NotFoundError."""
+    asked = [calls.get_row(table, keys.META, (column,)) for table, column in columns.items()]
+    found: dict[bytes, Owner | None] = {}
+    for (table, column), row in zip(columns.items(), _answers(caller, asked), strict=True):
+        cell = None if row is None else row.cells.get(column)
+        found[table] = None if cell is None else decode_owner(cell.value, f"table {table.decode()}")
     return found
 
 
-def _with_setting(layout: TableLayout, name: str, value: str) -> TableLayout:
-    if not layout.families:
-        return replace(layout, settings={**layout.settings, name: value})
-    *others, last = layout.families
-    changed = replace(last, settings={**last.settings, name: value})
-    return replace(layout, families=(*others, changed))
+def claim(caller: Caller, columns: Mapping[bytes, bytes], owner: Owner) -> dict[bytes, Owner | None]:
+    """Take those of these tables that are nobody's, and return whose they are then. May be repeated after it has failed. Raises as `owners`."""
+    free = [table for table, has in owners(caller, columns).items() if has is None]
+    value = encode_owner(owner)
+    caller.call_all(
+        [calls.check_and_put(table, keys.META, columns[table], None, (columns[table], value)) for table in free]
+    )
+    return owners(caller, columns)
+
+
+def _answers(caller: Caller, asked: Sequence[Call[T]]) -> list[T]:
+    try:
+        return caller.call_all(asked)
+    except HBaseError as error:
+        if error.java_class == NO_TABLE:
+            raise NotFoundError(missing_tables(error.text)) from error
+        raise

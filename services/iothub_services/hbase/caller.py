@@ -1,51 +1,37 @@
-"""What code that may block needs of HBase: batches of calls, single ones, scans.
+"""What code that may block needs of HBase: batches of calls, and single ones.
 
-Knows no thread and no socket: `ThreadCaller` and `DirectCaller` fulfil it. Drivers of stores are written against this.
+Knows no verb: calls are encoded and answers decoded in the thread that makes them, the reactor moves bytes. Drivers of stores are written
+against `Caller`. Worker threads of a hub have a `ThreadCaller` over the hub's client, tools and sweeps a `DirectCaller` of their own.
 """
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import TypeVar
 
-from iothub.base.errors import BackendError
-from iothub_services.hbase.calls import Call, Scan, close_scan, next_rows, open_scan
-from iothub_services.hbase.refusals import LostError
-from iothub_services.hbase.replies import Row, Scanner
+from twisted.internet.base import BlockingResolver
+from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.threads import blockingCallFromThread
+
+from iothub.base.errors import BackendError, LocalProtocolError
+from iothub.base.units import Endpoint
+from iothub_services.hbase.calls import Call
+from iothub_services.hbase.client import HBaseClient
+from iothub_services.hbase.refusals import Effect, LostError
+from iothub_services.hbase.wire import Bounds
 
 T = TypeVar("T")
 Asked = TypeVar("Asked")
 
-Attempt = Callable[[Sequence[Asked]], list[T | BackendError]]
-"""Asks once: gives the result or the error of each."""
-
-
-def asked_again(attempt: Attempt[Call[T], T], calls: Sequence[Call[T]], gateways: int) -> list[T | BackendError]:
-    """Make calls; if all of them only read, make those whose gateway was lost again, once for each gateway more."""
-    return _asked(attempt, calls, gateways if all(call.verb.is_repeatable for call in calls) else 1)
-
-
-def _asked(attempt: Attempt[Asked, T], asked: Sequence[Asked], times: int) -> list[T | BackendError]:
-    """Ask, and ask again where the gateway was lost, so many times in all."""
-    outcomes = attempt(asked)
-    for _ in range(times - 1):
-        lost = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, LostError)]
-        if not lost:
-            break
-        for index, outcome in zip(lost, attempt([asked[index] for index in lost]), strict=True):
-            outcomes[index] = outcome
-    return outcomes
+PATIENCE_S = 120.0
 
 
 class Caller(ABC):
-    """Blocking calls. One thread at a time may use a `DirectCaller`, any number a `ThreadCaller`."""
-
-    @property
-    def gateways(self) -> int:
-        """How many there are to ask."""
-        return 1
+    """Blocking calls, for any number of threads."""
 
     @abstractmethod
     def call_many(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
@@ -82,54 +68,123 @@ class Caller(ABC):
         finally:
             del failed, outcomes  # as in `call`
 
-    @property
-    def _times(self) -> int:
-        """How often a scanner is opened in a row: one gateway is asked twice, a scanner is lost with its connection alone, too."""
-        return max(self.gateways, 2)
 
-    def first_rows(self, scans: Sequence[Scan], count: int) -> list[list[Row] | BackendError]:
-        """Return the first rows of each scan, `count` at most, or its error: all scanners are opened, read once and closed, pipelined.
+class ThreadCaller(Caller):
+    """Blocking calls over a client that another thread's reactor turns: a batch hops there once and comes back whole.
 
-        Those that were lost before they were read are opened again.
+    A batch ends when every call has its outcome, which the client sees to as long as the reactor turns; after `patience_s` it is given
+    up all the same: what was not sent yet never is, and what was not answered may be written.
+    """
+
+    def __init__(
+        self,
+        client: HBaseClient,
+        call_in_reactor: Callable[[Callable[[], None]], object],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._client = client
+        self._call_in_reactor = call_in_reactor
+        self._patience_s = patience_s
+
+    def call_many(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
+        """Make calls as `Caller.call_many` says.
+
+        Raises:
+            LocalProtocolError: Called on the reactor thread, which must not wait.
         """
-        return _asked(lambda asked: self._first_rows(asked, count), scans, self._times)
+        if not calls:
+            return []
+        if threading.get_ident() == self._client.thread:
+            raise LocalProtocolError("a blocking call to HBase on the reactor thread, which would wait for itself")
+        is_repeatable = all(call.verb.is_repeatable for call in calls)
+        return asked_again(self._attempt, calls, len(self._client.gateways) if is_repeatable else 0)
 
-    def _first_rows(self, scans: Sequence[Scan], count: int) -> list[list[Row] | BackendError]:
-        opened = self.call_many([open_scan(scan) for scan in scans])
-        reads: list[Call[list[Row] | None]] = []
-        for scan, scanner in zip(scans, opened, strict=True):
-            if isinstance(scanner, Scanner):
-                reads += next_rows(scanner, count, scan.pin), close_scan(scanner, scan.pin)
-        found = iter(self.call_many(reads)[::2])
-        outcomes = [next(found) if isinstance(scanner, Scanner) else scanner for scanner in opened]
-        return [[] if outcome is None else outcome for outcome in outcomes]
+    def _attempt(self, calls: Sequence[Call[T]]) -> list[T | BackendError]:
+        batch = _Batch(len(calls))
+        self._call_in_reactor(lambda: self._client.begin(calls, batch))
+        batch.wait(self._patience_s)
+        outcomes = zip(calls, batch.outcomes, strict=True)
+        return [self._result(call, outcome) for call, outcome in outcomes]
 
-    def scan(self, scan: Scan, page: int = 128) -> Iterator[Row]:
-        """Yield the rows of a scan, `page` of them with each call. Raises BackendError, also in the middle.
+    def _result(self, call: Call[T], outcome: bytes | BackendError | None) -> T | BackendError:
+        if isinstance(outcome, BackendError):
+            return outcome
+        if outcome is None:
+            return BackendError(
+                f"HBase did not finish {call.verb.name} within {self._patience_s:g} s",
+                retryable=True,
+                is_written=call.verb.effect is not Effect.NONE,
+            )
+        try:
+            return call.decode(outcome)
+        except BackendError as error:
+            return error
 
-        A scanner that was lost, with its gateway or its connection, is opened again behind the last row that was seen.
-        Whoever stops before the end leaves a scanner in the gateway, which forgets it after a while.
-        """
-        last: Row | None = None
-        losses = 0
-        while True:
-            try:
-                for row in self._scan(scan, page, last):
-                    last, losses = row, 0
-                    yield row
-            except LostError:
-                losses += 1
-                if losses >= self._times:
-                    raise
-            else:
-                return
 
-    def _scan(self, scan: Scan, page: int, last: Row | None) -> Iterator[Row]:
-        """Yield the rows of one scanner; `last`: behind that one."""
-        opened = scan if last is None else replace(scan, start=last.key)
-        scanner = self.call(open_scan(opened).pinned(scan.pin))
-        while rows := self.call(next_rows(scanner, page, scan.pin)):
-            yield from (row for row in rows if last is None or row.key != last.key)
-            if len(rows) < page:
-                break
-        self.call(close_scan(scanner, scan.pin))
+class DirectCaller(ThreadCaller):
+    """Blocking calls without a hub's reactor, over one connection of its own. They fail as soon as every gateway was tried in vain."""
+
+    def __init__(self, gateways: Sequence[Endpoint], bounds: Bounds | None = None) -> None:
+        self._reactor = _process_reactor()
+        hasty = replace(bounds or Bounds(), is_hasty=True)
+        client = HBaseClient(self._reactor, gateways, connections=1, bounds=hasty)
+        super().__init__(client, self._reactor.callFromThread)
+        self._reactor.callFromThread(client.open)
+
+    def __enter__(self) -> DirectCaller:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the connection; later calls fail. Idempotent."""
+        blockingCallFromThread(self._reactor, self._client.close)
+
+
+def asked_again(
+    attempt: Callable[[Sequence[Asked]], list[T | BackendError]], asked: Sequence[Asked], times: int
+) -> list[T | BackendError]:
+    """Ask, which gives the result or the error of each, and then so many times again where the gateway was lost."""
+    outcomes = attempt(asked)
+    for _ in range(times):
+        lost = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, LostError)]
+        if not lost:
+            break
+        for index, outcome in zip(lost, attempt([asked[index] for index in lost]), strict=True):
+            outcomes[index] = outcome
+    return outcomes
+
+
+class _Batch:
+    """Collects the outcomes of one batch: filled on the reactor thread, read by the worker when it is whole or given up."""
+
+    def __init__(self, count: int) -> None:
+        self.is_over = False
+        self._filling: list[bytes | BackendError | None] = [None] * count
+        self.outcomes = self._filling
+        self._missing = count
+        self._whole = threading.Event()
+
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
+        self._filling[index] = outcome
+        self._missing -= 1
+        if not self._missing:
+            self._whole.set()
+
+    def wait(self, seconds: float) -> None:
+        if not self._whole.wait(seconds):
+            self.is_over = True
+            self.outcomes = list(self._filling)  # what comes later changes nothing any more
+
+
+@cache
+def _process_reactor() -> EPollReactor:
+    """Return the reactor of those in this process who have none: its thread ends with the process."""
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+    reactor.installResolver(BlockingResolver())  # the usual one has threads that a process waits for at its end
+    thread = threading.Thread(
+        target=reactor.run, kwargs={"installSignalHandlers": False}, name="hbase-tools", daemon=True
+    )
+    thread.start()
+    return reactor

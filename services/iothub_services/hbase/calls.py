@@ -27,8 +27,7 @@ _MAP = [thrift.field(MAP, number) for number in range(10)]
 _STRUCT = [thrift.field(STRUCT, number) for number in range(10)]
 _I32 = [thrift.field(I32, number) for number in range(10)]
 _I64 = [thrift.field(I64, number) for number in range(10)]
-_TRUE = [thrift.field(BOOL, number) + b"\1" for number in range(12)]
-_FALSE = [thrift.field(BOOL, number) + b"\0" for number in range(12)]
+_IS_DELETE = thrift.field(BOOL, 1) + b"\1"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +95,7 @@ class Call(Generic[T_co]):
                 if kind != verb.kind:
                     raise ThriftError(f"a result of type {kind}")
                 return verb.read(reader)
-            told = replies.read_told(reader)
+            said = replies.read_refusal(reader)
         except ThriftError as error:
             raise BackendError(
                 f"HBase's gateway answered {verb.name} with {error}: is it a Thrift 1 gateway of HBase 2?",
@@ -104,10 +103,10 @@ class Call(Generic[T_co]):
                 is_written=verb.effect is not Effect.NONE,
             ) from None
         if number == 1:
-            raise refusals.refusal(verb.name, verb.effect, told.text, told.can_retry)
+            raise refusals.refusal(verb.name, verb.effect, said.text, said.can_retry)
         if number == 2:
-            raise refusals.illegal_argument(verb.name, verb.effect, told.text)
-        raise refusals.already_exists(verb.name, told.text)
+            raise refusals.illegal_argument(verb.name, verb.effect, said.text)
+        raise refusals.already_exists(verb.name, said.text)
 
 
 class _ScannerCall(Call[T_co]):
@@ -147,10 +146,6 @@ TABLE_NAMES = _verb("getTableNames", Effect.NONE, LIST, replies.read_names)
 FAMILIES = _verb("getColumnDescriptors", Effect.NONE, MAP, replies.read_families)
 REGIONS = _verb("getTableRegions", Effect.NONE, LIST, replies.read_regions)
 IS_ENABLED = _verb("isTableEnabled", Effect.NONE, BOOL, replies.read_bool)
-CREATE_TABLE = _verb("createTable", Effect.ROW, STOP, replies.read_nothing)
-ENABLE_TABLE = _verb("enableTable", Effect.ROW, STOP, replies.read_nothing)
-DISABLE_TABLE = _verb("disableTable", Effect.ROW, STOP, replies.read_nothing)
-DELETE_TABLE = _verb("deleteTable", Effect.ROW, STOP, replies.read_nothing)
 SERVER_TYPE = _verb("getThriftServerType", Effect.NONE, I32, replies.read_i32)
 
 Attributes = Mapping[bytes, bytes]
@@ -280,7 +275,7 @@ def get_rows(
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows from `start` to before `stop` (b"": no bound), ascending; `is_reversed`: from `start` down to above `stop`.
+    """Rows from `start` to before `stop` (b"": no bound), ascending.
 
     `caching`: rows that the gateway fetches at once. `filter_text`: HBase's filter language.
     """
@@ -291,8 +286,6 @@ class Scan:
     columns: tuple[bytes, ...] = ()
     caching: int = 128
     filter_text: bytes = b""
-    is_reversed: bool = False
-    attributes: Attributes | None = None
 
     @property
     def pin(self) -> bytes:
@@ -309,8 +302,7 @@ def open_scan(scan: Scan) -> Call[Scanner]:
     options.append(_I32[5] + thrift.i32(scan.caching))
     if scan.filter_text:
         options.append(_TEXT[6] + thrift.text(scan.filter_text))
-    options.append((_TRUE if scan.is_reversed else _FALSE)[9] + END)
-    body = b"".join((_TEXT[1], thrift.text(scan.table), _STRUCT[2], *options, _attributes(3, scan.attributes), END))
+    body = b"".join((_TEXT[1], thrift.text(scan.table), _STRUCT[2], *options, END, END))
     return Call(OPEN_SCAN, body, scan.pin)
 
 
@@ -346,25 +338,6 @@ def is_enabled(table: bytes) -> Call[bool]:
     return Call(IS_ENABLED, _table(table), table)
 
 
-def create_table(table: bytes, families: Sequence[bytes]) -> Call[None]:
-    """Create a table in one region, one version per cell. Ours need more than Thrift 1 can say: see `administration`."""
-    described = [_TEXT[1] + thrift.text(family + b":") + _I32[2] + thrift.i32(1) + END for family in families]
-    return Call(CREATE_TABLE, _TEXT[1] + thrift.text(table) + _LIST[2] + thrift.structs(described) + END, table)
-
-
-def enable_table(table: bytes) -> Call[None]:
-    return Call(ENABLE_TABLE, _table(table), table)
-
-
-def disable_table(table: bytes) -> Call[None]:
-    return Call(DISABLE_TABLE, _table(table), table)
-
-
-def delete_table(table: bytes) -> Call[None]:
-    """Delete a table that is disabled."""
-    return Call(DELETE_TABLE, _table(table), table)
-
-
 # --- the gateway
 
 
@@ -391,7 +364,7 @@ def _put(column: bytes, value: bytes) -> bytes:
 
 def _changes(puts: Columns, deletes: Sequence[bytes]) -> bytes:
     changes = [_put(column, value) for column, value in puts.items()]
-    changes += [_TRUE[1] + _TEXT[2] + thrift.text(column) + END for column in deletes]
+    changes += [_IS_DELETE + _TEXT[2] + thrift.text(column) + END for column in deletes]
     return thrift.structs(changes)
 
 

@@ -1,41 +1,38 @@
-"""The client of HBase for everybody on the reactor: some lanes, and the rule which call takes which.
+"""The client of HBase on the reactor: some connections, the rule which call takes which, and a prober at each gateway in trouble.
 
-Knows no table and no queue. Calls with the same pin take the same lane, so they are done in order; other threads come by
-`ThreadCaller`, tools without a reactor use `DirectCaller`.
+Knows no table and no queue. Calls with the same pin take the same connection, so they are done in order; threads come by `ThreadCaller`.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import replace
 from zlib import crc32
 
-from twisted.internet.defer import Deferred
-
+from iothub.base import log as logging
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
+from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
-from iothub_services.hbase.connection import Lane
-from iothub_services.hbase.gateway_prober import Scout
+from iothub_services.hbase.connection import Connection, OnOutcome
 from iothub_services.hbase.gateways import Gateways
-from iothub_services.hbase.pending_calls import Bounds, Meter, Sink, Ticket
-from iothub_services.hbase.wire import Reactor
+from iothub_services.hbase.pipeline import PendingCall, Receiver
+from iothub_services.hbase.wire import Bounds, Reactor
 
-T = TypeVar("T")
+log = logging.get(__name__)
 
 
-class SilentMeter:
+def _uncounted(verb: str, result: str, seconds: float) -> None:
     """For whoever counts nothing."""
-
-    def sent(self, verb: str, result: str, seconds: float) -> None:
-        """Hear of a call."""
 
 
 class HBaseClient:
-    """Lanes to one or several gateways, and a scout at each that is in trouble.
+    """Connections to one or several gateways.
 
-    Invariants: everything but the constructor runs on the reactor thread; each gateway is the first choice of equally many lanes.
+    Invariants: everything but the constructor runs on the reactor thread, `thread` while it is open; gateways are the first choice
+    of connections in turn.
     """
 
     def __init__(
@@ -43,115 +40,125 @@ class HBaseClient:
         reactor: Reactor,
         gateways: Sequence[Endpoint],
         *,
-        lanes_each: int = 2,
+        connections: int,
         bounds: Bounds | None = None,
-        meter: Meter | None = None,
+        on_outcome: OnOutcome = _uncounted,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.bounds = bounds or Bounds()
-        self.gateways = Gateways(gateways, self._send_scout)
+        self.gateways = Gateways(gateways, self._on_trouble)
+        self.thread = 0
         self._reactor = reactor
-        self._scouts: dict[Endpoint, Scout] = {}
-        count = lanes_each * len(gateways)
-        chosen = meter or SilentMeter()
-        self.lanes = [Lane(reactor, self.gateways, at, self.bounds, jitter, chosen) for at in range(count)]
+        self._jitter = jitter
+        self._probers: dict[Endpoint, GatewayProber] = {}
+        self.connections = [
+            Connection(reactor, self.gateways, at, self.bounds, jitter, on_outcome) for at in range(connections)
+        ]
 
     def open(self) -> None:
         """Begin to connect; calls may be made at once, they wait for their connection."""
-        for lane in self.lanes:
-            lane.open()
+        self.thread = threading.get_ident()
+        for connection in self.connections:
+            connection.open()
 
     def close(self) -> None:
         """Give up the connections; calls without an answer fail. Idempotent."""
-        for lane in self.lanes:
-            lane.close()
-        for scout in self._scouts.values():
-            scout.close()
-        self._scouts.clear()
+        for connection in self.connections:
+            connection.close()
+        for prober in self._probers.values():
+            prober.close()
+        self._probers.clear()
         self.gateways.forget()
-
-    def _send_scout(self, gateway: Endpoint) -> None:
-        bounds = self.bounds
-        scout = Scout(self._reactor, gateway, bounds.frame_bytes, bounds.silence_s, self._is_back)
-        self._scouts[gateway] = scout
-        scout.open()
-
-    def _is_back(self, gateway: Endpoint) -> None:
-        del self._scouts[gateway]
-        self.gateways.answers(gateway)
 
     @property
     def is_up(self) -> bool:
-        """Has every lane a connection?"""
-        return all(lane.is_up for lane in self.lanes)
+        """Has every connection been answered?"""
+        return all(connection.is_up for connection in self.connections)
 
     @property
     def problem(self) -> str:
-        """Return why the first lane without a connection has none, "" when all have one."""
-        return next((lane.problem for lane in self.lanes if not lane.is_up), "")
+        """Return why the first connection that is not up is not, "" when all are."""
+        return next((each.problem for each in self.connections if not each.is_up), "")
 
-    def lane(self, pin: bytes) -> Lane:
-        """Return the lane of a pin."""
-        return self.lanes[crc32(pin) % len(self.lanes)]
+    def connection(self, pin: bytes) -> Connection:
+        """Return the connection of a pin."""
+        return self.connections[crc32(pin) % len(self.connections)]
 
-    def is_full(self, pin: bytes) -> bool:
-        """Do as many single calls wait for this pin's lane as may be in flight on it? Then `call` refuses."""
-        lane = self.lane(pin)
-        return lane.waiting >= self.bounds.in_flight or lane.waiting_bytes >= self.bounds.in_flight_bytes
+    def begin(self, made: Sequence[Call[object]], receiver: Receiver) -> None:
+        """Make calls; the receiver gets the outcome of each by its index. For callers that keep bounded how much they ask for.
 
-    def call(self, call: Call[T]) -> Deferred[T]:
-        """Make one call.
-
-        The Deferred fails with a BackendError: HBase refused (`HBaseError`), the connection was lost, nothing was answered in time,
-        or too much is waiting already (retryable, certainly not written).
+        An outcome is the answer's frame or a BackendError: the connection was lost, nothing was answered in time, the client is closed.
         """
-        answer: Deferred[T] = Deferred()
-        if self.is_full(call.pin):
-            answer.errback(BackendError(f"too many calls are waiting for HBase ({call.verb.name})", retryable=True))
-        elif call.size > self.bounds.frame_bytes:
-            answer.errback(too_large(call, self.bounds.frame_bytes))
-        else:
-            self.lane(call.pin).offer_one(Ticket(call, _One(call, answer)))
-        return answer
-
-    def begin(self, calls: Sequence[Call[object]], sink: Sink) -> None:
-        """Make many calls; `sink` gets the outcome of each by its index. For callers that keep what they have to say bounded."""
-        feeds: dict[Lane, list[Ticket]] = {}
-        for index, call in enumerate(calls):
+        batches: dict[Connection, list[PendingCall]] = {}
+        for index, call in enumerate(made):
+            pending = PendingCall(call, receiver, index)
             if call.size > self.bounds.frame_bytes:
-                sink.answered(index, too_large(call, self.bounds.frame_bytes))
+                pending.fail(BackendError, _too_large(call, self.bounds.frame_bytes), is_retryable=False)
             else:
-                feeds.setdefault(self.lane(call.pin), []).append(Ticket(call, sink, index))
-        for lane, tickets in feeds.items():
-            lane.offer(tickets)
+                batches.setdefault(self.connection(call.pin), []).append(pending)
+        for connection, batch in batches.items():
+            connection.send(batch)
+
+    def _on_trouble(self, gateway: Endpoint, reason: str) -> None:
+        gateways = self.gateways
+        if not (self.bounds.is_hasty and len(gateways.troubles) == len(gateways)):  # then the calls' error says it all
+            log.warning(
+                "a gateway of HBase does not answer", gateway=str(gateway), cause=reason, gateways=len(gateways)
+            )
+        prober = GatewayProber(self._reactor, gateway, self.bounds, self._jitter, self._on_recovery)
+        self._probers[gateway] = prober
+        prober.open()
+
+    def _on_recovery(self, gateway: Endpoint) -> None:
+        self._probers.pop(gateway).close()
+        self.gateways.answers(gateway)
+        log.info("a gateway of HBase answers again", gateway=str(gateway))
 
 
-def too_large(call: Call[object], limit: int) -> BackendError:
-    """Return the error for a call that the gateway would hang up on."""
-    return BackendError(
+class GatewayProber:
+    """Asks one gateway in trouble, on a connection of its own, until it answers: so no call has to find out.
+
+    What is asked reaches HBase's master: a gateway that is cut off from it is of no use. A refusal is an answer.
+    """
+
+    is_over = False
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        gateway: Endpoint,
+        bounds: Bounds,
+        jitter: Callable[[], float],
+        on_recovery: Callable[[Endpoint], None],
+    ) -> None:
+        self._gateway = gateway
+        self._on_recovery = on_recovery
+        alone = Gateways((gateway,), lambda _gateway, _reason: None)  # it is known to be in trouble
+        hurried = replace(bounds, timeout_s=bounds.silence_s)
+        self._connection = Connection(reactor, alone, 0, hurried, jitter, _uncounted)
+
+    def open(self) -> None:
+        self._connection.open_later()
+        self._ask()
+
+    def close(self) -> None:
+        """Ask no more. Idempotent."""
+        self._connection.close()
+
+    def _ask(self) -> None:
+        self._connection.send([PendingCall(calls.table_names(), self)])
+
+    def on_outcome(self, _index: int, outcome: bytes | BackendError) -> None:
+        """Be called with an answer, or ask again; the connection pauses between attempts."""
+        if not isinstance(outcome, BackendError):
+            self._on_recovery(self._gateway)
+        elif outcome.retryable:
+            self._ask()
+
+
+def _too_large(call: Call[object], limit: int) -> str:
+    """Say what to do about a call that the gateway would hang up on."""
+    return (
         f"{call.verb.name} has {call.size} bytes, more than hbase.frame_limit allows ({limit}); "
-        "split it, or raise that and the gateway's hbase.regionserver.thrift.framed.max_frame_size_in_mb",
-        retryable=False,
+        "split it, or raise that and the gateway's hbase.regionserver.thrift.framed.max_frame_size_in_mb"
     )
-
-
-class _One:
-    """Gives a single call's outcome to its Deferred."""
-
-    __slots__ = ("_answer", "_call", "is_over")
-
-    def __init__(self, call: Call[T], answer: Deferred[T]) -> None:
-        self._call = call
-        self._answer = answer
-        self.is_over = False
-
-    def answered(self, index: int, outcome: bytes | BackendError) -> None:
-        if isinstance(outcome, BackendError):
-            self._answer.errback(outcome)
-            return
-        try:
-            result = self._call.decode(outcome)
-        except BackendError as error:
-            self._answer.errback(error)
-        else:
-            self._answer.callback(result)

@@ -1,22 +1,19 @@
 """The gateways of one client: which of them is in trouble, and which comes next.
 
-Knows no connection: lanes tell of failures, scouts of recoveries. Runs on the reactor thread.
+Knows no connection: connections report failures, probers recoveries. Runs on the reactor thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from iothub.base import log as logging
 from iothub.base.units import Endpoint
-
-log = logging.get(__name__)
 
 
 class Gateways:
-    """Invariant: a trouble is told once, to the log and to `on_trouble`, and so is its end, to the log."""
+    """Invariant: `on_trouble` hears of a trouble once, until `answers` has ended it."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], on_trouble: Callable[[Endpoint], None]) -> None:
+    def __init__(self, endpoints: Sequence[Endpoint], on_trouble: Callable[[Endpoint, str], None]) -> None:
         self._endpoints = tuple(endpoints)
         self._on_trouble = on_trouble
         self._troubles: dict[Endpoint, str] = {}
@@ -48,17 +45,14 @@ class Gateways:
 
     def failed(self, gateway: Endpoint, reason: str) -> None:
         """It cannot be reached, or does not say that it is there."""
-        if gateway in self._troubles:
-            return
-        self._troubles[gateway] = reason
-        log.warning("a gateway of HBase does not answer", gateway=str(gateway), cause=reason, gateways=len(self))
-        self._on_trouble(gateway)
+        if gateway not in self._troubles:
+            self._troubles[gateway] = reason
+            self._on_trouble(gateway, reason)
+
+    def answers(self, gateway: Endpoint) -> None:
+        """It has answered a question for which it needed HBase."""
+        self._troubles.pop(gateway, None)
 
     def forget(self) -> None:
         """Nobody looks any more: nothing is known of any."""
         self._troubles.clear()
-
-    def answers(self, gateway: Endpoint) -> None:
-        """It has answered a question for which it needed HBase."""
-        if self._troubles.pop(gateway, None) is not None:
-            log.info("a gateway of HBase answers again", gateway=str(gateway))

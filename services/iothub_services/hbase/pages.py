@@ -1,23 +1,33 @@
-"""Reading many rows in pieces of bounded size: a scan page by page, and a list of rows by their keys.
+"""Many rows in pieces of bounded size: a scan read page by page, the first rows of many scans, rows changed in batches.
 
 Knows no table. Thrift 1 counts rows and not bytes, so the number of rows in a page follows the size of those before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from iothub.base.errors import BackendError, LocalProtocolError
-from iothub_services.hbase.caller import Caller
-from iothub_services.hbase.calls import Scan, close_scan, next_rows, open_scan
-from iothub_services.hbase.replies import Row
+from iothub_services.hbase.caller import Caller, asked_again
+from iothub_services.hbase.calls import (
+    Call,
+    Mutation,
+    Scan,
+    close_scan,
+    mutate_row,
+    mutate_rows,
+    next_rows,
+    open_scan,
+)
+from iothub_services.hbase.replies import Row, Scanner
 
 PAGE_BYTES = 1 << 20
 _FIRST_ROWS = 16
 _MOST_ROWS = 256  # small ones say nothing about those behind them: 64 KiB each still fit a frame
 _ATTEMPTS = 4  # of one page
+_CALLS = 16  # of about a megabyte, on their way at once
 
 
 def pages(caller: Caller, scan: Scan, page_bytes: int = PAGE_BYTES) -> Iterator[list[Row]]:
@@ -74,3 +84,48 @@ def chunks(sizes: Sequence[int], page_bytes: int = PAGE_BYTES, count: int = _MOS
         total += size
     if start < len(sizes):
         yield slice(start, len(sizes))
+
+
+def first_rows(caller: Caller, scans: Sequence[Scan], count: int) -> list[list[Row] | BackendError]:
+    """Return the first rows of each scan, `count` at most, or its error: all scanners are opened, read once and closed, pipelined.
+
+    Those that were lost before they were read are opened again.
+    """
+    return asked_again(lambda asked: _first_rows(caller, asked, count), scans, _ATTEMPTS - 1)
+
+
+def _first_rows(caller: Caller, scans: Sequence[Scan], count: int) -> list[list[Row] | BackendError]:
+    opened = caller.call_many([open_scan(scan) for scan in scans])
+    reads: list[Call[list[Row] | None]] = []
+    for scan, scanner in zip(scans, opened, strict=True):
+        if isinstance(scanner, Scanner):
+            reads += next_rows(scanner, count, scan.pin), close_scan(scanner, scan.pin)
+    found = iter(caller.call_many(reads)[::2])
+    outcomes = [next(found) if isinstance(scanner, Scanner) else scanner for scanner in opened]
+    return [[] if outcome is None else outcome for outcome in outcomes]
+
+
+def change_rows(caller: Caller, table: bytes, places: Mapping[int | None, Sequence[Mutation]]) -> None:
+    """Change rows, by timestamp (None: HBase's own time). No row may be there twice: nobody says which change comes first.
+
+    Raises BackendError: of the first call that failed; the others are done all the same.
+    """
+    made = [
+        _change(table, mutations[chunk], timestamp)
+        for timestamp, mutations in places.items()
+        for chunk in chunks([_size(each) for each in mutations])
+    ]
+    for start in range(0, len(made), _CALLS):
+        caller.call_all(made[start : start + _CALLS])
+
+
+def _change(table: bytes, mutations: Sequence[Mutation], timestamp: int | None) -> Call[None]:
+    """One row alone is changed as a whole or not at all, and a refusal says so."""
+    if len(mutations) == 1:
+        row, puts, deletes = mutations[0]
+        return mutate_row(table, row, puts, deletes, timestamp)
+    return mutate_rows(table, mutations, timestamp)
+
+
+def _size(mutation: Mutation) -> int:
+    return len(mutation.row) + sum(map(len, mutation.puts.values()))

@@ -7,11 +7,12 @@ expected one is somebody else's data, and the connection must be given up.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
+from iothub.base.errors import BackendError
 from iothub_services.hbase import thrift
 from iothub_services.hbase.calls import Call
+from iothub_services.hbase.refusals import Effect
 from iothub_services.hbase.replies import Scanner
 from iothub_services.hbase.thrift import ThriftError
 
@@ -19,17 +20,35 @@ _LENGTH_BYTES = 4
 _SEQUENCES = 0x7FFFFFFF
 
 
-class HasCall(Protocol):
-    """Whatever a caller wants back with the answer."""
+class Receiver(Protocol):
+    """Who gets the outcomes of calls: the frame of the answer, or what was in the way."""
 
-    @property
-    def call(self) -> Call[object]: ...
+    is_over: bool  # nobody waits any more: what was not sent need not be
 
-
-Ticket = TypeVar("Ticket", bound=HasCall)
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None: ...
 
 
-class Pipeline(Generic[Ticket]):
+class PendingCall:
+    """A call without an outcome yet, and whose it is. `index`: of the call among the receiver's."""
+
+    __slots__ = ("call", "index", "receiver", "sent_at")
+
+    def __init__(self, call: Call[object], receiver: Receiver, index: int = 0) -> None:
+        self.call = call
+        self.receiver = receiver
+        self.index = index
+        self.sent_at = 0.0
+
+    def succeed(self, frame: bytes) -> None:
+        self.receiver.on_outcome(self.index, frame)
+
+    def fail(self, kind: type[BackendError], reason: str, *, is_sent: bool = False, is_retryable: bool = True) -> None:
+        """`is_sent`: a write may be written."""
+        is_written = is_sent and self.call.verb.effect is not Effect.NONE
+        self.receiver.on_outcome(self.index, kind(reason, retryable=is_retryable, is_written=is_written))
+
+
+class Pipeline:
     """Calls in flight and the bytes that have arrived.
 
     Invariants: `in_flight` and `in_flight_bytes` count the calls that were sent and not answered; no more than one frame and what a
@@ -46,7 +65,7 @@ class Pipeline(Generic[Ticket]):
         self.is_too_large = False
         self._count = 0  # of all calls, on this connection and those before
         self._before = 0  # of those before
-        self._sent: deque[tuple[Ticket, int]] = deque()
+        self._sent: deque[tuple[PendingCall, int]] = deque()
         self._arrived = bytearray()
         self._needed = _LENGTH_BYTES
 
@@ -54,23 +73,23 @@ class Pipeline(Generic[Ticket]):
     def in_flight(self) -> int:
         return len(self._sent)
 
-    def send(self, ticket: Ticket) -> tuple[bytes, bytes]:
+    def send(self, pending: PendingCall) -> tuple[bytes, bytes]:
         """Return the frame of a call, in two pieces; it is now in flight. Not one to a scanner that this connection has not."""
         self._count += 1
         sequence = self._count & _SEQUENCES
-        self._sent.append((ticket, sequence))
-        self.in_flight_bytes += ticket.call.size
-        return ticket.call.pieces(sequence)
+        self._sent.append((pending, sequence))
+        self.in_flight_bytes += pending.call.size
+        return pending.call.pieces(sequence)
 
     def has(self, scanner: Scanner) -> bool:
         """Was this scanner opened on this connection? One of another connection may be somebody else's here."""
         age = (self._count - scanner.opened_by) & _SEQUENCES
         return age < self._count - self._before
 
-    def receive(self, octets: bytes) -> list[tuple[Ticket, bytes]]:
+    def receive(self, octets: bytes) -> list[tuple[PendingCall, bytes]]:
         """Take what has arrived; return the calls that it answers, each with its frame, in order. Look at `broken` afterwards."""
         self._arrived += octets
-        answered: list[tuple[Ticket, bytes]] = []
+        answered: list[tuple[PendingCall, bytes]] = []
         if len(self._arrived) < self._needed or self.broken:
             return answered
         at = 0
@@ -86,7 +105,7 @@ class Pipeline(Generic[Ticket]):
         del self._arrived[:at]
         return answered
 
-    def lost(self) -> Iterable[Ticket]:
+    def lost(self) -> list[PendingCall]:
         """Forget the connection; return the calls that were in flight, in order. Sequence numbers go on: none has two meanings."""
         sent, self._sent = self._sent, deque()
         self._before = self._count
@@ -95,7 +114,7 @@ class Pipeline(Generic[Ticket]):
         self.in_flight_bytes = 0
         self.broken = ""
         self.is_too_large = False
-        return [ticket for ticket, _ in sent]
+        return [pending for pending, _ in sent]
 
     def _frame_size(self, at: int) -> int | None:
         """Return the size of the frame at `at`; None: it is not whole yet, and `_needed` says how much the buffer must hold."""
@@ -110,11 +129,11 @@ class Pipeline(Generic[Ticket]):
         self._needed = _LENGTH_BYTES + size
         return size if here >= self._needed else None
 
-    def _match(self, frame: bytes) -> Ticket:
+    def _match(self, frame: bytes) -> PendingCall:
         if not self._sent:
             raise ThriftError("an answer that nobody asked for")
-        ticket, sequence = self._sent[0]
-        verb = ticket.call.verb
+        pending, sequence = self._sent[0]
+        verb = pending.call.verb
         size = len(verb.head)
         if len(frame) <= verb.body_at or frame[4:size] != verb.head[4:] or frame[:3] != verb.head[:3]:
             raise ThriftError(f"an answer that is not one to {verb.name}")
@@ -123,5 +142,5 @@ class Pipeline(Generic[Ticket]):
         if int.from_bytes(frame[size : verb.body_at], "big") != sequence:
             raise ThriftError(f"an answer out of step to {verb.name}")
         self._sent.popleft()
-        self.in_flight_bytes -= ticket.call.size
-        return ticket
+        self.in_flight_bytes -= pending.call.size
+        return pending

@@ -120,56 +120,56 @@ class HBaseError(BackendError):
         self.text = text
 
 
-def refusal(verb: str, effect: Effect, told: bytes, can_retry: bool | None) -> HBaseError:
+def refusal(verb: str, effect: Effect, sent: bytes, can_retry: bool | None) -> HBaseError:
     """Return the error for an `IOError` that the gateway sent: its text, and its own opinion if it has one."""
-    lines = [line for line in told.split(b"\n", _LINES * 8) if line and not line.startswith(b"\tat ")][:_LINES]
-    said = {
+    lines = [line for line in sent.split(b"\n", _LINES * 8) if line and not line.startswith(b"\tat ")][:_LINES]
+    by_class = {
         name.decode(): line[match.end() :].lstrip(b": ")
         for line in reversed(lines)
         if (match := _NAMED.match(line))
         for name in match.groups()
         if name
     }
-    names = list(reversed(said))
-    deciding = _deciding(names, told)
-    is_done_for_certain_not = deciding in PASSING or deciding in FINAL or (deciding == _REFUSAL and _is_servers(told))
+    names = list(reversed(by_class))
+    deciding = _deciding(names, sent)
+    is_done_for_certain_not = deciding in PASSING or deciding in FINAL or (deciding == _REFUSAL and _is_servers(sent))
     is_retryable = deciding in PASSING or not (
         deciding in FINAL or is_done_for_certain_not or _is_final(deciding, can_retry)
     )
     is_written = effect is Effect.ROWS or (effect is Effect.ROW and not is_done_for_certain_not)
-    text = _said(said.get(deciding, told))
+    text = _said(by_class.get(deciding, sent))
     return _error(verb, deciding or "an error", text, is_retryable=is_retryable, is_written=is_written)
 
 
-def illegal_argument(verb: str, effect: Effect, told: bytes) -> HBaseError:
+def illegal_argument(verb: str, effect: Effect, sent: bytes) -> HBaseError:
     """Return the error for an `IllegalArgument`: refused by the gateway itself. A scanner that has gone can be opened anew."""
-    is_scanner = told.startswith(b"scanner ID")
+    is_scanner = sent.startswith(b"scanner ID")
     is_written = effect is Effect.ROWS  # a batch is checked row by row
-    return _error(verb, "IllegalArgument", _said(told), is_retryable=is_scanner, is_written=is_written)
+    return _error(verb, "IllegalArgument", _said(sent), is_retryable=is_scanner, is_written=is_written)
 
 
-def already_exists(verb: str, told: bytes) -> HBaseError:
+def already_exists(verb: str, sent: bytes) -> HBaseError:
     """Return the error for an `AlreadyExists`."""
-    return _error(verb, "AlreadyExists", _said(told), is_retryable=False, is_written=False)
+    return _error(verb, "AlreadyExists", _said(sent), is_retryable=False, is_written=False)
 
 
-def failure(verb: str, effect: Effect, told: bytes, kind: int) -> HBaseError:
+def failure(verb: str, effect: Effect, sent: bytes, kind: int) -> HBaseError:
     """Return the error for an exception of Thrift itself: a verb that the gateway does not know, or a defect in it."""
     is_unknown = kind == 1
     is_written = effect is not Effect.NONE and not is_unknown
-    return _error(verb, "TApplicationException", _said(told), is_retryable=False, is_written=is_written)
+    return _error(verb, "TApplicationException", _said(sent), is_retryable=False, is_written=is_written)
 
 
-def _deciding(names: list[str], told: bytes) -> str:
+def _deciding(names: list[str], sent: bytes) -> str:
     """Return the class that says most: the first that may have done something, else the first that is no wrapper."""
     inner = [name for name in names if name not in _WRAPPERS]
-    harmless = PASSING | FINAL | ({_REFUSAL} if _is_servers(told) else set())
+    harmless = PASSING | FINAL | ({_REFUSAL} if _is_servers(sent) else set())
     return next((name for name in inner if name not in harmless), next(iter(inner), next(iter(names), "")))
 
 
-def _is_servers(told: bytes) -> bool:
+def _is_servers(sent: bytes) -> bool:
     """A region server's exception has its name twice: as what was sent, and as what it was made into."""
-    return _TWICE.match(told) is not None
+    return _TWICE.match(sent) is not None
 
 
 def _is_final(deciding: str, can_retry: bool | None) -> bool:
@@ -177,9 +177,9 @@ def _is_final(deciding: str, can_retry: bool | None) -> bool:
     return can_retry is False and deciding != _REFUSAL
 
 
-def _said(told: bytes) -> str:
+def _said(sent: bytes) -> str:
     """Return the first line without its class names, of bounded length."""
-    words = _PREFIX.sub(b"", told.partition(b"\n")[0], count=1).decode("utf-8", "replace").split()
+    words = _PREFIX.sub(b"", sent.partition(b"\n")[0], count=1).decode("utf-8", "replace").split()
     said = " ".join(words)
     return said if len(said) <= _TEXT_LIMIT else said[: _TEXT_LIMIT - 4] + " ..."
 

@@ -154,14 +154,14 @@ def _family(reader: Reader) -> Family:
     return Family(texts.get(1, b"").rstrip(b":"), numbers.get(2, 0), texts.get(5, b""), numbers.get(9, 0))
 
 
-class Told(NamedTuple):
+class Refusal(NamedTuple):
     """An exception that the gateway declared. `can_retry` is None where it does not say."""
 
     text: bytes
     can_retry: bool | None
 
 
-def read_told(reader: Reader) -> Told:
+def read_refusal(reader: Reader) -> Refusal:
     """Read IOError, IllegalArgument or AlreadyExists."""
     text, can_retry = b"", None
     while (mark := reader.field())[0] != STOP:
@@ -171,7 +171,7 @@ def read_told(reader: Reader) -> Told:
             can_retry = reader.byte() != 0
         else:
             reader.skip(mark[0])
-    return Told(text, can_retry)
+    return Refusal(text, can_retry)
 
 
 def read_failure(reader: Reader) -> tuple[bytes, int]:

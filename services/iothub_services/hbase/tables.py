@@ -126,6 +126,14 @@ def differences(wanted: TableLayout, found: TableLayout) -> list[str]:
     return said
 
 
+def other_tables(problems: Iterable[str]) -> str:
+    """Say what to do about tables that are others than ours."""
+    return (
+        f"HBase has other tables than this program's ({'; '.join(problems)}): "
+        "alter or drop them in HBase's shell, or choose another hbase.namespace"
+    )
+
+
 def _differing(where: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
     return [
         f"{where}{name} is {found.get(name, 'not set')} in place of {value}"

@@ -271,6 +271,30 @@ class QueueStore(Protocol):
     def close(self) -> None: ...
 
 
+class Place(NamedTuple):
+    """Where the queue of a living session is, as the session's state says."""
+
+    tenant_id: int
+    queue_id: int
+    epoch: int
+
+
+class Rebuilt(NamedTuple):
+    """What became of queues: rows made anew, messages that were saved for them, and how many queues of these have none."""
+
+    queues: int = 0
+    messages: int = 0
+    empty: int = 0
+
+
+class RebuildingStore(Protocol):
+    """A driver that can lose queues and keep their messages."""
+
+    needs_rebuild: bool
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt: ...
+
+
 class MoveKind(IntEnum):
     """What a reader does to its own queue."""
 

@@ -30,12 +30,14 @@ from iothub_services.queues.port import (
     ExpiryMark,
     Move,
     Page,
+    Place,
     QueueLimits,
     QueueStats,
     QueueStore,
+    RebuildingStore,
+    Rebuilt,
     TenantUsage,
 )
-from iothub_services.queues.rebuilding import Place, RebuildingStore, Rebuilt
 
 log = logging.get(__name__)
 

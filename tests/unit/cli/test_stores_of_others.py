@@ -14,7 +14,7 @@ from iothub.config.sections import Config, Events, HBase, Kafka, Queues, Redis, 
 from iothub.records.owner import Owner, encode_owner
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.hbase import from_settings
-from iothub_services.hbase.owners import claim, owner_columns
+from iothub_services.hbase.administration import claim, owner_columns
 from iothub_services.hbase.tables import Tables
 from iothub_services.redis import from_settings as redis_settings
 from tests.support.command import Cli

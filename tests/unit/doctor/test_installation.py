@@ -16,7 +16,7 @@ from iothub.doctor.findings import Finding, State, take
 from iothub.records.owner import Owner
 from iothub_services.events.kafka.owner import PrefixOwner
 from iothub_services.hbase import from_settings
-from iothub_services.hbase.owners import claim, owner_columns
+from iothub_services.hbase.administration import claim, owner_columns
 from iothub_services.hbase.tables import Tables
 from iothub_tenants.accounts import installations, streams, tenants
 from iothub_tenants.accounts.database import sqlite_url

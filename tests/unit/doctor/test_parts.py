@@ -179,7 +179,7 @@ def test_gateway_that_says_nothing_we_know_is_told_in_its_words(taken_port: int)
     settings = HBase(thrift=(Endpoint("127.0.0.1", taken_port),), timeout_s=0.2)
 
     for finding in found(*hbase.looks(settings, [])).values():
-        assert f"127.0.0.1:{taken_port}: has not answered" in finding.text
+        assert f"127.0.0.1:{taken_port} has not answered" in finding.text
         assert "hbase.thrift" in finding.advice
 
 

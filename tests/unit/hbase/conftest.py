@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone, ConnectionRefusedError
 from twisted.internet.interfaces import IConnector
 from twisted.internet.protocol import ClientFactory
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
+from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls, wire
+from iothub_services.hbase.calls import Call
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.gateway_prober import Scout
-from iothub_services.hbase.pending_calls import Bounds
+from iothub_services.hbase.connection import OnOutcome
+from iothub_services.hbase.wire import Bounds
 from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+
+T = TypeVar("T")
 
 ONE = (Endpoint("one", 9090),)
 TWO = (Endpoint("one", 9090), Endpoint("two", 9090))
@@ -105,14 +111,16 @@ class World(Clock):
         self.gateway = FakeGateway()
         self.gateway.tables[b"t"] = {}
         self.gateways: dict[str, FakeGateway] = {}  # by host, where it is another one
-        self.attempts: list[Attempt] = []  # of lanes
-        self.scouting: list[Attempt] = []
+        self.client: HBaseClient | None = None
+        self.attempts: list[Attempt] = []  # of the client's connections
+        self.probing: list[Attempt] = []
         self.wires: list[Wire] = []
 
     def connectTCP(self, host: str, port: int, factory: ClientFactory, timeout: float) -> IConnector:
-        assert isinstance(factory, wire.Attempt)
         made = Attempt(host, factory)
-        (self.scouting if isinstance(factory.owner, Scout) else self.attempts).append(made)
+        assert isinstance(factory, wire.Attempt)
+        is_probe = self.client is not None and factory.owner not in self.client.connections
+        (self.probing if is_probe else self.attempts).append(made)
         return made  # type: ignore[return-value]
 
     def accept(self, *hung: str) -> list[Wire]:
@@ -120,9 +128,9 @@ class World(Clock):
         attempts, self.attempts = self.attempts, []
         return self._connect(attempts, hung)
 
-    def accept_scouts(self) -> list[Wire]:
-        """Let the attempts of scouts succeed."""
-        attempts, self.scouting = self.scouting, []
+    def accept_probes(self) -> list[Wire]:
+        """Let the attempts of probers succeed."""
+        attempts, self.probing = self.probing, []
         return self._connect(attempts, ())
 
     def _connect(self, attempts: Sequence[Attempt], hung: Sequence[str]) -> list[Wire]:
@@ -156,7 +164,36 @@ def world() -> World:
     return World()
 
 
-MakeClient = Callable[..., HBaseClient]
+class AskedClient(HBaseClient):
+    """A client whose calls are made one by one, each with a Deferred for its outcome."""
+
+    def call(self, call: Call[T]) -> Deferred[T]:
+        answer: Deferred[T] = Deferred()
+        self.begin([call], _One(call, answer))
+        return answer
+
+
+class _One:
+    """Gives a single call's outcome to its Deferred."""
+
+    is_over = False
+
+    def __init__(self, call: Call[T], answer: Deferred[T]) -> None:
+        self._call = call
+        self._answer = answer
+
+    def on_outcome(self, _index: int, outcome: bytes | BackendError) -> None:
+        try:
+            if isinstance(outcome, BackendError):
+                raise outcome
+            result = self._call.decode(outcome)
+        except BackendError as error:
+            self._answer.errback(error)
+        else:
+            self._answer.callback(result)
+
+
+MakeClient = Callable[..., AskedClient]
 
 
 @pytest.fixture
@@ -164,17 +201,22 @@ def make_client(world: World) -> MakeClient:
     """Make an open client; without jitter the longest pauses are taken."""
 
     def make(
-        gateways: Sequence[Endpoint] = ONE, lanes_each: int = 1, meter: object = None, **bounds: float
-    ) -> HBaseClient:
-        client = HBaseClient(
+        gateways: Sequence[Endpoint] = ONE,
+        each: int = 1,
+        on_outcome: OnOutcome = lambda _verb, _result, _seconds: None,
+        **bounds: float,
+    ) -> AskedClient:
+        client = AskedClient(
             world,
             gateways,
-            lanes_each=lanes_each,
+            connections=each * len(gateways),
             bounds=Bounds(**bounds),  # type: ignore[arg-type]
-            meter=meter,  # type: ignore[arg-type]
+            on_outcome=on_outcome,
             jitter=lambda: 1.0,
         )
+        world.client = client
         client.open()
+        client.thread = 0  # the test's thread is the worker's as well
         return client
 
     return make

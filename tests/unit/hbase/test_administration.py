@@ -11,9 +11,10 @@ import pytest
 
 from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub_services.hbase import thrift
-from iothub_services.hbase.administration import TableAdmin, TableState, decode, encode, table_status
+from iothub_services.hbase.administration import TableState, table_status
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
+from iothub_services.hbase.table_admin import TableAdmin, decode, encode
 from iothub_services.hbase.tables import TableLayout, layouts
 from tests.support.hbase_gateway import FakeGateway
 

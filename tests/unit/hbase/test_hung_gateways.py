@@ -1,4 +1,4 @@
-"""Gateways that hang: they accept connections and never answer. Idle lanes notice, nothing is lost, and who is back is used again."""
+"""Gateways that hang: they accept connections and never answer. Idle connections notice, nothing is lost, and who is back is used again."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from twisted.internet.defer import Deferred
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
-from iothub_services.hbase.gateway_prober import PAUSE_S, Scout
+from iothub_services.hbase.client import GatewayProber, HBaseClient
+from iothub_services.hbase.connection import LONGEST_PAUSE_S
 from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Scanner
-from iothub_services.hbase.wire import Attempt, Owner, Wire
+from iothub_services.hbase.wire import Attempt, Bounds, Owner, Wire
 from tests.support.hbase_gateway import framed
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World
-from tests.unit.hbase.test_lane import append, errors_of
+from tests.unit.hbase.test_connection import append, errors_of
 
 REST_S = 3.0
 SILENCE_S = 3.0
@@ -29,6 +30,11 @@ def pass_by(world: World, seconds: float, *hung: str) -> None:
     for _ in range(round(seconds / STEP_S)):
         world.advance(STEP_S)
         world.accept(*hung)
+
+
+def pin_of(client: HBaseClient, host: str) -> bytes:
+    """Return a pin whose connection has this gateway."""
+    return next(pin for pin in (b"%d" % at for at in range(99)) if client.connection(pin).gateway.host == host)
 
 
 def test_call_goes_to_the_next_gateway_when_its_own_hangs(world: World, make_client: MakeClient) -> None:
@@ -44,11 +50,11 @@ def test_call_goes_to_the_next_gateway_when_its_own_hangs(world: World, make_cli
     assert all(answer.called for answer in answers)
     assert errors_of(cast("list[Deferred[bytes]]", answers)) == []
     assert client.is_up
-    assert {lane.gateway.host for lane in client.lanes} == {"two"}
+    assert {each.gateway.host for each in client.connections} == {"two"}
     assert [name for name, _ in world.gateway.seen].count("append") == 4
 
 
-def test_idle_lane_finds_out_that_its_gateway_hangs(world: World, make_client: MakeClient) -> None:
+def test_idle_connection_finds_out_that_its_gateway_hangs(world: World, make_client: MakeClient) -> None:
     """Within seconds, without a call; the address is in the log and in the metric, once."""
     client = make_client(TWO)
     wires = world.accept()
@@ -67,8 +73,8 @@ def test_idle_lane_finds_out_that_its_gateway_hangs(world: World, make_client: M
 def test_call_that_comes_while_an_idle_gateway_is_asked_waits_for_that(world: World, make_client: MakeClient) -> None:
     """Nothing is sent to a gateway of which nobody knows whether it is there."""
     client = make_client(TWO)
-    lane = client.lane(b"r")
-    wire = next(each for each in world.accept() if each.host == lane.gateway.host)
+    connection = client.connection(b"r")
+    wire = next(each for each in world.accept() if each.host == connection.gateway.host)
     wire.is_hung = True
     pass_by(world, REST_S + STEP_S)
     answer = client.call(append())
@@ -80,7 +86,7 @@ def test_call_that_comes_while_an_idle_gateway_is_asked_waits_for_that(world: Wo
     assert answer.result == b"x"
 
 
-def test_busy_lane_is_not_asked(world: World, make_client: MakeClient) -> None:
+def test_busy_connection_is_not_asked(world: World, make_client: MakeClient) -> None:
     """Its calls are question enough, and a slow one has all of its time."""
     client = make_client()
     (wire,) = world.accept()
@@ -94,7 +100,7 @@ def test_busy_lane_is_not_asked(world: World, make_client: MakeClient) -> None:
     assert answer.result == b"x"
 
 
-def test_idle_lane_asks_now_and_then(world: World, make_client: MakeClient) -> None:
+def test_idle_connection_asks_now_and_then(world: World, make_client: MakeClient) -> None:
     """Not more often than it rests."""
     make_client()
     (wire,) = world.accept()
@@ -105,25 +111,25 @@ def test_idle_lane_asks_now_and_then(world: World, make_client: MakeClient) -> N
     assert not wire.is_aborted
 
 
-def test_lane_goes_home_when_its_gateway_is_back_and_nothing_is_under_way(
+def test_connection_goes_home_when_its_gateway_is_back_and_nothing_is_under_way(
     world: World, make_client: MakeClient
 ) -> None:
-    """A scout asks for what needs HBase; lanes return when they are idle, so no call is lost by that."""
+    """A prober asks for what needs HBase; connections return when they are idle, so no call is lost by that."""
     client = make_client(TWO)
     world.accept("one")
     pass_by(world, SILENCE_S + STEP_S, "one")
-    assert {lane.gateway.host for lane in client.lanes} == {"two"}
+    assert {each.gateway.host for each in client.connections} == {"two"}
 
-    pass_by(world, PAUSE_S)
-    (scout,) = world.accept_scouts()
-    assert len(scout.requests) == 1
+    pass_by(world, LONGEST_PAUSE_S)
+    (prober,) = world.accept_probes()
+    assert (prober.host, len(prober.requests)) == ("one", 1)
     with capture_logs() as lines:
-        scout.answer()
+        prober.answer()
         pass_by(world, 2 * REST_S)
 
     assert [line["event"] for line in lines] == ["a gateway of HBase answers again"]
-    assert scout.is_aborted
-    assert [lane.gateway.host for lane in client.lanes] == ["one", "two"]
+    assert prober.is_aborted
+    assert [each.gateway.host for each in client.connections] == ["one", "two"]
     assert client.is_up
 
 
@@ -168,12 +174,41 @@ def test_calls_that_no_gateway_takes_fail_in_time(world: World, make_client: Mak
     assert (error.retryable, error.is_written, isinstance(error, LostError)) == (True, False, False)
 
 
-def test_closed_client_leaves_neither_lane_nor_scout(world: World, make_client: MakeClient) -> None:
+def test_hasty_client_fails_calls_when_every_gateway_was_tried(world: World, make_client: MakeClient) -> None:
+    """As a command wants it: each gateway is named with what it did, the last one in the error alone."""
+    client = make_client(TWO, is_hasty=True)
+    errors: list[BackendError] = errors_of([client.call(append())])
+
+    with capture_logs() as lines:
+        world.refuse()
+        pass_by(world, 2 * SILENCE_S, "one", "two")
+
+    (error,) = errors
+    for trouble in ("one:9090 cannot be reached", "two:9090 cannot be reached"):
+        assert trouble in str(error)
+    assert (error.retryable, error.is_written, isinstance(error, LostError)) == (True, False, False)
+    assert [line["gateway"] for line in lines] == ["one:9090"]
+
+
+def test_hasty_client_waits_for_a_gateway_that_is_still_to_be_tried(world: World, make_client: MakeClient) -> None:
+    """Also longer than a call may be silent: the next gateway may answer."""
+    client = make_client(TWO, is_hasty=True, timeout_s=SILENCE_S)
+    pin = pin_of(client, "one")
+    answer = client.call(append().pinned(pin))
+    world.accept("one")
+
+    pass_by(world, SILENCE_S + 2 * STEP_S, "one")
+    world.serve()
+
+    assert answer.result == b"x"
+
+
+def test_closed_client_leaves_neither_connection_nor_prober(world: World, make_client: MakeClient) -> None:
     """Also in the middle of a question."""
     client = make_client(TWO)
     world.accept("one", "two")
-    pass_by(world, SILENCE_S + PAUSE_S + STEP_S, "one", "two")
-    world.accept_scouts()
+    pass_by(world, SILENCE_S + LONGEST_PAUSE_S + STEP_S, "one", "two")
+    world.accept_probes()
 
     client.close()
 
@@ -181,9 +216,7 @@ def test_closed_client_leaves_neither_lane_nor_scout(world: World, make_client: 
     assert all(wire.is_aborted for wire in world.wires)
 
 
-def test_client_that_is_opened_again_knows_of_no_trouble_and_sends_scouts(
-    world: World, make_client: MakeClient
-) -> None:
+def test_client_that_is_opened_again_knows_of_no_trouble_and_probes_anew(world: World, make_client: MakeClient) -> None:
     """Otherwise nobody would ever see that a gateway is back."""
     client = make_client(TWO)
     world.accept("one")
@@ -191,27 +224,30 @@ def test_client_that_is_opened_again_knows_of_no_trouble_and_sends_scouts(
     assert list(client.gateways.troubles) == [TWO[0]]
 
     client.close()
-    world.scouting.clear()
+    world.probing.clear()
     assert client.gateways.are_up == {"one:9090": 1, "two:9090": 1}
     client.open()
-    pass_by(world, 2 * (REST_S + SILENCE_S) + PAUSE_S, "one")
-
+    pass_by(world, 2 * (REST_S + SILENCE_S), "one")
     assert list(client.gateways.troubles) == [TWO[0]]
-    assert [attempt.host for attempt in world.scouting] == ["one"]
+    pass_by(world, LONGEST_PAUSE_S)
+    world.accept_probes()
+    world.serve()
+
+    assert list(client.gateways.troubles) == []
 
 
 def test_slow_region_is_no_trouble_of_the_gateways(world: World, make_client: MakeClient) -> None:
     """They say that they are there. The same one is asked first; when that has not helped, the next one."""
-    client = make_client(TWO, lanes_each=1, timeout_s=10)
-    lane = client.lane(b"r")
-    hosts = [lane.gateway.host]
+    client = make_client(TWO, timeout_s=10)
+    connection = client.connection(b"r")
+    hosts = [connection.gateway.host]
     world.accept()
     with capture_logs() as lines:
         for _ in range(3):
             errors: list[BackendError] = errors_of([client.call(append())])
             pass_by(world, 10 + STEP_S)
             assert [isinstance(error, LostError) for error in errors] == [True]
-            hosts.append(lane.gateway.host)
+            hosts.append(connection.gateway.host)
 
     other = "two" if hosts[0] == "one" else "one"
     assert hosts == [hosts[0], hosts[0], other, hosts[0]]
@@ -228,7 +264,7 @@ def test_gateway_that_hangs_under_a_call_is_in_trouble_when_it_does_not_say_that
 ) -> None:
     """The question on the next connection decides; what waits for that goes to the next gateway."""
     client = make_client(TWO, timeout_s=10)
-    host = client.lane(b"r").gateway.host
+    host = client.connection(b"r").gateway.host
     world.accept()
     errors: list[BackendError] = errors_of([client.call(append())])
     pass_by(world, 10 + STEP_S, host)
@@ -241,14 +277,14 @@ def test_gateway_that_hangs_under_a_call_is_in_trouble_when_it_does_not_say_that
 
     assert [each.host for each in client.gateways.troubles] == [host]
     assert answer.called
-    assert client.lane(b"r").gateway.host != host
+    assert client.connection(b"r").gateway.host != host
 
 
 def test_answer_above_the_frame_limit_is_an_error_of_its_call(world: World, make_client: MakeClient) -> None:
     """No gateway has a smaller one; those behind it are lost with the connection, and can be asked for again."""
     client = make_client(TWO, frame_bytes=1000)
     world.gateway.tables[b"t"][b"r"] = {b"f:a": (b"x" * 2000, 1)}
-    host = client.lane(b"r").gateway.host
+    host = client.connection(b"r").gateway.host
     world.accept()
     errors: list[BackendError] = errors_of(
         [client.call(call) for call in (calls.get_row(b"t", b"r"), append())]  # type: ignore[misc]
@@ -262,15 +298,15 @@ def test_answer_above_the_frame_limit_is_an_error_of_its_call(world: World, make
     assert all(error.retryable for error in errors)
     assert "above the limit of 1000" in str(errors[0])
     assert (lines, dict(client.gateways.troubles)) == ([], {})
-    assert client.lane(b"r").gateway.host == host
+    assert client.connection(b"r").gateway.host == host
     assert client.is_up
 
 
 def test_next_gateway_is_one_in_no_trouble() -> None:
     """When all are in trouble, simply the next one: each is tried."""
     three = [Endpoint(host, 9090) for host in ("one", "two", "three")]
-    told: list[Endpoint] = []
-    gateways = Gateways(three, told.append)
+    heard: list[tuple[Endpoint, str]] = []
+    gateways = Gateways(three, lambda gateway, reason: heard.append((gateway, reason)))
     gateways.failed(three[1], "hangs")
     gateways.failed(three[1], "hangs still")
 
@@ -279,60 +315,64 @@ def test_next_gateway_is_one_in_no_trouble() -> None:
     gateways.failed(three[2], "hangs")
     gateways.failed(three[0], "hangs")
     assert [gateways.after(at) for at in range(3)] == [1, 2, 0]
-    assert told == [three[1], three[2], three[0]]
+    assert heard == [(three[1], "hangs"), (three[2], "hangs"), (three[0], "hangs")]
     gateways.answers(three[1])
     assert gateways.after(0) == 1
 
 
-def test_scout_tries_until_it_is_answered(world: World) -> None:
+def test_prober_tries_until_it_is_answered(world: World) -> None:
     """Refused, lost, silent, spoken to by a stranger: each time after a pause."""
     back: list[Endpoint] = []
-    scout = Scout(world, ONE[0], 1 << 20, SILENCE_S, back.append)
-    scout.open()
-    for trouble in ("refused", "lost", "silent", "stranger", ""):
-        assert world.scouting == []
-        world.advance(PAUSE_S)
+    bounds = Bounds(probe_timeout_s=SILENCE_S)
+    prober = GatewayProber(world, ONE[0], bounds, lambda: 1.0, back.append)
+    prober.open()
+    for trouble in ("refused", "lost", "silent", "hung", "stranger", ""):
+        while not world.attempts:
+            world.advance(STEP_S)
         if trouble == "refused":
-            world.scouting.pop().refuse()
+            world.refuse()
             continue
-        (wire,) = world.accept_scouts()
+        (wire,) = world.accept(*(["one"] if trouble == "hung" else []))
         if trouble == "lost":
             wire.lose()
-        elif trouble == "silent":
+            continue
+        if trouble in ("silent", "hung"):
             world.advance(SILENCE_S)
         elif trouble == "stranger":
             wire.send(b"HTTP/1.1 400 Bad Request\r\n")
         else:
+            assert back == []
             wire.answer()
+            prober.close()
         assert wire.is_aborted
 
     assert back == [ONE[0]]
     assert world.getDelayedCalls() == []
 
 
-def test_wire_tells_its_owner() -> None:
+def test_wire_notifies_its_owner() -> None:
     """What Twisted says, as words."""
-    told: list[tuple[str, object]] = []
+    heard: list[tuple[str, object]] = []
 
     class Deaf:
-        def made(self, wire: Wire) -> None:
-            told.append(("made", wire))
+        def on_connected(self, wire: Wire) -> None:
+            heard.append(("connected", wire))
 
-        def received(self, wire: Wire, octets: bytes) -> None:
-            told.append(("received", octets))
+        def on_received(self, wire: Wire, octets: bytes) -> None:
+            heard.append(("received", octets))
 
-        def lost(self, wire: Wire, reason: str) -> None:
-            told.append(("lost", reason))
+        def on_lost(self, wire: Wire, reason: str) -> None:
+            heard.append(("lost", reason))
 
-        def missed(self, reason: str) -> None:
-            told.append(("missed", reason))
+        def on_unreachable(self, reason: str) -> None:
+            heard.append(("unreachable", reason))
 
     owner: Owner = Deaf()
     wire = Attempt(owner).buildProtocol(None)
     wire.dataReceived(b"x")
     wire.connectionLost()
 
-    assert told == [("received", b"x"), ("lost", "closed the connection (Connection was closed cleanly)")]
+    assert heard == [("received", b"x"), ("lost", "closed the connection (Connection was closed cleanly)")]
 
 
 def test_reads_that_are_asked_again_are_reads_alone() -> None:

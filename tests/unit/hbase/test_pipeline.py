@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
-from iothub_services.hbase.pipeline import Pipeline
+from iothub_services.hbase.pipeline import PendingCall, Pipeline
 from iothub_services.hbase.replies import Scanner
 from tests.support.hbase_gateway import FakeGateway, framed
 
 
-class Asked:
-    def __init__(self, call: Call[object]) -> None:
-        self.call = call
+class Nobody:
+    """Receives nothing: these tests look at the pipeline alone."""
+
+    is_over = False
+
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
+        raise AssertionError
+
+
+def pending(call: Call[object]) -> PendingCall:
+    return PendingCall(call, Nobody())
 
 
 @pytest.fixture
@@ -24,15 +33,15 @@ def gateway() -> FakeGateway:
 
 
 @pytest.fixture
-def pipeline() -> Pipeline[Asked]:
+def pipeline() -> Pipeline:
     return Pipeline(frame_bytes=1000)
 
 
-def append(value: bytes) -> Asked:
-    return Asked(calls.append(b"t", b"r", b"f:a", value))
+def append(value: bytes) -> PendingCall:
+    return pending(calls.append(b"t", b"r", b"f:a", value))
 
 
-def sent_by(pipeline: Pipeline[Asked], asked: Asked) -> bytes:
+def sent_by(pipeline: Pipeline, asked: PendingCall) -> bytes:
     """Send a call; return its frame whole."""
     return b"".join(pipeline.send(asked))
 
@@ -41,7 +50,7 @@ def answers(gateway: FakeGateway, *frames: bytes) -> bytes:
     return b"".join(framed(gateway.answer(frame[4:])) for frame in frames)
 
 
-def test_answers_are_matched_with_their_calls(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+def test_answers_are_matched_with_their_calls(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """In order; what is in flight is counted."""
     asked = [append(b"a"), append(b"b")]
     sent = [sent_by(pipeline, each) for each in asked]
@@ -49,22 +58,22 @@ def test_answers_are_matched_with_their_calls(gateway: FakeGateway, pipeline: Pi
 
     answered = pipeline.receive(answers(gateway, *sent))
 
-    assert [ticket for ticket, _ in answered] == asked
-    assert [ticket.call.decode(frame) for ticket, frame in answered] == [b"a", b"ab"]
+    assert [each for each, _ in answered] == asked
+    assert [each.call.decode(frame) for each, frame in answered] == [b"a", b"ab"]
     assert (pipeline.in_flight, pipeline.in_flight_bytes, pipeline.broken) == (0, 0, "")
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 40])
-def test_answers_may_come_in_any_pieces(gateway: FakeGateway, pipeline: Pipeline[Asked], size: int) -> None:
+def test_answers_may_come_in_any_pieces(gateway: FakeGateway, pipeline: Pipeline, size: int) -> None:
     """TCP keeps no boundaries."""
     octets = answers(gateway, *[sent_by(pipeline, append(b"a")) for _ in range(3)])
 
     found = [each for at in range(0, len(octets), size) for each in pipeline.receive(octets[at : at + size])]
 
-    assert [ticket.call.decode(frame) for ticket, frame in found] == [b"a", b"aa", b"aaa"]
+    assert [each.call.decode(frame) for each, frame in found] == [b"a", b"aa", b"aaa"]
 
 
-def test_answer_out_of_step_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+def test_answer_out_of_step_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """It is somebody else's data. Those before it are good, nothing after it is read."""
     first, second, third = (sent_by(pipeline, append(b"a")) for _ in range(3))
 
@@ -85,7 +94,7 @@ def test_answer_out_of_step_breaks_the_connection(gateway: FakeGateway, pipeline
         (framed(b"x" * 1001), "above the limit of 1000"),
     ],
 )
-def test_stranger_is_given_up(pipeline: Pipeline[Asked], octets: bytes, what: str) -> None:
+def test_stranger_is_given_up(pipeline: Pipeline, octets: bytes, what: str) -> None:
     """No answer is made of what is none, and no buffer grows for it."""
     sent_by(pipeline, append(b"a"))
 
@@ -93,7 +102,7 @@ def test_stranger_is_given_up(pipeline: Pipeline[Asked], octets: bytes, what: st
     assert what in pipeline.broken
 
 
-def test_answer_that_nobody_asked_for_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+def test_answer_that_nobody_asked_for_breaks_the_connection(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """There is no unasked answer in Thrift."""
     sent = sent_by(pipeline, append(b"a"))
 
@@ -101,7 +110,7 @@ def test_answer_that_nobody_asked_for_breaks_the_connection(gateway: FakeGateway
     assert "nobody asked" in pipeline.broken
 
 
-def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """And the pipeline begins anew: half an answer of the old connection is forgotten."""
     asked = append(b"a")
     octets = answers(gateway, sent_by(pipeline, asked))
@@ -113,14 +122,14 @@ def test_lost_connection_gives_back_what_was_in_flight(gateway: FakeGateway, pip
     assert len(pipeline.receive(answers(gateway, sent))) == 1
 
 
-def test_scanner_is_of_the_connection_that_opened_it(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+def test_scanner_is_of_the_connection_that_opened_it(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """Of no earlier and no later one, however many calls there are: the numbers on the wire begin again, those of connections do not."""
     pipeline._count = (1 << 31) - 3
     pipeline.lost()
     seen: list[Scanner] = []
     for _ in range(3):
         for _ in range(2):
-            asked = Asked(calls.open_scan(calls.Scan(b"t")))
+            asked = pending(calls.open_scan(calls.Scan(b"t")))
             ((_, frame),) = pipeline.receive(answers(gateway, sent_by(pipeline, asked)))
             scanner = asked.call.decode(frame)
             assert isinstance(scanner, Scanner)
@@ -133,7 +142,7 @@ def test_scanner_is_of_the_connection_that_opened_it(gateway: FakeGateway, pipel
     assert [scanner.opened_by for scanner in seen] == [(1 << 31) - 2, (1 << 31) - 1, 0, 1, 2, 3]
 
 
-def test_answer_above_the_limit_is_told_from_other_trouble(gateway: FakeGateway, pipeline: Pipeline[Asked]) -> None:
+def test_answer_above_the_limit_is_told_from_other_trouble(gateway: FakeGateway, pipeline: Pipeline) -> None:
     """It is the answer to the first call in flight."""
     sent_by(pipeline, append(b"a"))
     pipeline.receive((1001).to_bytes(4, "big"))

@@ -1,4 +1,4 @@
-"""Scans while lanes change their gateways: a scanner's number means another scan elsewhere, so it is opened anew; no row is missed or strange."""
+"""Scans while connections change their gateways: a scanner's number means another scan elsewhere, so it is opened anew; no row is missed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from twisted.internet.defer import Deferred
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
+from iothub_services.hbase.caller import ThreadCaller
 from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.gateway_prober import PAUSE_S
-from iothub_services.hbase.pages import pages
+from iothub_services.hbase.connection import LONGEST_PAUSE_S
+from iothub_services.hbase.pages import first_rows, pages
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Row, Scanner
-from iothub_services.hbase.threaded import ThreadCaller
 from tests.support.hbase_gateway import FakeGateway
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World
-from tests.unit.hbase.test_hung_gateways import REST_S, SILENCE_S, STEP_S
+from tests.unit.hbase.test_hung_gateways import REST_S, SILENCE_S, STEP_S, pin_of
 
 OURS = [b"row %02d" % number for number in range(40)]
 PAGE = 5
@@ -51,15 +51,10 @@ def answered(world: World, seconds: float, *hung: str) -> None:
     for _ in range(round(seconds / STEP_S)):
         world.advance(STEP_S)
         world.accept(*hung)
-        for wire in world.accept_scouts():
+        for wire in world.accept_probes():
             wire.is_hung = wire.host in hung
         while sum(0 if wire.is_hung else wire.answer() for wire in world.wires):
             pass
-
-
-def pin_of(client: HBaseClient, host: str) -> bytes:
-    """Return a pin whose lane has this gateway."""
-    return next(pin for pin in (b"%d" % at for at in range(99)) if client.lane(pin).gateway.host == host)
 
 
 def opened(world: World, client: HBaseClient, pin: bytes) -> Scanner:
@@ -87,7 +82,7 @@ def verbs(world: World) -> list[str]:
 
 
 def test_scanner_does_not_outlive_its_connection(world: World, make_client: MakeClient) -> None:
-    """While the consumer takes its time the gateway hangs, and the lane moves: what would be somebody else's rows is an error, unsent."""
+    """While the consumer takes its time the gateway hangs, and the connection moves: what would be somebody else's rows is an error, unsent."""
     client = make_client(TWO)
     world.accept()
     pin = pin_of(client, "one")
@@ -97,7 +92,7 @@ def test_scanner_does_not_outlive_its_connection(world: World, make_client: Make
     assert keys(first.result) == OURS[:PAGE]
 
     answered(world, REST_S + SILENCE_S + 1, "one")
-    assert client.lane(pin).gateway.host == "two"
+    assert client.connection(pin).gateway.host == "two"
     again = client.call(calls.next_rows(scanner, PAGE, pin))
     closed = client.call(calls.close_scan(scanner, pin))
 
@@ -109,16 +104,16 @@ def test_scanner_does_not_outlive_its_connection(world: World, make_client: Make
     assert "scannerClose" not in verbs(world)
 
 
-def test_scanner_does_not_go_home_with_its_lane(world: World, make_client: MakeClient) -> None:
-    """Nothing failed: the gateway of the lane's choice is back, and the lane was idle between two pages."""
+def test_scanner_does_not_go_home_with_its_connection(world: World, make_client: MakeClient) -> None:
+    """Nothing failed: the gateway of the connection's choice is back, and it was idle between two pages."""
     client = make_client(TWO)
     pin = pin_of(client, "one")
     world.accept("one")
     answered(world, SILENCE_S + STEP_S, "one")
     scanner = opened(world, client, pin)
 
-    answered(world, PAUSE_S + 2 * REST_S + 1)
-    assert client.lane(pin).gateway.host == "one"
+    answered(world, SILENCE_S + 2 * LONGEST_PAUSE_S + 2 * REST_S + 1)
+    assert client.connection(pin).gateway.host == "one"
     again = client.call(calls.next_rows(scanner, PAGE, pin))
 
     assert isinstance(error_of(again), LostError)
@@ -155,7 +150,7 @@ def threaded(world: World, client: HBaseClient) -> ThreadCaller:
 
 
 def lose_all(world: World) -> None:
-    """Each lane goes to the other gateway, or to the same one again."""
+    """Each connection goes to the other gateway, or to the same one again."""
     for wire in list(world.wires):
         if not wire.is_aborted and wire.protocol is not None:
             wire.is_aborted = True
@@ -163,29 +158,22 @@ def lose_all(world: World) -> None:
 
 
 @pytest.mark.parametrize("gateways", [ONE, TWO])
-@pytest.mark.parametrize("way", ["scan", "pages"])
 def test_scan_goes_on_behind_its_last_row(
-    world: World, make_client: MakeClient, gateways: tuple[Endpoint, ...], way: str
+    world: World, make_client: MakeClient, gateways: tuple[Endpoint, ...]
 ) -> None:
     """Whatever happens to the connection between two pages, also with a single gateway, whose other scans have not gone."""
     client = make_client(gateways)
     caller = threaded(world, client)
     world.accept()
     found: list[bytes] = []
-    if way == "scan":
-        for row in caller.scan(Scan(b"t"), PAGE):
-            found.append(row.key)
-            if len(found) % PAGE == 0:
-                lose_all(world)
-    else:
-        for page in pages(caller, Scan(b"t"), page_bytes=50):
-            found += [row.key for row in page]
-            lose_all(world)
+    for page in pages(caller, Scan(b"t"), page_bytes=50):
+        found += [row.key for row in page]
+        lose_all(world)
 
     assert found == OURS
 
 
-def test_first_rows_of_many_scans_are_read_though_a_lane_moves(world: World, make_client: MakeClient) -> None:
+def test_first_rows_of_many_scans_are_read_though_a_connection_moves(world: World, make_client: MakeClient) -> None:
     """Between opening and reading: those alone are opened again, and the others read once."""
     client = make_client(TWO)
     world.accept()
@@ -201,9 +189,9 @@ def test_first_rows_of_many_scans_are_read_though_a_lane_moves(world: World, mak
 
     caller = ThreadCaller(client, call_in_reactor, patience_s=0)
     scans = [Scan(b"t", key) for key in OURS[:10]]
-    gone = sum(client.lane(scan.pin).gateway.host == "one" for scan in scans)
+    gone = sum(client.connection(scan.pin).gateway.host == "one" for scan in scans)
 
-    found = caller.first_rows(scans, 2)
+    found = first_rows(caller, scans, 2)
 
     assert [keys(rows) for rows in found] == [OURS[at : at + 2] for at in range(10)]
     assert verbs(world).count("scannerOpenWithScan") == len(scans) + gone
@@ -216,7 +204,7 @@ def test_error_of_one_scan_is_its_own(world: World, make_client: MakeClient) -> 
     caller = threaded(world, make_client())
     world.accept()
 
-    found, refused, nothing = caller.first_rows([Scan(b"t"), Scan(b"nope"), Scan(b"t", b"x")], 1)
+    found, refused, nothing = first_rows(caller, [Scan(b"t"), Scan(b"nope"), Scan(b"t", b"x")], 1)
 
     assert (keys(found), nothing) == (OURS[:1], [])
     assert isinstance(refused, BackendError)

@@ -13,7 +13,7 @@ from iothub.config.sections import Config, Node
 from iothub.hub.installation import Installation, installation_of
 from iothub.records.owner import Owner
 from iothub.testing.clock import ManualClock
-from iothub_services.hbase.owners import claim, owner_columns
+from iothub_services.hbase.administration import claim, owner_columns
 from iothub_services.hbase.tables import Tables
 from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.database import sqlite_url

@@ -14,7 +14,7 @@ from iothub.config.sections import HBase, Kafka, Redis
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.events.kafka.probe import probe as probe_kafka
 from iothub_services.hbase import from_settings as hbase_settings
-from iothub_services.hbase.probe import probe as probe_hbase
+from iothub_services.hbase.administration import probe as probe_hbase
 from iothub_services.probing import Advice, Probe, probe_by, require
 from iothub_services.redis import from_settings as redis_settings
 from iothub_services.redis.probe import probe as probe_redis

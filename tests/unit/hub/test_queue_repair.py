@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from iothub.hub.queue_repair import rebuild_queues
 from iothub.records.state import SessionState
 from iothub.testing.clock import ManualClock
-from iothub_services.queues.rebuilding import Place, Rebuilt
+from iothub_services.queues.port import Place, Rebuilt
 
 STATES = [SessionState(7, "a", 5, queue_id=1), SessionState(8, "b", 9, queue_id=2)]
 

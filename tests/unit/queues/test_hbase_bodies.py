@@ -1,6 +1,6 @@
-"""Mark and sweep of the bodies in HBase, on a gateway in memory: what goes, what stays, whose turn it is.
+"""Mark and sweep of the bodies in HBase, on a gateway in memory: what goes, what stays, who holds the lease.
 
-Of `iothub_services.queues.hbase_bodies`, and of `iothub_services.queues.hbase.references`.
+Of `body_sweep`, `references` and `sweep_lease` in `iothub_services.queues.hbase`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from iothub.records import keys
 from iothub.testing.queue_contract import TENANT, identified, made, one
 from iothub_services.hbase import calls
 from iothub_services.queues.hbase.bodies import LARGE_BYTES
-from iothub_services.queues.hbase_bodies.in_turn import dry_sweep, sweep_in_turn
-from iothub_services.queues.hbase_bodies.marked import Marked
-from iothub_services.queues.hbase_bodies.sweep import Swept, sweep
-from iothub_services.queues.hbase_bodies.turn import LEASE_MS, Turn
+from iothub_services.queues.hbase.body_sweep import Swept, dry_sweep, sweep, sweep_leased
+from iothub_services.queues.hbase.references import Marked
+from iothub_services.queues.hbase.sweep_lease import LEASE_MS, SweepLease
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueStore
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_queues import TABLES, HBase
@@ -149,7 +148,7 @@ def test_body_put_while_the_sweep_reads_is_spared() -> None:
             puts.append(1)
             store.append([one(1, len(puts), body=LARGE)])
 
-    swept = sweep_in_turn(own, TABLES, AGE_S, put, house.clock.monotonic)
+    swept = sweep_leased(own, TABLES, AGE_S, put, house.clock.monotonic)
 
     assert swept is not None
     assert swept.deleted == 0
@@ -177,14 +176,14 @@ def test_damaged_record_and_intent_keep_nobody_from_sweeping() -> None:
 
 
 def test_dry_run_deletes_nothing() -> None:
-    """It counts, and takes nobody's turn."""
+    """It counts, and takes no lease."""
     house = HBase()
     store, caller = house.store()
     made(store, 1)
     store.append([one(1, 1, body=LARGE)])
     store.purge(1)
     house.gateway.now += 3 * HOUR_MS
-    assert Turn(caller, TABLES.queue_index).take()
+    assert SweepLease(caller, TABLES.queue_index).acquire()
 
     swept = dry_sweep(caller, TABLES, AGE_S, ignore)
 
@@ -203,7 +202,7 @@ def test_sweep_without_tables_says_which_is_missing(table: bytes) -> None:
 
 
 def test_sweep_after_a_failure_deletes_the_rest() -> None:
-    """What was deleted stays so; the turn is free again."""
+    """What was deleted stays so; the lease is free again."""
     house = HBase()
     store, caller = house.store()
     made(store, 1)
@@ -219,67 +218,67 @@ def test_sweep_after_a_failure_deletes_the_rest() -> None:
 
     caller.fault = fault
     with pytest.raises(BackendError):
-        sweep_in_turn(caller, TABLES, AGE_S, ignore, house.clock.monotonic)
+        sweep_leased(caller, TABLES, AGE_S, ignore, house.clock.monotonic)
     assert 0 < len(stored(house)) < 30
 
-    assert sweep_in_turn(caller, TABLES, AGE_S, ignore, house.clock.monotonic) is not None
+    assert sweep_leased(caller, TABLES, AGE_S, ignore, house.clock.monotonic) is not None
     assert stored(house) == set()
 
 
-# --- whose turn it is
+# --- the lease
 
 
-def test_turn_is_one_process_s_at_a_time() -> None:
+def test_lease_is_one_process_s_at_a_time() -> None:
     """Who asks for it now hears why not; whose it is by the clock just goes without."""
     house = HBase()
     _, caller = house.store()
-    first, second = Turn(caller, TABLES.queue_index), Turn(caller, TABLES.queue_index)
-    assert first.take()
+    first, second = SweepLease(caller, TABLES.queue_index), SweepLease(caller, TABLES.queue_index)
+    assert first.acquire()
 
     with pytest.raises(ConflictError, match="another sweep is at work, it was seen 0 s ago"):
-        second.take()
-    assert second.take(24 * HOUR_MS) == 0
-    first.give_back(is_done=False)
-    assert second.take(24 * HOUR_MS)
+        second.acquire()
+    assert second.acquire(24 * HOUR_MS) == 0
+    first.release(is_done=False)
+    assert second.acquire(24 * HOUR_MS)
 
 
-def test_turn_that_was_done_comes_again_when_it_is_time() -> None:
+def test_sweep_that_was_done_comes_again_when_it_is_time() -> None:
     """By the clock of HBase; a person need not wait for it."""
     house = HBase()
     _, caller = house.store()
-    turn = Turn(caller, TABLES.queue_index)
-    assert turn.take(24 * HOUR_MS)
-    turn.give_back(is_done=True)
+    lease = SweepLease(caller, TABLES.queue_index)
+    assert lease.acquire(24 * HOUR_MS)
+    lease.release(is_done=True)
 
     house.gateway.now += 23 * HOUR_MS
-    assert Turn(caller, TABLES.queue_index).take(24 * HOUR_MS) == 0
+    assert SweepLease(caller, TABLES.queue_index).acquire(24 * HOUR_MS) == 0
     house.gateway.now += HOUR_MS
-    assert Turn(caller, TABLES.queue_index).take(24 * HOUR_MS)
+    assert SweepLease(caller, TABLES.queue_index).acquire(24 * HOUR_MS)
 
 
-def test_turn_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
-    """It was silent for a lease; a beat would have kept it."""
+def test_lease_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
+    """It was silent for a lease; renewing would have kept it."""
     house = HBase()
     _, caller = house.store()
-    silent, heir = Turn(caller, TABLES.queue_index), Turn(caller, TABLES.queue_index)
-    assert silent.take()
+    silent, successor = SweepLease(caller, TABLES.queue_index), SweepLease(caller, TABLES.queue_index)
+    assert silent.acquire()
     house.gateway.now += LEASE_MS - 1000
-    silent.beat()
+    silent.renew()
     house.gateway.now += LEASE_MS - 1000
     with pytest.raises(ConflictError):
-        heir.take()
+        successor.acquire()
 
     house.gateway.now += 2000
-    assert heir.take()
+    assert successor.acquire()
     with pytest.raises(ConflictError, match="this one was silent for too long"):
-        silent.beat()
-    silent.give_back(is_done=True)
+        silent.renew()
+    silent.release(is_done=True)
     with pytest.raises(ConflictError):
-        silent.take()
+        silent.acquire()
 
 
-def test_long_sweep_keeps_its_turn() -> None:
-    """It beats while it reads."""
+def test_long_sweep_keeps_its_lease() -> None:
+    """It renews it while it reads."""
     house = HBase()
     store, caller = house.store()
     made(store, 1)
@@ -292,11 +291,11 @@ def test_long_sweep_keeps_its_turn() -> None:
         house.gateway.now += 300_000
         with suppress(NotFoundError):
             try:
-                Turn(caller, TABLES.queue_index).take()
+                SweepLease(caller, TABLES.queue_index).acquire()
             except ConflictError:
                 refused.append("taken")
 
-    sweep_in_turn(caller, TABLES, AGE_S, slow, house.clock.monotonic)
+    sweep_leased(caller, TABLES, AGE_S, slow, house.clock.monotonic)
 
     assert len(refused) > 3
 
@@ -307,7 +306,7 @@ def test_cell_of_another_version_is_refused() -> None:
     house.gateway.tables[TABLES.queue_index][keys.META] = {b"i:w": (b"\x09future", 1)}
 
     with pytest.raises(CorruptRecordError, match="the last sweep has version 09"):
-        Turn(caller, TABLES.queue_index).take()
+        SweepLease(caller, TABLES.queue_index).acquire()
 
 
 # --- what is marked

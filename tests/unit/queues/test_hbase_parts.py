@@ -13,13 +13,14 @@ from iothub_services.hbase.tables import split_keys
 from iothub_services.queues.damage import DamagedQueues, no_alarm
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import CACHE_BYTES, PIECE_BYTES, Bodies, Wanted, is_apart
+from iothub_services.queues.hbase.index import QueueIndex, all_of
 from iothub_services.queues.hbase.moves import require
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.port import Appended, QueueLimits
-from iothub_services.queues.remote.index import QueueIndex, Tenant, all_of
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import TenantRoom
+from iothub_services.queues.remote.tenant import Tenant
 from tests.support.hbase_calls import FakeCaller, Fault
 from tests.support.hbase_gateway import RefusedError
 from tests.support.hbase_queues import TABLES, HBase

@@ -10,9 +10,10 @@ import pytest
 from iothub.records import keys
 from iothub.records.queued import Body, encode_record, record_head
 from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
 from iothub_services.queues.port import Appended, Delivery
-from iothub_services.queues.remote.index import KnownQueue, Tenant
+from iothub_services.queues.remote.tenant import Tenant
 
 ROOM = (-1, -1)
 

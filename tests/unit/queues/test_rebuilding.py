@@ -10,8 +10,17 @@ import pytest
 
 from iothub.base.errors import NotFoundError
 from iothub.testing.clock import ManualClock
-from iothub_services.queues.port import Append, Claim, Delivery, Move, MoveKind, QueueLimits, TenantUsage
-from iothub_services.queues.rebuilding import Place, Rebuilt
+from iothub_services.queues.port import (
+    Append,
+    Claim,
+    Delivery,
+    Move,
+    MoveKind,
+    Place,
+    QueueLimits,
+    Rebuilt,
+    TenantUsage,
+)
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database

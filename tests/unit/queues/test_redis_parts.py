@@ -16,7 +16,7 @@ from iothub_services.queues.redis.moves import Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.sending import PART_BYTES, PART_CALLS, Sender, require
-from iothub_services.queues.remote.index import Tenant
+from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 from tests.support.redis_queues import PREFIX, Fault, RedisHouse
 

@@ -20,11 +20,12 @@ from iothub_services.queues.port import (
     Inbound,
     Move,
     MoveKind,
+    Place,
     QueueLimits,
     QueueStore,
+    Rebuilt,
     Refused,
 )
-from iothub_services.queues.rebuilding import Place, Rebuilt
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues

@@ -8,7 +8,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.records import keys
-from iothub_services.hbase.batches import change_rows
+from iothub_services.hbase.pages import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite

@@ -10,7 +10,7 @@ from iothub.base.errors import BackendError
 from iothub.records import events, keys
 from iothub.records.events import Event, Subject
 from iothub.records.layout import STATE_COLUMN, decode_applied, encode_applied
-from iothub_services.hbase.batches import change_rows
+from iothub_services.hbase.pages import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates, _put
 from iothub_services.state.port import StateWrite, StoredState

@@ -1,6 +1,7 @@
 cimport cython
 
-from iothub_services.queues.remote.index cimport KnownQueue, QueueIndex, Tenant
+from iothub_services.queues.hbase.index cimport KnownQueue, QueueIndex
+from iothub_services.queues.remote.tenant cimport Tenant
 from iothub_services.queues.hbase.shares cimport Heads, Item, Operation, Share
 
 

@@ -18,13 +18,14 @@ from collections.abc import Iterator, Sequence
 from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, reference
 from iothub_services.queues.hbase.bodies import FEW, LARGE_BYTES, Bodies, is_apart
+from iothub_services.queues.hbase.index import QueueIndex
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
 from iothub_services.queues.port import Append, Refused, worst_of
-from iothub_services.queues.remote.index import QueueIndex, Tenant
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import UNBOUND, TenantRoom
+from iothub_services.queues.remote.tenant import Tenant
 
 _GONE = int(Refused.GONE)
 _DONE = int(Status.DONE)

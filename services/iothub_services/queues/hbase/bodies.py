@@ -4,7 +4,7 @@ Knows table `bodies` and its keys; knows no queue.
 
 Theory: a body is durable before any reference to it is. It has an id of its own, made here and never used twice, so that no other body can
 ever take its row; a repeated put has the same bytes. It has no TTL and no count of references: those that nothing refers to are found by
-mark and sweep (`iothub_services.queues.hbase_bodies`), which spares what is young, because its references may be on their way.
+mark and sweep (`body_sweep`), which spares what is young, because its references may be on their way.
 
 Row: `iothub.records.keys.body_key`; cells `b:0`, `b:1` ...: version 1 | a piece of the body, `PIECE_BYTES` each but the last.
 """
@@ -22,7 +22,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call, Mutation
 from iothub_services.hbase.replies import Row
-from iothub_services.queues.remote.index import all_of
+from iothub_services.queues.hbase.index import all_of
 
 FEW = 4  # so many queues get copies: a reference costs a second read
 SMALL_BYTES = 256  # a copy is hardly more than a reference

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from iothub.records import keys
 from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
 from iothub_services.queues.hbase.moves import require
 from iothub_services.queues.hbase.regions import Regions
 from iothub_services.queues.hbase.requests import Status
 from iothub_services.queues.port import DueRecord, Expired, ExpiryMark
-from iothub_services.queues.remote.index import KnownQueue, QueueIndex
 
 Places = set[tuple[int, int]]  # queue id, position
 

@@ -22,10 +22,10 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
+from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.moves import Reader, Readers
 from iothub_services.queues.hbase.shares import Item, Progress
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
-from iothub_services.queues.remote.index import KnownQueue
 
 log = logging.get(__name__)
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from iothub.base.errors import BackendError
 from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.requests import Status, Told
 from iothub_services.queues.port import Move, worst_of
-from iothub_services.queues.remote.index import KnownQueue, QueueIndex
 
 Reader = tuple[int, int]  # queue id, epoch
 

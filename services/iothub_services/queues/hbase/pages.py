@@ -15,9 +15,9 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.queues.damage import DamagedQueues
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
+from iothub_services.queues.hbase.index import KnownQueue, unknown
 from iothub_services.queues.hbase.requests import PageTold, Status
 from iothub_services.queues.port import Damaged, Page, QueuedRecord, StaleEpochError
-from iothub_services.queues.remote.index import KnownQueue, unknown
 
 
 class Pages:

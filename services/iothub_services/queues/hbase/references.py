@@ -1,11 +1,16 @@
-"""Which bodies the queues refer to: the mark of mark and sweep (`hbase_bodies.sweep`).
+"""Which bodies the queues refer to, read page by page and kept in a fixed amount of memory: the mark of mark and sweep (`body_sweep`).
 
-Knows rows of table `queues`; removes nothing. It reads every record, page by page.
+Knows rows of table `queues`; removes nothing.
+
+Theory: a Bloom filter. What was added is always found, so nothing that is referred to is swept. Of the rest about one in `2**-_PROBES` is
+found too while there are fewer than `bits / 10` of them, and stays for the next sweep, which has another salt and with it other mistakes.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from hashlib import blake2b
 
 from iothub.base import log as logging
 from iothub.base.errors import CorruptRecordError
@@ -18,6 +23,9 @@ from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase import requests
 
 RECORD = b"d:b"
+MARKED_BYTES = 16 << 20  # some 13 million bodies, and then less and less is swept
+_PROBES = 7
+_HALF = 8
 
 log = logging.get(__name__)
 
@@ -45,3 +53,27 @@ def _body_id(row: Row, column: bytes, *, of_intents: bool) -> bytes:
             "a damaged record refers to no body", queue=queue_id, tenant=tenant_id, row=row.key.hex(), why=str(error)
         )
         return b""
+
+
+class Marked:
+    """A set that cannot grow. `size_bytes`: a power of two."""
+
+    def __init__(self, size_bytes: int = MARKED_BYTES, salt: bytes | None = None) -> None:
+        self._bits = bytearray(size_bytes)
+        self._mask = size_bytes * 8 - 1
+        self._salt = secrets.token_bytes(16) if salt is None else salt
+
+    def add(self, tenant_id: int, body_id: bytes) -> None:
+        """Mark a body."""
+        bits = self._bits
+        for at in self._places(tenant_id, body_id):
+            bits[at >> 3] |= 1 << (at & 7)
+
+    def __contains__(self, body: tuple[int, bytes]) -> bool:
+        bits = self._bits
+        return all(bits[at >> 3] >> (at & 7) & 1 for at in self._places(*body))
+
+    def _places(self, tenant_id: int, body_id: bytes) -> list[int]:
+        digest = blake2b(tenant_id.to_bytes(_HALF) + body_id, digest_size=2 * _HALF, salt=self._salt).digest()
+        first, step = int.from_bytes(digest[:_HALF]), int.from_bytes(digest[_HALF:]) | 1
+        return [(first + number * step) & self._mask for number in range(_PROBES)]

@@ -16,8 +16,8 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.queues.damage import DamagedQueues
 from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import all_of
 from iothub_services.queues.hbase.requests import Status, Step, Told
-from iothub_services.queues.remote.index import all_of
 
 REQUEST_BYTES = 4 << 20  # of one call, but for a single message that is larger
 _MOVED = "is not in region"

@@ -1,6 +1,6 @@
 cimport cython
 
-from iothub_services.queues.remote.index cimport KnownQueue
+from iothub_services.queues.hbase.index cimport KnownQueue
 
 
 @cython.final

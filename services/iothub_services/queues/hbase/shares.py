@@ -10,9 +10,9 @@ from enum import IntEnum
 
 from iothub.records.queued import Body, Target, record_head
 from iothub_services.queues.hbase import requests
+from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.requests import Step
 from iothub_services.queues.port import Appended, Delivery, Refused
-from iothub_services.queues.remote.index import KnownQueue
 
 _GONE = int(Refused.GONE)
 _new = tuple.__new__

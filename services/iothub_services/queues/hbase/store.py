@@ -29,6 +29,7 @@ from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
 from iothub_services.queues.hbase.inbound import Inbounds, Publish
+from iothub_services.queues.hbase.index import ROWS_AT_ONCE, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.hbase.moves import Readers, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
@@ -47,7 +48,6 @@ from iothub_services.queues.port import (
     QueueStats,
     TenantUsage,
 )
-from iothub_services.queues.remote.index import ROWS_AT_ONCE, KnownQueue, QueueIndex, all_of, unknown
 from iothub_services.queues.remote.repeats import Repeats
 
 log = logging.get(__name__)

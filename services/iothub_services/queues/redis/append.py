@@ -25,9 +25,9 @@ from iothub_services.queues.redis.index import QueueIndex
 from iothub_services.queues.redis.messages import Item, Operation, Share
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import GONE, Sender
-from iothub_services.queues.remote.index import Tenant
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import UNBOUND, TenantRoom
+from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Argument, Call, Reply, command
 
 _GONE = int(Refused.GONE)

@@ -17,7 +17,7 @@ from iothub.records.causes import UNREADABLE
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender, is_of_one_queue, looked, require
-from iothub_services.queues.remote.index import Tenant
+from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Call, Reply, command
 
 _NOBODY = 0  # no tenant

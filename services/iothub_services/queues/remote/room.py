@@ -11,7 +11,7 @@ more than it must; the sum never goes above the bound.
 
 from __future__ import annotations
 
-from iothub_services.queues.remote.index import Tenant
+from iothub_services.queues.remote.tenant import Tenant
 
 UNBOUND = (-1, -1)
 

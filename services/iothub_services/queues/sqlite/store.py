@@ -23,16 +23,18 @@ from iothub_services.queues.port import (
     MoveKind,
     Overflow,
     Page,
+    Place,
     QueuedRecord,
     QueueLimits,
     QueueStats,
+    Rebuilt,
     StaleEpochError,
     TenantUsage,
 )
-from iothub_services.queues.rebuilding import Place, Rebuilt, rebuild
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.append import Appending
 from iothub_services.queues.sqlite.bodies import Bodies
+from iothub_services.queues.sqlite.rebuilding import rebuild
 from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf, row_of
 from iothub_services.sqlite.database import SETTLED, Database
 from iothub_services.sqlite.store import SqliteStore

@@ -20,10 +20,9 @@ from typing import NamedTuple
 
 from iothub.records import keys
 from iothub_services.hbase import calls
-from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.pages import chunks, pages
+from iothub_services.hbase.pages import change_rows, chunks, pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite

@@ -16,10 +16,9 @@ from iothub.records import keys
 from iothub.records.checkpoint import Pointer, decode_pointer, decode_row, encode_pointer, encode_row
 from iothub.records.layout import CHECKPOINT_COLUMN, POINTER_COLUMN
 from iothub_services.hbase import calls
-from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.pages import pages
+from iothub_services.hbase.pages import change_rows, pages
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.checkpoints import in_use
 from iothub_services.state.port import StoredState

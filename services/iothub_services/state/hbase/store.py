@@ -27,10 +27,9 @@ from iothub.records.layout import (
 )
 from iothub_services.events.port import NOWHERE, Offsets, reached
 from iothub_services.hbase import calls
-from iothub_services.hbase.batches import change_rows
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
-from iothub_services.hbase.pages import pages
+from iothub_services.hbase.pages import change_rows, pages
 from iothub_services.hbase.replies import Row
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.port import StateWrite, StoredState, applied_with

@@ -1,4 +1,4 @@
-"""Lanes under any schedule of calls, answers, losses, silence, hung gateways and refused connections: one outcome each, honest, in order."""
+"""Connections under any schedule of calls, answers, losses, silence, hung gateways and refused connections: one outcome each, honest, in order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
-from iothub_services.hbase.client import HBaseClient
-from iothub_services.hbase.pending_calls import Bounds
-from tests.unit.hbase.conftest import TWO, World
+from iothub_services.hbase.wire import Bounds
+from tests.unit.hbase.conftest import TWO, AskedClient, World
 
 IN_FLIGHT = 3
 TIMEOUT_S = 10.0
@@ -48,10 +47,10 @@ class _Shifted:
         self._house = house
         self._first = first
 
-    def answered(self, index: int, outcome: bytes | BackendError) -> None:
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
         number = self._first + index
         is_error = isinstance(outcome, BackendError)
-        self._house.answered(number, outcome if is_error else _append(number).decode(outcome))
+        self._house.on_outcome(number, outcome if is_error else _append(number).decode(outcome))
 
 
 class House:
@@ -60,13 +59,13 @@ class House:
     def __init__(self) -> None:
         self.world = World()
         bounds = Bounds(in_flight=IN_FLIGHT, timeout_s=TIMEOUT_S)
-        self.client = HBaseClient(self.world, TWO, bounds=bounds, jitter=lambda: 0.5)
+        self.client = AskedClient(self.world, TWO, connections=4, bounds=bounds, jitter=lambda: 0.5)
         self.client.open()
         self.asked = 0
         self.outcomes: dict[int, bytes | BackendError] = {}
         self.batches: list[range] = []
 
-    def answered(self, index: int, outcome: bytes | BackendError) -> None:
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
         assert index not in self.outcomes
         self.outcomes[index] = outcome
 
@@ -82,7 +81,7 @@ class House:
         number, self.asked = self.asked, self.asked + 1
         answer = self.client.call(_append(number))
         answer.addCallbacks(
-            lambda value: self.answered(number, value), lambda failure: self.answered(number, failure.value)
+            lambda value: self.on_outcome(number, value), lambda failure: self.on_outcome(number, failure.value)
         )
 
     def step(self, kind: str, count: int) -> None:
@@ -120,14 +119,14 @@ class House:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_lanes_keep_their_promises(steps: list[tuple[str, int]]) -> None:
+def test_connections_keep_their_promises(steps: list[tuple[str, int]]) -> None:
     """Every call has exactly one outcome in the end; "not written" is never a lie; answers are one's own; bounds hold."""
     house = House()
     house.world.gateway.tables[TABLE] = {}
 
     for kind, count in steps:
         house.step(kind, count)
-        assert all(lane.in_flight <= IN_FLIGHT for lane in house.client.lanes)
+        assert all(each.in_flight <= IN_FLIGHT for each in house.client.connections)
         assert all(len(wire.requests) <= IN_FLIGHT for wire in house.world.wires if not wire.is_aborted)
     for _ in range(3):
         house.world.advance(TIMEOUT_S)

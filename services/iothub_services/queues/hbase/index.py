@@ -21,7 +21,9 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
+from iothub_services.hbase.pages import first_rows, pages
 from iothub_services.queues.port import TenantUsage
+from iothub_services.queues.remote.tenant import Tenant
 
 T = TypeVar("T")
 
@@ -29,24 +31,6 @@ COLUMN = b"i:q"
 CELL = b"\1"
 ROWS_AT_ONCE = 500  # of one call
 _SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other tenants may be before it
-
-
-class Tenant:
-    """The sum over a tenant's queues as far as this hub has heard, and its bounds (0: none)."""
-
-    __slots__ = ("bytes", "max_bytes", "max_messages", "messages")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self.bytes = 0
-        self.max_messages = 0
-        self.max_bytes = 0
-
-    def has_room(self, messages: int, size_bytes: int) -> bool:
-        """Do so many more fit, for certain?"""
-        return (not self.max_messages or self.messages + messages <= self.max_messages) and (
-            not self.max_bytes or self.bytes + size_bytes <= self.max_bytes
-        )
 
 
 class KnownQueue:
@@ -115,8 +99,8 @@ class QueueIndex:
         """Yield (tenant id, queue id) of a tenant's queues, or of all, ascending. Raises BackendError."""
         start = b"" if tenant_id is None else keys.tenant_key(tenant_id)
         scan = Scan(self._table, start, keys.prefix_end(start), (COLUMN,), caching=ROWS_AT_ONCE)
-        for row in self._caller.scan(scan, ROWS_AT_ONCE):
-            yield keys.queue_of_index(row.key)
+        for rows in pages(self._caller, scan):
+            yield from (keys.queue_of_index(row.key) for row in rows)
 
     def enter(self, tenant_id: int, queue_id: int) -> None:
         """Put the row of a queue that is about to be made. Raises BackendError."""
@@ -145,7 +129,7 @@ class QueueIndex:
     def _find(self, queue_ids: Sequence[int]) -> None:
         starts = [keys.reverse_bits(queue_id) for queue_id in queue_ids]
         scans = [Scan(self._queues_table, start, keys.prefix_end(start), (b"m",), caching=_SAME_ID) for start in starts]
-        found = all_of(self._caller.first_rows(scans, _SAME_ID))
+        found = all_of(first_rows(self._caller, scans, _SAME_ID))
         rows = {
             keys.index_key(tenant_id, queue_id): (tenant_id, queue_id)
             for row in (row for rows in found for row in rows if row.key.endswith(keys.META))

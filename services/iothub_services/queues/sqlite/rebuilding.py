@@ -12,39 +12,15 @@ goes out with DUP=1 (!).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from iothub_services.queues.port import QueueLimits
+from iothub_services.queues.port import Place, QueueLimits, Rebuilt
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf
 
 _GAP = 1 << 17  # twice the span of a window: 65,535 Packet Identifiers
 _CLAIMS = 1_000  # claims that may have been made without the session's state knowing it
-
-
-class Place(NamedTuple):
-    """Where the queue of a living session is, as the session's state says."""
-
-    tenant_id: int
-    queue_id: int
-    epoch: int
-
-
-class Rebuilt(NamedTuple):
-    """What became of queues: rows made anew, messages that were saved for them, and how many queues of these have none."""
-
-    queues: int = 0
-    messages: int = 0
-    empty: int = 0
-
-
-class RebuildingStore(Protocol):
-    """A driver that can lose queues and keep their messages."""
-
-    needs_rebuild: bool
-
-    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt: ...
 
 
 class _Saved(NamedTuple):

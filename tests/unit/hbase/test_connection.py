@@ -1,4 +1,4 @@
-"""Lanes: pipelined in order, bounded in flight, silent connections given up, the next gateway tried, nobody left without an outcome."""
+"""Connections: pipelined in order, bounded in flight, silent connections given up, the next gateway tried, nobody left without an outcome."""
 
 from __future__ import annotations
 
@@ -31,17 +31,9 @@ class Sink:
         self.is_over = False
         self.outcomes: dict[int, bytes | BackendError] = {}
 
-    def answered(self, index: int, outcome: bytes | BackendError) -> None:
+    def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
         assert index not in self.outcomes
         self.outcomes[index] = outcome
-
-
-class Counts:
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str, float]] = []
-
-    def sent(self, verb: str, result: str, seconds: float) -> None:
-        self.seen.append((verb, result, seconds))
 
 
 def test_calls_are_pipelined_and_answered_in_order(world: World, make_client: MakeClient) -> None:
@@ -77,14 +69,14 @@ def test_only_so_many_calls_are_in_flight(world: World, make_client: MakeClient)
 
     client.begin([append() for _ in range(BATCH)], sink)
 
-    assert (len(wire.requests), client.lanes[0].in_flight) == (4, 4)
+    assert (len(wire.requests), client.connections[0].in_flight) == (4, 4)
     wire.answer(1)
     assert len(wire.requests) == 3  # filled up when half are answered, in one write
     wire.answer(1)
     assert len(wire.requests) == 4
     world.serve()
     assert len(sink.outcomes) == BATCH
-    assert client.lanes[0].in_flight == 0
+    assert client.connections[0].in_flight == 0
 
 
 def test_only_so_many_bytes_are_in_flight(world: World, make_client: MakeClient) -> None:
@@ -99,22 +91,6 @@ def test_only_so_many_bytes_are_in_flight(world: World, make_client: MakeClient)
     assert len(wire.requests) == 1
     world.serve()
     assert len(sink.outcomes) == 4
-
-
-def test_caller_is_told_when_too_much_waits(world: World, make_client: MakeClient) -> None:
-    """Single calls are refused, for certain not written, before memory is used for them."""
-    client = make_client(in_flight=2)
-    world.accept()
-    answers = [client.call(append()) for _ in range(4)]
-    assert client.is_full(b"r")
-
-    (error,) = errors_of([client.call(append())])
-
-    assert "too many calls" in str(error)
-    assert (error.retryable, error.is_written) == (True, False)
-    world.serve()
-    assert [answer.result for answer in answers] == [b"x" * count for count in (1, 2, 3, 4)]
-    assert not client.is_full(b"r")
 
 
 def test_large_batch_does_not_keep_others_waiting(world: World, make_client: MakeClient) -> None:
@@ -253,7 +229,7 @@ def test_unreachable_gateway_fails_calls_in_time(world: World, make_client: Make
 
 
 def test_next_gateway_is_tried_at_once(world: World, make_client: MakeClient) -> None:
-    """And the lanes begin at different ones."""
+    """And the connections begin at different ones."""
     client = make_client(TWO)
     assert [attempt.host for attempt in world.attempts] == ["one", "two"]
 
@@ -319,13 +295,13 @@ def test_call_waits_while_a_stranger_is_on_the_port(world: World, make_client: M
     assert [(error.is_written, "above the limit" in str(error)) for error in errors] == [(False, True)]
 
 
-def test_same_pin_same_lane(world: World, make_client: MakeClient) -> None:
-    """Pins are spread over all lanes; one pin never changes its lane."""
-    client = make_client(TWO, lanes_each=2)
+def test_same_pin_same_connection(world: World, make_client: MakeClient) -> None:
+    """Pins are spread over all connections; one pin never changes its connection."""
+    client = make_client(TWO, each=2)
     pins = [b"queue %d" % number for number in range(100)]
 
-    assert [client.lane(pin) for pin in pins] == [client.lane(pin) for pin in pins]
-    assert {client.lanes.index(client.lane(pin)) for pin in pins} == {0, 1, 2, 3}
+    assert [client.connection(pin) for pin in pins] == [client.connection(pin) for pin in pins]
+    assert {client.connections.index(client.connection(pin)) for pin in pins} == {0, 1, 2, 3}
 
 
 def test_close_fails_what_is_open_and_stays_closed(world: World, make_client: MakeClient) -> None:
@@ -368,10 +344,10 @@ def test_batch_that_nobody_waits_for_is_not_sent(world: World, make_client: Make
     assert wire.requests == []
 
 
-def test_meter_hears_of_every_call_that_was_sent(world: World, make_client: MakeClient) -> None:
+def test_outcome_of_every_call_that_was_sent_is_counted(world: World, make_client: MakeClient) -> None:
     """Answered (also with a refusal), lost, silent: with the time it took."""
-    counts = Counts()
-    client = make_client(meter=counts, timeout_s=10)
+    seen: list[tuple[str, str, float]] = []
+    client = make_client(on_outcome=lambda *outcome: seen.append(outcome), timeout_s=10)
     (wire,) = world.accept()
     client.call(append())
     world.advance(0.5)
@@ -383,7 +359,7 @@ def test_meter_hears_of_every_call_that_was_sent(world: World, make_client: Make
     errors_of([client.call(append())])
     world.advance(10)
 
-    assert counts.seen == [("append", "answered", 0.5), ("append", "lost", 0.0), ("append", "silent", 10.0)]
+    assert seen == [("append", "answered", 0.5), ("append", "lost", 0.0), ("append", "silent", 10.0)]
 
 
 def test_refusal_reaches_the_caller_as_an_error(world: World, make_client: MakeClient) -> None:
@@ -401,9 +377,9 @@ def test_refusal_reaches_the_caller_as_an_error(world: World, make_client: MakeC
     assert client.is_up
 
 
-@pytest.mark.parametrize("lanes_each", [1, 3])
-def test_each_gateway_has_equally_many_lanes(world: World, make_client: MakeClient, lanes_each: int) -> None:
+@pytest.mark.parametrize("each", [1, 3])
+def test_each_gateway_has_equally_many_connections(world: World, make_client: MakeClient, each: int) -> None:
     """Load is spread from the start."""
-    make_client(TWO, lanes_each=lanes_each)
+    make_client(TWO, each=each)
 
-    assert sorted(attempt.host for attempt in world.attempts) == ["one"] * lanes_each + ["two"] * lanes_each
+    assert sorted(attempt.host for attempt in world.attempts) == ["one"] * each + ["two"] * each
