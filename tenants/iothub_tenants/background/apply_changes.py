@@ -23,7 +23,7 @@ from iothub_tenants.accounts.changes import Change, device_of
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.aside import PATIENCE_S, Aside
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.broker.client_contexts import Guest
+from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
@@ -170,11 +170,11 @@ class Obedience:
         connection = session.connection
         if connection is None:
             return
-        guest: Guest = connection.control
-        if guest.proven is None:
+        context: ClientContext = connection.control
+        if context.proven is None:
             return
         authenticator, address = self._hub.authenticator, connection.peer_ip
-        answer = await authenticator.review(guest.proven, client_id=session.client_id, address=address)
+        answer = await authenticator.review(context.proven, client_id=session.client_id, address=address)
         while isinstance(answer, Authenticated) and not authenticator.is_current(answer):
             answer = await authenticator.review(answer, client_id=session.client_id, address=address)
         if session.connection is not connection:
@@ -182,7 +182,7 @@ class Obedience:
         if isinstance(answer, Refusal):
             self._hub.plane.close(connection, answer.reason)
             return
-        guest.proven = answer
+        context.proven = answer
         policy = self._hub.policy_of(answer, session.client_id, connection)
         if policy is not session.policy:
             self._hub.plane.policy_changed(session, policy)

@@ -41,13 +41,13 @@ OVERFLOWS = {overflow.word: overflow for overflow in Overflow}
 
 
 class ClientConnection(Protocol):
-    """What the control plane remembers of one connection, as its broker uses it: `connection.control`."""
+    """The client context of a connection, as far as its broker uses it: `connection.control`."""
 
     broker: TenantBroker | None
     is_counted: bool
 
-    def leave(self, reason: Reason) -> None:
-        """Detach its session and give back its place."""
+    def detach(self, reason: Reason) -> None:
+        """Detach its session and release its quota unit."""
 
 
 class TenantFigures(Protocol):
@@ -226,7 +226,7 @@ class TenantBroker:
 
     def vacate(self, connection: Connection, reason: Reason) -> None:
         client: ClientConnection = connection.control
-        client.leave(reason)
+        client.detach(reason)
 
     def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
         """A connection has left its session."""

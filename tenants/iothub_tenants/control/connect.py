@@ -30,7 +30,7 @@ from iothub_services.auth.port import ClientIdPolicy
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.broker.client_contexts import Exchange, Guest
+from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub, Rights
 from iothub_tenants.control.proving import ConnectRefusedError, prove
 
@@ -87,8 +87,8 @@ async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason,
 
 def overdue(hub: Hub, connection: Connection, body: bytes) -> None:
     """The hub's stores did not let a CONNECT be answered in time: say so while the client still listens (§3.2.2.2)."""
-    guest: Guest = connection.control
-    exchange = guest.exchange
+    context: ClientContext = connection.control
+    exchange = context.exchange
     is_asked = exchange is not None and exchange.awaited is not None  # then it is the client that keeps us waiting
     if not connection.is_closing and not is_asked:
         _say_no(hub, connection, _version(body), Reason.SERVER_UNAVAILABLE)
@@ -215,17 +215,17 @@ def _check_will(arrival: Arrival, will: packets.Will) -> None:
 
 async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
     """Reserve, open the session, and let the connection in. The session's lock is held."""
-    guest: Guest = connection.control
+    context: ClientContext = connection.control
     broker, request = arrival.broker, _request(arrival)
     _check_client_id(arrival)  # again: the session may have come while we waited for its lock
-    entry = broker.enter(guest, request)
+    entry = broker.enter(context, request)
     if isinstance(entry, Quota):
         raise ConnectRefusedError(Reason.QUOTA)
     try:
         opened = await hub.sessions.open(broker, request)
     except BaseException:
         broker.allowance.entered(entry, None)
-        guest.leave(Reason.SERVER_UNAVAILABLE)
+        context.detach(Reason.SERVER_UNAVAILABLE)
         raise
     session = opened.session
     broker.allowance.entered(entry, session)
@@ -233,19 +233,19 @@ async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
         await _look_again(hub, connection, arrival)
     except (ConnectRefusedError, UnavailableError):
         hub.sessions.withdraw(broker, opened)
-        guest.leave(Reason.SERVER_UNAVAILABLE)
+        context.detach(Reason.SERVER_UNAVAILABLE)
         raise
     if connection.is_closing and connection.close_reason is not Reason.NETWORK:
         hub.sessions.withdraw(broker, opened)  # we have refused it meanwhile: nobody may come back to what it began
         return
     hub.plane.policy_changed(session, arrival.policy)
-    guest.session, guest.proven = session, arrival.login
+    context.session, context.proven = session, arrival.login
     broker.session_began(session, arrival.login.device)
-    if guest.is_gone:  # the client left while its session was opened
-        guest.leave(Reason.NETWORK)
+    if context.is_gone:  # the client left while its session was opened
+        context.detach(Reason.NETWORK)
         return
     settings = broker.connection_settings(hub.settings.mqtt, session.device, arrival.packet)
-    connack = _connack(arrival, request, settings, opened.is_present, guest.exchange)
+    connack = _connack(arrival, request, settings, opened.is_present, context.exchange)
     hub.counters.connected(connection.listener.name, arrival.packet.version, "accepted")
     if arrival.login.token is not None:
         hub.token_ends.watch(connection, arrival.login.ends_at)

@@ -18,7 +18,7 @@ from iothub.engine.state import Connection
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub_services.quota.names import BY_NAME
-from iothub_tenants.broker.client_contexts import Guest
+from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.control.connect import connect, overdue, turn_away
 from iothub_tenants.control.connect_timeout import Doorstep
@@ -48,7 +48,7 @@ class ControlPlane:
         self.doorstep = Doorstep(hub.plane, hub.clock, timeout_s, give_up_s, partial(turn_away, hub))
 
     def opened(self, connection: Connection) -> None:
-        connection.control = Guest()
+        connection.control = ClientContext()
         self._hub.counters.opened(connection.listener.name)
 
     def packet(self, connection: Connection, header: int, body: bytes) -> None:
@@ -72,12 +72,12 @@ class ControlPlane:
             waits.addBoth(lambda _: self.doorstep.leave(connection))
 
     def closed(self, connection: Connection, reason: Reason) -> None:
-        guest: Guest = connection.control
-        guest.is_gone = True
+        context: ClientContext = connection.control
+        context.is_gone = True
         self._hub.counters.closed(connection.listener.name, connection.version, reason)
-        if guest.proven is not None and guest.proven.token is not None:
+        if context.proven is not None and context.proven.token is not None:
             self._hub.token_ends.forget(connection)
-        guest.leave(reason)
+        context.detach(reason)
 
     async def _guarded(self, walk: Walk, connection: Connection, header: int, body: bytes) -> None:
         """The one place where a walk's failure becomes an answer."""
@@ -98,6 +98,6 @@ class ControlPlane:
 
 def _count(connection: Connection, error: MqttError) -> None:
     """A packet with more of something than its tenant allows is a refusal of that quota."""
-    guest: Guest = connection.control
-    if isinstance(error, LimitExceeded) and guest.broker is not None:
-        guest.broker.allowance.refused(BY_NAME[error.limit])
+    context: ClientContext = connection.control
+    if isinstance(error, LimitExceeded) and context.broker is not None:
+        context.broker.allowance.refused(BY_NAME[error.limit])

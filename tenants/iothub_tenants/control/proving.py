@@ -19,7 +19,7 @@ from iothub.mqtt.packets import Auth, Connect
 from iothub.mqtt.properties import Properties
 from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
 from iothub_services.auth.check_pool import FAILED_REPLY_S
-from iothub_tenants.broker.client_contexts import Exchange, Guest
+from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.identity import Identity, parse_username
 
@@ -80,8 +80,8 @@ def _attempt(connection: Connection, packet: Connect, name: Identity, client_id:
 
 async def _exchange_steps(hub: Hub, connection: Connection, attempt: Attempt) -> None:
     """Walk the steps of one exchange. Raises ConnectRefusedError: 0x8C for a method that nobody knows, 0x87 for a failed one."""
-    guest: Guest = connection.control
-    exchange = guest.exchange = Exchange(attempt.method, attempt)
+    context: ClientContext = connection.control
+    exchange = context.exchange = Exchange(attempt.method, attempt)
     while True:
         step = await _step(hub, exchange.attempt)
         if isinstance(step, Proof):
@@ -92,7 +92,7 @@ async def _exchange_steps(hub: Hub, connection: Connection, attempt: Attempt) ->
         if not isinstance(step, Challenge):
             raise ConnectRefusedError(Reason.BAD_AUTHENTICATION_METHOD if step is None else Reason.NOT_AUTHORIZED)
         data = await ask(hub, connection, exchange, step.data)
-        if guest.is_gone:
+        if context.is_gone:
             raise ConnectRefusedError(Reason.NETWORK)
         exchange.attempt = replace(exchange.attempt, data=data)
 

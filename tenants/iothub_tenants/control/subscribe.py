@@ -24,7 +24,7 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.broker.client_contexts import Guest
+from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub, Rights
 
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
@@ -51,8 +51,8 @@ class Wish:
 
 async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing goes on once it has taken effect, so nothing overtakes it."""
-    guest: Guest = connection.control
-    session, broker = guest.session, guest.broker
+    context: ClientContext = connection.control
+    session, broker = context.session, context.broker
     if session is None or broker is None:
         return
     limits = broker.packet_limits(session.device)
@@ -65,13 +65,13 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         if number % SLICE == 0:
             await hub.breathe()
             no_room = await _room(broker, session, packet, number)
-            if guest.session is not session:  # nothing was promised: who comes back finds the session as it was
+            if context.session is not session:  # nothing was promised: who comes back finds the session as it was
                 _give_back(broker, wishes)
                 return
     await _make_durable(hub, broker, session, wishes)
-    await _activate(hub, guest, session, wishes)
+    await _activate(hub, context, session, wishes)
     is_resumed = session.is_persistent and await _settle(hub, connection, session)
-    if guest.session is not session:
+    if context.session is not session:
         return
     codes = tuple(_code(connection.version, wish.code) for wish in wishes)
     replayed = [
@@ -142,16 +142,16 @@ async def _settle(hub: Hub, connection: Connection, session: Session) -> bool:
 
     So several packets of one client share a wait, `MOST_SETTLING` of them at most; each is answered after its own.
     """
-    guest: Guest = connection.control
-    may_resume = not hub.company.is_alone and guest.settling < MOST_SETTLING and guest.session is session
-    guest.settling += 1
+    context: ClientContext = connection.control
+    may_resume = not hub.company.is_alone and context.settling < MOST_SETTLING and context.session is session
+    context.settling += 1
     settled = Deferred.fromCoroutine(hub.company.settle())  # begun before the next packet's: answers keep their order
     if may_resume:
         hub.plane.resume(connection)
     try:
         await settled
     finally:
-        guest.settling -= 1
+        context.settling -= 1
     return may_resume
 
 
@@ -159,11 +159,11 @@ def _place(subscription: Subscription) -> Place:
     return subscription.group, subscription.filter
 
 
-async def _activate(hub: Hub, guest: Guest, session: Session, wishes: list[Wish]) -> None:
+async def _activate(hub: Hub, context: ClientContext, session: Session, wishes: list[Wish]) -> None:
     """What was granted and is durable takes effect, even if its connection went meanwhile: only the session's end undoes it."""
-    broker = cast("TenantBroker", guest.broker)
+    broker = cast("TenantBroker", context.broker)
     for number, wish in enumerate(wishes, 1):
-        if number % SLICE == 0 and guest.session is session:  # else somebody may come back and unsubscribe meanwhile
+        if number % SLICE == 0 and context.session is session:  # else somebody may come back and unsubscribe meanwhile
             await hub.breathe()
         if wish.code >= FAILURE_3X:
             continue
@@ -235,13 +235,13 @@ def _subscribed(subject: Subject, subscription: Subscription) -> Event:
 
 async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Answer one UNSUBSCRIBE: what did not exist is named in 5.0 [MQTT-3.11.3-2], and acknowledged all the same [MQTT-3.10.4-5]."""
-    guest: Guest = connection.control
-    session, broker = guest.session, guest.broker
+    context: ClientContext = connection.control
+    session, broker = context.session, context.broker
     if session is None or broker is None:
         return
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
-    codes, places = await _take_away(hub, guest, session, packet)
+    codes, places = await _take_away(hub, context, session, packet)
     subject = _subject(hub, session)  # now: an event of an epoch that is over would count for nothing
     gone = [
         events.session_unsubscribed(subject, topic_filter=topic_filter.decode(), group=_text(group))
@@ -253,7 +253,7 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         is_resumed = await _settle(hub, connection, session)
     elif gone:
         hub.journal.note(gone)
-    if guest.session is not session:
+    if context.session is not session:
         return
     answer = Unsuback(packet.packet_id, tuple(codes) if connection.version == MQTT_5_0 else ())
     hub.plane.send(connection, encode(answer, connection.version))
@@ -261,15 +261,17 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         hub.plane.resume(connection)
 
 
-async def _take_away(hub: Hub, guest: Guest, session: Session, packet: Unsubscribe) -> tuple[list[int], list[Place]]:
+async def _take_away(
+    hub: Hub, context: ClientContext, session: Session, packet: Unsubscribe
+) -> tuple[list[int], list[Place]]:
     """End each subscription here and now; return what to answer for each, and which there were."""
-    broker = cast("TenantBroker", guest.broker)
+    broker = cast("TenantBroker", context.broker)
     codes: list[int] = []
     places: list[Place] = []
     for number, text in enumerate(packet.topic_filters, 1):
         if number % SLICE == 0:
             await hub.breathe()
-            if guest.session is not session:  # who comes back may subscribe again: what is left stays
+            if context.session is not session:  # who comes back may subscribe again: what is left stays
                 break
         group, topic_filter = split_share(text.encode())
         if (group, topic_filter) in session.subscriptions:
