@@ -396,7 +396,7 @@ def _tasks(
         run=run,
         accounts=AccountChanges(following, control.streaming, history, monitoring.alarms, shared),
         sessions=hub.sessions,
-        connect_timeout=control.control_plane.doorstep,
+        connect_timeouts=control.control_plane.connect_timeouts,
         tails=QueueTails(writers.queues, brokers, control.plane),
         retained=RetainedExpiry(writers.retained, brokers, clock),
         usage=stores.usage,

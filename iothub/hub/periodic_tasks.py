@@ -43,12 +43,12 @@ from iothub_tenants.background.tasks import Upkeep
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.sys_topics import SysTopics
-from iothub_tenants.control.connect_timeout import Doorstep
+from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
-DOORSTEP_INTERVAL_S = 0.2
+CONNECT_TIMEOUTS_INTERVAL_S = 0.2
 _SLICES = 20  # of the log for statistics that may go at a time
 
 
@@ -231,7 +231,7 @@ class PeriodicTasks:
     run: Run
     accounts: AccountChanges
     sessions: SessionManager
-    connect_timeout: Doorstep
+    connect_timeouts: ConnectTimeouts
     tails: QueueTails
     retained: RetainedExpiry
     usage: Usage
@@ -250,7 +250,7 @@ class PeriodicTasks:
         settings, add = self.settings, self.runner.add
         add("accounts", settings.sql.poll_interval_s, self.accounts.look)
         add("deadlines", 0.2, self.sessions.run_deadlines)
-        add("doorstep", DOORSTEP_INTERVAL_S, self.connect_timeout.look)
+        add("connect timeouts", CONNECT_TIMEOUTS_INTERVAL_S, self.connect_timeouts.reject_overdue)
         add("tails", settings.queues.poll_interval_s, self.tails.look)
         add("usage", FLUSH_INTERVAL_S, lambda: self.usage.flush(self.run))
         add("queue expiry", EXPIRY_INTERVAL_S, self.expiry.turn)

@@ -1,6 +1,6 @@
-"""The DISCONNECT walk: a client says goodbye, keeps or withdraws its Will, and may change how long its session lives.
+"""Handles DISCONNECT: the client keeps or withdraws its Will, and may change its Session Expiry Interval.
 
-Knows no session rules: what was said is noted on the connection's record and obeyed when the connection closes.
+Knows no session rules: what the packet says is kept in the client context and applied when the connection closes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NORMAL = 0x00
 PLAIN = 0xE0  # without a body: Reason Code 0x00 and no properties (§3.14.2.1); all that 3.x knows
 
 
-def say_goodbye(hub: Hub, connection: Connection, header: int, body: bytes) -> bool:
-    """Close in peace at once, as nearly all do; False: this is another packet, or a DISCONNECT that says more."""
+def disconnect_plain(hub: Hub, connection: Connection, header: int, body: bytes) -> bool:
+    """Close at once on a DISCONNECT without a body, as nearly all are; False: it is another packet, or has a body."""
     if header != PLAIN or body or not connection.version:
         return False
     context: ClientContext = connection.control
@@ -32,7 +32,7 @@ def say_goodbye(hub: Hub, connection: Connection, header: int, body: bytes) -> b
 
 
 async def disconnect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
-    """Close in peace; with another Reason Code than 0x00 the Will is published [MQTT-3.14.4-3]."""
+    """Close as the client asks; with another Reason Code than 0x00 the Will is published [MQTT-3.14.4-3]."""
     context: ClientContext = connection.control
     limits = STANDARD_LIMITS
     if context.broker is not None and context.session is not None:

@@ -1,6 +1,6 @@
-"""The AUTH walk: the client's next step of an enhanced authentication, or the beginning of another one while it is connected (§4.12.1).
+"""Handles AUTH: the client's next step of an enhanced authentication, or the start of a re-authentication (§4.12.1).
 
-Knows no method: plug-ins bring them (`proving`).
+Knows no Authentication Method: plug-ins do (`proving`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from iothub.mqtt.errors import MqttError, ProtocolError
 from iothub.mqtt.packets import Auth
 from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.control.proving import CONTINUE, REAUTHENTICATE, ask, auth_packet
+from iothub_tenants.control.proving import CONTINUE, REAUTHENTICATE, auth_packet, send_challenge
 
 SUCCESS = 0x00
 
@@ -33,14 +33,14 @@ async def authenticate(hub: Hub, connection: Connection, header: int, body: byte
     if exchange.awaited is not None and packet.reason_code == CONTINUE:
         awaited, exchange.awaited = exchange.awaited, None
         awaited.callback(data)
-        return  # CONNECT, or the exchange that began below, goes on and answers
+        return  # the CONNECT, or the re-authentication begun below, continues and answers
     if context.session is None or packet.reason_code != REAUTHENTICATE:
         raise ProtocolError("AUTH: out of order")
-    await _again(hub, connection, exchange, data)
+    await _reauthenticate(hub, connection, exchange, data)
 
 
-async def _again(hub: Hub, connection: Connection, exchange: Exchange, data: bytes | None) -> None:
-    """Re-authenticate a connected client; the session goes on meanwhile, and ends if it fails [MQTT-4.12.1-2]."""
+async def _reauthenticate(hub: Hub, connection: Connection, exchange: Exchange, data: bytes | None) -> None:
+    """Re-authenticate a connected client; the session stays online meanwhile, and the connection closes if it fails [MQTT-4.12.1-2]."""
     context: ClientContext = connection.control
     hook = hub.hooks.authenticate
     exchange.attempt = replace(exchange.attempt, data=data, memory={})
@@ -53,5 +53,5 @@ async def _again(hub: Hub, connection: Connection, exchange: Exchange, data: byt
             return
         if not isinstance(step, Challenge):
             raise MqttError("re-authentication failed", Reason.NOT_AUTHORIZED)
-        answer = await ask(hub, connection, exchange, step.data)
+        answer = await send_challenge(hub, connection, exchange, step.data)
         exchange.attempt = replace(exchange.attempt, data=answer)

@@ -1,4 +1,4 @@
-"""The DISCONNECT walk: what a client says at the end is obeyed when its connection closes."""
+"""DISCONNECT: what the client says in it is applied when its connection closes."""
 
 from __future__ import annotations
 
