@@ -30,11 +30,12 @@ class ClientContext:
     """One connection's control record.
 
     Invariants: `broker` is set once the credentials were proven. `is_counted`: it holds one of its tenant's `connections`.
-    `session` is set from `plane.admit` until the connection closes or another connection takes the session over. `settling`: how many of its
+    `session` is set from `plane.admit` until the connection closes or another connection takes the session over. `awaiting_peers`: how many of its
     packets have taken effect here and wait for the other hubs.
     """
 
     __slots__ = (
+        "awaiting_peers",
         "broker",
         "exchange",
         "expiry_s",
@@ -43,7 +44,6 @@ class ClientContext:
         "keeps_will",
         "proven",
         "session",
-        "settling",
     )
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class ClientContext:
         self.expiry_s: int | None = None  # changed by DISCONNECT
         self.is_counted = False
         self.is_gone = False
-        self.settling = 0
+        self.awaiting_peers = 0
         self.keeps_will = True  # False after DISCONNECT with 0x00
 
     def detach(self, reason: Reason) -> None:
