@@ -311,7 +311,7 @@ def _factory(
         damaged=foundation.damaged,
         shared_quota=stores.shared_quota,
         before=choose_driver,
-        on_made=streams_made.book.attach,
+        on_made=streams_made.book.attach_sinks,
         on_dropped=metering.retire,
     )
 

@@ -139,9 +139,9 @@ class Obedience:
         if record is None or record.id != tenant_id or record.state is TenantState.DELETING:
             self._close_all(broker, Reason.CREDENTIAL_REVOKED)
             return
-        broker.obey(record, own)
+        broker.apply_record(record, own)
         await self._apply(broker, record, devices)
-        self._bounds.want(broker)
+        self._bounds.request_update(broker)
 
     async def _facts(self, tenant_id: int, name: str) -> tuple[TenantRecord | None, dict[str, str]]:
         directory = self._hub.authenticator.directory

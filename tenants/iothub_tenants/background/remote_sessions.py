@@ -91,7 +91,7 @@ class Abroad:
             change(self, broker, session, event)
             if event.epoch == session.epoch:
                 self._assign(broker, session, event)
-                broker.allowance.moved(session)
+                broker.allowance.session_moved(session)
 
     def _note_own(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
         """What this hub said is in force here already; new is its place among what others said."""
@@ -103,7 +103,7 @@ class Abroad:
         place.logged_epoch = ENDED if event.type in _ENDS else event.epoch
         if place.holder != HERE and event.type not in _ENDS and event.epoch >= session.epoch:
             self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
-            broker.allowance.moved(session)
+            broker.allowance.session_moved(session)
 
     # --- events of others
 
@@ -116,7 +116,7 @@ class Abroad:
         if state is not None:
             control = restore(self._hub, broker, state)
             control.place = Place(self._holder_of(event), event.epoch, since_ms=event.at_ms)
-            broker.allowance.moved(broker.plane.sessions[event.client_id])
+            broker.allowance.session_moved(broker.plane.sessions[event.client_id])
 
     def _replace(self, broker: TenantBroker, session: Session) -> None:
         """The client has another session elsewhere."""
@@ -201,7 +201,7 @@ class Abroad:
         for place, options in () if state is None else state.subscriptions.items():
             subscription = subscription_of(session, place, options)
             replaced = self._hub.plane.subscribe(session, subscription)
-            broker.allowance.settle(subscription, is_reserved=False, was_there=replaced is not None)
+            broker.allowance.settle_subscription(subscription, is_reserved=False, was_there=replaced is not None)
 
     def _unsubscribed(self, broker: TenantBroker, session: Session, event: Event) -> None:
         group, topic_filter = event.facts["group"], str(event.facts["filter"]).encode()
@@ -239,7 +239,7 @@ class Abroad:
         if was_online:
             place.since_ms = lost_at_ms
         self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
-        broker.allowance.moved(session)
+        broker.allowance.session_moved(session)
         if was_online or control.expires_at or control.will is not None:  # else there is nothing that two could do
             subject = Subject(broker.tenant_id, session.client_id, session.epoch, place.since_ms)
             self._hub.sessions.note([events.session_disconnected(subject, reason="hub_lost")])

@@ -128,7 +128,8 @@ class Awakening:
             with uncollected():
                 for state in kept:
                     self._adopt(broker, state)
-            await self._patiently(lambda: self._bounds.obey(broker, listed))  # limits may have changed while no hub ran
+            # Limits may have changed while no hub ran.
+            await self._patiently(lambda: self._bounds.apply_bounds(broker, listed))
         await self._drop(queues.difference(state.queue_id for state in kept))
         return len(kept)
 
@@ -156,7 +157,7 @@ class Awakening:
             holder = self._neighbours.holder_of(state)
             is_online = state.is_connected and holder != HERE
             control.place = Place(holder, state.epoch, is_online=is_online, since_ms=state.disconnected_at_ms)
-            broker.allowance.moved(broker.plane.sessions[state.client_id])
+            broker.allowance.session_moved(broker.plane.sessions[state.client_id])
             if holder != HERE:
                 return  # its deadlines and its Will are its hub's
         now_ms = int(self._hub.clock.wall() * 1000)

@@ -135,7 +135,7 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
             if not hub.company.is_alone:
                 await hub.company.catch_up()  # another hub may have opened or resumed the session just now
             if pending.broker.allowance.is_shared:
-                await pending.broker.room_to_enter(_request(pending))
+                await pending.broker.wait_for_connect_room(_request(pending))
             if connection.control.is_gone:
                 return
             is_same_broker = hub.brokers.present(pending.broker.tenant_id) is pending.broker  # idle ones are dropped
@@ -148,8 +148,8 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
 async def _take_connect_rate(broker: TenantBroker) -> None:
     """Raises ConnectRefusedError: the rate `connects` is used up; UnavailableError: the shared ledger does not answer."""
     if broker.allowance.is_shared:
-        await broker.allowance.room((Quota.CONNECTS, 1))
-    if not broker.allowance.take(Quota.CONNECTS):
+        await broker.allowance.wait_for_room((Quota.CONNECTS, 1))
+    if not broker.allowance.take_rate(Quota.CONNECTS):
         raise ConnectRefusedError(Reason.CONNECTION_RATE)
 
 
@@ -157,7 +157,7 @@ async def _check_connect(hub: Hub, connection: Connection, packet: Connect, clie
     """Authenticate, and check everything that needs no session."""
     login = await prove(hub, connection, packet, client_id)
     broker = await hub.brokers.broker(login.tenant)
-    broker.allowance.learn(login.device)
+    broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)
     pending = PendingConnect(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
     _check_client_id(pending)
@@ -191,13 +191,13 @@ def _check_size(pending: PendingConnect, size_bytes: int) -> None:
     """Check the size limits of every packet: CONNECT was read before its tenant was known."""
     limits, packet = pending.broker.allowance.limits_of(pending.login.device.name), pending.packet
     if limits.packet_bytes and size_bytes > limits.packet_bytes:
-        pending.broker.allowance.refused(Quota.PACKET_BYTES)
+        pending.broker.allowance.count_refusal(Quota.PACKET_BYTES)
         raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
     count = len(packet.properties.user_properties)
     if packet.will is not None:
         count = max(count, len(packet.will.properties.user_properties))
     if limits.user_properties and count > limits.user_properties:
-        pending.broker.allowance.refused(Quota.USER_PROPERTIES)
+        pending.broker.allowance.count_refusal(Quota.USER_PROPERTIES)
         raise ConnectRefusedError(Reason.QUOTA)
 
 
@@ -205,7 +205,7 @@ def _check_will(pending: PendingConnect, will: packets.Will) -> None:
     """Check a Will as a PUBLISH, by the same limits and rights; it is checked again when it fires."""
     limits = pending.broker.allowance.limits_of(pending.login.device.name)
     if limits.will_bytes and len(will.payload) > limits.will_bytes:
-        pending.broker.allowance.refused(Quota.WILL_BYTES)
+        pending.broker.allowance.count_refusal(Quota.WILL_BYTES)
         raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
     topic = will.topic.encode()
     if pending.broker.check_topic(topic):
@@ -219,17 +219,17 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     context: ClientContext = connection.control
     broker, request = pending.broker, _request(pending)
     _check_client_id(pending)  # again: the session may have been opened while this CONNECT waited for its lock
-    entry = broker.enter(context, request)
-    if isinstance(entry, Quota):
+    reservation = broker.reserve_connect(context, request)
+    if isinstance(reservation, Quota):
         raise ConnectRefusedError(Reason.QUOTA)
     try:
         opened = await hub.sessions.open(broker, request)
     except BaseException:
-        broker.allowance.entered(entry, None)
+        broker.allowance.settle_connect(reservation, None)
         context.detach(Reason.SERVER_UNAVAILABLE)
         raise
     session = opened.session
-    broker.allowance.entered(entry, session)
+    broker.allowance.settle_connect(reservation, session)
     try:
         await _review_login(hub, connection, pending)
     except (ConnectRefusedError, UnavailableError):

@@ -1,4 +1,4 @@
-"""The control plane's entry: gets control packets from the message plane, calls their packet handler, and turns its errors into answers.
+"""The control plane's entry point: gets control packets from the message plane, calls their packet handler, and turns its errors into answers.
 
 Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` do. Fulfils `iothub.engine.ports.Control`.
 """
@@ -102,4 +102,4 @@ def _count_quota_refusal(connection: Connection, error: MqttError) -> None:
     """Count a packet that exceeds a limit of its tenant as a refusal by that quota."""
     context: ClientContext = connection.control
     if isinstance(error, LimitExceeded) and context.broker is not None:
-        context.broker.allowance.refused(BY_NAME[error.limit])
+        context.broker.allowance.count_refusal(BY_NAME[error.limit])

@@ -96,7 +96,7 @@ async def _borrow_quota(broker: TenantBroker, session: Session, packet: Subscrib
     asked = packet.subscriptions[start : start + SLICE]
     new = {key for each in asked if (key := split_share(each.topic_filter.encode())) not in session.subscriptions}
     try:
-        await broker.allowance.room((Quota.SUBSCRIBES, len(asked)), (Quota.SUBSCRIPTIONS, len(new)))
+        await broker.allowance.wait_for_room((Quota.SUBSCRIBES, len(asked)), (Quota.SUBSCRIPTIONS, len(new)))
     except UnavailableError:
         return UNSPECIFIED
     return QUOTA_EXCEEDED
@@ -171,7 +171,7 @@ async def _activate(hub: Hub, context: ClientContext, session: Session, requests
             continue
         if not session.is_discarded:
             replaced = hub.plane.subscribe(session, requested.subscription)
-            broker.allowance.settle(
+            broker.allowance.settle_subscription(
                 requested.subscription, is_reserved=requested.is_reserved, was_there=replaced is not None
             )
         elif requested.is_reserved:
@@ -186,7 +186,7 @@ def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: S
     if not policy.may_subscribe(subscription.filter):
         broker.denied("subscribe", session)
         return NOT_AUTHORIZED
-    return 0 if broker.allowance.take(Quota.SUBSCRIBES) else quota_code
+    return 0 if broker.allowance.take_rate(Quota.SUBSCRIBES) else quota_code
 
 
 async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, requests: list[RequestedFilter]) -> None:
