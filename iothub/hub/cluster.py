@@ -34,7 +34,7 @@ from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
 from iothub_services.state.service import StateService
 from iothub_tenants.accounts.generator import BlockSource
-from iothub_tenants.background.admin_commands import Others
+from iothub_tenants.background.admin_commands import OtherHubs
 from iothub_tenants.background.membership import HEARTBEAT_S, UNSEEN_S, Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Peers
@@ -99,8 +99,8 @@ class HubCluster:
         self._unseen = ""  # what keeps the other hubs from being looked at
 
     @property
-    def others(self) -> Others:
-        return Others(self.members.number, lambda: self.members.living)
+    def others(self) -> OtherHubs:
+        return OtherHubs(self.members.number, lambda: self.members.living)
 
     # --- Company
 

@@ -38,8 +38,8 @@ from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.changes import trim as changes_trim
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
-from iothub_tenants.background.following import Following
-from iothub_tenants.background.tasks import Upkeep
+from iothub_tenants.background.following import AccountFollower
+from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.sys_topics import SysTopics
@@ -103,7 +103,7 @@ class JobHistory:
 class AccountChanges:
     """Applies what others change in the accounts."""
 
-    following: Following
+    following: AccountFollower
     streaming: Streaming
     jobs: JobHistory
     alarms: Alarms
@@ -111,7 +111,7 @@ class AccountChanges:
 
     async def look(self) -> None:
         try:
-            await self.following.look()
+            await self.following.follow_changes()
             await self.streaming.refresh()
         except UnavailableError as error:
             self.alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=str(error))
@@ -227,7 +227,7 @@ class PeriodicTasks:
     """Every task of one hub. On the reactor thread. `sweep`: None where no queue is on HBase."""
 
     settings: Config
-    runner: Upkeep
+    runner: TaskRunner
     run: Run
     accounts: AccountChanges
     sessions: SessionManager

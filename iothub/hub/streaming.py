@@ -22,7 +22,7 @@ from iothub_services.streams.sink import OutletBounds, StreamOutlet
 from iothub_tenants.accounts import streams as accounts
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.background.admin_commands import Others
+from iothub_tenants.background.admin_commands import OtherHubs
 from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.streams import StreamRegistry
@@ -104,7 +104,7 @@ class Streaming:
         hub: Hub,
         store: AccountStore,
         run: Run,
-        others: Others | None,
+        others: OtherHubs | None,
         prefix: str,
         on_trouble: Callable[[str], None],
     ) -> None:

@@ -34,7 +34,7 @@ class Brokers:
         return self._brokers.get(tenant_id)
 
     async def broker(self, record: TenantRecord) -> TenantBroker:
-        """Return the tenant's broker; a newer record than the broker's is applied by `AccountChanges`, not here."""
+        """Return the tenant's broker; a newer record than the broker's is applied by `AccountChangeApplier`, not here."""
         found = self._brokers.get(record.id)
         if found is not None:
             return found

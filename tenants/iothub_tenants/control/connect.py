@@ -255,7 +255,7 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
 
 
 async def _review_login(hub: Hub, connection: Connection, pending: PendingConnect) -> None:
-    """Check the login again if the accounts changed while the session was opened: `AccountChanges` did not see this session."""
+    """Check the login again if the accounts changed while the session was opened: `AccountChangeApplier` did not see this session."""
     while not hub.authenticator.is_current(pending.login):
         address = connection.peer_ip
         answer = await hub.authenticator.review(pending.login, client_id=pending.client_id, address=address)
