@@ -141,7 +141,7 @@ class Allowance:
         """
         return self._shared is None or await self._shared.room(*wanted)
 
-    async def room_to_enter(self, client_id: str, *, has_place: bool, is_persistent: bool) -> bool:
+    async def wait_for_connect_room(self, client_id: str, *, has_place: bool, is_persistent: bool) -> bool:
         """`wait_for_room` for what `reserve_connect` would reserve."""
         present = self.plane.sessions.get(client_id)
         begins = is_persistent and (present is None or not present.is_persistent)
