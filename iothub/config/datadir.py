@@ -330,12 +330,12 @@ class DataDir:
         """Return what the running hub wrote, None if nothing is readable."""
         return _read_note(self.hub_file)
 
-    def write_obeyed(self, change: int) -> None:
+    def write_applied(self, change: int) -> None:
         """Save the last account change up to which the sessions of deleted devices have ended here."""
         with _unavailable(self.path):
             write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
 
-    def read_obeyed(self) -> int | None:
+    def read_applied(self) -> int | None:
         """Return that change, None if no hub has saved one yet."""
         note = _read_note(self.obeyed_file)
         change = None if note is None else note.get("change")

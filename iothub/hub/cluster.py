@@ -34,10 +34,10 @@ from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
 from iothub_services.state.service import StateService
 from iothub_tenants.accounts.generator import BlockSource
-from iothub_tenants.background.admin_commands import Others
-from iothub_tenants.background.membership import BEAT_S, UNSEEN_S, Members
-from iothub_tenants.background.remote_sessions import Abroad as RemoteSessions
-from iothub_tenants.background.session_recovery import Neighbours
+from iothub_tenants.background.admin_commands import OtherHubs
+from iothub_tenants.background.membership import HEARTBEAT_S, UNSEEN_S, Members
+from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.background.session_recovery import Peers
 
 if TYPE_CHECKING:
     from iothub_services.events.port import Offsets
@@ -99,8 +99,8 @@ class HubCluster:
         self._unseen = ""  # what keeps the other hubs from being looked at
 
     @property
-    def others(self) -> Others:
-        return Others(self.members.number, lambda: self.members.living)
+    def others(self) -> OtherHubs:
+        return OtherHubs(self.members.number, lambda: self.members.living)
 
     # --- Company
 
@@ -128,7 +128,7 @@ class HubCluster:
 
     # --- the hub's life
 
-    async def join(self, on_replaced: Callable[[ConflictError], None]) -> Neighbours:
+    async def join(self, on_replaced: Callable[[ConflictError], None]) -> Peers:
         """Become a hub among others; `on_replaced`: another one has this one's place since. Raises ConfigError, ConflictError, UnavailableError."""
         parts, self._on_replaced = self._parts, on_replaced
         await self.members.join(parts.data_dir.read_member(), parts.pause)
@@ -137,12 +137,12 @@ class HubCluster:
         self._came_at = parts.clock.monotonic()
         if self.members.living:
             self._accompanied_at = self._came_at
-        parts.reactor.callLater(BEAT_S, self._beat)
-        return Neighbours(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
+        parts.reactor.callLater(HEARTBEAT_S, self._beat)
+        return Peers(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
 
     async def _require_shared_queues(self) -> None:
         if self.members.living and "sqlite" in queue_drivers(self._parts.settings, self._parts.data_dir):
-            await self.members.leave()
+            await self.members.deregister()
             raise ConfigError(
                 "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or redis "
                 f"as queues.driver and in every queues.choices; a {self._parts.data_dir.queues.name} from before must go once its sessions have ended"
@@ -181,7 +181,7 @@ class HubCluster:
         self._follower = Follower(
             followed_log(parts.settings),
             after,
-            remote.apply,
+            remote.apply_events,
             parts.reactor.callFromThread,
             parts.clock,
             on_known=self._knows,
@@ -210,7 +210,7 @@ class HubCluster:
         while self._is_looking:
             await self._parts.pause(_TURN_S)  # a heartbeat on its way would take the goodbye back
         try:
-            await self.members.leave()
+            await self.members.deregister()
         except IotHubError as error:
             self._log.warning("the other hubs could not be told of the end; they will see it", cause=str(error))
 
@@ -219,7 +219,7 @@ class HubCluster:
     def _beat(self) -> None:
         if not self._has_left:  # until its last events are in the log it is not gone
             again = self._parts.reactor.callLater
-            Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(BEAT_S, self._beat))
+            Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(HEARTBEAT_S, self._beat))
 
     async def _look(self) -> None:
         self._is_looking = True
@@ -237,7 +237,7 @@ class HubCluster:
             self._judge()
             if self._remote is not None and not self._is_over:
                 now = self._parts.clock.wall()
-                self._heritage |= {gone: now - silent_s for gone, silent_s in (await self.members.inherit()).items()}
+                self._heritage |= {gone: now - silent_s for gone, silent_s in (await self.members.take_over()).items()}
                 if self._heritage and not self._is_taking_over:
                     self._is_taking_over = True
                     Deferred.fromCoroutine(self._take_over())  # the heartbeat does not wait for the log
@@ -254,7 +254,7 @@ class HubCluster:
         """A start that a store holds up is not heard: who is not heard gets an heir, and has to come anew."""
         is_held_up = self._parts.waiting.is_held_up
         self._is_silent |= is_held_up
-        await self.members.look(is_silent=is_held_up)
+        await self.members.refresh(is_silent=is_held_up)
         if self._is_silent and not is_held_up:
             self._is_silent, self._came_at = False, self._parts.clock.monotonic()
 
@@ -264,7 +264,7 @@ class HubCluster:
                 await self.catch_up()
                 gone = numbers - self.members.living  # not from one that has come back while the log could not be read
                 if self._remote is not None and gone:
-                    count = await self._remote.inherit(gone, int(last_seen * 1000))
+                    count = await self._remote.take_over(gone, int(last_seen * 1000))
                     self._log.info("took over from a hub that is gone", numbers=sorted(gone), sessions=count)
                 del self._heritage[numbers]
         except IotHubError as error:

@@ -73,11 +73,11 @@ from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_queries import AdminQueries
-from iothub_tenants.background.apply_changes import Obedience
-from iothub_tenants.background.device_removal import Departures
-from iothub_tenants.background.following import Following
+from iothub_tenants.background.apply_changes import AccountChangeApplier
+from iothub_tenants.background.device_removal import DeviceRemoval
+from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.background.membership import Members
-from iothub_tenants.background.tasks import Upkeep
+from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _factory(
         damaged=foundation.damaged,
         shared_quota=stores.shared_quota,
         before=choose_driver,
-        on_made=streams_made.book.attach,
+        on_made=streams_made.book.attach_sinks,
         on_dropped=metering.retire,
     )
 
@@ -392,11 +392,11 @@ def _tasks(
     following = _following(foundation, writers, control, health)
     return PeriodicTasks(
         settings=settings,
-        runner=Upkeep(process.reactor.callLater),
+        runner=TaskRunner(process.reactor.callLater),
         run=run,
         accounts=AccountChanges(following, control.streaming, history, monitoring.alarms, shared),
         sessions=hub.sessions,
-        connect_timeout=control.control_plane.doorstep,
+        connect_timeouts=control.control_plane.connect_timeouts,
         tails=QueueTails(writers.queues, brokers, control.plane),
         retained=RetainedExpiry(writers.retained, brokers, clock),
         usage=stores.usage,
@@ -412,22 +412,21 @@ def _tasks(
     )
 
 
-def _following(foundation: _Foundation, writers: Writers, control: Control, health: Health) -> Following:
+def _following(foundation: _Foundation, writers: Writers, control: Control, health: Health) -> AccountFollower:
     process, stores, questions = foundation.process, foundation.stores, foundation.questions
     hub, run, streaming = control.hub, process.threads.run, control.streaming
     others = None if control.cluster is None else control.cluster.others
     commands = AdminCommands(hub, writers.queues, questions.find_tenant, health.brief, others, streaming.describe)
     forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)
-    return Following(
+    return AccountFollower(
         stores.accounts,
         run,
         process.data_dir,
         process.reactor.callLater,
-        Departures(hub, forgotten.forget),
-        Obedience(hub, control.queue_bounds, questions.device_limits, questions.tenants_on_plan),
+        DeviceRemoval(hub, forgotten.forget),
+        AccountChangeApplier(hub, control.queue_bounds, questions.device_limits, questions.tenants_on_plan),
         commands,
-        node=None if others is None else others.node,
-        heard=streaming.heard,
+        on_changes=streaming.heard,
     )
 
 

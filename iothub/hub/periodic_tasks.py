@@ -38,17 +38,17 @@ from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.changes import trim as changes_trim
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
-from iothub_tenants.background.following import Following
-from iothub_tenants.background.tasks import Upkeep
+from iothub_tenants.background.following import AccountFollower
+from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.sys_topics import SysTopics
-from iothub_tenants.control.connect_timeout import Doorstep
+from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
-DOORSTEP_INTERVAL_S = 0.2
+CONNECT_TIMEOUTS_INTERVAL_S = 0.2
 _SLICES = 20  # of the log for statistics that may go at a time
 
 
@@ -103,7 +103,7 @@ class JobHistory:
 class AccountChanges:
     """Applies what others change in the accounts."""
 
-    following: Following
+    following: AccountFollower
     streaming: Streaming
     jobs: JobHistory
     alarms: Alarms
@@ -111,7 +111,7 @@ class AccountChanges:
 
     async def look(self) -> None:
         try:
-            await self.following.look()
+            await self.following.follow_changes()
             await self.streaming.refresh()
         except UnavailableError as error:
             self.alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=str(error))
@@ -227,11 +227,11 @@ class PeriodicTasks:
     """Every task of one hub. On the reactor thread. `sweep`: None where no queue is on HBase."""
 
     settings: Config
-    runner: Upkeep
+    runner: TaskRunner
     run: Run
     accounts: AccountChanges
     sessions: SessionManager
-    connect_timeout: Doorstep
+    connect_timeouts: ConnectTimeouts
     tails: QueueTails
     retained: RetainedExpiry
     usage: Usage
@@ -250,7 +250,7 @@ class PeriodicTasks:
         settings, add = self.settings, self.runner.add
         add("accounts", settings.sql.poll_interval_s, self.accounts.look)
         add("deadlines", 0.2, self.sessions.run_deadlines)
-        add("doorstep", DOORSTEP_INTERVAL_S, self.connect_timeout.look)
+        add("connect timeouts", CONNECT_TIMEOUTS_INTERVAL_S, self.connect_timeouts.reject_overdue)
         add("tails", settings.queues.poll_interval_s, self.tails.look)
         add("usage", FLUSH_INTERVAL_S, lambda: self.usage.flush(self.run))
         add("queue expiry", EXPIRY_INTERVAL_S, self.expiry.turn)

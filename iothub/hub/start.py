@@ -20,8 +20,8 @@ from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.background.remote_sessions import Abroad as RemoteSessions
-from iothub_tenants.background.session_recovery import Awakening, Neighbours
+from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.background.session_recovery import Peers, SessionRecovery
 
 T = TypeVar("T")
 
@@ -50,12 +50,12 @@ class Start:
         self._sockets.try_ports()
         self._open_clients()
         await self._take_stores()
-        neighbours = None if cluster is None else await cluster.join(self._on_replaced)
-        is_first = neighbours is None or not neighbours.living
+        peers = None if cluster is None else await cluster.join(self._on_replaced)
+        is_first = peers is None or not peers.living
         run, accounts = parts.process.threads.run, parts.stores.accounts
         await run("accounts.sweep", lambda: commands.sweep(accounts, is_starting=is_first))
         watcher = await run("accounts.watch", ChangeWatcher, accounts)
-        sessions, folded = await self._recover(neighbours)
+        sessions, folded = await self._recover(peers)
         await parts.tasks.accounts.catch_up(watcher)
         if cluster is not None:
             await cluster.open(folded, self._remote_sessions(cluster))
@@ -120,23 +120,23 @@ class Start:
 
     # --- sessions
 
-    async def _recover(self, neighbours: Neighbours | None) -> tuple[int, Offsets]:
+    async def _recover(self, peers: Peers | None) -> tuple[int, Offsets]:
         """Give every session its place back. Returns how many sessions there are, and up to where the log is known by them."""
         parts, control, writers = self._parts, self._parts.control, self._parts.writers
         states = parts.stores.states
-        recovery = Awakening(
+        recovery = SessionRecovery(
             control.hub,
             control.registry,
             writers.queues,
             control.queue_bounds,
             parts.process.threads.run,
-            last_beat=parts.process.data_dir.last_beat(),
-            neighbours=neighbours,
-            patiently=self._patiently,
+            last_heartbeat=parts.process.data_dir.last_beat(),
+            peers=peers,
+            retry=self._patiently,
         )
         loaded = await self._load_sessions()
         folded = () if control.cluster is None else states.folded  # now: a later look folds more than `loaded` has
-        sessions = await recovery.load(loaded)
+        sessions = await recovery.load_sessions(loaded)
         self._require_wanted()
         control.sys_topics.resume()
         writers.journal_thread.start()

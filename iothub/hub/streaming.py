@@ -1,6 +1,6 @@
 """The streams of one hub: out to Kafka, in from it, followed as the accounts say, and shared with the hubs that use the same accounts.
 
-Knows the parts by reference: the outlet holds publishers back, the inlets publish, the drivers talk to Kafka in threads of their own.
+Knows the parts by reference: the outlet holds publishers back, the sources publish, the drivers talk to Kafka in threads of their own.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from iothub_services.streams.sink import OutletBounds, StreamOutlet
 from iothub_tenants.accounts import streams as accounts
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.background.admin_commands import Others
-from iothub_tenants.background.stream_sources import Inlets
+from iothub_tenants.background.admin_commands import OtherHubs
+from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.broker.streams import StreamBook
+from iothub_tenants.broker.streams import StreamRegistry
 
 LOOK_INTERVAL_S = 0.25
 _RULE = f"device:{accounts.SUBJECT}"
@@ -81,7 +81,7 @@ class StreamParts:
 
     drivers: StreamDrivers
     outlet: StreamOutlet
-    book: StreamBook
+    book: StreamRegistry
     out_trouble: OutTrouble
 
 
@@ -92,7 +92,7 @@ def stream_parts(settings: Config, store: Store, drivers: StreamDrivers, clock: 
     )
     trouble = OutTrouble()
     outlet = StreamOutlet(store, drivers.sender, clock, settings.kafka.topic_prefix, bounds, trouble.note)
-    return StreamParts(drivers, outlet, StreamBook(outlet), trouble)
+    return StreamParts(drivers, outlet, StreamRegistry(outlet), trouble)
 
 
 class Streaming:
@@ -104,7 +104,7 @@ class Streaming:
         hub: Hub,
         store: AccountStore,
         run: Run,
-        others: Others | None,
+        others: OtherHubs | None,
         prefix: str,
         on_trouble: Callable[[str], None],
     ) -> None:
@@ -117,14 +117,14 @@ class Streaming:
         self._topics, self._receiver, self._watch = parts.drivers.topics, parts.drivers.receiver, parts.drivers.watch
         self.outlet = parts.outlet
         self.book = parts.book
-        self.inlets = Inlets(hub, self.book, self._receiver, self.outlet, prefix)
+        self.sources = StreamSources(hub, self.book, self._receiver, self.outlet, prefix)
         self._pace = Pace(hub.clock)
         self.is_stale = True
         self._followed: tuple[Stream, ...] = ()
 
     def start(self, plane: Plane) -> None:
         self.outlet.start(plane)
-        self.inlets.start()
+        self.sources.start()
 
     # --- following the accounts
 
@@ -142,15 +142,15 @@ class Streaming:
         except UnavailableError:
             self.is_stale = True
             raise
-        self.book.change(found, self._brokers)
+        self.book.replace_streams(found, self._brokers)
         self.share_out()
 
     def share_out(self) -> None:
         """Each stream in is read by one hub: of those that live, the one with the highest hash of both."""
-        mine = tuple(stream for stream in self.book.inward if self._is_mine(stream))
+        mine = tuple(stream for stream in self.book.inbound if self._is_mine(stream))
         if mine != self._followed:
             self._followed = mine
-            self.inlets.follow(mine)
+            self.sources.follow(mine)
 
     def _is_mine(self, stream: Stream) -> bool:
         others = self._others
@@ -189,10 +189,10 @@ class Streaming:
 
     def _work_of(self, stream: Stream) -> Work:
         if stream.direction is Direction.IN:
-            course = self.inlets.course(stream.id)
-            if course is None:
+            progress = self.sources.progress(stream.id)
+            if progress is None:
                 return Work()
-            return Work(course.messages, course.bytes, course.awaited, sum(course.refused.values()))
+            return Work(progress.messages, progress.bytes, progress.awaited, sum(progress.refused.values()))
         sink = self.book.sink_of(stream.id)
         return Work() if sink is None else Work(sink.messages, sink.bytes, sink.pending, sink.refused)
 
@@ -246,7 +246,7 @@ class Streaming:
         """The hub is about to stop: nothing more comes in."""
         self._followed = ()
         self._watch.watch(is_needed=False)
-        self.inlets.follow(())
+        self.sources.follow(())
 
     def close(self, timeout_s: float) -> bool:
         """Write what is on its way, and end the threads. Blocks."""

@@ -1,4 +1,4 @@
-"""Who the tenants are: names, accounts, one broker each, the walks of their clients, and the hub's duties towards them.
+"""The tenants: names, accounts, one broker each, the packet handlers of the control plane, and the hub's background tasks for them.
 
 Imports go one way: `background`, `control`, `broker`, `accounts`, `identity`.
 """

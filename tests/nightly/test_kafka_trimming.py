@@ -18,7 +18,7 @@ from iothub.config.sections import Kafka
 from iothub.records.events import Event, Topic
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.kafka.topics import topic_name
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints as HubCheckpoints
 from iothub_services.state.hbase.store import HBaseStates

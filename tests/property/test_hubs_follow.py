@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
-from iothub_tenants.background.remote_sessions import Abroad
+from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support.control_house import House, now, run
 
 _NUMBERS = count()
@@ -76,10 +76,10 @@ def test_picture_is_what_the_fold_makes(
     for event in log:
         state = fold(state, event)
     registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
-    abroad = Abroad(house.hub, cast("Any", registry), cast("Any", run), "1.10", 1)
+    remote_sessions = RemoteSessions(house.hub, cast("Any", registry), cast("Any", run), "1.10", 1)
     places = [0, *sorted(cut for cut in cuts if cut < len(log)), len(log)]
     for begin, end in pairwise(places):
-        now(abroad.apply(log[begin:end]))
+        now(remote_sessions.apply_events(log[begin:end]))
 
     session = house.acme.plane.sessions.get(client_id)
     if state is None or state.is_ended:

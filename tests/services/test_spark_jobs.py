@@ -17,7 +17,6 @@ from iothub.config.sections import Kafka
 from iothub.records.job_spec import HBaseTables, KafkaLog
 from iothub.testing.checkpoint_contract import CASES, Case, pointer_to, rows_of
 from iothub_services.events.kafka.log import KafkaEvents
-from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints as HubCheckpoints
 from iothub_services.state.hbase.store import HBaseStates

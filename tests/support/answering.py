@@ -68,7 +68,7 @@ class AnsweringHub:
     def _work(self) -> None:
         store = AccountStore(sqlite_url(self.data_dir.accounts))
         while self._answer is not None and not self._is_over.wait(0.01):
-            for command in commands.take(store):
+            for command in commands.take_queued(store):
                 self.seen.append((command.tenant, command.verb, command.argument))
                 try:
                     commands.answer(store, command.id, self._answer(command))

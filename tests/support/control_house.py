@@ -1,4 +1,4 @@
-"""A whole control plane over doubles: real walks, sessions, quota and engine; accounts, queues, journal, clock and sockets are the test's.
+"""A whole control plane over doubles: real packet handlers, sessions, quota and engine; accounts, queues, journal, clock and sockets are the test's.
 
 Knows no process and no thread: every answer comes when the test says so (`settle`, `Journal.hold`, `pass_time`).
 """

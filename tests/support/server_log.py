@@ -13,7 +13,7 @@ from iothub.config.sections import Kafka
 from iothub.records.events import Event
 from iothub.records.job_spec import HBaseTables, KafkaLog, Spec
 from iothub_services.events.kafka.log import KafkaEvents
-from iothub_services.hbase.direct import DirectCaller
+from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.hbase.store import HBaseStates

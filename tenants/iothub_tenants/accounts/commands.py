@@ -147,7 +147,7 @@ def under_way(store: AccountStore) -> list[Command]:
 # --- the hub's side
 
 
-def take(store: AccountStore, limit: int = 16, node: int | None = None) -> list[Command]:
+def take_queued(store: AccountStore, limit: int = 16, node: int | None = None) -> list[Command]:
     """Take queued commands, oldest first; each is taken once, by one hub.
 
     `node`: the hub's node number, where several use these accounts: what is for another one, or was passed on by this one, is left.

@@ -1,10 +1,10 @@
-"""The table of the hubs that share stores: who there is, who still lives, and who took over from whom.
+"""Reads and writes the table of the hubs that share stores: which hubs there are, their heartbeats, and their successors.
 
-Knows no session and no clock of another machine: a heartbeat is a counter, and whoever sees it stand still judges by the own clock.
+Knows no session and no clock of another machine: a heartbeat is a counter, and a hub that sees it unchanged measures the time by its own clock.
 
-Theory: a node number has one row. A hub begins by swapping the row that it has seen for its own, with a higher incarnation; from then on only
-it moves the counter. Whoever finds the counter standing still swaps in itself as the heir: of several that try, one succeeds, and none does
-once the counter has moved.
+Theory: a node number has one row. A hub starts by replacing the row that it has read with its own, with a higher incarnation; from then on only
+it raises the counter. A hub that finds the counter unchanged for too long writes itself into the row as the successor: of several that try, one
+succeeds, and none does once the counter has risen.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import hub as table
 
-NOBODY = -1  # as heir: the row's hub lives, or nobody has taken over yet
+NO_SUCCESSOR = -1  # the row's hub lives, or no other hub has taken over yet
 
 
 @dataclass(frozen=True, slots=True)
 class HubRow:
-    """One hub. `beat`: rises while it lives. `is_ended`: it has said goodbye. `heir`: who took over its sessions."""
+    """One hub. `heartbeat`: rises while it lives. `is_ended`: it has deregistered. `successor`: the hub that took over its sessions."""
 
     number: int
     incarnation: int
     name: str
     started_ms: int
-    beat: int
+    heartbeat: int
     is_ended: bool = False
-    heir: int = NOBODY
+    successor: int = NO_SUCCESSOR
 
     @property
     def is_over(self) -> bool:
-        """It will not come back under this incarnation, unless it was taken for dead by mistake."""
-        return self.is_ended or self.heir != NOBODY
+        """Whether it is gone, and comes back under this incarnation only if it was declared gone by mistake."""
+        return self.is_ended or self.successor != NO_SUCCESSOR
 
 
 def read(store: AccountStore) -> list[HubRow]:
@@ -44,16 +44,16 @@ def read(store: AccountStore) -> list[HubRow]:
 
 
 def begin(store: AccountStore, number: int, name: str, before: HubRow | None) -> HubRow | None:
-    """Become this number's hub if its counter stands where it was seen; None: it does not.
+    """Become this number's hub if its counter has not changed since `before` was read; None: it has.
 
-    Raises BackendError, ConflictError (somebody else has just begun).
+    Raises BackendError, ConflictError (another hub has just become it).
     """
     with store.write() as writer:
         found = next((row for row in _rows(writer.connection) if row.number == number), None)
-        if _stand(found) != _stand(before):
+        if _counter_of(found) != _counter_of(before):
             return None
         incarnation = max(writer.now_ms, 0 if before is None else before.incarnation + 1)
-        row = HubRow(number, incarnation, name, writer.now_ms, beat=1)
+        row = HubRow(number, incarnation, name, writer.now_ms, heartbeat=1)
         if before is None:
             writer.connection.execute(insert(table).values(_values(row)))
         else:
@@ -61,32 +61,32 @@ def begin(store: AccountStore, number: int, name: str, before: HubRow | None) ->
         return row
 
 
-def beat(store: AccountStore, number: int, incarnation: int) -> list[HubRow]:
-    """Move the own counter and return every row as it is then. A row that an heir has taken becomes its hub's again: it lives.
+def heartbeat(store: AccountStore, number: int, incarnation: int) -> list[HubRow]:
+    """Raise the own counter and return every row as it is then; the successor is removed from the own row, for its hub lives.
 
-    Nothing is moved when the number has another hub by now; the caller sees it in the answer. Raises BackendError.
+    Nothing is written when the number has another hub by now; the caller sees it in the answer. Raises BackendError.
     """
     with store.write() as writer:
-        values = {"beat": table.c.beat + 1, "heir": NOBODY, "is_ended": False}
+        values = {"beat": table.c.beat + 1, "heir": NO_SUCCESSOR, "is_ended": False}
         writer.connection.execute(update(table).where(_is(number, incarnation)).values(values))
         return _rows(writer.connection)
 
 
 def end(store: AccountStore, number: int, incarnation: int) -> None:
-    """Say goodbye. Raises BackendError."""
+    """Deregister. Raises BackendError."""
     with store.write() as writer:
         writer.connection.execute(update(table).where(_is(number, incarnation)).values(is_ended=True))
 
 
-def inherit(store: AccountStore, seen: HubRow, heir: int) -> bool:
-    """Become the heir of a hub whose counter stands still; False: it has moved, or another one was quicker. Raises BackendError."""
+def take_over(store: AccountStore, seen: HubRow, successor: int) -> bool:
+    """Become the successor of a hub; False: its counter has risen, or another hub was quicker. Raises BackendError."""
     with store.write() as writer:
-        is_same = _is(seen.number, seen.incarnation) & (table.c.beat == seen.beat) & (table.c.heir == NOBODY)
-        return _count(writer, update(table).where(is_same).values(heir=heir)) == 1
+        is_same = _is(seen.number, seen.incarnation) & (table.c.beat == seen.heartbeat) & (table.c.heir == NO_SUCCESSOR)
+        return _count(writer, update(table).where(is_same).values(heir=successor)) == 1
 
 
-def _stand(row: HubRow | None) -> tuple[int, int] | None:
-    return None if row is None else (row.incarnation, row.beat)
+def _counter_of(row: HubRow | None) -> tuple[int, int] | None:
+    return None if row is None else (row.incarnation, row.heartbeat)
 
 
 def _count(writer: Writer, statement: object) -> int:
@@ -111,7 +111,7 @@ def _values(row: HubRow) -> dict[str, object]:
         "incarnation": row.incarnation,
         "name": row.name,
         "started_ms": row.started_ms,
-        "beat": row.beat,
+        "beat": row.heartbeat,
         "is_ended": row.is_ended,
-        "heir": row.heir,
+        "heir": row.successor,
     }

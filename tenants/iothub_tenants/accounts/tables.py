@@ -281,8 +281,8 @@ hub = Table(
     Column("name", exact(64), nullable=False),
     Column("started_ms", Big, nullable=False),
     Column("beat", Big, nullable=False),  # counts up about once a second while the hub lives
-    Column("is_ended", Boolean, nullable=False),  # it has said goodbye
-    Column("heir", Integer, nullable=False),  # the number that took over its sessions; -1: none
+    Column("is_ended", Boolean, nullable=False),  # it has deregistered
+    Column("heir", Integer, nullable=False),  # the number of its successor, which took over its sessions; -1: none
 )
 
 # One row: which installation the accounts are of. Stores on servers have it, too, and are nobody else's.

@@ -1,1 +1,1 @@
-"""What a hub does for its tenants without being asked by a client: start, changes of others, commands, regular upkeep."""
+"""What a hub does for its tenants without a client's request: session recovery, account changes, admin commands, periodic tasks."""

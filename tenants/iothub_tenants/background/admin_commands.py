@@ -1,6 +1,6 @@
-"""What the CLI asks of the running hub through the command table: done here, answered there.
+"""Runs the admin commands that the command line puts into the command table, and writes their answers there.
 
-Knows no SQL beyond "take" and "answer", which are handed in; the verbs are `iothub.records.admin_commands`.
+Knows no SQL: it is given the commands and a `CommandTable`; the verbs are those of `iothub.records.admin_commands`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.retaining import Progress
 
-PROGRESS_INTERVAL_S = 0.5  # an answer "so far" costs the accounts a commit
+PROGRESS_INTERVAL_S = 0.5  # every progress report costs the accounts database a commit
 
 QUICK = frozenset({Verb.PING, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
-"""Done in memory: they need not wait for what waits for a store."""
+"""Done in memory: they do not wait behind commands that wait for a store."""
 
-EVERYWHERE = frozenset({Verb.RETAIN_DELETE, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
-"""Each hub does them with what it has in memory; the answer is the sum."""
+AT_EVERY_HUB = frozenset({Verb.RETAIN_DELETE, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
+"""Each hub runs them on what it has in memory; the answer is the sum."""
 
 Json = Mapping[str, object]
 ShowStream = Callable[[str, str], Json | None]
@@ -39,15 +39,15 @@ log = logging.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
-    """The hubs that use these accounts, too: this one's node number, and those that live now."""
+class OtherHubs:
+    """The other hubs on these accounts. `node`: the node number of this hub; `living`: those of the others that live now."""
 
     node: int
     living: Callable[[], frozenset[int]]
 
 
-class Asked(Protocol):
-    """The command table, as far as it is written here."""
+class CommandTable(Protocol):
+    """Writes to the command table."""
 
     async def answer(self, number: int, result: Json) -> None: ...
 
@@ -58,7 +58,7 @@ class Asked(Protocol):
     async def pass_on(self, number: int, node: int, so_far: Json) -> None: ...
 
 
-Do = Callable[[Command, Asked], Awaitable[Json]]
+CommandHandler = Callable[[Command, CommandTable], Awaitable[Json]]
 
 
 class AdminCommands:
@@ -70,16 +70,17 @@ class AdminCommands:
         queues: AwaitedQueues,
         find_tenant: FindTenant,
         facts: Callable[[], Json],
-        others: Others | None = None,
-        streams: ShowStream | None = None,
+        other_hubs: OtherHubs | None = None,
+        show_stream: ShowStream | None = None,
     ) -> None:
-        self._others = others
-        self._streams = streams
+        """`show_stream`: describes a stream of this hub by tenant and name; None from it: this hub does not know the stream."""
+        self._other_hubs = other_hubs
+        self._stream_facts = show_stream
         self._hub = hub
         self._queues = queues
         self._find_tenant = find_tenant
         self._facts = facts
-        self._verbs: dict[str, Do] = {
+        self._verbs: dict[str, CommandHandler] = {
             Verb.PING: self._ping,
             Verb.SESSION_DISCARD: self._discard,
             Verb.QUEUE_PURGE: self._purge,
@@ -89,52 +90,57 @@ class AdminCommands:
             Verb.STREAM_SHOW: self._show_stream,
         }
 
-    async def run(self, commands: Iterable[Command], asked: Asked) -> None:
+    @property
+    def node(self) -> int | None:
+        """This hub's node number, where other hubs use these accounts too."""
+        return None if self._other_hubs is None else self._other_hubs.node
+
+    async def run_commands(self, commands: Iterable[Command], table: CommandTable) -> None:
         for command in commands:
             try:
                 verb = self._verbs.get(command.verb)
                 if verb is None:
                     raise ConfigError(f"this hub does not know the command {command.verb!r}: it is of another version")
-                await self._do(verb, command, asked)
+                await self._run_command(verb, command, table)
             except IotHubError as error:
-                await asked.fail(command.id, error)
+                await table.fail(command.id, error)
 
-    async def _do(self, verb: Do, command: Command, asked: Asked) -> None:
-        """Answer it, or leave it to the next hub: what is not here may be there. Raises IotHubError."""
+    async def _run_command(self, verb: CommandHandler, command: Command, table: CommandTable) -> None:
+        """Answer a command, or pass it on to the next hub, which may have what is not here. Raises IotHubError."""
         refusal: NotFoundError | None = None
         result: Json = {}
         try:
-            result = await verb(command, asked)
+            result = await verb(command, table)
         except NotFoundError as error:
             refusal = error
-        if command.verb in EVERYWHERE:
+        if command.verb in AT_EVERY_HUB:
             result = _sum(command.argument.get(SO_FAR), result)
             if result.get("bans") or result.get("state"):
-                refusal = None  # somebody had some
-        if self._others is not None and self._are_more(self._others, command, is_found=refusal is None):
-            await asked.pass_on(command.id, self._others.node, result)
+                refusal = None  # at least one hub has found something
+        if self._other_hubs is not None and self._must_pass_on(self._other_hubs, command, is_found=refusal is None):
+            await table.pass_on(command.id, self._other_hubs.node, result)
         elif refusal is not None:
             raise refusal
         else:
-            await asked.answer(command.id, result)
+            await table.answer(command.id, result)
 
-    def _are_more(self, others: Others, command: Command, *, is_found: bool) -> bool:
-        """Whether another hub has to look, too."""
+    def _must_pass_on(self, other_hubs: OtherHubs, command: Command, *, is_found: bool) -> bool:
+        """Return whether another hub has to run the command too."""
         passed = command.argument.get(PASSED)
-        rest = others.living().difference(passed if isinstance(passed, list) else ())
-        return bool(rest) and (command.verb in EVERYWHERE or (command.verb == Verb.SESSION_DISCARD and not is_found))
+        rest = other_hubs.living().difference(passed if isinstance(passed, list) else ())
+        return bool(rest) and (command.verb in AT_EVERY_HUB or (command.verb == Verb.SESSION_DISCARD and not is_found))
 
-    async def _ping(self, _command: Command, _asked: Asked) -> Json:
+    async def _ping(self, _command: Command, _table: CommandTable) -> Json:
         return self._facts()
 
-    async def _discard(self, command: Command, _asked: Asked) -> Json:
+    async def _discard(self, command: Command, _table: CommandTable) -> Json:
         tenant, client_id = command.tenant, str(command.argument["client_id"])
         broker = await self._broker(tenant)
         if not await self._hub.sessions.discard(broker, client_id, "operator"):
             raise NotFoundError(f"tenant {tenant} has no session {client_id!r}; `iothub session list {tenant}`")
         return {}
 
-    async def _purge(self, command: Command, _asked: Asked) -> Json:
+    async def _purge(self, command: Command, _table: CommandTable) -> Json:
         tenant, client_id = command.tenant, str(command.argument["client_id"])
         broker = await self._broker(tenant)
         session = broker.plane.sessions.get(client_id)
@@ -145,27 +151,27 @@ class AdminCommands:
             self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
         return {"messages": count}
 
-    async def _delete_retained(self, command: Command, asked: Asked) -> Json:
+    async def _delete_retained(self, command: Command, table: CommandTable) -> Json:
         topic_filter = str(command.argument["filter"]).encode()
         if check_topic_filter(topic_filter, 65_536, 65_535):
             raise ConfigError(f"{command.argument['filter']!r} is no Topic Filter: expected levels, + and a last #")
         broker = await self._broker(command.tenant)
-        return {"messages": await broker.retained.delete(topic_filter, self._progress_of(command, asked))}
+        return {"messages": await broker.retained.delete(topic_filter, self._progress_of(command, table))}
 
-    def _progress_of(self, command: Command, asked: Asked) -> Progress:
-        clock, told_at = self._hub.clock, self._hub.clock.monotonic()
+    def _progress_of(self, command: Command, table: CommandTable) -> Progress:
+        clock, reported_at = self._hub.clock, self._hub.clock.monotonic()
 
-        async def tell(done: int, of: int) -> None:
-            nonlocal told_at
-            if clock.monotonic() - told_at < PROGRESS_INTERVAL_S:
+        async def report(done: int, of: int) -> None:
+            nonlocal reported_at
+            if clock.monotonic() - reported_at < PROGRESS_INTERVAL_S:
                 return
-            told_at = clock.monotonic()
-            with suppress(IotHubError):  # who waits hears less, and the work goes on
-                await asked.progress(command.id, {"done": done, "total": of})
+            reported_at = clock.monotonic()
+            with suppress(IotHubError):  # without this report the work goes on all the same
+                await table.progress(command.id, {"done": done, "total": of})
 
-        return tell
+        return report
 
-    async def _list_bans(self, command: Command, _asked: Asked) -> Json:
+    async def _list_bans(self, command: Command, _table: CommandTable) -> Json:
         failures, limit = self._hub.authenticator.failures, int(str(command.argument["limit"]))
         bans, now = failures.bans(command.tenant), self._hub.clock.wall()
         rows = [
@@ -175,7 +181,7 @@ class AdminCommands:
         reason = f"{failures.settings.failures} failed logins within {failures.settings.window_s:g} s"
         return {"bans": rows, "left_out": len(bans) - len(rows), "reason": reason}
 
-    async def _lift_bans(self, command: Command, _asked: Asked) -> Json:
+    async def _lift_bans(self, command: Command, _table: CommandTable) -> Json:
         tenant, device, address = command.tenant, str(command.argument["device"]), command.argument["address"]
         source = None if address is None else source_of(str(address))
         count = self._hub.authenticator.failures.lift(tenant, device, source)
@@ -187,9 +193,9 @@ class AdminCommands:
         log.info("failure bans lifted", tenant=tenant, device=device, address=source, count=count)
         return {"bans": count}
 
-    async def _show_stream(self, command: Command, _asked: Asked) -> Json:
+    async def _show_stream(self, command: Command, _table: CommandTable) -> Json:
         name = str(command.argument["name"])
-        found = None if self._streams is None else self._streams(command.tenant, name)
+        found = None if self._stream_facts is None else self._stream_facts(command.tenant, name)
         if found is None:
             raise NotFoundError(f"this hub has not heard of stream {name!r} of tenant {command.tenant} yet")
         return found
@@ -202,7 +208,7 @@ class AdminCommands:
 
 
 def _sum(so_far: object, part: Json) -> Json:
-    """Put together what two hubs have found: counts are added, lists follow each other."""
+    """Add up what two hubs have found: counts are added, lists are joined."""
     total: dict[str, object] = dict(so_far) if isinstance(so_far, Mapping) else {}
     for name, value in part.items():
         before = total.get(name)

@@ -1,6 +1,6 @@
-"""Work that may have to wait for a store, beside work that must not: who asks waits a moment, then goes on without it.
+"""Runs tasks that may have to wait for a store, so that the caller waits only a moment for them and then goes on.
 
-Knows no job's inside. Jobs are done one after another; one that fails is logged, as a regular duty is, and stops none behind it.
+Knows nothing of what a task does. Tasks run one after another; one that fails is logged and stops no other.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from twisted.internet.defer import Deferred
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError
 
-PATIENCE_S = 0.3  # what has to wait does not keep rights from changing within a second
+PATIENCE_S = 0.3  # short enough that changed rights are in force within a second although a store does not answer
 
 log = logging.get(__name__)
 
-Job = Callable[[], Awaitable[object]]
+Task = Callable[[], Awaitable[object]]
 Later = Callable[[float, Callable[[], None]], object]
 
 
-class Aside:
-    """On the reactor thread. Invariant: at most one job runs; the others wait in the order in which they were asked for."""
+class TaskQueue:
+    """On the reactor thread. Invariant: at most one task runs; the others wait in the order in which they were added."""
 
     def __init__(self, name: str, later: Later, patience_s: float) -> None:
         self._name = name
         self._later = later
         self._patience_s = patience_s
-        self._jobs: deque[tuple[Job, Deferred[None]]] = deque()
+        self._tasks: deque[tuple[Task, Deferred[None]]] = deque()
         self._is_working = False
 
     @property
     def is_busy(self) -> bool:
         return self._is_working
 
-    async def do(self, job: Job) -> None:
-        """Do a job; return when it is done, or when it has taken too long for whoever asks."""
+    async def run_task(self, task: Task) -> None:
+        """Add a task; return when it is done, or after `patience_s` while it goes on."""
         done: Deferred[None] = Deferred()
-        self._jobs.append((job, done))
+        self._tasks.append((task, done))
         if not self._is_working:
             Deferred.fromCoroutine(self._work())
         if not done.called:
@@ -48,20 +48,20 @@ class Aside:
     async def _work(self) -> None:
         self._is_working = True
         try:
-            while self._jobs:
-                job, done = self._jobs.popleft()
-                await self._run(job)
+            while self._tasks:
+                task, done = self._tasks.popleft()
+                await self._run(task)
                 _fire(done)
         finally:
             self._is_working = False
 
-    async def _run(self, job: Job) -> None:
+    async def _run(self, task: Task) -> None:
         try:
-            await job()
+            await task()
         except IotHubError as error:
-            log.warning("something could not be done", job=self._name, error=str(error))
-        except Exception as error:  # edge: a defect in one job must not stop the others
-            log.error("defect in a job", job=self._name, exc_info=error)
+            log.warning("background task failed, will retry", task=self._name, error=str(error))
+        except Exception as error:  # edge: a defect in one task must not stop the others
+            log.error("defect in a background task", task=self._name, exc_info=error)
 
 
 def _fire(done: Deferred[None]) -> None:

@@ -1,7 +1,7 @@
-"""A running hub follows its accounts: who was deleted leaves, what was changed is obeyed, what is asked is done - in this order, at every look.
+"""Follows the change log of the accounts: ends the sessions of deleted devices, applies changes and runs admin commands, in this order.
 
-Knows no change's meaning and no command's: `departures`, `obey` and `admin_commands` do. Rights that others lose wait for no disk, no store and no
-other tenant: what is remembered of a change is forgotten as soon as it is heard of, and what may have to wait is done aside.
+Knows the meaning of no change and no command: `device_removal`, `apply_changes` and `admin_commands` do. A revoked right waits for no disk, no
+store and no other tenant: the caches are cleared as soon as a change is read, and what may have to wait is done in a `TaskQueue`.
 """
 
 from __future__ import annotations
@@ -26,29 +26,30 @@ from iothub_tenants.accounts.changes import (
 )
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.background.admin_commands import QUICK, AdminCommands
-from iothub_tenants.background.apply_changes import Obedience
-from iothub_tenants.background.aside import PATIENCE_S, Aside
-from iothub_tenants.background.device_removal import Departures
+from iothub_tenants.background.apply_changes import AccountChangeApplier
+from iothub_tenants.background.aside import PATIENCE_S, TaskQueue
+from iothub_tenants.background.device_removal import DeviceRemoval
 
-_OF_OTHERS = frozenset({ChangeKind.COMMAND, ChangeKind.STREAM})  # no session is concerned
+_WITHOUT_SESSIONS = frozenset({ChangeKind.COMMAND, ChangeKind.STREAM})  # these kinds concern no session
 
 log = logging.get(__name__)
 
 Later = Callable[[float, Callable[[], None]], object]
+OnChanges = Callable[[Sequence[Change]], None]
 
 
-class Marks(Protocol):
-    """Where it is noted up to which change the sessions of every deleted device have ended. Both calls block."""
+class AppliedMark(Protocol):
+    """Saves up to which change the sessions of every deleted device have ended. Both calls block."""
 
-    def read_obeyed(self) -> int | None:
-        """None: nothing was ever noted."""
+    def read_applied(self) -> int | None:
+        """Return the change; None: none was ever saved."""
 
-    def write_obeyed(self, change: int) -> None:
+    def write_applied(self, change: int) -> None:
         """Raises IotHubError."""
 
 
 class CommandRows:
-    """The command table as admin commands are answered in it, in a thread."""
+    """Fulfils `CommandTable` over the accounts database, in a thread."""
 
     def __init__(self, store: AccountStore, run: Run) -> None:
         self._store = store
@@ -67,129 +68,127 @@ class CommandRows:
         await self._run("accounts.progress", commands.progress, self._store, number, so_far)
 
 
-class Following:
+class AccountFollower:
     """On the reactor thread.
 
-    Invariants: what was changed before a command was given is heard of before the command is done, and obeyed if that does not take long;
-    a change that was heard of is not forgotten because something behind it fails.
+    Invariants: a change made before a command is read before the command runs, and applied if that does not take long; a change that was read
+    is not lost because something after it fails.
     """
 
-    def __init__(  # noqa: PLR0913 - what changes and commands are given to, one by one
+    def __init__(
         self,
         store: AccountStore,
         run: Run,
-        marks: Marks,
+        mark: AppliedMark,
         later: Later,
-        departures: Departures,
-        obedience: Obedience,
+        removal: DeviceRemoval,
+        account_changes: AccountChangeApplier,
         admin_commands: AdminCommands,
-        *,
-        node: int | None = None,
-        heard: Callable[[Sequence[Change]], None] | None = None,
+        on_changes: OnChanges | None = None,
     ) -> None:
-        """`node`: this hub's node number, where others use these accounts, too. `heard`: who else wants to hear of changes."""
-        self._node = node
+        """`on_changes`: called with every batch of changes."""
         self._horizon: Horizon | None = None
         self._store = store
         self._run = run
-        self._marks = marks
-        self._departures = departures
-        self._obedience = obedience
+        self._mark = mark
+        self._removal = removal
+        self._account_changes = account_changes
         self._admin_commands = admin_commands
         self._rows = CommandRows(store, run)
-        self._departing = Aside("departures", later, PATIENCE_S)
-        self._noting = Aside("what was obeyed", later, PATIENCE_S)
-        self._asked = Aside("admin commands", later, PATIENCE_S)
-        self._asked_quick = Aside("quick admin commands", later, PATIENCE_S)
+        self._on_changes = on_changes
+        self._removing = TaskQueue("device removal", later, PATIENCE_S)
+        self._saving = TaskQueue("last applied change", later, PATIENCE_S)
+        self._slow_commands = TaskQueue("admin commands", later, PATIENCE_S)
+        self._quick_commands = TaskQueue("quick admin commands", later, PATIENCE_S)
         self._watcher: ChangeWatcher
-        self._obeyed = -1
-        self._is_asked = False
-        self._heard = heard or _nobody
+        self._applied = -1
+        self._has_commands = False
 
     async def begin(self, watcher: ChangeWatcher, horizon: Horizon | None = None) -> None:
-        """End the sessions of devices that were deleted while no hub ran here; `look` goes on from the watcher's place.
+        """End the sessions of devices that were deleted while no hub ran here; `follow_changes` goes on after the watcher's last change.
 
-        What was obeyed and could not be noted is heard of again, and what was never noted from the log's beginning: it does no harm.
-        `horizon`: hears of every look, if records of a shared cache are used.
+        Deletions after the last saved change are handled once more, from the beginning of the log if none was saved: that does no harm.
+        `horizon`: is updated by every read of the log, if records of a shared cache are used.
         """
         if horizon is not None:
             horizon.begin(
                 lines(await self._run("accounts.latest", latest, self._store, watcher.after)), watcher.made_at
             )
             self._horizon = horizon
-        obeyed = await self._run("housekeeping.obeyed", self._marks.read_obeyed) or 0
-        if obeyed > watcher.after:  # of accounts that are gone: these were restored
-            obeyed, self._obeyed = 0, -1
-        self._departures.note(await self._run("accounts.deleted", deleted_devices, self._store, obeyed))
-        await self._end_departed()
-        if not self._departures.is_pending:
-            await self._note_obeyed(watcher.after)
+        applied = await self._run("housekeeping.applied", self._mark.read_applied) or 0
+        if applied > watcher.after:  # saved for other accounts: these were restored from a backup
+            applied, self._applied = 0, -1
+        self._removal.note_deletions(await self._run("accounts.deleted", deleted_devices, self._store, applied))
+        await self._remove_devices()
+        if not self._removal.is_pending:
+            await self._save_applied(watcher.after)
         self._watcher = watcher
 
-    async def look(self) -> None:
-        """Obey what was changed since the last look, and do what is asked. Raises BackendError."""
-        await self._obey()
-        while self._is_asked:
-            taken = await self._run("accounts.take", commands.take, self._store, node=self._node)
-            self._is_asked = False
+    async def follow_changes(self) -> None:
+        """Apply what was changed since the last call, and run the admin commands. Raises BackendError."""
+        await self._apply_new_changes()
+        while self._has_commands:
+            taken = await self._run("accounts.take", commands.take_queued, self._store, node=self._admin_commands.node)
+            self._has_commands = False
             try:
-                await self._obey()
+                await self._apply_new_changes()
             finally:
-                for aside, is_quick in ((self._asked_quick, True), (self._asked, False)):
+                for queue, is_quick in ((self._quick_commands, True), (self._slow_commands, False)):
                     chosen = [command for command in taken if (command.verb in QUICK) is is_quick]
                     if chosen:
-                        await aside.do(partial(self._admin_commands.run, chosen, self._rows))
+                        await queue.run_task(partial(self._admin_commands.run_commands, chosen, self._rows))
 
-    async def _obey(self) -> None:
+    async def _apply_new_changes(self) -> None:
         try:
-            await self._hear()
+            await self._read_changes()
         except PlaceLostError as error:
             await self._begin_anew(error)
-        await self._end_departed()
-        await self._obedience.obey()
+        await self._remove_devices()
+        await self._account_changes.apply_changes()
 
-    async def _hear(self) -> None:
-        """Take in all that was changed since the last look; nothing is awaited between a change and all that it makes us forget."""
+    async def _read_changes(self) -> None:
+        """Note all changes since the last read; nothing is awaited between a change and the caches that it clears."""
         count = BATCH
         while count == BATCH:
-            looked_at = 0.0 if self._horizon is None else self._horizon.now()
+            read_at = 0.0 if self._horizon is None else self._horizon.now()
             changes = await self._run("accounts.poll", self._watcher.poll)
             if self._horizon is not None:
-                self._horizon.saw(lines(changes), looked_at)
-            self._obedience.note(change for change in changes if change.kind not in _OF_OTHERS)
-            self._departures.note(changes)
-            self._is_asked |= any(change.kind is ChangeKind.COMMAND for change in changes)
-            self._heard(changes)
+                self._horizon.saw(lines(changes), read_at)
+            self._account_changes.note_changes(change for change in changes if change.kind not in _WITHOUT_SESSIONS)
+            self._removal.note_deletions(changes)
+            self._has_commands |= any(change.kind is ChangeKind.COMMAND for change in changes)
+            self._notify(changes)
             count = len(changes)
 
     async def _begin_anew(self, error: PlaceLostError) -> None:
-        """What was changed is not known: look at everything. As long as that fails, the next look does it again."""
-        log.warning("what was changed in the accounts is not known; everything is looked at anew", cause=str(error))
+        """The place in the log is lost: review every session. While that fails, the next `follow_changes` does it again."""
+        log.warning("place in the account change log lost, reviewing every session", cause=str(error))
         watcher = await self._run("accounts.watch", ChangeWatcher, self._store)
-        self._departures.forget_place()
+        self._removal.restart_log()
         await self.begin(watcher, self._horizon)
-        self._obedience.doubt_everything()  # now: what was read meanwhile from a shared cache was judged by the lines of before
-        self._is_asked = True
-        self._heard([Change(watcher.after, 0, ChangeKind.STREAM, "*", 0)])
+        # Only now: records of a shared cache that were read meanwhile were judged by the old lines of the log.
+        self._account_changes.reapply_everything()
+        self._has_commands = True
+        self._notify([Change(watcher.after, 0, ChangeKind.STREAM, "*", 0)])
 
-    async def _end_departed(self) -> None:
-        """End the sessions of deleted devices, and note so when it is done: it is asked at the next start."""
-        if not self._departing.is_busy:
-            await self._departing.do(self._departures.turn)
-        if self._departures.settled > self._obeyed and not self._noting.is_busy:
-            await self._noting.do(lambda: self._note_obeyed(self._departures.settled))
+    def _notify(self, changes: Sequence[Change]) -> None:
+        if self._on_changes is not None:
+            self._on_changes(changes)
 
-    async def _note_obeyed(self, change: int) -> None:
-        """Tried again at the next look when the disk is full: nothing else waits for it."""
-        if change <= self._obeyed:
+    async def _remove_devices(self) -> None:
+        """End the sessions of deleted devices, then save how far that is done, for the next start."""
+        if not self._removing.is_busy:
+            await self._removing.run_task(self._removal.end_sessions)
+        if self._removal.done_upto > self._applied and not self._saving.is_busy:
+            await self._saving.run_task(lambda: self._save_applied(self._removal.done_upto))
+
+    async def _save_applied(self, change: int) -> None:
+        """Save the last applied change; a full disk delays nothing else, and the next `follow_changes` tries again."""
+        if change <= self._applied:
             return
         try:
-            await self._run("housekeeping.obeyed", self._marks.write_obeyed, change)
+            await self._run("housekeeping.applied", self._mark.write_applied, change)
         except IotHubError as error:
-            log.warning("what was obeyed could not be noted", error=str(error))
+            log.warning("could not save the last applied change", error=str(error))
         else:
-            self._obeyed = change
-
-
-def _nobody(_changes: Sequence[Change]) -> None:
-    """Nobody else wants to hear of changes."""
+            self._applied = change

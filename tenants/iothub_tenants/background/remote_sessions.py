@@ -1,10 +1,10 @@
-"""What other hubs on the same stores do to sessions, done to the picture that this hub has of them: routes, terms, Wills, who has which.
+"""Applies what other hubs on the same stores do to sessions to this hub's own view of them: routes, expiry, Wills, and which hub has which.
 
-Knows no log and no thread: it is given events in the order of the log, its own among them. It reads and writes no queue.
+Knows no log and no thread: it is given events in the order of the log, this hub's among them. It reads and writes no queue.
 
 Theory: every hub knows every persistent session, or it could not route to it; one hub has it. The rules are those of the fold: an event below the
-session's last epoch in the log counts for nothing, the event with the highest says who has the session. What this hub has claimed and the log
-does not say yet stays as it is: the own event is on its way.
+session's last epoch in the log is ignored, and the event with the highest epoch says which hub has the session. A session that this hub has
+claimed stays with it although the log does not say so yet: its event is on the way to the log.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from iothub_tenants.broker.hub import Hub
 log = logging.get(__name__)
 
 _ENDS = frozenset((EventType.SESSION_EXPIRED, EventType.SESSION_DISCARDED))
-_TAKING = frozenset(("clean_start", "ended", "queue_lost", "not_opened"))  # ends that came with another connection
+_TAKEOVER_REASONS = frozenset(
+    ("clean_start", "ended", "queue_lost", "not_opened")
+)  # a session ended for one of these because of another CONNECT
 
-AT_ONCE = 1_000  # sessions that are looked at in one turn of the reactor
-_TOMBSTONES = (
-    10_000  # ends that are remembered: a hub that was slow may create what another one has replaced and ended since
-)
+SLICE = 1_000  # sessions handled before the reactor runs other work
+_MOST_ENDS = 10_000  # remembered ends: a slow hub may log the creation of a session that another one has replaced and ended since
 
-Change = Callable[["Abroad", TenantBroker, Session, Event], None]
+Change = Callable[["RemoteSessions", TenantBroker, Session, Event], None]
 
 
-class Abroad:
+class RemoteSessions:
     """On the reactor thread. `me`: the name that this hub writes on its events; `number`: its node number."""
 
     def __init__(self, hub: Hub, registry: Registry, run: Run, me: str, number: int) -> None:
@@ -49,12 +49,12 @@ class Abroad:
         self._number = number
         self._ended_at: dict[tuple[int, str], int] = {}  # epochs, the oldest end first
 
-    async def apply(self, page: list[Event]) -> None:
-        """Take in a page of the log. Raises UnavailableError: nothing was taken in, for a tenant could not be read."""
+    async def apply_events(self, page: list[Event]) -> None:
+        """Apply a page of the log. Raises UnavailableError: nothing was applied, for a tenant could not be read."""
         await self._make_brokers(event.tenant_id for event in page if event.type is EventType.SESSION_CREATED)
         for event in page:
             if event.epoch:
-                self._apply(event)
+                self._apply_event(event)
 
     async def _make_brokers(self, tenant_ids: Iterable[int]) -> None:
         for tenant_id in {*tenant_ids}:
@@ -63,13 +63,13 @@ class Abroad:
                 if record is not None:
                     await self._hub.brokers.broker(record)
 
-    def _apply(self, event: Event) -> None:
+    def _apply_event(self, event: Event) -> None:
         broker = self._hub.brokers.present(event.tenant_id)
         if broker is None:
-            return  # the tenant is gone, or nobody of it has a session
+            return  # the tenant was deleted, or has no session
         session = broker.plane.sessions.get(event.client_id)
         if event.hub == self._me:
-            self._note_own(broker, session, event)
+            self._apply_own_event(broker, session, event)
         elif event.type is EventType.SESSION_CREATED:
             if event.epoch > self._ended_at.get((event.tenant_id, event.client_id), 0):
                 self._created(broker, session, event)
@@ -77,10 +77,10 @@ class Abroad:
             place: Place | None = session.control.place
             if place is not None and event.epoch >= place.logged_epoch:
                 place.logged_epoch = event.epoch
-                self._change(broker, session, event)
+                self._apply_change(broker, session, event)
 
-    def _change(self, broker: TenantBroker, session: Session, event: Event) -> None:
-        """Do what the fold does; whoever wrote it has the session, unless we have claimed it since."""
+    def _apply_change(self, broker: TenantBroker, session: Session, event: Event) -> None:
+        """Do what the fold does; the hub that wrote the event has the session, unless this hub has claimed it since."""
         change = _CHANGES.get(event.type)
         if event.type in _ENDS:
             self._ended(broker, session, event)
@@ -91,45 +91,45 @@ class Abroad:
             change(self, broker, session, event)
             if event.epoch == session.epoch:
                 self._assign(broker, session, event)
-                broker.allowance.moved(session)
+                broker.allowance.session_moved(session)
 
-    def _note_own(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
-        """What this hub said is in force here already; new is its place among what others said."""
+    def _apply_own_event(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
+        """An event of this hub is in force here already; new is only its order among the events of others."""
         if event.type in _ENDS:
-            self._bury(event)
+            self._note_end(event)
         place: Place | None = None if session is None else session.control.place
         if session is None or place is None or event.epoch < place.logged_epoch:
             return
         place.logged_epoch = ENDED if event.type in _ENDS else event.epoch
         if place.holder != HERE and event.type not in _ENDS and event.epoch >= session.epoch:
             self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
-            broker.allowance.moved(session)
+            broker.allowance.session_moved(session)
 
     # --- events of others
 
     def _created(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
         if session is not None:
             if session.is_persistent and event.epoch <= session.epoch:
-                return  # known from the start, or of a predecessor
+                return  # known since the start, or older than the session that is here
             self._replace(broker, session)
         state = fold(None, event)
         if state is not None:
             control = restore(self._hub, broker, state)
             control.place = Place(self._holder_of(event), event.epoch, since_ms=event.at_ms)
-            broker.allowance.moved(broker.plane.sessions[event.client_id])
+            broker.allowance.session_moved(broker.plane.sessions[event.client_id])
 
     def _replace(self, broker: TenantBroker, session: Session) -> None:
-        """The client has another session elsewhere."""
-        is_ours = session.is_persistent and not session.control.is_elsewhere
+        """The client has a new session at another hub."""
+        is_here = session.is_persistent and not session.control.is_elsewhere
         self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
-        if is_ours:
+        if is_here:
             self._hub.sessions.abandon_queue(session.queue_id)
         self._hub.sessions.forget(broker, session)
 
     def _resumed(self, broker: TenantBroker, session: Session, event: Event) -> None:
         del broker
         if event.epoch < session.epoch:
-            return  # we have claimed it since
+            return  # this hub has claimed it since
         facts: Mapping[str, Any] = event.facts
         control: SessionControl = session.control
         control.version = facts["protocol_version"]
@@ -146,7 +146,7 @@ class Abroad:
         if event.epoch < session.epoch:
             return
         if session.connection is not None:
-            self._contradict(broker, session, session.connection)
+            self._assert_connected(broker, session, session.connection)
             return
         control: SessionControl = session.control
         expiry_s = event.facts.get("session_expiry_s")
@@ -157,20 +157,20 @@ class Abroad:
             control.place.since_ms = event.at_ms
 
     def _taken_over(self, broker: TenantBroker, session: Session, event: Event) -> None:
-        """A connection to another hub is about to claim it."""
+        """A CONNECT at another hub is about to claim it."""
         if event.epoch >= session.epoch:
             self._hub.sessions.hand_over(broker, session, Reason.TAKEN_OVER)
             self._disconnected(broker, session, event)
 
     def _assign(self, broker: TenantBroker, session: Session, event: Event) -> None:
         holder = self._holder_of(event)
-        if holder == HERE:  # of a predecessor, or of a program that does not say who it is
+        if holder == HERE:  # written before this hub's start, or by a program without a node number
             self._hub.sessions.hold(broker, session, self._ago_s(session.control.place.since_ms))
         else:
             self._hub.sessions.leave_to(session, holder)
 
-    def _contradict(self, broker: TenantBroker, session: Session, connection: Connection) -> None:
-        """Somebody took this hub for dead; it lives, and so does the connection."""
+    def _assert_connected(self, broker: TenantBroker, session: Session, connection: Connection) -> None:
+        """Log that the session is connected: another hub has declared this one gone, but it lives, and so does the connection."""
         subject = Subject(broker.tenant_id, session.client_id, session.epoch, int(self._hub.clock.wall() * 1000))
         connected = events.session_connected(
             subject,
@@ -183,17 +183,17 @@ class Abroad:
         self._hub.sessions.note([connected])
 
     def _ended(self, broker: TenantBroker, session: Session, event: Event) -> None:
-        self._bury(event)
-        reason = Reason.TAKEN_OVER if event.facts.get("reason") in _TAKING else Reason.SESSION_DISCARDED
+        self._note_end(event)
+        reason = Reason.TAKEN_OVER if event.facts.get("reason") in _TAKEOVER_REASONS else Reason.SESSION_DISCARDED
         self._hub.sessions.hand_over(broker, session, reason)
         self._hub.sessions.forget(broker, session)
 
-    def _bury(self, event: Event) -> None:
+    def _note_end(self, event: Event) -> None:
         """Remember the epoch, as the fold does."""
         key = (event.tenant_id, event.client_id)
         self._ended_at.pop(key, None)
         self._ended_at[key] = event.epoch
-        if len(self._ended_at) > _TOMBSTONES:
+        if len(self._ended_at) > _MOST_ENDS:
             del self._ended_at[next(iter(self._ended_at))]
 
     def _subscribed(self, broker: TenantBroker, session: Session, event: Event) -> None:
@@ -201,7 +201,7 @@ class Abroad:
         for place, options in () if state is None else state.subscriptions.items():
             subscription = subscription_of(session, place, options)
             replaced = self._hub.plane.subscribe(session, subscription)
-            broker.allowance.settle(subscription, is_reserved=False, was_there=replaced is not None)
+            broker.allowance.settle_subscription(subscription, is_reserved=False, was_there=replaced is not None)
 
     def _unsubscribed(self, broker: TenantBroker, session: Session, event: Event) -> None:
         group, topic_filter = event.facts["group"], str(event.facts["filter"]).encode()
@@ -218,29 +218,31 @@ class Abroad:
 
     # --- a hub is gone
 
-    async def inherit(self, numbers: frozenset[int], lost_at_ms: int) -> int:
-        """Have the sessions of hubs that are gone from now on, as a start has those of its predecessor. Returns how many there are."""
+    async def take_over(self, numbers: frozenset[int], lost_at_ms: int) -> int:
+        """Take over the sessions of hubs that are gone, as a start does with those of the hub before it. Returns how many there are."""
         count = 0
         for broker in self._hub.brokers:
-            for looked_at, session in enumerate(list(broker.plane.sessions.values()), 1):
-                if looked_at % AT_ONCE == 0:
+            for number, session in enumerate(list(broker.plane.sessions.values()), 1):
+                if number % SLICE == 0:
                     await self._hub.breathe()
                 if session.is_discarded:
                     continue
                 place: Place | None = session.control.place if session.is_persistent else None
                 if place is not None and place.holder in numbers:
-                    self._inherit(broker, session, place, lost_at_ms)
+                    self._take_over_session(broker, session, place, lost_at_ms)
                     count += 1
         return count
 
-    def _inherit(self, broker: TenantBroker, session: Session, place: Place, lost_at_ms: int) -> None:
+    def _take_over_session(self, broker: TenantBroker, session: Session, place: Place, lost_at_ms: int) -> None:
         control: SessionControl = session.control
         was_online = place.is_online
         if was_online:
             place.since_ms = lost_at_ms
         self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
-        broker.allowance.moved(session)
-        if was_online or control.expires_at or control.will is not None:  # else there is nothing that two could do
+        broker.allowance.session_moved(session)
+        if (
+            was_online or control.expires_at or control.will is not None
+        ):  # else there is no deadline that two hubs could both act on
             subject = Subject(broker.tenant_id, session.client_id, session.epoch, place.since_ms)
             self._hub.sessions.note([events.session_disconnected(subject, reason="hub_lost")])
 
@@ -253,17 +255,17 @@ class Abroad:
 
 
 def _blank(session: Session) -> SessionState:
-    """Return what an event is folded over for what it says alone."""
+    """Return an empty state, to fold one event by itself."""
     return SessionState(session.tenant.tenant_id, session.client_id, 0)
 
 
 _CHANGES: Mapping[EventType, Change] = {
-    EventType.SESSION_RESUMED: Abroad._resumed,
-    EventType.SESSION_CONNECTED: Abroad._connected,
-    EventType.SESSION_DISCONNECTED: Abroad._disconnected,
-    EventType.SESSION_TAKEN_OVER: Abroad._taken_over,
-    EventType.SESSION_SUBSCRIBED: Abroad._subscribed,
-    EventType.SESSION_UNSUBSCRIBED: Abroad._unsubscribed,
-    EventType.WILL_SET: Abroad._will_changed,
-    EventType.WILL_CLEARED: Abroad._will_changed,
+    EventType.SESSION_RESUMED: RemoteSessions._resumed,
+    EventType.SESSION_CONNECTED: RemoteSessions._connected,
+    EventType.SESSION_DISCONNECTED: RemoteSessions._disconnected,
+    EventType.SESSION_TAKEN_OVER: RemoteSessions._taken_over,
+    EventType.SESSION_SUBSCRIBED: RemoteSessions._subscribed,
+    EventType.SESSION_UNSUBSCRIBED: RemoteSessions._unsubscribed,
+    EventType.WILL_SET: RemoteSessions._will_changed,
+    EventType.WILL_CLEARED: RemoteSessions._will_changed,
 }

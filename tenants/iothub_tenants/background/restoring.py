@@ -22,7 +22,7 @@ def restore(hub: Hub, broker: TenantBroker, state: SessionState) -> SessionContr
         hub.plane.subscribe(session, subscription_of(session, place, options))
     control = SessionControl(state.protocol_version, state.session_expiry_s, will_of(state), state.device_id)
     session.control = control
-    broker.allowance.restore(session)
+    broker.allowance.restore_session(session)
     return control
 
 

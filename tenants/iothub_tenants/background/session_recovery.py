@@ -1,11 +1,13 @@
-"""A hub starts: every persistent session that the log knows gets its place back before the first client comes.
+"""Recovers every persistent session of the log when a hub starts, before the first client connects.
 
-Knows no log and no fold: it is given the folded states. A session whose connection died with the hub is told so by an event, so that
-its expiry and its Will begin.
+Knows no log and no fold: it is given the folded states. A session whose connection died with the hub gets the event of its disconnection, so
+that its expiry and its Will begin.
 
-Theory: a server may fail in the middle, for minutes. Each question to a store, and each change, is asked again by itself until it is answered
-(`Patiently`), so that nothing is half loaded and nothing is loaded twice. What the servers said before may be old by then: other hubs may have
-come, and what they have begun is not to be taken for what nobody has (!).
+Theory: a server may fail in the middle, for minutes. Each call of a store is repeated by itself until it is answered (`Retry`), so that nothing
+is half loaded and nothing is loaded twice.
+
+Invariant: what was read before such a wait is not trusted after it. Other hubs may have joined since, and a session or queue of theirs must not
+be taken for one without an owner.
 """
 
 from __future__ import annotations
@@ -34,47 +36,47 @@ log = logging.get(__name__)
 T = TypeVar("T")
 
 
-class Patiently(Protocol):
-    """Does a piece of work that can be repeated, until its servers have answered."""
+class Retry(Protocol):
+    """Does repeatable work, again and again until its servers have answered."""
 
     def __call__(self, work: Callable[[], Awaitable[T]], /) -> Awaitable[T]: ...
 
 
-def at_once(work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-    """Do it once: no server is needed, or nobody is to wait."""
+def run_once(work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+    """Do the work once: it needs no server, or the caller does not wait for one."""
     return work()
 
 
-def nobody() -> frozenset[int]:
+def no_peers() -> frozenset[int]:
     return frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """The hubs that share stores, as a start sees them: this one's node number, those of others that may live, and the log, asked again.
+class Peers:
+    """The other hubs on the same stores, at start. `number`: this hub's; `living`: of those that may live; `joined`: of all seen since.
 
-    `newcomers`: the numbers of all that were seen since.
+    `read_again`: returns those of the given sessions that have not ended by now.
     """
 
     number: int
     living: frozenset[int]
-    look_again: Callable[[list[SessionState]], Awaitable[list[SessionState]]]  # those that have not ended by now
-    newcomers: Callable[[], frozenset[int]] = nobody
+    read_again: Callable[[list[SessionState]], Awaitable[list[SessionState]]]
+    joined: Callable[[], frozenset[int]] = no_peers
 
     @property
-    def has_company(self) -> bool:
-        return bool(self.living or self.newcomers())
+    def exist(self) -> bool:
+        return bool(self.living or self.joined())
 
     def holder_of(self, state: SessionState) -> int:
-        """Who has a session: its hub, if that may live; HERE: this hub, or one that is gone while nobody else is there."""
+        """Return who has a session: its hub, if that may live; HERE: this hub, or one that is gone while there is no other."""
         number = number_of_hub(state.hub)
-        if number in (None, self.number) or not (self.living or number in self.newcomers()):
+        if number in (None, self.number) or not (self.living or number in self.joined()):
             return HERE
         return int(number or 0)
 
 
-class Awakening:
-    """Loads sessions once, at start."""
+class SessionRecovery:
+    """Recovers sessions once, at start."""
 
     def __init__(
         self,
@@ -84,81 +86,82 @@ class Awakening:
         bounds: QueueBounds,
         run: Run,
         *,
-        last_beat: float | None = None,
-        neighbours: Neighbours | None = None,
-        patiently: Patiently = at_once,
+        last_heartbeat: float | None = None,
+        peers: Peers | None = None,
+        retry: Retry = run_once,
     ) -> None:
-        """`last_beat`: when the hub before this one was last seen alive, in Unix seconds. `neighbours`: None: no store is shared."""
-        self._neighbours = neighbours
-        self._patiently = patiently
-        self._last_beat_ms = None if last_beat is None else int(last_beat * 1000)
+        """`last_heartbeat`: of the hub before this one, in Unix seconds. `peers`: None: no store is shared."""
+        self._peers = peers
+        self._retry = retry
+        self._last_heartbeat_ms = None if last_heartbeat is None else int(last_heartbeat * 1000)
         self._hub = hub
         self._registry = registry
         self._queues = queues
         self._bounds = bounds
         self._run = run
 
-    async def load(self, states: Iterable[SessionState]) -> int:
-        """Adopt all living sessions; drop the queues that belong to none. Returns how many sessions there are."""
+    async def load_sessions(self, states: Iterable[SessionState]) -> int:
+        """Recover all sessions that have not ended; drop the queues without a session. Returns how many sessions there are."""
         by_tenant: dict[int, list[SessionState]] = {}
         for state in states:
             by_tenant.setdefault(state.tenant_id, []).append(state)
         loaded = 0
         run = self._run
-        for tenant_id in await self._patiently(partial(run, "accounts.names", self._registry.tenant_names)):
+        for tenant_id in await self._retry(partial(run, "accounts.names", self._registry.tenant_names)):
             find = partial(run, "accounts.tenant", self._registry.tenant_by_id, tenant_id)
-            record = await self._patiently(find)
+            record = await self._retry(find)
             if record is not None:
-                loaded += await self._adopt_all(record, by_tenant.get(tenant_id, []))
+                loaded += await self._recover_tenant(record, by_tenant.get(tenant_id, []))
         return loaded
 
-    async def _adopt_all(self, record: TenantRecord, states: list[SessionState]) -> int:
-        listed = await self._patiently(lambda: self._queues.list_queues(record.id))
+    async def _recover_tenant(self, record: TenantRecord, states: list[SessionState]) -> int:
+        listed = await self._retry(lambda: self._queues.list_queues(record.id))
         queues = {queue.queue_id for queue in listed}
         kept = [state for state in states if state.queue_id in queues]
         lost = [state for state in states if state.queue_id not in queues]
-        neighbours = self._neighbours
-        if lost and neighbours is not None and neighbours.has_company:  # they may have ended since they were read
-            lost = await self._patiently(partial(neighbours.look_again, lost))
-            kept += [state for state in lost if neighbours.holder_of(state) != HERE]  # its hub's to see to
-            lost = [state for state in lost if neighbours.holder_of(state) == HERE]
-        await self._end_lost(record, lost)
+        peers = self._peers
+        if lost and peers is not None and peers.exist:  # they may have ended since they were read
+            lost = await self._retry(partial(peers.read_again, lost))
+            kept += [state for state in lost if peers.holder_of(state) != HERE]  # their hub handles them
+            lost = [state for state in lost if peers.holder_of(state) == HERE]
+        await self._end_sessions_without_queue(record, lost)
         if kept:
-            broker = await self._patiently(lambda: self._hub.brokers.broker(record))
+            broker = await self._retry(lambda: self._hub.brokers.broker(record))
             with uncollected():
                 for state in kept:
-                    self._adopt(broker, state)
-            await self._patiently(lambda: self._bounds.obey(broker, listed))  # limits may have changed while no hub ran
-        await self._drop(queues.difference(state.queue_id for state in kept))
+                    self._recover_session(broker, state)
+            # Limits may have changed while no hub ran.
+            await self._retry(lambda: self._bounds.apply_bounds(broker, listed))
+        await self._drop_unused_queues(queues.difference(state.queue_id for state in kept))
         return len(kept)
 
-    async def _drop(self, queue_ids: Iterable[int]) -> None:
-        """Drop queues whose session ended, or never began: the hub died in between."""
+    async def _drop_unused_queues(self, queue_ids: Iterable[int]) -> None:
+        """Drop queues whose session ended or was never created: the hub died in between."""
         for queue_id in queue_ids:
-            if self._neighbours is not None and self._neighbours.has_company:
-                return  # a young queue may be of a session that another hub is just about to begin
-            await self._patiently(partial(self._queues.drop, queue_id))
+            if self._peers is not None and self._peers.exist:
+                return  # another hub may be about to log the session of a new queue
+            await self._retry(partial(self._queues.drop, queue_id))
 
-    async def _end_lost(self, record: TenantRecord, states: list[SessionState]) -> None:
-        """Without its queue a session would have publishers acknowledged for what is stored nowhere: it ends; its client hears Session Present 0."""
+    async def _end_sessions_without_queue(self, record: TenantRecord, states: list[SessionState]) -> None:
+        """End sessions whose queue is lost, so that no message for them is acknowledged and stored nowhere; CONNACK has Session Present 0."""
         if not states:
             return
         now_ms = int(self._hub.clock.wall() * 1000)
         subjects = [Subject(record.id, state.client_id, state.epoch, now_ms) for state in states]
         self._hub.journal.note([events.session_discarded(subject, reason="queue_lost") for subject in subjects])
         log.error("sessions whose queues are lost have ended", tenant=record.name, sessions=len(states))
-        for state in states:  # a damaged queue is not listed, but there
-            await self._patiently(partial(self._queues.drop, state.queue_id))
+        for state in states:  # a damaged queue is not listed, but is in the store
+            await self._retry(partial(self._queues.drop, state.queue_id))
 
-    def _adopt(self, broker: TenantBroker, state: SessionState) -> None:
+    def _recover_session(self, broker: TenantBroker, state: SessionState) -> None:
         control = restore(self._hub, broker, state)
-        if self._neighbours is not None:
-            holder = self._neighbours.holder_of(state)
+        if self._peers is not None:
+            holder = self._peers.holder_of(state)
             is_online = state.is_connected and holder != HERE
             control.place = Place(holder, state.epoch, is_online=is_online, since_ms=state.disconnected_at_ms)
-            broker.allowance.moved(broker.plane.sessions[state.client_id])
+            broker.allowance.session_moved(broker.plane.sessions[state.client_id])
             if holder != HERE:
-                return  # its deadlines and its Will are its hub's
+                return  # that hub handles its deadlines and its Will
         now_ms = int(self._hub.clock.wall() * 1000)
         disconnected_at_ms = state.disconnected_at_ms or now_ms
         if state.is_connected:
@@ -169,6 +172,6 @@ class Awakening:
         self._hub.sessions.adopt(broker, session, control, max(now_ms - disconnected_at_ms, 0) / 1000)
 
     def _lost_at_ms(self, state: SessionState, now_ms: int) -> int:
-        """When its connection died with its hub: at that one's last heartbeat, but not before it had come, nor after now."""
-        died_ms = now_ms if self._last_beat_ms is None else self._last_beat_ms
+        """Return when its connection was lost with its hub: at the hub's last heartbeat, but not before its CONNECT, nor after now."""
+        died_ms = now_ms if self._last_heartbeat_ms is None else self._last_heartbeat_ms
         return min(max(died_ms, state.connected_at_ms or 0), now_ms)

@@ -1,9 +1,9 @@
-"""Streams in: records that applications wrote become PUBLISHes to a tenant's devices, under its rules, limits and rates.
+"""Publishes the records that applications wrote to a stream as PUBLISHes to a tenant's devices, under its rules, limits and rates.
 
-Knows no Kafka client: pages come from a `StreamReceiver`, and are committed when every message of theirs is durable wherever it goes.
+Knows no Kafka client: pages come from a `StreamReceiver`, and are committed when all their messages are durable in every queue.
 
-Theory: a page is worked through in order; a rate makes it wait, and nothing is dropped for it. What can never be published - a malformed record,
-a topic outside the stream's filter, no right, too large - is written to the stream's topic for refused records, with the reason, and counted.
+Theory: a page is handled in order; a rate makes it wait, and drops nothing. A record that can never be published - malformed, with a topic
+outside the stream's filter, without the right, too large - is written to the stream's topic for refused records, with the reason, and counted.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from iothub_services.streams.records import TOPIC_INVALID, RefusedRecordError, W
 from iothub_tenants.broker.allowance import LARGEST_PACKET
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub, Rights
-from iothub_tenants.broker.streams import StreamBook
+from iothub_tenants.broker.streams import StreamRegistry
 
-SLICE = 50  # records before others get their turn
+SLICE = 50  # records handled before the reactor runs other work
 _PAUSE_S = 0.1
 _RETRY_S = 1.0
-_SPENT_S = 10.0  # between two looks at a calendar window that is used up
-_OVERLOADED = 2  # from this level publishers pause
-_TOLD_S = 60.0  # a stream that refuses is told of once in this time
+_SPENT_S = 10.0  # between two checks of a calendar window that is used up
+_OVERLOADED = 2  # from this overload level publishers are paused
+_LOG_INTERVAL_S = 60.0  # at most one log line per stream about refused records
 
 log = logging.get(__name__)
 
 _Gauge = tuple[Any, int]
 
 
-class Aside(Protocol):
-    """Where records are written that could not be published."""
+class RefusedRecords(Protocol):
+    """Writes the records that could not be published."""
 
     def write(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, on_written: Callable[[Any], None]
@@ -52,8 +52,8 @@ class Aside(Protocol):
 
 
 @dataclass(slots=True)
-class Course:
-    """One stream's pages. `awaited`: messages of the present page that are not durable yet."""
+class StreamProgress:
+    """The pages of one stream. `awaited`: messages of the current page that are not durable yet."""
 
     stream_id: int
     pages: deque[Sequence[Incoming]] = field(default_factory=deque)
@@ -64,113 +64,115 @@ class Course:
     messages: int = 0
     bytes: int = 0
     refused: dict[str, int] = field(default_factory=dict)
-    told_at: float = -_TOLD_S
+    logged_at: float = -_LOG_INTERVAL_S
 
 
 @dataclass(slots=True)
-class _Place:
-    """What a page is published with."""
+class _Target:
+    """What a page is published to, and with which rights."""
 
     stream: Stream
     broker: TenantBroker
     rights: Rights
 
 
-class Inlets:
-    """On the reactor thread. Invariant: a page is reported to the receiver once, and no page of a stream overtakes another."""
+class StreamSources:
+    """On the reactor thread. Invariant: every page is reported to the receiver once, and the pages of a stream keep their order."""
 
-    def __init__(self, hub: Hub, book: StreamBook, receiver: StreamReceiver, aside: Aside, prefix: str) -> None:
+    def __init__(
+        self, hub: Hub, registry: StreamRegistry, receiver: StreamReceiver, refused_records: RefusedRecords, prefix: str
+    ) -> None:
         self._hub = hub
-        self._book = book
+        self._registry = registry
         self._receiver = receiver
-        self._aside = aside
+        self._refused_records = refused_records
         self._prefix = prefix
-        self._courses: dict[int, Course] = {}
+        self._progress: dict[int, StreamProgress] = {}  # by stream
         self._followed: set[int] = set()
         self.messages = 0
         self.bytes = 0
         self.refused = 0
 
     def start(self) -> None:
-        self._receiver.start(self._take)
+        self._receiver.start(self._take_page)
 
     def follow(self, streams: Sequence[Stream]) -> None:
-        """Read these, here; no others."""
+        """Read these streams at this hub, and no others."""
         self._followed = {stream.id for stream in streams}
-        for stream_id in set(self._courses) - self._followed:
-            del self._courses[stream_id]
+        for stream_id in set(self._progress) - self._followed:
+            del self._progress[stream_id]
         self._receiver.follow(streams)
 
-    def course(self, stream_id: int) -> Course | None:
-        return self._courses.get(stream_id)
+    def progress(self, stream_id: int) -> StreamProgress | None:
+        return self._progress.get(stream_id)
 
-    def _take(self, stream_id: int, page: Sequence[Incoming]) -> None:
+    def _take_page(self, stream_id: int, page: Sequence[Incoming]) -> None:
         if stream_id not in self._followed:
-            return  # it was on its way here when another hub took over
-        course = self._courses.setdefault(stream_id, Course(stream_id))
-        if course.pages:  # the receiver began again: what is under way here comes once more
-            reached = _reached(course.pages[-1])
+            return  # it was on its way here when another hub took the stream over
+        progress = self._progress.setdefault(stream_id, StreamProgress(stream_id))
+        if progress.pages:  # the receiver started again: records in progress here come once more
+            reached = _reached(progress.pages[-1])
             page = [record for record in page if record.offset >= reached.get(record.partition, 0)]
-        course.pages.append(page)
-        if len(course.pages) == 1:
-            self._go_on(course)
+        progress.pages.append(page)
+        if len(progress.pages) == 1:
+            self._start_work(progress)
 
-    def _go_on(self, course: Course) -> None:
-        if course.is_waiting or self._courses.get(course.stream_id) is not course:
+    def _start_work(self, progress: StreamProgress) -> None:
+        if progress.is_waiting or self._progress.get(progress.stream_id) is not progress:
             return
-        course.is_waiting = True
-        Deferred.fromCoroutine(self._work(course)).addErrback(self._failed, course)
+        progress.is_waiting = True
+        Deferred.fromCoroutine(self._work(progress)).addErrback(self._failed, progress)
 
-    def _failed(self, failure: Failure, course: Course) -> None:
-        """The accounts do not answer, or a defect: the page stays, and is tried again."""
+    def _failed(self, failure: Failure, progress: StreamProgress) -> None:
+        """The accounts do not answer, or there is a defect: the page stays, and is tried again."""
         if not isinstance(failure.value, IotHubError):
             log.error("defect in a stream to devices", exc_info=failure.value)
-        course.is_waiting = False
-        self._later(course, _RETRY_S)
+        progress.is_waiting = False
+        self._work_later(progress, _RETRY_S)
 
-    def _later(self, course: Course, seconds: float) -> None:
-        course.is_waiting = True
+    def _work_later(self, progress: StreamProgress, seconds: float) -> None:
+        progress.is_waiting = True
 
         def again() -> None:
-            course.is_waiting = False
-            self._go_on(course)
+            progress.is_waiting = False
+            self._start_work(progress)
 
         self._hub.later(seconds, again)
 
-    async def _work(self, course: Course) -> None:
-        """Publish what is left of the page, as far as it may go now."""
-        place = await self._place(course.stream_id)
-        course.is_waiting = False
-        if place is None:
-            self._later(course, _RETRY_S)
+    async def _work(self, progress: StreamProgress) -> None:
+        """Publish the rest of the page, as far as the meters allow now."""
+        target = await self._target(progress.stream_id)
+        progress.is_waiting = False
+        if target is None:
+            self._work_later(progress, _RETRY_S)
             return
-        if not course.pages:
+        if not progress.pages:
             return
-        page = course.pages[0]
+        page = progress.pages[0]
         for _ in range(SLICE):
-            if course.at >= len(page):
-                self._finish(course)
+            if progress.at >= len(page):
+                self._finish(progress)
                 return
-            wait_s = self._one(course, place, page[course.at])
+            wait_s = self._handle_record(progress, target, page[progress.at])
             if wait_s:
-                self._later(course, wait_s)
+                self._work_later(progress, wait_s)
                 return
-            course.at += 1
-            course.passed = 0
-        self._later(course, 0.0)
+            progress.at += 1
+            progress.passed = 0
+        self._work_later(progress, 0.0)
 
-    async def _place(self, stream_id: int) -> _Place | None:
-        """Return what is needed now; None: the stream has gone, or its tenant is stopped."""
-        hub, stream = self._hub, self._book.get(stream_id)
+    async def _target(self, stream_id: int) -> _Target | None:
+        """Return what the stream is published to now; None: the stream was deleted, or its tenant is not active."""
+        hub, stream = self._hub, self._registry.get(stream_id)
         if stream is None:
             return None
         record = await hub.authenticator.directory.tenant(stream.tenant)
         if record is None or record.id != stream.tenant_id or record.state is not TenantState.ACTIVE:
             return None
-        return _Place(stream, await hub.brokers.broker(record), self._rights(record, stream))
+        return _Target(stream, await hub.brokers.broker(record), self._rights(record, stream))
 
     def _rights(self, record: TenantRecord, stream: Stream) -> Rights:
-        """A stream is judged like a device of the name `stream:NAME`."""
+        """Return the rights of a stream: those of a device with the name `stream:NAME`."""
         device = DeviceRecord(stream.subject, "", rules=stream.rules)
         policy = self._hub.policies.policy(record, device, stream.subject)
         if self._hub.hooks.authorise is None:
@@ -180,41 +182,41 @@ class Inlets:
 
     # --- one record
 
-    def _one(self, course: Course, place: _Place, record: Incoming) -> float:
-        """Publish a record or put it aside; or return for how long it has to wait."""
+    def _handle_record(self, progress: StreamProgress, target: _Target, record: Incoming) -> float:
+        """Publish or refuse a record and return 0, or return how many seconds it has to wait."""
         turn = self._hub.plane.turn
         if turn.is_held() or turn.is_store_full() or turn.overload_level() >= _OVERLOADED:
             return _PAUSE_S
         try:
             wish = wish_of(record)
         except RefusedRecordError as error:
-            self._refuse(course, place.stream, record, error.reason, str(error))
+            self._refuse(progress, target.stream, record, error.reason, str(error))
             return 0.0
-        fault = self._fault(place, wish)
+        fault = self._fault(target, wish)
         if fault:
-            self._refuse(course, place.stream, record, fault, f"topic of {len(wish.topic)} bytes")
+            self._refuse(progress, target.stream, record, fault, f"topic of {len(wish.topic)} bytes")
             return 0.0
-        wait_s = self._meters(course, place.broker, wish)
+        wait_s = self._take_units(progress, target.broker, wish)
         if not wait_s:
-            self._publish(course, place, record, wish)
+            self._publish(progress, target, record, wish)
         return wait_s
 
-    def _fault(self, place: _Place, wish: Wish) -> str:
-        """Name why it can never be published; "": it can."""
-        broker = place.broker
-        if not topic_matches(place.stream.filter.encode(), wish.topic):
+    def _fault(self, target: _Target, wish: Wish) -> str:
+        """Return the reason why it can never be published, "" if it can."""
+        broker = target.broker
+        if not topic_matches(target.stream.filter.encode(), wish.topic):
             return "not_in_filter"
         if broker.check_topic(wish.topic):
             return TOPIC_INVALID
         if _size(wish) > (broker.limits.packet_bytes or LARGEST_PACKET):
             return "too_large"
-        if not place.rights.may_publish(wish.topic):
+        if not target.rights.may_publish(wish.topic):
             self._hub.counters.denied(broker.tenant_id, "publish")
             return "denied"
         return ""
 
-    def _meters(self, course: Course, broker: TenantBroker, wish: Wish) -> float:
-        """What has let a record pass is not asked again; the allowances of a day come last."""
+    def _take_units(self, progress: StreamProgress, broker: TenantBroker, wish: Wish) -> float:
+        """Take units of each meter that has not let the record pass yet; the daily ones last, as a rate may still refuse."""
         plane, size, now = broker.plane, _size(wish), self._hub.clock.monotonic()
         gauges: tuple[_Gauge, ...] = (
             (plane.inbound_messages, 1),
@@ -224,20 +226,20 @@ class Inlets:
             (plane.day_messages, 1),
             (plane.day_bytes, size),
         )
-        for meter, units in gauges[course.passed :]:
+        for meter, units in gauges[progress.passed :]:
             wait_s: float = 0.0 if meter is None else meter.take(units, now)
             if wait_s:
                 return wait_s if wait_s > 0.0 else _SPENT_S
-            course.passed += 1
+            progress.passed += 1
         return 0.0
 
-    def _publish(self, course: Course, place: _Place, record: Incoming, wish: Wish) -> None:
-        stream = place.stream
-        course.awaited += 1
+    def _publish(self, progress: StreamProgress, target: _Target, record: Incoming, wish: Wish) -> None:
+        stream = target.stream
+        progress.awaited += 1
         self.messages += 1
         self.bytes += _size(wish)
-        course.messages += 1
-        course.bytes += _size(wish)
+        progress.messages += 1
+        progress.bytes += _size(wish)
         expires_at = 0.0 if wish.expiry_s is None else self._hub.clock.wall() + wish.expiry_s
         message_id = _message_id(stream, record)
         message = Message(
@@ -251,43 +253,43 @@ class Inlets:
             None,
             stream.subject,
         )
-        self._send(course, place, message)
+        self._publish_durably(progress, target, message)
 
-    def _send(self, course: Course, place: _Place, message: Message) -> None:
-        """Until it is durable: a store that gave up is asked again. A limit that says no - a full queue, retained messages - says so at once."""
+    def _publish_durably(self, progress: StreamProgress, target: _Target, message: Message) -> None:
+        """Publish until the message is durable: again after the store gave up, not after a limit refused it (full queue, retained messages)."""
 
         def done(code: int) -> None:
             if code == GAVE_UP:
-                self._hub.later(_RETRY_S, lambda: self._send(course, place, message))
+                self._hub.later(_RETRY_S, lambda: self._publish_durably(progress, target, message))
                 return
-            self._done(course)
+            self._done(progress)
 
-        self._hub.plane.publish(place.broker.plane, message, done)
+        self._hub.plane.publish(target.broker.plane, message, done)
 
-    def _done(self, course: Course) -> None:
-        course.awaited -= 1
-        self._finish(course)
+    def _done(self, progress: StreamProgress) -> None:
+        progress.awaited -= 1
+        self._finish(progress)
 
-    def _finish(self, course: Course) -> None:
-        """Report the page when all of it is dealt with, and begin the next one."""
-        if self._courses.get(course.stream_id) is not course or not course.pages:
+    def _finish(self, progress: StreamProgress) -> None:
+        """Report the page when all its records are done, and begin the next one."""
+        if self._progress.get(progress.stream_id) is not progress or not progress.pages:
             return
-        page = course.pages[0]
-        if course.awaited or course.at < len(page):
+        page = progress.pages[0]
+        if progress.awaited or progress.at < len(page):
             return
-        course.pages.popleft()
-        course.at = course.passed = 0
-        self._receiver.done(course.stream_id, _reached(page))
-        if course.pages:
-            self._go_on(course)
+        progress.pages.popleft()
+        progress.at = progress.passed = 0
+        self._receiver.done(progress.stream_id, _reached(page))
+        if progress.pages:
+            self._start_work(progress)
 
-    def _refuse(self, course: Course, stream: Stream, record: Incoming, reason: str, detail: str) -> None:
-        """Count it, tell of it now and then, and keep it where its application finds it."""
+    def _refuse(self, progress: StreamProgress, stream: Stream, record: Incoming, reason: str, detail: str) -> None:
+        """Count a refused record, log it now and then, and write it where its application finds it."""
         self.refused += 1
-        course.refused[reason] = course.refused.get(reason, 0) + 1
+        progress.refused[reason] = progress.refused.get(reason, 0) + 1
         now = self._hub.clock.monotonic()
-        if now - course.told_at >= _TOLD_S:
-            course.told_at = now
+        if now - progress.logged_at >= _LOG_INTERVAL_S:
+            progress.logged_at = now
             log.warning(
                 "records of a stream are refused",
                 tenant=stream.tenant,
@@ -297,14 +299,16 @@ class Inlets:
                 partition=record.partition,
                 offset=record.offset,
             )
-        course.awaited += 1
+        progress.awaited += 1
         topic = stream.topic(self._prefix)
         headers = headers_refused(record, topic, reason)
-        self._aside.write(refused_topic(topic), record.key, record.value, headers, lambda _error: self._done(course))
+        self._refused_records.write(
+            refused_topic(topic), record.key, record.value, headers, lambda _error: self._done(progress)
+        )
 
 
 def _reached(page: Sequence[Incoming]) -> Mapping[int, int]:
-    """Return, by partition, the offset behind the page."""
+    """Return, by partition, the offset after the page."""
     return {record.partition: record.offset + 1 for record in page}
 
 
@@ -313,7 +317,7 @@ def _size(wish: Wish) -> int:
 
 
 def _message_id(stream: Stream, record: Incoming) -> bytes:
-    """The same for the same record, so that queues know a QoS 2 message that comes again; in the order of time, like others."""
-    place = f"{stream.id}/{record.partition}/{record.offset}".encode()
+    """Return the same id for the same record, so that queues recognise a repeated QoS 2 message; ids are in order of time."""
+    origin = f"{stream.id}/{record.partition}/{record.offset}".encode()
     micros = max(record.timestamp_ms, 0) * 1000
-    return micros.to_bytes(8, "big") + hashlib.sha256(place).digest()[:8]
+    return micros.to_bytes(8, "big") + hashlib.sha256(origin).digest()[:8]

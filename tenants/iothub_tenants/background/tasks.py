@@ -1,7 +1,7 @@
-"""The hub's regular duties: changes in the accounts, commands from the CLI, deadlines of sessions, tails of caught-up queues.
+"""Runs the hub's periodic tasks: changes in the accounts, admin commands, deadlines of sessions, tails of queues and others.
 
-Knows no duty's inside: each is an awaitable call with a period. One that is still running is not started again; one that fails is logged
-and tried at its next turn, so that a store that is down for a while stops nothing else.
+Knows nothing of what a task does: each is an awaitable call with a period. One that is still running is not started again; one that fails is
+logged and tried again after its period, so that a store that is down stops nothing else.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Later = Callable[[float, Callable[[], None]], object]
 
 
 @dataclass(slots=True)
-class Duty:
-    """One regular call. `name` for the log; `end`: what a call that takes long is told when the hub stops."""
+class PeriodicTask:
+    """One periodic call. `name` for the log; `stop`: called when the hub stops, to end a call that takes long."""
 
     name: str
     period_s: float
     call: Callable[[], Awaitable[object]]
-    end: Callable[[], None] | None = None
+    stop: Callable[[], None] | None = None
 
 
-class Upkeep:
-    """Runs duties until stopped. On the reactor thread."""
+class TaskRunner:
+    """Runs periodic tasks until stopped. On the reactor thread."""
 
     def __init__(self, later: Later) -> None:
         self._later = later
-        self._duties: list[Duty] = []
+        self._tasks: list[PeriodicTask] = []
         self._is_stopped = False
 
     def add(
@@ -42,33 +42,33 @@ class Upkeep:
         name: str,
         period_s: float,
         call: Callable[[], Awaitable[object]],
-        end: Callable[[], None] | None = None,
+        stop: Callable[[], None] | None = None,
     ) -> None:
-        self._duties.append(Duty(name, period_s, call, end))
+        self._tasks.append(PeriodicTask(name, period_s, call, stop))
 
     def start(self) -> None:
-        for duty in self._duties:
-            self._schedule(duty)
+        for task in self._tasks:
+            self._schedule(task)
 
     def stop(self) -> None:
-        """Start nothing more; what runs now ends by itself, or is told to."""
+        """Start no task any more; one that is running ends by itself, or by its `stop`."""
         self._is_stopped = True
-        for duty in self._duties:
-            if duty.end is not None:
-                duty.end()
+        for task in self._tasks:
+            if task.stop is not None:
+                task.stop()
 
-    def _schedule(self, duty: Duty) -> None:
-        self._later(duty.period_s, lambda: self._begin(duty))
+    def _schedule(self, task: PeriodicTask) -> None:
+        self._later(task.period_s, lambda: self._begin(task))
 
-    def _begin(self, duty: Duty) -> None:
+    def _begin(self, task: PeriodicTask) -> None:
         if self._is_stopped:
             return
-        Deferred.fromCoroutine(self._run(duty)).addBoth(lambda _: self._schedule(duty))
+        Deferred.fromCoroutine(self._run(task)).addBoth(lambda _: self._schedule(task))
 
-    async def _run(self, duty: Duty) -> None:
+    async def _run(self, task: PeriodicTask) -> None:
         try:
-            await duty.call()
+            await task.call()
         except IotHubError as error:
-            log.warning("a regular duty could not be done; it is tried again", duty=duty.name, error=str(error))
-        except Exception as error:  # edge: a defect in one duty must not stop the others
-            log.error("defect in a regular duty", duty=duty.name, exc_info=error)
+            log.warning("periodic task failed, will retry", task=task.name, error=str(error))
+        except Exception as error:  # edge: a defect in one task must not stop the others
+            log.error("defect in a periodic task", task=task.name, exc_info=error)

@@ -1,1 +1,1 @@
-"""One tenant's own broker, what it is composed of, and the hub's services that all of them share."""
+"""One tenant's broker, its parts, and the services of the hub that all brokers share."""

@@ -1,6 +1,6 @@
-"""What may a device do that is not connected? Its Will is published when it has gone, perhaps by a hub that never saw it.
+"""Finds out what a device that is not connected may do: its Will is published when it has gone, perhaps by another hub.
 
-Knows no session's life and keeps nothing: the accounts are asked, through their cache, whenever somebody needs to know.
+Knows no session's life and keeps nothing: each call reads the accounts, through their cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from iothub_tenants.broker.hub import Hub, Rights
 
 
 async def rights_of(hub: Hub, tenant: TenantRecord, session: Session) -> Rights | None:
-    """Return what the session's device may do now; None: nothing, it may not even come in.
+    """Return what the session's device may do now; None: nothing, it may not even connect.
 
     Raises:
         StoreDownError: the accounts cannot be read.
@@ -23,7 +23,7 @@ async def rights_of(hub: Hub, tenant: TenantRecord, session: Session) -> Rights 
         return None
     device = await directory.device(record, session.device)
     if device is None and hub.hooks.authenticate is not None:
-        device = DeviceRecord(session.device, "")  # a plug-in lets in devices that the accounts do not know
+        device = DeviceRecord(session.device, "")  # a plug-in may admit devices that the accounts do not know
     if device is None or not device.is_enabled or session.control.is_of_predecessor(device.id):
         return None
     policy = hub.policies.policy(record, device, session.client_id)

@@ -1,6 +1,6 @@
-"""What one tenant may use: its limits in force, the exact counts, and the meters that the message plane takes from.
+"""One tenant's quotas: its limits in force, the exact counts, and the meters that the message plane takes units from.
 
-Knows no packets and gives no answers: it says which quota refuses; the caller reacts by the table of the tenancy page, section 4.
+Knows no packets: it says which quota refuses, and the caller chooses the answer (`docs/guide/quotas.md`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ BACKLOG_BYTES = 1 << 20  # in memory, per session
 
 
 @dataclass(slots=True)
-class Entry:
-    """What one CONNECT has reserved of `sessions`. `inherits`: it takes over the unit of the session that is there."""
+class ConnectReservation:
+    """What one CONNECT holds of `sessions`. `is_new`: a unit of its own; `takes_over`: the unit of the session that is there."""
 
     client_id: str
-    reserves: bool = False
-    inherits: bool = False
+    is_new: bool = False
+    takes_over: bool = False
 
 
 class Allowance:
     """One tenant's quota state.
 
-    Invariants: what is reserved is given back exactly once, by whoever ended. `own` holds the limits of each device that has any of
-    its own, as text of the grammar: as last read from the accounts, or as its latest CONNECT brought them.
+    Invariants: every reserved unit is released exactly once, by what ended. `own` holds the limits of each device that has any of its own,
+    as text of the grammar: as last read from the accounts, or as found by its latest CONNECT.
     """
 
     def __init__(
@@ -57,24 +57,24 @@ class Allowance:
         backlog_bytes: int = BACKLOG_BYTES,
         shared: SharedQuota | None = None,
     ) -> None:
-        """`shared`: where other hubs serve the tenant, too."""
+        """`shared`: given where other hubs serve the tenant too."""
         self.plane = plane
         self.own = dict(own or {})
         self.limits = EffectiveLimits()
         self._shared = None if shared is None else SharedTenant(record.id, self.limits, observer, shared, clock)
         self.ledger = LocalLedger(record.id, self.limits, observer) if self._shared is None else self._shared.ledger
-        self._elsewhere: set[Session] = set()  # other hubs have them, and their units
+        self._elsewhere: set[Session] = set()  # sessions of other hubs, which hold the units
         self.rates = RateBook(record.id, usage, clock, observer)
         self.places = PlaceTime(clock)  # of `connections`
         self._observer = observer
         self._resolved: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
-        self._inherited: set[str] = set()
+        self._taken_over: set[str] = set()
         self._record = record
         self._backlog_bytes = backlog_bytes  # in memory, per session
-        self.obey(record, self.own)
+        self.apply_limits(record, self.own)
 
-    def obey(self, record: TenantRecord, own: Mapping[str, str]) -> None:
-        """Put the record's limits, and those of its devices, in force; what is spent stays spent, what is reserved stays reserved."""
+    def apply_limits(self, record: TenantRecord, own: Mapping[str, str]) -> None:
+        """Put the limits of the tenant and of its devices in force; units that are spent or reserved stay so."""
         self._record = record
         self.own = dict(own)
         self.limits = resolve_texts(record.plan_limits, record.limits)
@@ -94,7 +94,7 @@ class Allowance:
         plane.persistent_fanout = rates.rate(Quota.PERSISTENT_FANOUT)
 
     def meter_streams(self) -> None:
-        """Hold what goes to and from streams to its rates; a tenant without any needs no meters for them."""
+        """Meter what goes to and from streams; a tenant without streams needs no such meters."""
         rates = self.rates.tenant
         self.plane.sink_messages = rates.rate(Quota.STREAM_MESSAGES)
         self.plane.sink_bytes = rates.rate(Quota.STREAM_BYTES)
@@ -109,18 +109,18 @@ class Allowance:
             known = self._resolved[own] = resolve_texts(self._record.plan_limits, self._record.limits, own)
         return known
 
-    def learn(self, device: DeviceRecord) -> None:
-        """A device has come: remember what its record says."""
+    def note_device(self, device: DeviceRecord) -> None:
+        """A device connects: keep the limits that its record says."""
         if device.limits:
             self.own[device.name] = device.limits
         else:
             self.own.pop(device.name, None)
 
-    def refused(self, quota: Quota) -> None:
-        """A bound that the control plane checks itself said no."""
+    def count_refusal(self, quota: Quota) -> None:
+        """Count a refusal by a limit that the control plane checks itself."""
         self._observer.refused(self.plane.tenant_id, quota)
 
-    def take(self, quota: Quota, units: int = 1) -> bool:
+    def take_rate(self, quota: Quota, units: int = 1) -> bool:
         """Take units of a tenant rate that the control plane enforces: `connects`, `subscribes`."""
         is_taken = self.rates.tenant.take(quota, units) == 0.0
         if self._shared is not None:
@@ -131,24 +131,24 @@ class Allowance:
 
     @property
     def is_shared(self) -> bool:
-        """Whether there may be room for more only after other hubs were asked for it (`room`)."""
+        """Whether a reservation may first need units of the shared ledger (`wait_for_room`)."""
         return self._shared is not None
 
-    async def room(self, *wanted: tuple[Quota, int]) -> bool:
-        """Wait until all fit, which holds until something else is waited for; False: the ledger says no, and so will the reservation.
+    async def wait_for_room(self, *wanted: tuple[Quota, int]) -> bool:
+        """Wait until the wanted units fit; valid until the next await. False: they do not, and a reservation will be refused.
 
-        Raises UnavailableError: it does not fit, and nobody can be asked.
+        Raises UnavailableError: they do not fit, and the shared ledger does not answer.
         """
         return self._shared is None or await self._shared.room(*wanted)
 
-    async def room_to_enter(self, client_id: str, *, has_place: bool, is_persistent: bool) -> bool:
-        """`room` for what `enter` would reserve."""
+    async def wait_for_connect_room(self, client_id: str, *, has_place: bool, is_persistent: bool) -> bool:
+        """`wait_for_room` for what `reserve_connect` would reserve."""
         present = self.plane.sessions.get(client_id)
         begins = is_persistent and (present is None or not present.is_persistent)
-        return await self.room((Quota.CONNECTIONS, int(not has_place)), (Quota.SESSIONS, int(begins)))
+        return await self.wait_for_room((Quota.CONNECTIONS, int(not has_place)), (Quota.SESSIONS, int(begins)))
 
-    def moved(self, session: Session) -> None:
-        """Another hub may have the session since, or this one: its units are with who has it."""
+    def session_moved(self, session: Session) -> None:
+        """The session may have moved to or from another hub: count its units at the hub that has it."""
         if self._shared is None or not session.is_persistent or session.is_discarded:
             return
         is_elsewhere = session.control.is_elsewhere
@@ -163,7 +163,7 @@ class Allowance:
         ledger.moved(Quota.SUBSCRIPTIONS, sign * len(session.subscriptions))
 
     def close(self) -> None:
-        """The tenant's broker is put away."""
+        """The tenant's broker is dropped."""
         if self._shared is not None:
             self._shared.close()
 
@@ -173,31 +173,31 @@ class Allowance:
 
     # --- connections and sessions
 
-    def enter(self, client_id: str, *, has_place: bool, is_persistent: bool) -> Entry | Quota:
-        """Reserve what a CONNECT needs; or return the quota that refuses. `has_place`: it takes over a counted connection."""
+    def reserve_connect(self, client_id: str, *, has_place: bool, is_persistent: bool) -> ConnectReservation | Quota:
+        """Reserve what a CONNECT needs, or return the quota that refuses. `has_place`: it takes over a counted connection."""
         if not has_place:
             if not self.ledger.reserve(Quota.CONNECTIONS):
                 return Quota.CONNECTIONS
             self.places.taken()
         present = self.plane.sessions.get(client_id)
-        entry = Entry(client_id)
+        reservation = ConnectReservation(client_id)
         if present is not None and present.is_persistent:
-            entry.inherits = True
-            self._inherited.add(client_id)
+            reservation.takes_over = True
+            self._taken_over.add(client_id)
         elif is_persistent:
             if not self.ledger.reserve(Quota.SESSIONS):
                 if not has_place:
                     self.release_connection()
                 return Quota.SESSIONS
-            entry.reserves = True
-        return entry
+            reservation.is_new = True
+        return reservation
 
-    def entered(self, entry: Entry, session: Session | None) -> None:
-        """The session is open (None: it could not be opened); settle who holds the unit of `sessions`."""
-        has_unit = entry.reserves
-        if entry.inherits:
-            has_unit = entry.client_id not in self._inherited  # the old session has ended meanwhile
-            self._inherited.discard(entry.client_id)
+    def settle_connect(self, reservation: ConnectReservation, session: Session | None) -> None:
+        """The session is open (None: it could not be opened); keep or release the unit of `sessions`."""
+        has_unit = reservation.is_new
+        if reservation.takes_over:
+            has_unit = reservation.client_id not in self._taken_over  # the old session has ended meanwhile
+            self._taken_over.discard(reservation.client_id)
         if has_unit and (session is None or not session.is_persistent):
             self.ledger.release(Quota.SESSIONS)
 
@@ -206,24 +206,24 @@ class Allowance:
         self.ledger.release(Quota.CONNECTIONS)
 
     def release_session(self, session: Session) -> None:
-        """A session ends: its unit, its subscriptions (so they must still be there), its device's meters."""
+        """A session ends: release its unit, its subscriptions (they must still be there) and its device's meters."""
         for subscription in session.subscriptions.values():
             self.release_subscription(subscription)
-        self._unequip(session)
+        self._remove_device_meters(session)
         if self._shared is not None and session in self._elsewhere:
             self._elsewhere.discard(session)
             self._shared.ledger.moved(Quota.SESSIONS, -1)
         if not session.is_persistent:
             return
-        if session.client_id in self._inherited:
-            self._inherited.discard(session.client_id)
+        if session.client_id in self._taken_over:
+            self._taken_over.discard(session.client_id)
         else:
             self.ledger.release(Quota.SESSIONS)
 
     # --- subscriptions
 
     def reserve_subscription(self, session: Session, subscription: Subscription, coming: int = 0) -> Quota | None:
-        """Take the places of one new subscription; return the quota that refuses. `coming`: how many were granted and are not active yet."""
+        """Reserve the units of one new subscription; return the quota that refuses. `coming`: how many are granted and not active yet."""
         if not self._fits_session(session, len(session.subscriptions) + coming + 1):
             return Quota.SESSION_SUBSCRIPTIONS
         if not self.ledger.reserve(Quota.SUBSCRIPTIONS):
@@ -236,7 +236,7 @@ class Allowance:
     def _fits_session(self, session: Session, count: int) -> bool:
         limits = self.limits_of(session.device)
         if limits.session_subscriptions and count > max(limits.session_subscriptions, 0):
-            self.refused(Quota.SESSION_SUBSCRIPTIONS)
+            self.count_refusal(Quota.SESSION_SUBSCRIPTIONS)
             return False
         on_trial = limits.dry_run.get(Quota.SESSION_SUBSCRIPTIONS, ())
         if any(window.limit is not None and count > window.limit for window in on_trial):
@@ -265,14 +265,14 @@ class Allowance:
             if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
                 self.ledger.release(Quota.SHARED_GROUPS)
 
-    def restore(self, session: Session) -> None:
-        """Count a persistent session that was loaded at start, whatever the limits say now."""
+    def restore_session(self, session: Session) -> None:
+        """Count a persistent session that was loaded at start, even above the limits."""
         self.ledger.restore(Quota.SESSIONS, 1)
         for subscription in session.subscriptions.values():
             self._count(subscription)
 
-    def settle(self, subscription: Subscription, *, is_reserved: bool, was_there: bool) -> None:
-        """A subscription has become active. Two connections may have asked for it one after the other: its places are counted once."""
+    def settle_subscription(self, subscription: Subscription, *, is_reserved: bool, was_there: bool) -> None:
+        """A subscription is active. Two connections may have asked for it one after the other: its units are counted once."""
         if is_reserved and was_there:
             self.release_subscription(subscription)
         elif not is_reserved and not was_there:
@@ -289,10 +289,10 @@ class Allowance:
 
     # --- devices
 
-    def equip(self, session: Session, device: DeviceRecord) -> None:
-        """Give a session the rates of its device, as the device's limits are now; its live connection obeys them too."""
-        self.learn(device)
-        self._unequip(session)
+    def set_device_meters(self, session: Session, device: DeviceRecord) -> None:
+        """Set the session's meters by the limits of its device, as they are now, and its live connection's packet size."""
+        self.note_device(device)
+        self._remove_device_meters(session)
         limits = self.limits_of(device.name)
         if session.connection is not None:
             session.connection.packet_bytes = limits.packet_bytes or LARGEST_PACKET
@@ -306,11 +306,11 @@ class Allowance:
             )
 
     def forget_devices(self, names: Iterable[str]) -> None:
-        """They were deleted, and their sessions have ended: others of their names begin with nothing spent."""
+        """Forget the rates of deleted devices whose sessions have ended: a new device of the same name begins with full rates."""
         for name in names:
             self.rates.forget(name)
 
-    def _unequip(self, session: Session) -> None:
+    def _remove_device_meters(self, session: Session) -> None:
         if session.meters is not None:
             self.rates.leave(session.device)
             session.meters = None

@@ -1,6 +1,6 @@
-"""One tenant's broker: its own rights, sessions, queues, retained messages, router and quota, composed over what all tenants share (B65, B66).
+"""One tenant's broker: its own rights, sessions, queues, retained messages, router and quota, over what all tenants share (B65, B66).
 
-Knows no packets, no sockets and no SQL. Everything here belongs to exactly one tenant, so nothing here can leak into another one.
+Knows no packets, no sockets and no SQL. Everything here belongs to exactly one tenant, so nothing can leak into another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from iothub_services.quota.names import MOST_LEVELS, Quota
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
 from iothub_tenants.accounts.generator import QueueIds
-from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, Entry
+from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
@@ -41,13 +41,13 @@ OVERFLOWS = {overflow.word: overflow for overflow in Overflow}
 
 
 class ClientConnection(Protocol):
-    """What the control plane remembers of one connection, as its broker uses it: `connection.control`."""
+    """The client context of a connection, as far as its broker uses it: `connection.control`."""
 
     broker: TenantBroker | None
     is_counted: bool
 
-    def leave(self, reason: Reason) -> None:
-        """Detach its session and give back its place."""
+    def detach(self, reason: Reason) -> None:
+        """Detach its session and release its quota unit."""
 
 
 class TenantFigures(Protocol):
@@ -61,7 +61,7 @@ class TenantFigures(Protocol):
 
 @dataclass(slots=True)
 class Shared:
-    """What the brokers of one worker share: the plane, the drivers' front doors, clock and settings."""
+    """What the brokers of one worker share: the plane, the services, clock and settings."""
 
     settings: Config
     clock: Clock
@@ -72,17 +72,17 @@ class Shared:
     run: Run
     sys_topics: TenantFigures
     later: Later
-    rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not here
+    rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not connected
 
 
 _shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
-"""Most connections of a hub agree on the same few values."""
+"""One object for equal settings: most connections of a hub agree on the same few values."""
 
 
 class TenantBroker:
     """One tenant. Fulfils the session manager's `SessionHome`.
 
-    Invariants: counts are given back by whoever reserved them, exactly once; `record` is replaced as a whole (`obey`).
+    Invariants: every reserved unit is released exactly once, by what reserved it; `record` is replaced as a whole (`apply_record`).
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class TenantBroker:
         self.plane = plane
         self.allowance = allowance
         self.retained = retained
-        self.has_streams = False  # of any direction
         self.streams: dict[int, tuple[Session, Subscription]] = {}  # the sinks in the router, by stream
-        self.bounded: object = None  # the limits that all queues have been given
+        self.applied_queue_limits: object = None  # what `QueueBounds` has applied to all queues
+        self._has_streams = False  # in any direction
         self._shared = shared
         self._queue_ids = queue_ids
         self._past = past
@@ -120,10 +120,10 @@ class TenantBroker:
         """The tenant's, not this broker's alone."""
         return self._past.plus(self.plane.counters)
 
-    # --- what the tenant's plan says
+    # --- limits
 
     def queue_limits(self, device: str) -> QueueLimits:
-        """What a queue of one of the device's sessions may hold."""
+        """Return what a queue of one of the device's sessions may hold."""
         limits = self.allowance.limits_of(device)
         overflow = OVERFLOWS[self._shared.settings.queues.overflow]
         return QueueLimits(limits.session_queued_messages, limits.session_queued_bytes, overflow)
@@ -138,7 +138,7 @@ class TenantBroker:
         levels, size = self.limits.topic_levels or MOST_LEVELS, self.limits.topic_bytes or MANY_BYTES
         code = check_topic_name(topic, levels, size)
         if code and not check_topic_name(topic, MANY_LEVELS, MANY_BYTES):
-            self.allowance.refused(Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS)
+            self.allowance.count_refusal(Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS)
         return code
 
     def check_filter(self, device: str, topic_filter: bytes) -> int:
@@ -147,11 +147,11 @@ class TenantBroker:
         levels, size = limits.filter_levels or MOST_LEVELS, limits.topic_bytes or MANY_BYTES
         code = check_topic_filter(topic_filter, levels, size)
         if code and not check_topic_filter(topic_filter, MANY_LEVELS, MANY_BYTES):
-            self.allowance.refused(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)
+            self.allowance.count_refusal(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)
         return code
 
     def packet_limits(self, device: str) -> Limits:
-        """What SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH of this device may contain."""
+        """Return the limits for SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH of this device."""
         limits = self.allowance.limits_of(device)
         return Limits(
             user_properties=limits.user_properties or MANY_BYTES,
@@ -159,7 +159,7 @@ class TenantBroker:
         )
 
     def connection_settings(self, mqtt: Mqtt, device: str, packet: Connect) -> ConnectionSettings:
-        """What this CONNECT and the device's limits agree on."""
+        """Return what this CONNECT and the device's limits agree on."""
         limits, asked = self.allowance.limits_of(device), packet.properties
         is_v5 = packet.version == MQTT_5_0
         keep_alive_s = max(packet.keep_alive_s or int(mqtt.max_keepalive_s), limits.keep_alive_min_s or 0)
@@ -174,20 +174,26 @@ class TenantBroker:
             packet_bytes=limits.packet_bytes or LARGEST_PACKET,
         )
 
-    def obey(self, record: TenantRecord, own: Mapping[str, str]) -> None:
-        """The accounts have changed: put what they say now in force. `own`: the own limits of the devices that have any."""
+    def apply_record(self, record: TenantRecord, own: Mapping[str, str]) -> None:
+        """Put the tenant's record in force, as the accounts have it now. `own`: the limits of the devices that have any of their own."""
         if record != self.record or own != self.allowance.own:
             self.record = record
-            self.allowance.obey(record, own)
-            if self.has_streams:
+            self.allowance.apply_limits(record, own)
+            if self._has_streams:
                 self.allowance.meter_streams()
-            self.plane.router.cache.clear()  # a Topic Name with a cached route is not checked again
+            self.plane.router.cache.clear()  # else a Topic Name with a cached route is not checked by the new limits
             self._shared.plane.limits_changed(self.plane)
+
+    def set_has_streams(self, has_streams: bool) -> None:
+        """The tenant has streams now, in any direction, or has none."""
+        self._has_streams = has_streams
+        if has_streams:
+            self.allowance.meter_streams()
 
     @property
     def is_idle(self) -> bool:
         is_used = self.plane.sessions or self.plane.connections or self.allowance.ledger.used(Quota.CONNECTIONS)
-        is_used = is_used or len(self._wills)  # `connections` counts who is on the way in, too
+        is_used = is_used or len(self._wills)  # `connections` above counts pending CONNECTs too
         return not is_used and self.retained.is_empty and self.allowance.rates.is_rested
 
     # --- sessions and connections
@@ -198,38 +204,40 @@ class TenantBroker:
             queue_id = await self._shared.run("accounts.ids", self._queue_ids.allocate)
         return queue_id
 
-    async def room_to_enter(self, request: SessionRequest) -> None:
-        """Wait until `enter` has what it needs, or nobody can give it; to be done just before. Raises UnavailableError."""
+    async def wait_for_connect_room(self, request: SessionRequest) -> None:
+        """Wait until `reserve_connect` has the units that it needs; call it just before. Raises UnavailableError."""
         is_persistent = request.expiry_s > 0
         has_place = self._counted_connection(request) is not None
-        await self.allowance.room_to_enter(request.client_id, has_place=has_place, is_persistent=is_persistent)
+        await self.allowance.wait_for_connect_room(request.client_id, has_place=has_place, is_persistent=is_persistent)
 
     def _counted_connection(self, request: SessionRequest) -> ClientConnection | None:
-        """Return who has a place that is this CONNECT's."""
+        """Return the connection whose unit this CONNECT takes over, None if there is none."""
         present = self.plane.sessions.get(request.client_id)
         other: ClientConnection | None = None
         if present is not None and present.connection is not None:
             other = present.connection.control
         return other if other is not None and other.is_counted else None
 
-    def enter(self, client: ClientConnection, request: SessionRequest) -> Entry | Quota:
-        """Reserve a connection's place, and a session's if a new one must be kept; or say which quota refuses."""
+    def reserve_connect(self, client: ClientConnection, request: SessionRequest) -> ConnectReservation | Quota:
+        """Reserve a connection's unit, and a session's for a new persistent one; or return the quota that refuses."""
         other = self._counted_connection(request)
         is_persistent = request.expiry_s > 0
-        entry = self.allowance.enter(request.client_id, has_place=other is not None, is_persistent=is_persistent)
-        if isinstance(entry, Entry):
+        reservation = self.allowance.reserve_connect(
+            request.client_id, has_place=other is not None, is_persistent=is_persistent
+        )
+        if isinstance(reservation, ConnectReservation):
             if other is not None:
-                other.is_counted = False  # its place is ours now
+                other.is_counted = False  # this CONNECT holds the unit now
             client.broker = self
             client.is_counted = True
-        return entry
+        return reservation
 
     def vacate(self, connection: Connection, reason: Reason) -> None:
         client: ClientConnection = connection.control
-        client.leave(reason)
+        client.detach(reason)
 
     def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
-        """A connection has left its session."""
+        """A connection no longer has its session."""
         sessions = self._shared.sessions
         sessions.close_connection(self, session, reason, keeps_will=keeps_will, expiry_s=expiry_s)
 
@@ -247,9 +255,9 @@ class TenantBroker:
         self._shared.journal.note([connected])
 
     def session_began(self, session: Session, device: DeviceRecord) -> None:
-        """Give the session what its device may use."""
-        self.allowance.equip(session, device)
-        self.allowance.moved(session)
+        """Set the session's meters by its device's limits, and count it at this hub."""
+        self.allowance.set_device_meters(session, device)
+        self.allowance.session_moved(session)
 
     def session_ended(self, session: Session) -> None:
         self.allowance.release_session(session)
@@ -257,7 +265,7 @@ class TenantBroker:
     # --- wills
 
     def publish_will(self, session: Session, will: Will, message_id: bytes, on_done: Callable[[], None]) -> None:
-        """A Will is a PUBLISH by the session's device, checked again when it fires."""
+        """Publish a Will as a PUBLISH by the session's device, checked again now."""
         expires_at = self._shared.clock.wall() + will.expiry_s if will.expiry_s is not None else 0.0
         message = Message(
             will.topic,
@@ -275,9 +283,9 @@ class TenantBroker:
     # --- subscriptions
 
     def wants_replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> bool:
-        """Say whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some; then `replay` must follow.
+        """Return whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some; then `replay` must follow.
 
-        From here on the plane remembers what comes live, so that nothing older is sent after it.
+        From here on the plane notes what is delivered live, so that no older message is sent after it.
         """
         wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
         self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)

@@ -1,7 +1,7 @@
-"""The tenants' brokers of this worker: made on first use, found by tenant id, kept while anything of theirs lives.
+"""Keeps the tenants' brokers of this worker: made on first use, found by tenant id, dropped when they are idle.
 
-Knows no quota and no protocol. An idle tenant - no connection, no session, nothing retained, nothing spent of a rate that a new broker
-would allow anew - costs nothing: its broker is dropped.
+Knows no quota and no protocol. A tenant is idle without connection, session or retained message, and when no rate is partly used that a new
+broker would grant again: then its broker is dropped and costs nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Brokers:
 
     def __init__(self, make: Make, on_drop: Callable[[TenantBroker], None] | None = None) -> None:
         self._make = make
-        self._on_drop = on_drop  # the last look at what a broker has counted
+        self._on_drop = on_drop  # to keep what the broker has counted
         self._brokers: dict[int, TenantBroker] = {}
         self._making: Flights[int, TenantBroker] = Flights()
 
@@ -34,13 +34,13 @@ class Brokers:
         return self._brokers.get(tenant_id)
 
     async def broker(self, record: TenantRecord) -> TenantBroker:
-        """Return the tenant's broker; a newer record than the broker's is obeyed by `obey`, not here."""
+        """Return the tenant's broker; a newer record than the broker's is applied by `AccountChangeApplier`, not here."""
         found = self._brokers.get(record.id)
         if found is not None:
             return found
-        return await self._making.join(record.id, lambda: self._begin(record))
+        return await self._making.join(record.id, lambda: self._make_broker(record))
 
-    async def _begin(self, record: TenantRecord) -> TenantBroker:
+    async def _make_broker(self, record: TenantRecord) -> TenantBroker:
         made = self._brokers[record.id] = await self._make(record)
         return made
 
@@ -50,7 +50,7 @@ class Brokers:
             self._on_drop(broker)
 
     def drop_idle(self) -> int:
-        """Forget the brokers that hold nothing; returns how many."""
+        """Drop the idle brokers; returns how many."""
         idle = [tenant_id for tenant_id, broker in self._brokers.items() if broker.is_idle]
         for tenant_id in idle:
             self.drop(tenant_id)

@@ -1,4 +1,4 @@
-"""What the control plane remembers of one connection, and what is given back when it goes.
+"""What the control plane keeps about one connection, and what it releases when the connection closes.
 
 Knows no packets. Kept small: a hub with a million idle connections has a million of these.
 """
@@ -18,7 +18,7 @@ from iothub_tenants.broker.broker import TenantBroker
 
 @dataclass(slots=True)
 class Exchange:
-    """One enhanced authentication, under way or done. `awaited` is there while the client's next AUTH is."""
+    """One enhanced authentication, in progress or done. `awaited` is set while the client's next AUTH is awaited."""
 
     method: str
     attempt: Attempt
@@ -26,15 +26,16 @@ class Exchange:
     last_data: bytes | None = field(default=None)
 
 
-class Guest:
+class ClientContext:
     """One connection's control record.
 
     Invariants: `broker` is set once the credentials were proven. `is_counted`: it holds one of its tenant's `connections`.
-    `session` is set from `plane.admit` until the connection goes or loses its session to another one. `settling`: its packets that are in force
-    here and wait for the other hubs.
+    `session` is set from `plane.admit` until the connection closes or another connection takes the session over. `awaiting_peers`: how many of its
+    packets have taken effect here and wait for the other hubs.
     """
 
     __slots__ = (
+        "awaiting_peers",
         "broker",
         "exchange",
         "expiry_s",
@@ -43,7 +44,6 @@ class Guest:
         "keeps_will",
         "proven",
         "session",
-        "settling",
     )
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class Guest:
         self.expiry_s: int | None = None  # changed by DISCONNECT
         self.is_counted = False
         self.is_gone = False
-        self.settling = 0
+        self.awaiting_peers = 0
         self.keeps_will = True  # False after DISCONNECT with 0x00
 
-    def leave(self, reason: Reason) -> None:
-        """Detach the session and give back the connection's place. Idempotent."""
+    def detach(self, reason: Reason) -> None:
+        """Detach the session and release the connection's quota unit. Idempotent."""
         if self.exchange is not None and self.exchange.awaited is not None:
             awaited, self.exchange.awaited = self.exchange.awaited, None
             awaited.callback(None)

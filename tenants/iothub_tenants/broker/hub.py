@@ -1,4 +1,4 @@
-"""The services that the packet handlers of the control plane call, in one place: made by `iothub.hub.compose`, passed to every handler.
+"""Holds the services that the packet handlers of the control plane call: made by `iothub.hub.compose`, passed to every handler.
 
 Knows no concrete back end and starts nothing.
 """
@@ -51,7 +51,7 @@ Later = Callable[[float, Callable[[], None]], object]
 
 @dataclass(slots=True)
 class Hub:
-    """Everything that a walk may use."""
+    """Everything that a packet handler or a background task may use."""
 
     settings: Config
     clock: Clock
@@ -67,7 +67,7 @@ class Hub:
     counters: ControlCounters
     later: Later
     company: Company = field(default_factory=Alone)
-    is_short_of_memory: bool = False  # every CONNECT is refused until it is not
+    is_short_of_memory: bool = False  # while it is True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)
 
     def __post_init__(self) -> None:
@@ -76,13 +76,13 @@ class Hub:
         )
 
     def breathe(self) -> Deferred[None]:
-        """Let the reactor do something else before going on."""
+        """Let the reactor run other work before going on."""
         pause: Deferred[None] = Deferred()
         self.later(0.0, lambda: pause.callback(None))
         return pause
 
     def policy_of(self, proven: Authenticated, client_id: str, connection: Connection) -> Rights:
-        """Return what this client may do: its tenant's rules, with the plug-ins' opinion in front if there are any."""
+        """Return what this client may do: by the plug-ins first, if there are any, then by its tenant's rules."""
         policy = self.policies.policy(proven.tenant, proven.device, client_id)
         if self.hooks.authorise is None:
             return policy

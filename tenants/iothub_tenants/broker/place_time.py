@@ -1,6 +1,6 @@
-"""How long a tenant's connections have lasted, all together: what metering calls connection time.
+"""Sums up how long a tenant's connections have lasted: what metering calls connection time.
 
-Knows no connection: it is told when a place of `connections` is taken and when it is given back.
+Knows no connection: it is called when a unit of `connections` is reserved and when it is released.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from iothub.base.clock import Clock
 
 
 class PlaceTime:
-    """An integral that only rises. Invariant: `_held_s` is exact up to `_since`; from there on `_places` places are held."""
+    """A total that only rises. Invariant: `_held_s` is exact up to `_since`; from then on `_places` units are held."""
 
     __slots__ = ("_clock", "_held_s", "_places", "_since")
 

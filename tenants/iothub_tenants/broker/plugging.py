@@ -1,6 +1,6 @@
-"""Plug-ins in the message plane: the hooks `publish` and `deliver` between the engine's messages and what a plug-in sees.
+"""Connects plug-ins to the message plane: the hooks `publish` and `deliver`, with the engine's messages as a plug-in sees them.
 
-Knows no plug-in. Without one nothing is put into the plane, and nothing is paid.
+Knows no plug-in. Without one the plane gets no hook, so that there is no cost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Brings the limits of a tenant's virtual queues to the queues that are there already, whether their sessions are connected or not.
+"""Applies changed limits of a tenant's virtual queues to its existing queues, whether their sessions are online or not.
 
-Knows no plan and no layer: the broker says what each device's queues may hold. What is stored above a lowered limit stays; nothing more
-comes in until it fits.
+Knows no plan and no layer: the broker says what each device's queues may hold. Messages above a lowered limit stay; the queue takes no more
+until it is below the limit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 
 RETRY_S = 5.0
-SLICE = 200  # queues changed in one go: they share a commit, and nobody waits for more than these
+SLICE = 200  # queues changed at once: they share a commit, and other writes wait for no more than these
 
 log = logging.get(__name__)
 
@@ -26,9 +26,9 @@ Later = Callable[[float, Callable[[], None]], object]
 
 
 class QueueBounds:
-    """Invariant: limits that a failing store does not take now are tried again until it does, or their tenant has no broker any more.
+    """Invariant: limits that a failing store refuses are tried again until it takes them or the tenant has no broker any more.
 
-    Nobody else waits with them.
+    Other tenants do not wait for them.
     """
 
     def __init__(self, queues: AwaitedQueues, brokers: Brokers, later: Later) -> None:
@@ -36,11 +36,11 @@ class QueueBounds:
         self._brokers = brokers
         self._later = later
         self._wanted: dict[int, TenantBroker] = {}
-        self._failed: dict[int, TenantBroker] = {}  # wanted again when their time comes
+        self._failed: dict[int, TenantBroker] = {}  # tried again after `RETRY_S`
         self._is_working = False
 
-    def want(self, broker: TenantBroker) -> None:
-        """Do it soon: at once if the store can."""
+    def request_update(self, broker: TenantBroker) -> None:
+        """Apply the tenant's queue limits as soon as the store can."""
         self._wanted[broker.tenant_id] = broker
         if not self._is_working:
             Deferred.fromCoroutine(self._work())
@@ -52,12 +52,10 @@ class QueueBounds:
                 tenant_id = next(iter(self._wanted))
                 broker = self._wanted.pop(tenant_id)
                 try:
-                    await self.obey(broker)
+                    await self.apply_bounds(broker)
                 except IotHubError as error:
                     tenant = broker.record.name
-                    log.warning(
-                        "the limits of a tenant's queues could not be changed yet", tenant=tenant, error=str(error)
-                    )
+                    log.warning("queue limits not applied, will retry", tenant=tenant, error=str(error))
                     self._want_again(broker)
         finally:
             self._is_working = False
@@ -71,14 +69,14 @@ class QueueBounds:
         failed, self._failed = self._failed, {}
         for tenant_id, broker in failed.items():
             if self._brokers.present(tenant_id) is broker:
-                self.want(broker)
+                self.request_update(broker)
 
-    async def obey(self, broker: TenantBroker, queues: Collection[QueueStats] | None = None) -> int:
-        """Change what differs; returns how many queues did. `queues`: all that the tenant has, if they have just been listed."""
+    async def apply_bounds(self, broker: TenantBroker, queues: Collection[QueueStats] | None = None) -> int:
+        """Change the limits that differ; returns of how many queues. `queues`: all of the tenant, if they have just been listed."""
         limits = broker.limits
         await self._queues.set_tenant_limits(broker.tenant_id, limits.queued_messages, limits.queued_bytes)
         facts = (limits.session_queued_messages, limits.session_queued_bytes, tuple(broker.allowance.own.items()))
-        if facts == broker.bounded:
+        if facts == broker.applied_queue_limits:
             return 0
         if queues is None:
             queues = await self._queues.list_queues(broker.tenant_id)
@@ -93,5 +91,5 @@ class QueueBounds:
         for start in range(0, len(changed), SLICE):
             part = changed[start : start + SLICE]
             await self._queues.set_limits([(queue_id, wanted[queue_id]) for queue_id in part])
-        broker.bounded = facts
+        broker.applied_queue_limits = facts
         return len(changed)

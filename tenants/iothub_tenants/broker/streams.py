@@ -1,4 +1,4 @@
-"""Which streams there are, and the sinks in the tenants' routers that make messages go out.
+"""Knows all streams, and keeps the stream sinks in the tenants' routers that send messages out.
 
 Knows no Kafka and reads no accounts: it is given all streams whenever they have changed, and each broker when it is made.
 """
@@ -15,22 +15,22 @@ from iothub_services.streams.sink import Sink
 from iothub_tenants.broker.broker import TenantBroker
 
 
-class Outlet(Protocol):
-    """Where sinks come from."""
+class SinkFactory(Protocol):
+    """Makes the sinks of streams."""
 
     def sink(self, stream: Stream) -> Sink: ...
 
     def forget(self, sink: Sink) -> None: ...
 
 
-class StreamBook:
-    """On the reactor thread. Invariant: a present broker's router has exactly the sinks of its tenant's streams out."""
+class StreamRegistry:
+    """On the reactor thread. Invariant: the router of every broker has exactly the sinks of its tenant's streams out."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet = outlet
+    def __init__(self, factory: SinkFactory) -> None:
+        self._factory = factory
         self._streams: dict[int, Stream] = {}
         self._of_tenants: dict[int, list[Stream]] = {}
-        self._sinks: dict[int, Sink] = {}  # by stream; it stays while brokers come and go
+        self._sinks: dict[int, Sink] = {}  # by stream; a sink outlives its tenant's broker
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -39,7 +39,7 @@ class StreamBook:
         return iter(list(self._streams.values()))
 
     @property
-    def inward(self) -> list[Stream]:
+    def inbound(self) -> list[Stream]:
         return [stream for stream in self._streams.values() if stream.direction is Direction.IN]
 
     def get(self, stream_id: int) -> Stream | None:
@@ -51,40 +51,38 @@ class StreamBook:
     def sink_of(self, stream_id: int) -> Sink | None:
         return self._sinks.get(stream_id)
 
-    def change(self, streams: Iterable[Stream], brokers: Iterable[TenantBroker]) -> None:
-        """These are all streams from now on."""
+    def replace_streams(self, streams: Iterable[Stream], brokers: Iterable[TenantBroker]) -> None:
+        """Take these as all streams there are, and update the sinks of these brokers."""
         self._streams = {stream.id: stream for stream in streams}
         self._of_tenants = {}
         for stream in self._streams.values():
             self._of_tenants.setdefault(stream.tenant_id, []).append(stream)
         gone = [sink for stream_id, sink in self._sinks.items() if stream_id not in self._streams]
         for broker in brokers:
-            self.attach(broker)
+            self.attach_sinks(broker)
         for sink in gone:
             del self._sinks[sink.stream.id]
-            self._outlet.forget(sink)
+            self._factory.forget(sink)
 
-    def attach(self, broker: TenantBroker) -> None:
-        """Bring a broker's router up to date."""
+    def attach_sinks(self, broker: TenantBroker) -> None:
+        """Give a broker's router the sinks of its tenant's streams, and remove others."""
         wanted = {
             each.id: each for each in self._of_tenants.get(broker.tenant_id, ()) if each.direction is Direction.OUT
         }
-        broker.has_streams = broker.tenant_id in self._of_tenants
-        if broker.has_streams:
-            broker.allowance.meter_streams()
+        broker.set_has_streams(broker.tenant_id in self._of_tenants)
         for stream_id in set(broker.streams) - set(wanted):
             session, subscription = broker.streams.pop(stream_id)
             broker.plane.router.unsubscribe(session, subscription.filter, None)
             broker.plane.sinks -= 1
         for stream_id in sorted(set(wanted) - set(broker.streams)):
-            broker.streams[stream_id] = self._open(broker, wanted[stream_id])
+            broker.streams[stream_id] = self._open_sink(broker, wanted[stream_id])
             broker.plane.sinks += 1
 
-    def _open(self, broker: TenantBroker, stream: Stream) -> tuple[Session, Subscription]:
-        """A session of no client, whose `control` is the sink; known to the router and to nobody else."""
+    def _open_sink(self, broker: TenantBroker, stream: Stream) -> tuple[Session, Subscription]:
+        """Subscribe a session without a client, whose `control` is the sink and which only the router knows."""
         session = Session(broker.plane, "", stream.subject, True)
         session.is_sink = True
-        session.control = self._sinks.setdefault(stream.id, self._outlet.sink(stream))
+        session.control = self._sinks.setdefault(stream.id, self._factory.sink(stream))
         subscription = Subscription(session, stream.filter.encode(), qos=2, retain_as_published=True)
         broker.plane.router.subscribe(subscription)
         return session, subscription

@@ -1,7 +1,7 @@
-"""`$SYS/tenant/...`: a tenant's own figures as topics, for its own devices; every so often, and at once for a new subscriber.
+"""Publishes `$SYS/tenant/...`: a tenant's own figures for its own devices, at an interval and at once for a new subscriber.
 
-Knows no node, no other tenant and no rule: who may subscribe is the access list's decision (only a rule that names `$SYS` opens it), and
-nothing under `$SYS` is ever published by a client. Nothing is stored: the figures are made when somebody asks.
+Knows no hub, no other tenant and no rule: the access rules decide who may subscribe (only a rule that names `$SYS` allows it), and no client
+publishes under `$SYS`. Nothing is stored: figures are read when they are published.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Queued = Callable[[int], TenantUsage]
 
 
 class SysTopics:
-    """Publishes the figures of the tenants that somebody watches. On the reactor thread.
+    """Publishes the figures of the tenants that have subscribers for them. On the reactor thread.
 
-    Invariant: `_watched` holds every tenant with a subscription that matches one of its figures, and for at most one interval others.
+    Invariant: `_watched` holds every tenant with a subscription that matches one of its figures, and others for at most one interval.
     """
 
     def __init__(self, plane: Plane, brokers: Brokers, queued: Queued) -> None:
@@ -40,17 +40,17 @@ class SysTopics:
         self._watched: set[int] = set()
 
     def resume(self) -> None:
-        """Sessions were loaded: find those that had subscribed before."""
+        """Sessions were loaded at start: find those that have subscribed."""
         for broker in self._brokers:
             sessions = broker.plane.sessions.values()
-            if any(_is_ours(topic_filter) for session in sessions for _, topic_filter in session.subscriptions):
+            if any(_is_sys_filter(topic_filter) for session in sessions for _, topic_filter in session.subscriptions):
                 self._watched.add(broker.tenant_id)
 
     def subscribed(
         self, broker: TenantBroker, session: Session, subscription: Subscription, *, is_replayed: bool
     ) -> None:
         """A subscription is active; one that asks for Retained Messages gets the present figures at once."""
-        if not _is_ours(subscription.filter):
+        if not _is_sys_filter(subscription.filter):
             return
         self._watched.add(broker.tenant_id)
         if is_replayed and subscription.group is None:
@@ -65,7 +65,7 @@ class SysTopics:
                 self._watched.discard(tenant_id)
 
     def _publish(self, broker: TenantBroker) -> bool:
-        """Whether anybody, online or not, has subscribed."""
+        """Publish a tenant's figures; return whether any session, online or not, has subscribed."""
         is_watched = False
         for message in self._messages(broker):
             route = broker.plane.router.match(message.topic)
@@ -82,7 +82,7 @@ class SysTopics:
 
 
 def figures(broker: TenantBroker, queued: TenantUsage) -> Iterator[Figure]:
-    """Name and value of everything that a tenant is told about itself; the names are always the same ones."""
+    """Yield name and value of every figure of a tenant; the names are always the same."""
     plane, ledger = broker.plane, broker.allowance.ledger
     traffic = broker.traffic
     yield "connections", plane.connections
@@ -114,5 +114,5 @@ def usage_of(broker: TenantBroker, queued: TenantUsage) -> dict[Quota, tuple[int
     return found
 
 
-def _is_ours(topic_filter: bytes) -> bool:
+def _is_sys_filter(topic_filter: bytes) -> bool:
     return topic_filter.partition(b"/")[0] == ROOT

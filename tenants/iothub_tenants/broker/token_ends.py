@@ -1,9 +1,10 @@
-"""Closes connections when the token that let them in ends: within half a second, in slices, and at no cost for all others.
+"""Closes connections when the token that authenticated them ends: within half a second, in slices, at no cost for other connections.
 
-Knows no token and no session: a connection, a moment in monotonic time, and what to do then. Removed keys and deleted devices are `obey`'s.
+Knows no token and no session: a connection, a moment in monotonic time, and what to do then. Removed keys and deleted devices are handled by
+`background/apply_changes.py`.
 
-Theory. Connections stand in buckets a quarter of a second wide, so that a million of them cost no timer each, and one that leaves is
-taken out at once. While there are any, one timer runs; when a whole fleet's tokens end together, others get their turn between slices.
+Theory. Connections are in buckets a quarter of a second wide, so that a million of them need no timer each and a closed one is removed at once.
+While there are any, one timer runs; when the tokens of a whole fleet end together, the reactor runs other work between slices.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from iothub.base.clock import Clock
 from iothub.engine.state import Connection
 
 TICK_S = 0.25
-SLICE = 200  # connections closed before others get their turn
+SLICE = 200  # connections closed before the reactor runs other work
 
 Later: TypeAlias = Callable[[float, Callable[[], None]], object]
 
 
 class TokenEnds:
-    """All of one worker; must be used on the reactor thread.
+    """The token ends of one worker; must be used on the reactor thread.
 
-    Invariants: a connection is in at most one bucket; every tick before `_next` has been looked at; a timer runs while anything is waited for.
+    Invariants: a connection is in at most one bucket; every bucket before `_next` is done; a timer runs while there is any connection.
     """
 
     def __init__(self, clock: Clock, later: Later, close: Callable[[Connection], None]) -> None:
@@ -40,17 +41,17 @@ class TokenEnds:
         return len(self._ticks)
 
     def watch(self, connection: Connection, ends_at: float) -> None:
-        """Close the connection at this moment (monotonic), or soon if that is over. O(1)."""
+        """Close the connection at this moment (monotonic), or soon if it is past. O(1)."""
         self.forget(connection)
         if not self._is_ticking:
             self._next = self._tick_now()
-            self._wait(TICK_S)
+            self._schedule(TICK_S)
         tick = max(math.ceil(ends_at / TICK_S), self._next)
         self._ticks[connection] = tick
         self._buckets.setdefault(tick, set()).add(connection)
 
     def forget(self, connection: Connection) -> None:
-        """The connection has gone. O(1)."""
+        """The connection has closed. O(1)."""
         tick = self._ticks.pop(connection, None)
         if tick is None:
             return
@@ -62,20 +63,20 @@ class TokenEnds:
     def _tick_now(self) -> int:
         return math.floor(self._clock.monotonic() / TICK_S)
 
-    def _wait(self, seconds: float) -> None:
+    def _schedule(self, seconds: float) -> None:
         self._is_ticking = True
-        self._later(seconds, self._turn)
+        self._later(seconds, self._tick)
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         self._is_ticking = is_done = False
         try:
             is_done = self._close_due()
-        finally:  # whatever a connection's end brings about: the others' tokens end too
+        finally:  # whatever closing one connection raises, the others must be closed too
             if self._ticks and not self._is_ticking:
-                self._wait(TICK_S if is_done else 0.0)
+                self._schedule(TICK_S if is_done else 0.0)
 
     def _close_due(self) -> bool:
-        """Close who is due, up to a slice; say whether that was all."""
+        """Close the connections that are due, a slice at most; return whether that was all."""
         closed = 0
         now = self._tick_now()
         while self._next <= now:

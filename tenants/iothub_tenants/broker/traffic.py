@@ -1,6 +1,6 @@
-"""What a tenant's clients have sent and got since the hub began, over all the brokers that the tenant has had.
+"""What a tenant's clients have sent and received since the hub started, over all brokers that the tenant has had.
 
-Knows no metric and no topic. Metering is not here: it closes periods, and looks at every broker for itself.
+Knows no metric and no topic. Metering is elsewhere: it closes periods, and reads the counters of every broker itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ByQos = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Figures that only rise. `dropped`: by the label of the reason, those that there were."""
+    """Totals that only rise. `dropped`: by the label of the reason; a reason without drops is not there."""
 
     messages_received: ByQos = (0, 0, 0)
     messages_delivered: ByQos = (0, 0, 0)
@@ -25,7 +25,7 @@ class Traffic:
     dropped: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def plus(self, counters: Counters) -> Traffic:
-        """Add what the message plane has counted of one broker."""
+        """Return the sum with what the message plane has counted for one broker."""
         drops = {label: self.dropped.get(label, 0) + count for label, count in counters.drops().items()}
         return Traffic(
             _sum(self.messages_received, counters.messages_received()),
@@ -46,14 +46,14 @@ class PastTraffic:
         self._kept: dict[int, tuple[str, Traffic]] = {}
 
     def __iter__(self) -> Iterator[tuple[int, str, Traffic]]:
-        """Tenant id, name and traffic; a tenant that is back may still be among them."""
+        """Tenant id, name and traffic; a tenant that has a broker again may still be among them."""
         return ((tenant_id, name, traffic) for tenant_id, (name, traffic) in self._kept.items())
 
     def keep(self, tenant_id: int, name: str, traffic: Traffic) -> None:
         self._kept[tenant_id] = name, traffic
 
     def of(self, tenant_id: int) -> Traffic:
-        """Return what the next broker of the tenant goes on from."""
+        """Return the totals with which the tenant's next broker begins."""
         return self._kept.get(tenant_id, ("", NO_TRAFFIC))[1]
 
     def forget(self, tenant_id: int) -> None:

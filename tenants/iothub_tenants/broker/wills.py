@@ -1,8 +1,8 @@
-"""One tenant's Wills on their way out: a Will that fires is a PUBLISH by its session's device, so it has the same right and the same meters.
+"""Publishes one tenant's Wills: a Will that fires is a PUBLISH by its session's device, with the same rights and meters.
 
-Knows no session's life: the session manager says when a Will fires. There is no connection that could be left unread or told a Reason Code:
-over a rate a Will waits here, as long as a publisher may be held back; what does not fit then, or exceeds a day's allowance, is dropped,
-named and counted like a refused PUBLISH.
+Knows no session's life: the session manager says when a Will fires. There is no connection to pause or to send a Reason Code to: above a rate
+a Will waits here, as long as a publisher may be paused; one that still does not fit, or exceeds a day's allowance, is dropped and counted like
+a refused PUBLISH.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Firing:
     session: Session
     message: Message
     on_done: Callable[[], None]
-    device: tuple[Gauge, ...]  # a session that ends gives its meters back
+    device: tuple[Gauge, ...]  # taken now: a session that ends releases its meters
     deadline: float
     passed: int = 0
 
@@ -55,13 +55,13 @@ class Wills:
         self._rights = rights
         self._waiting: deque[_Firing] = deque()
         self._waiting_bytes = 0
-        self._checking = 0  # whose rights are being read
+        self._checking = 0  # Wills whose rights are being read
 
     def __len__(self) -> int:
         return len(self._waiting) + self._checking
 
     def fire(self, session: Session, message: Message, on_done: Callable[[], None]) -> None:
-        """Publish a Will as soon as its meters let it pass; `on_done` when it is stored, or will never be."""
+        """Publish a Will as soon as its meters allow; `on_done` when it is stored, or dropped."""
         deadline = self._clock.monotonic() + self._tenant.limits.max_pause_s
         own = session.meters
         device: tuple[Gauge, ...] = ()
@@ -73,11 +73,11 @@ class Wills:
         firing = _Firing(session, message, on_done, device, deadline)
         if session.is_persistent:
             Deferred.fromCoroutine(self._check(firing))
-        else:  # its connection has only just gone
-            self._take(firing, session.policy)
+        else:  # its connection has only just closed: the rights are current
+            self._admit_will(firing, session.policy)
 
     async def _check(self, firing: _Firing) -> None:
-        """Much may have changed since its client was here; after a start the session itself knows of no right."""
+        """Read the device's rights: they may have changed since it was connected, and a recovered session has none."""
         session = firing.session
         self._checking += 1
         try:
@@ -86,41 +86,41 @@ class Wills:
             policy = session.policy
         finally:
             self._checking -= 1
-        self._take(firing, policy)
+        self._admit_will(firing, policy)
 
-    def _take(self, firing: _Firing, policy: Policy | None) -> None:
+    def _admit_will(self, firing: _Firing, policy: Policy | None) -> None:
         if policy is None or not policy.may_publish(firing.message.topic):
             self._drop(firing, Drop.DENIED)
             return
         if not self._waiting:
-            wait_s = self._try(firing)
+            wait_s = self._try_publish(firing)
             if not wait_s:
                 return
-            self._later(wait_s, self._go_on)
+            self._later(wait_s, self._publish_waiting)
         elif len(self._waiting) >= WAITING or self._waiting_bytes >= WAITING_BYTES:
             self._refuse(firing, "inbound_messages")
             return
         self._waiting.append(firing)
         self._waiting_bytes += firing.message.size
 
-    def _go_on(self) -> None:
+    def _publish_waiting(self) -> None:
         while self._waiting:
             firing = self._waiting[0]
-            wait_s = self._try(firing)
+            wait_s = self._try_publish(firing)
             if wait_s:
-                self._later(wait_s, self._go_on)
+                self._later(wait_s, self._publish_waiting)
                 return
             self._waiting.popleft()
             self._waiting_bytes -= firing.message.size
 
-    def _try(self, firing: _Firing) -> float:
-        """Publish or drop a Will; or return for how long it has to wait."""
+    def _try_publish(self, firing: _Firing) -> float:
+        """Publish or drop a Will and return 0, or return how many seconds it has to wait."""
         tenant, now, size_bytes = self._tenant, self._clock.monotonic(), _size(firing.message)
         gauges: tuple[Gauge, ...] = (
             *firing.device,
             (tenant.inbound_messages, 1, "inbound_messages"),
             (tenant.inbound_bytes, size_bytes, "inbound_bytes"),
-            (tenant.day_messages, 1, "day_messages"),  # last: what a rate refuses does not use up a day
+            (tenant.day_messages, 1, "day_messages"),  # last: what a rate refuses must not count for the day
             (tenant.day_bytes, size_bytes, "day_bytes"),
         )
         for meter, units, name in gauges[firing.passed :]:

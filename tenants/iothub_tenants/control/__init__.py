@@ -1,1 +1,1 @@
-"""What a client asks of the control plane, one walk per packet: CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH."""
+"""The control plane's packet handlers, one per packet: CONNECT, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH."""

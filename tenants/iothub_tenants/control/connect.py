@@ -1,7 +1,8 @@
-"""The CONNECT walk: who are you, may you come in as this Client Identifier and with this Will, is there room - then the session.
+"""Handles CONNECT: authenticates the client, checks its Client Identifier, Will and quotas, then opens its session.
 
-Knows no SQL, no cache and no queue: it asks the services in the order of the tenancy page, section 1. Nothing of a session, a Will or a
-quota is touched before authentication has passed.
+Knows no SQL, no cache and no queue: it calls the services in the order of `docs/flows/connect.md`.
+
+Invariant: nothing of a session, a Will or a quota is touched before authentication has passed.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from iothub_services.auth.port import ClientIdPolicy
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.broker.client_contexts import Exchange, Guest
+from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub, Rights
 from iothub_tenants.control.proving import ConnectRefusedError, prove
 
 log = logging.get(__name__)
 
-ATTEMPTS = 3  # how often a CONNECT is checked anew because the accounts changed meanwhile
+ATTEMPTS = 3  # how often a CONNECT is checked again because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
 """Before the tenant is known; its own limits are checked once it is."""
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5"}  # by Protocol Level, as `mqtt.versions` names them
 _CONNACK_3 = {version: [encode(Connack(0, is_present), version) for is_present in (False, True)] for version in (3, 4)}
 
 
-@dataclass(slots=True)  # not frozen: that takes a call for each field
-class Arrival:
-    """One CONNECT on its way through the walk."""
+@dataclass(slots=True)  # not frozen: a frozen one costs a call for each field
+class PendingConnect:
+    """One CONNECT whose credentials are proven and whose session is not open yet."""
 
     packet: Connect
     login: Authenticated
@@ -56,7 +57,7 @@ class Arrival:
 
 
 async def connect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
-    """Answer one CONNECT; a refusal leaves a fixed time after its arrival, whatever its cause (B69)."""
+    """Answer one CONNECT; a refusal is sent a fixed time after the CONNECT arrived, whatever its cause (B69)."""
     answer_at = hub.clock.monotonic() + hub.settings.auth.failure_reply_ms / 1000
     version = MQTT_5_0
     try:
@@ -81,203 +82,203 @@ async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason,
         delay: Deferred[None] = Deferred()
         hub.later(waiting_s, lambda: delay.callback(None))
         await delay
-    if connection.close_reason is not Reason.SERVER_UNAVAILABLE:  # else it has had its answer
-        _say_no(hub, connection, version, reason)
+    if connection.close_reason is not Reason.SERVER_UNAVAILABLE:  # else `reject_timed_out` has answered it
+        _reject(hub, connection, version, reason)
 
 
-def overdue(hub: Hub, connection: Connection, body: bytes) -> None:
-    """The hub's stores did not let a CONNECT be answered in time: say so while the client still listens (§3.2.2.2)."""
-    guest: Guest = connection.control
-    exchange = guest.exchange
-    is_asked = exchange is not None and exchange.awaited is not None  # then it is the client that keeps us waiting
-    if not connection.is_closing and not is_asked:
-        _say_no(hub, connection, _version(body), Reason.SERVER_UNAVAILABLE)
+def reject_timed_out(hub: Hub, connection: Connection, body: bytes) -> None:
+    """Reject a CONNECT that the stores did not answer in time, before the client itself gives up (§3.2.2.2)."""
+    context: ClientContext = connection.control
+    exchange = context.exchange
+    is_clients_turn = exchange is not None and exchange.awaited is not None  # the hub waits for its AUTH
+    if not connection.is_closing and not is_clients_turn:
+        _reject(hub, connection, _version(body), Reason.SERVER_UNAVAILABLE)
 
 
-def turn_away(hub: Hub, connection: Connection, body: bytes) -> None:
-    """Too little memory, or so many ask for so much, that a CONNECT is not even looked at: as any other overload, at little cost."""
+def reject_overload(hub: Hub, connection: Connection, body: bytes) -> None:
+    """Reject a CONNECT without decoding it, because the hub is short of memory or has too many to handle: a rejection must be cheap."""
     version = _version(body)
     if connection.is_closing:
         return
     if version in _VERSIONS:
-        _say_no(hub, connection, version, Reason.OVERLOAD)
+        _reject(hub, connection, version, Reason.OVERLOAD)
     else:
-        hub.plane.close(connection, Reason.OVERLOAD)  # nobody knows what it would understand
+        hub.plane.close(connection, Reason.OVERLOAD)  # without CONNACK: the client speaks an unknown version
 
 
 def _version(body: bytes) -> int:
-    """The Protocol Level of a CONNECT, behind the Protocol Name; 0: there is none."""
+    """Return the Protocol Level of a CONNECT, which follows the Protocol Name; 0: there is none."""
     level = 2 + int.from_bytes(body[:2], "big")
     return body[level] if level < len(body) else 0
 
 
-def _say_no(hub: Hub, connection: Connection, version: int, reason: Reason) -> None:
+def _reject(hub: Hub, connection: Connection, version: int, reason: Reason) -> None:
     hub.counters.connected(connection.listener.name, version, reason.word)
     code = reason.code if version == MQTT_5_0 else reason.connack
     if code == Reason.ADMINISTRATIVE.code:
         code = Reason.BANNED.code  # 0x98 is for DISCONNECT only (§3.2.2.2)
-    farewell = encode(Connack(code), version) if code else b""
-    hub.plane.close(connection, reason, farewell)
+    final_packet = encode(Connack(code), version) if code else b""
+    hub.plane.close(connection, reason, final_packet)
 
 
 async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: int) -> None:
-    """Walk a decoded CONNECT of so many bytes to its session. Raises ConnectRefusedError."""
+    """Authenticate a decoded CONNECT of `size_bytes` and open its session. Raises ConnectRefusedError."""
     if _VERSIONS[packet.version] not in hub.settings.mqtt.versions:
         raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION)
     client_id = packet.client_id or _assigned_client_id()
     for attempt in range(ATTEMPTS):
-        arrival = await _arrive(hub, connection, packet, client_id)
-        _check_size(arrival, size_bytes)
+        pending = await _check_connect(hub, connection, packet, client_id)
+        _check_size(pending, size_bytes)
         if attempt == 0:
-            await _take_rate(arrival.broker)
-        async with hub.directory.holding(arrival.broker.tenant_id, client_id):
+            await _take_connect_rate(pending.broker)
+        async with hub.directory.holding(pending.broker.tenant_id, client_id):
             if not hub.company.is_alone:
-                await hub.company.catch_up()  # a session may have begun or gone on at another hub just now
-            if arrival.broker.allowance.is_shared:
-                await arrival.broker.room_to_enter(_request(arrival))
+                await hub.company.catch_up()  # another hub may have opened or resumed the session just now
+            if pending.broker.allowance.is_shared:
+                await pending.broker.wait_for_connect_room(_request(pending))
             if connection.control.is_gone:
                 return
-            is_its_broker = hub.brokers.present(arrival.broker.tenant_id) is arrival.broker  # idle ones are dropped
-            if is_its_broker and hub.authenticator.is_current(arrival.login):
-                await _enter(hub, connection, arrival)
+            is_same_broker = hub.brokers.present(pending.broker.tenant_id) is pending.broker  # idle ones are dropped
+            if is_same_broker and hub.authenticator.is_current(pending.login):
+                await _open_session(hub, connection, pending)
                 return
     raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts change faster than a CONNECT can be checked")
 
 
-async def _take_rate(broker: TenantBroker) -> None:
-    """Raises ConnectRefusedError: so many connect already; UnavailableError: nobody can say how many do at other hubs."""
+async def _take_connect_rate(broker: TenantBroker) -> None:
+    """Raises ConnectRefusedError: the rate `connects` is used up; UnavailableError: the shared ledger does not answer."""
     if broker.allowance.is_shared:
-        await broker.allowance.room((Quota.CONNECTS, 1))
-    if not broker.allowance.take(Quota.CONNECTS):
+        await broker.allowance.wait_for_room((Quota.CONNECTS, 1))
+    if not broker.allowance.take_rate(Quota.CONNECTS):
         raise ConnectRefusedError(Reason.CONNECTION_RATE)
 
 
-async def _arrive(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Arrival:
-    """Prove who it is and check everything that needs no session."""
+async def _check_connect(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> PendingConnect:
+    """Authenticate, and check everything that needs no session."""
     login = await prove(hub, connection, packet, client_id)
     broker = await hub.brokers.broker(login.tenant)
-    broker.allowance.learn(login.device)
+    broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)
-    arrival = Arrival(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
-    _check_client_id(arrival)
+    pending = PendingConnect(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
+    _check_client_id(pending)
     if packet.will is not None:
-        _check_will(arrival, packet.will)
-    return arrival
+        _check_will(pending, packet.will)
+    return pending
 
 
 def _assigned_client_id() -> str:
     return f"auto-{secrets.token_hex(12)}"
 
 
-def _check_client_id(arrival: Arrival) -> None:
-    tenant, device = arrival.login.tenant, arrival.login.device
+def _check_client_id(pending: PendingConnect) -> None:
+    tenant, device = pending.login.tenant, pending.login.device
     policy = tenant.client_id_policy
-    if arrival.is_assigned and policy is ClientIdPolicy.OWNER:
+    if pending.is_assigned and policy is ClientIdPolicy.OWNER:
         return
-    if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, arrival.client_id):
+    if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, pending.client_id):
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"the tenant's policy is `{policy.value}`")
-    present = arrival.broker.plane.sessions.get(arrival.client_id)
+    present = pending.broker.plane.sessions.get(pending.client_id)
     if present is not None and (present.device != device.name or present.control.device_id > device.id > 0):
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "the session belongs to another device")
 
 
 def _size(body_bytes: int) -> int:
-    """The size of a packet with a body of so many bytes (§2.1.4)."""
+    """Return the size of a packet with a body of this size (§2.1.4)."""
     return body_bytes + 2 + (body_bytes > 0x7F) + (body_bytes > 0x3FFF) + (body_bytes > 0x1F_FFFF)
 
 
-def _check_size(arrival: Arrival, size_bytes: int) -> None:
-    """CONNECT was read before its tenant was known; now it is held to the limits of every packet."""
-    limits, packet = arrival.broker.allowance.limits_of(arrival.login.device.name), arrival.packet
+def _check_size(pending: PendingConnect, size_bytes: int) -> None:
+    """Check the size limits of every packet: CONNECT was read before its tenant was known."""
+    limits, packet = pending.broker.allowance.limits_of(pending.login.device.name), pending.packet
     if limits.packet_bytes and size_bytes > limits.packet_bytes:
-        arrival.broker.allowance.refused(Quota.PACKET_BYTES)
+        pending.broker.allowance.count_refusal(Quota.PACKET_BYTES)
         raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
     count = len(packet.properties.user_properties)
     if packet.will is not None:
         count = max(count, len(packet.will.properties.user_properties))
     if limits.user_properties and count > limits.user_properties:
-        arrival.broker.allowance.refused(Quota.USER_PROPERTIES)
+        pending.broker.allowance.count_refusal(Quota.USER_PROPERTIES)
         raise ConnectRefusedError(Reason.QUOTA)
 
 
-def _check_will(arrival: Arrival, will: packets.Will) -> None:
-    """A Will is a PUBLISH: the same limits, the same rights, here and again when it fires."""
-    limits = arrival.broker.allowance.limits_of(arrival.login.device.name)
+def _check_will(pending: PendingConnect, will: packets.Will) -> None:
+    """Check a Will as a PUBLISH, by the same limits and rights; it is checked again when it fires."""
+    limits = pending.broker.allowance.limits_of(pending.login.device.name)
     if limits.will_bytes and len(will.payload) > limits.will_bytes:
-        arrival.broker.allowance.refused(Quota.WILL_BYTES)
+        pending.broker.allowance.count_refusal(Quota.WILL_BYTES)
         raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
     topic = will.topic.encode()
-    if arrival.broker.check_topic(topic):
+    if pending.broker.check_topic(topic):
         raise ConnectRefusedError(Reason.TOPIC_NAME_INVALID)
-    if not arrival.policy.may_publish(topic):
+    if not pending.policy.may_publish(topic):
         raise ConnectRefusedError(Reason.NOT_AUTHORIZED)
 
 
-async def _enter(hub: Hub, connection: Connection, arrival: Arrival) -> None:
-    """Reserve, open the session, and let the connection in. The session's lock is held."""
-    guest: Guest = connection.control
-    broker, request = arrival.broker, _request(arrival)
-    _check_client_id(arrival)  # again: the session may have come while we waited for its lock
-    entry = broker.enter(guest, request)
-    if isinstance(entry, Quota):
+async def _open_session(hub: Hub, connection: Connection, pending: PendingConnect) -> None:
+    """Reserve the quotas, open the session and admit the connection. The session's lock is held."""
+    context: ClientContext = connection.control
+    broker, request = pending.broker, _request(pending)
+    _check_client_id(pending)  # again: the session may have been opened while this CONNECT waited for its lock
+    reservation = broker.reserve_connect(context, request)
+    if isinstance(reservation, Quota):
         raise ConnectRefusedError(Reason.QUOTA)
     try:
         opened = await hub.sessions.open(broker, request)
     except BaseException:
-        broker.allowance.entered(entry, None)
-        guest.leave(Reason.SERVER_UNAVAILABLE)
+        broker.allowance.settle_connect(reservation, None)
+        context.detach(Reason.SERVER_UNAVAILABLE)
         raise
     session = opened.session
-    broker.allowance.entered(entry, session)
+    broker.allowance.settle_connect(reservation, session)
     try:
-        await _look_again(hub, connection, arrival)
+        await _review_login(hub, connection, pending)
     except (ConnectRefusedError, UnavailableError):
         hub.sessions.withdraw(broker, opened)
-        guest.leave(Reason.SERVER_UNAVAILABLE)
+        context.detach(Reason.SERVER_UNAVAILABLE)
         raise
     if connection.is_closing and connection.close_reason is not Reason.NETWORK:
-        hub.sessions.withdraw(broker, opened)  # we have refused it meanwhile: nobody may come back to what it began
+        hub.sessions.withdraw(broker, opened)  # it was rejected meanwhile: no later CONNECT may resume this session
         return
-    hub.plane.policy_changed(session, arrival.policy)
-    guest.session, guest.proven = session, arrival.login
-    broker.session_began(session, arrival.login.device)
-    if guest.is_gone:  # the client left while its session was opened
-        guest.leave(Reason.NETWORK)
+    hub.plane.policy_changed(session, pending.policy)
+    context.session, context.proven = session, pending.login
+    broker.session_began(session, pending.login.device)
+    if context.is_gone:  # the client left while its session was opened
+        context.detach(Reason.NETWORK)
         return
-    settings = broker.connection_settings(hub.settings.mqtt, session.device, arrival.packet)
-    connack = _connack(arrival, request, settings, opened.is_present, guest.exchange)
-    hub.counters.connected(connection.listener.name, arrival.packet.version, "accepted")
-    if arrival.login.token is not None:
-        hub.token_ends.watch(connection, arrival.login.ends_at)
+    settings = broker.connection_settings(hub.settings.mqtt, session.device, pending.packet)
+    connack = _connack(pending, request, settings, opened.is_present, context.exchange)
+    hub.counters.connected(connection.listener.name, pending.packet.version, "accepted")
+    if pending.login.token is not None:
+        hub.token_ends.watch(connection, pending.login.ends_at)
     hub.plane.admit(connection, session, settings, connack)
-    broker.connected(session, connection, arrival.packet)
+    broker.connected(session, connection, pending.packet)
 
 
-async def _look_again(hub: Hub, connection: Connection, arrival: Arrival) -> None:
-    """The accounts may have changed while the session was opened: whoever then looked at all sessions has not seen this one."""
-    while not hub.authenticator.is_current(arrival.login):
+async def _review_login(hub: Hub, connection: Connection, pending: PendingConnect) -> None:
+    """Check the login again if the accounts changed while the session was opened: `AccountChangeApplier` did not see this session."""
+    while not hub.authenticator.is_current(pending.login):
         address = connection.peer_ip
-        answer = await hub.authenticator.review(arrival.login, client_id=arrival.client_id, address=address)
+        answer = await hub.authenticator.review(pending.login, client_id=pending.client_id, address=address)
         if isinstance(answer, Refusal):
             raise ConnectRefusedError(answer.reason)
-        arrival.login = answer
-        arrival.policy = hub.policy_of(answer, arrival.client_id, connection)
+        pending.login = answer
+        pending.policy = hub.policy_of(answer, pending.client_id, connection)
 
 
-def _request(arrival: Arrival) -> SessionRequest:
-    packet = arrival.packet
+def _request(pending: PendingConnect) -> SessionRequest:
+    packet = pending.packet
     if packet.version == MQTT_5_0:
         asked_s = packet.properties.session_expiry_interval_s or 0
     else:
         asked_s = 0 if packet.is_clean_start else NEVER_EXPIRES
     return SessionRequest(
-        client_id=arrival.client_id,
-        device=arrival.login.device.name,
+        client_id=pending.client_id,
+        device=pending.login.device.name,
         version=packet.version,
         is_clean_start=packet.is_clean_start,
-        expiry_s=arrival.broker.expiry_of(arrival.login.device.name, asked_s),
+        expiry_s=pending.broker.expiry_of(pending.login.device.name, asked_s),
         will=None if packet.will is None else _will(packet.will),
-        device_id=arrival.login.device.id,
+        device_id=pending.login.device.id,
     )
 
 
@@ -294,10 +295,14 @@ def _will(will: packets.Will) -> Will:
 
 
 def _connack(
-    arrival: Arrival, request: SessionRequest, settings: ConnectionSettings, is_present: bool, exchange: Exchange | None
+    pending: PendingConnect,
+    request: SessionRequest,
+    settings: ConnectionSettings,
+    is_present: bool,
+    exchange: Exchange | None,
 ) -> bytes:
-    """Encode the CONNACK; 5.0 is told what differs from what the client asked for, and what has another default."""
-    packet = arrival.packet
+    """Encode the CONNACK; for 5.0 with what differs from what the client asked for or from the protocol's default."""
+    packet = pending.packet
     if packet.version != MQTT_5_0:
         return _CONNACK_3[packet.version][is_present]
     asked_s = packet.properties.session_expiry_interval_s or 0
@@ -305,25 +310,25 @@ def _connack(
         is_present,
         request.expiry_s if request.expiry_s != asked_s else None,
         settings.inbound_maximum if settings.inbound_maximum < 65_535 else None,
-        # Clients refuse to hear of more than a Remaining Length can say (paho-mqtt does), and then there is no limit to speak of.
+        # Above what a Remaining Length can express there is no limit, and clients such as paho-mqtt reject such a value.
         settings.packet_bytes if settings.packet_bytes <= MAXIMUM_REMAINING_LENGTH else None,
         settings.topic_aliases or None,
         settings.keep_alive_s if settings.keep_alive_s != packet.keep_alive_s else None,
     )
-    if not arrival.is_assigned and exchange is None:
+    if not pending.is_assigned and exchange is None:
         return _usual_connack(*usual)
     properties = replace(
         _properties(*usual[1:]),
-        assigned_client_identifier=arrival.client_id if arrival.is_assigned else None,  # [MQTT-3.1.3-7]
+        assigned_client_identifier=pending.client_id if pending.is_assigned else None,  # [MQTT-3.1.3-7]
         authentication_method=exchange.method if exchange is not None else None,  # [MQTT-4.12.0-5]
         authentication_data=exchange.last_data if exchange is not None else None,
     )
     return encode(Connack(0, is_present, properties), MQTT_5_0)
 
 
-@lru_cache(maxsize=1024)  # the clients of a tenant ask for much the same
-def _usual_connack(is_present: bool, *told: int | None) -> bytes:
-    return encode(Connack(0, is_present, _properties(*told)), MQTT_5_0)
+@lru_cache(maxsize=1024)  # a tenant's clients mostly ask for the same
+def _usual_connack(is_present: bool, *values: int | None) -> bytes:
+    return encode(Connack(0, is_present, _properties(*values)), MQTT_5_0)
 
 
 def _properties(

@@ -1,4 +1,4 @@
-"""The control plane's front desk: takes what the message plane hands up, starts the walk that answers it, and catches what walks raise.
+"""The control plane's entry point: gets control packets from the message plane, calls their packet handler, and turns its errors into answers.
 
 Knows no packet's meaning: `connect`, `subscribe`, `leave` and `reauthenticate` do. Fulfils `iothub.engine.ports.Control`.
 """
@@ -18,19 +18,19 @@ from iothub.engine.state import Connection
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub_services.quota.names import BY_NAME
-from iothub_tenants.broker.client_contexts import Guest
+from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.control.connect import connect, overdue, turn_away
-from iothub_tenants.control.connect_timeout import Doorstep
-from iothub_tenants.control.leave import disconnect, say_goodbye
+from iothub_tenants.control.connect import connect, reject_overload, reject_timed_out
+from iothub_tenants.control.connect_timeout import ConnectTimeouts
+from iothub_tenants.control.leave import disconnect, disconnect_plain
 from iothub_tenants.control.reauthenticate import authenticate
 from iothub_tenants.control.subscribe import subscribe, unsubscribe
 
 log = logging.get(__name__)
 
-Walk = Callable[[Hub, Connection, int, bytes], Coroutine[Any, Any, None]]
+PacketHandler = Callable[[Hub, Connection, int, bytes], Coroutine[Any, Any, None]]
 
-WALKS: dict[int, Walk] = {
+PACKET_HANDLERS: dict[int, PacketHandler] = {
     PacketType.CONNECT: connect,
     PacketType.SUBSCRIBE: subscribe,
     PacketType.UNSUBSCRIBE: unsubscribe,
@@ -40,64 +40,66 @@ WALKS: dict[int, Walk] = {
 
 
 class ControlPlane:
-    """One worker's control plane. Invariant: every packet taken ends in `plane.admit`, `plane.resume` or `plane.close`."""
+    """One worker's control plane. Invariant: every packet ends in `plane.admit`, `plane.resume` or `plane.close`."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         timeout_s, give_up_s = hub.settings.mqtt.connect_timeout_s, hub.settings.queues.give_up_s
-        self.doorstep = Doorstep(hub.plane, hub.clock, timeout_s, give_up_s, partial(turn_away, hub))
+        self.connect_timeouts = ConnectTimeouts(
+            hub.plane, hub.clock, timeout_s, give_up_s, partial(reject_overload, hub)
+        )
 
     def opened(self, connection: Connection) -> None:
-        connection.control = Guest()
+        connection.control = ClientContext()
         self._hub.counters.opened(connection.listener.name)
 
     def packet(self, connection: Connection, header: int, body: bytes) -> None:
-        if say_goodbye(self._hub, connection, header, body):
+        if disconnect_plain(self._hub, connection, header, body):
             return
         if self._hub.is_short_of_memory and header >> 4 == PacketType.CONNECT:
-            turn_away(self._hub, connection, body)
+            reject_overload(self._hub, connection, body)
             return
-        walk = WALKS.get(header >> 4)
-        if walk is None:
+        handler = PACKET_HANDLERS.get(header >> 4)
+        if handler is None:
             self._hub.plane.close(connection, Reason.PROTOCOL_ERROR)
             return
-        steps = self._guarded(walk, connection, header, body)
+        steps = self._guarded(handler, connection, header, body)
         try:
             steps.send(None)
         except StopIteration:
-            return  # most walks find everything in memory and wait for nothing: they need no Deferred
-        waits = Deferred.fromCoroutine(steps)  # asked again, the Deferred that it waits for yields itself again
-        if walk is connect:
-            self.doorstep.wait(connection, partial(overdue, self._hub, connection, body))
-            waits.addBoth(lambda _: self.doorstep.leave(connection))
+            return  # most handlers find everything in memory and never wait: they need no Deferred
+        waits = Deferred.fromCoroutine(steps)  # safe after `send`: the Deferred that it waits for yields itself again
+        if handler is connect:
+            self.connect_timeouts.watch(connection, partial(reject_timed_out, self._hub, connection, body))
+            waits.addBoth(lambda _: self.connect_timeouts.forget(connection))
 
     def closed(self, connection: Connection, reason: Reason) -> None:
-        guest: Guest = connection.control
-        guest.is_gone = True
+        context: ClientContext = connection.control
+        context.is_gone = True
         self._hub.counters.closed(connection.listener.name, connection.version, reason)
-        if guest.proven is not None and guest.proven.token is not None:
+        if context.proven is not None and context.proven.token is not None:
             self._hub.token_ends.forget(connection)
-        guest.leave(reason)
+        context.detach(reason)
 
-    async def _guarded(self, walk: Walk, connection: Connection, header: int, body: bytes) -> None:
-        """The one place where a walk's failure becomes an answer."""
+    async def _guarded(self, handler: PacketHandler, connection: Connection, header: int, body: bytes) -> None:
+        """The one place where an error of a packet handler becomes an answer."""
         try:
-            await walk(self._hub, connection, header, body)
+            await handler(self._hub, connection, header, body)
         except MqttError as error:
-            _count(connection, error)
+            _count_quota_refusal(connection, error)
             self._hub.plane.close(connection, error.reason)
         except TenantLimitError:
             self._hub.plane.close(connection, Reason.QUOTA)
         except UnavailableError as error:
             log.warning("store unavailable", peer=connection.peer, error=str(error))
             self._hub.plane.close(connection, Reason.SERVER_UNAVAILABLE)
-        except Exception as error:  # the protocol edge: a defect of ours ends one connection, and the hub goes on
+        except Exception as error:  # the protocol edge: a defect of the hub closes one connection, and the hub goes on
             log.error("defect in the control plane", peer=connection.peer, exc_info=error)
             self._hub.plane.close(connection, Reason.IMPLEMENTATION)
 
 
-def _count(connection: Connection, error: MqttError) -> None:
-    """A packet with more of something than its tenant allows is a refusal of that quota."""
-    guest: Guest = connection.control
-    if isinstance(error, LimitExceeded) and guest.broker is not None:
-        guest.broker.allowance.refused(BY_NAME[error.limit])
+def _count_quota_refusal(connection: Connection, error: MqttError) -> None:
+    """Count a packet that exceeds a limit of its tenant as a refusal by that quota."""
+    context: ClientContext = connection.control
+    if isinstance(error, LimitExceeded) and context.broker is not None:
+        context.broker.allowance.count_refusal(BY_NAME[error.limit])

@@ -1,6 +1,6 @@
-"""The DISCONNECT walk: a client says goodbye, keeps or withdraws its Will, and may change how long its session lives.
+"""Handles DISCONNECT: the client keeps or withdraws its Will, and may change its Session Expiry Interval.
 
-Knows no session rules: what was said is noted on the connection's record and obeyed when the connection closes.
+Knows no session rules: what the packet says is kept in the client context and applied when the connection closes.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import ProtocolError
 from iothub.mqtt.packets import Disconnect
 from iothub_services.sessions.port import SessionControl
-from iothub_tenants.broker.client_contexts import Guest
+from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
 
 NORMAL = 0x00
 PLAIN = 0xE0  # without a body: Reason Code 0x00 and no properties (§3.14.2.1); all that 3.x knows
 
 
-def say_goodbye(hub: Hub, connection: Connection, header: int, body: bytes) -> bool:
-    """Close in peace at once, as nearly all do; False: this is another packet, or a DISCONNECT that says more."""
+def disconnect_plain(hub: Hub, connection: Connection, header: int, body: bytes) -> bool:
+    """Close at once on a DISCONNECT without a body, as nearly all are; False: it is another packet, or has a body."""
     if header != PLAIN or body or not connection.version:
         return False
-    guest: Guest = connection.control
-    guest.keeps_will = False
+    context: ClientContext = connection.control
+    context.keeps_will = False
     hub.plane.close(connection, Reason.CLIENT)
     return True
 
 
 async def disconnect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
-    """Close in peace; with another Reason Code than 0x00 the Will is published [MQTT-3.14.4-3]."""
-    guest: Guest = connection.control
+    """Close as the client asks; with another Reason Code than 0x00 the Will is published [MQTT-3.14.4-3]."""
+    context: ClientContext = connection.control
     limits = STANDARD_LIMITS
-    if guest.broker is not None and guest.session is not None:
-        limits = guest.broker.packet_limits(guest.session.device)
+    if context.broker is not None and context.session is not None:
+        limits = context.broker.packet_limits(context.session.device)
     packet = cast("Disconnect", decode_packet(header, body, connection.version, limits=limits))
     expiry_s = packet.properties.session_expiry_interval_s
-    if expiry_s is not None and guest.session is not None:
-        control: SessionControl = guest.session.control
+    if expiry_s is not None and context.session is not None:
+        control: SessionControl = context.session.control
         if control.expiry_s == 0 and expiry_s != 0:  # §3.14.2.2.2
             raise ProtocolError("DISCONNECT: a session that ends with its connection cannot be given a longer life")
-        guest.expiry_s = guest.broker.expiry_of(guest.session.device, expiry_s) if guest.broker else expiry_s
-    guest.keeps_will = packet.reason_code != NORMAL
+        context.expiry_s = context.broker.expiry_of(context.session.device, expiry_s) if context.broker else expiry_s
+    context.keeps_will = packet.reason_code != NORMAL
     hub.plane.close(connection, Reason.CLIENT if packet.reason_code == NORMAL else Reason.CLIENT_WITH_WILL)

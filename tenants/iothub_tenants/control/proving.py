@@ -1,4 +1,4 @@
-"""Who is it? The hub's own check of credentials, or a plug-in's, in one step or (5.0) in as many as its method wants (§4.12).
+"""Authenticates a CONNECT: by the hub's own credential check or by a plug-in, in one step or (5.0) in several (§4.12).
 
 Knows no session. The answer is an `Authenticated`, or ConnectRefusedError.
 """
@@ -19,7 +19,7 @@ from iothub.mqtt.packets import Auth, Connect
 from iothub.mqtt.properties import Properties
 from iothub_services.auth.authenticator import Authenticated, Credentials, Refusal
 from iothub_services.auth.check_pool import FAILED_REPLY_S
-from iothub_tenants.broker.client_contexts import Exchange, Guest
+from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.identity import Identity, parse_username
 
@@ -28,7 +28,7 @@ REAUTHENTICATE = 0x19
 
 
 class ConnectRefusedError(IotHubError):
-    """The answer is a CONNACK with this reason, then the connection closes. `extra_s`: wait longer than usual, all alike."""
+    """CONNECT is answered with this reason and the connection closes. `extra_s`: wait this much longer, whatever the cause."""
 
     def __init__(self, reason: Reason, message: str = "", *, extra_s: float = 0.0) -> None:
         super().__init__(message or reason.word)
@@ -37,28 +37,28 @@ class ConnectRefusedError(IotHubError):
 
 
 async def prove(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated:
-    """Return the proven device of a CONNECT."""
+    """Return the authenticated device of a CONNECT. Raises ConnectRefusedError."""
     method = packet.properties.authentication_method
     name = parse_username(packet.username)
     if name is None:
         nameless = Credentials("", "", None, connection.peer_ip, client_id=client_id)
-        return _let_in(hub.authenticator.refuse_nameless(nameless))
+        return _required_login(hub.authenticator.refuse_nameless(nameless))
     credentials = Credentials(
         name.tenant, name.device, packet.password, connection.peer_ip, connection.certificate_subject, client_id
     )
     if method is not None:
         await _exchange_steps(hub, connection, _attempt(connection, packet, name, client_id))
-        return _let_in(await hub.authenticator.vouch(credentials))
+        return _required_login(await hub.authenticator.vouch(credentials))
     if hub.hooks.authenticate is not None:
         opinion = await hub.hooks.authenticate(_attempt(connection, packet, name, client_id))
         if opinion is False:
             raise ConnectRefusedError(Reason.BAD_CREDENTIALS)
         if opinion is True:
-            return _let_in(await hub.authenticator.vouch(credentials))
-    return _let_in(await hub.authenticator.authenticate(credentials))
+            return _required_login(await hub.authenticator.vouch(credentials))
+    return _required_login(await hub.authenticator.authenticate(credentials))
 
 
-def _let_in(answer: Authenticated | Refusal) -> Authenticated:
+def _required_login(answer: Authenticated | Refusal) -> Authenticated:
     if isinstance(answer, Refusal):
         raise ConnectRefusedError(answer.reason, extra_s=max(answer.reply_after_s - FAILED_REPLY_S, 0.0))
     return answer
@@ -79,9 +79,9 @@ def _attempt(connection: Connection, packet: Connect, name: Identity, client_id:
 
 
 async def _exchange_steps(hub: Hub, connection: Connection, attempt: Attempt) -> None:
-    """Walk the steps of one exchange. Raises ConnectRefusedError: 0x8C for a method that nobody knows, 0x87 for a failed one."""
-    guest: Guest = connection.control
-    exchange = guest.exchange = Exchange(attempt.method, attempt)
+    """Run the steps of one exchange. Raises ConnectRefusedError: 0x8C for an unknown method, 0x87 for a failed one."""
+    context: ClientContext = connection.control
+    exchange = context.exchange = Exchange(attempt.method, attempt)
     while True:
         step = await _step(hub, exchange.attempt)
         if isinstance(step, Proof):
@@ -91,8 +91,8 @@ async def _exchange_steps(hub: Hub, connection: Connection, attempt: Attempt) ->
             return
         if not isinstance(step, Challenge):
             raise ConnectRefusedError(Reason.BAD_AUTHENTICATION_METHOD if step is None else Reason.NOT_AUTHORIZED)
-        data = await ask(hub, connection, exchange, step.data)
-        if guest.is_gone:
+        data = await send_challenge(hub, connection, exchange, step.data)
+        if context.is_gone:
             raise ConnectRefusedError(Reason.NETWORK)
         exchange.attempt = replace(exchange.attempt, data=data)
 
@@ -103,8 +103,8 @@ async def _step(hub: Hub, attempt: Attempt) -> Step:
     return await hub.hooks.authenticate(attempt)
 
 
-def ask(hub: Hub, connection: Connection, exchange: Exchange, data: bytes) -> Deferred[bytes | None]:
-    """Send a challenge; fires with the client's Authentication Data, or when the client has gone."""
+def send_challenge(hub: Hub, connection: Connection, exchange: Exchange, data: bytes) -> Deferred[bytes | None]:
+    """Send a challenge; fires with the client's Authentication Data, or with None when the connection has closed."""
     exchange.awaited = Deferred()
     hub.plane.send(connection, auth_packet(CONTINUE, exchange.method, data))
     hub.plane.resume(connection)
@@ -112,6 +112,6 @@ def ask(hub: Hub, connection: Connection, exchange: Exchange, data: bytes) -> De
 
 
 def auth_packet(code: int, method: str, data: bytes | None) -> bytes:
-    """Encode an AUTH of ours [MQTT-4.12.0-2] [MQTT-4.12.0-5]."""
+    """Encode an AUTH packet [MQTT-4.12.0-2] [MQTT-4.12.0-5]."""
     properties = Properties(authentication_method=method, authentication_data=data)
     return encode(Auth(code, properties), MQTT_5_0)

@@ -1,6 +1,6 @@
-"""The SUBSCRIBE and UNSUBSCRIBE walks: check each Topic Filter, make the change durable, make it, answer, then replay what is retained.
+"""Handles SUBSCRIBE and UNSUBSCRIBE: checks each Topic Filter, makes the change durable, applies it, answers, then replays retained messages.
 
-Knows no trie and no queue. One Topic Filter's refusal never touches another one's [MQTT-3.8.4-6].
+Knows no trie and no queue. The refusal of one Topic Filter never affects another [MQTT-3.8.4-6].
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.broker.client_contexts import Guest
+from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub, Rights
 
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
 FAILURE_3X = 0x80
-MOST_SETTLING = 64  # packets of one client that wait for the other hubs together
-SLICE = 256  # Topic Filters of one packet before others get their turn
+MOST_AWAITING_PEERS = 64  # packets of one client that wait for the other hubs at the same time
+SLICE = 256  # Topic Filters of one packet handled before the reactor runs other work
 
-Place = tuple[bytes | None, bytes]  # share group, Topic Filter
+FilterKey = tuple[bytes | None, bytes]  # share group, Topic Filter
 
 
 @dataclass(slots=True)
-class Wish:
-    """One Topic Filter of a SUBSCRIBE. `code`: what SUBACK says; below 0x80 it is granted.
+class RequestedFilter:
+    """One Topic Filter of a SUBSCRIBE. `code`: its Reason Code in SUBACK; below 0x80 it is granted.
 
-    `is_new`: it did not exist before. `is_reserved`: its places are taken, by this wish.
+    `is_new`: the subscription did not exist before. `is_reserved`: this request holds the quota for it.
     """
 
     subscription: Subscription
@@ -50,37 +50,37 @@ class Wish:
 
 
 async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
-    """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing goes on once it has taken effect, so nothing overtakes it."""
-    guest: Guest = connection.control
-    session, broker = guest.session, guest.broker
+    """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing resumes once it has taken effect, so no later packet overtakes it."""
+    context: ClientContext = connection.control
+    session, broker = context.session, context.broker
     if session is None or broker is None:
         return
     limits = broker.packet_limits(session.device)
     packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=limits))
-    wishes: list[Wish] = []
-    places: set[Place] = set()
-    no_room = await _room(broker, session, packet, 0)
+    requests: list[RequestedFilter] = []
+    keys: set[FilterKey] = set()
+    quota_code = await _borrow_quota(broker, session, packet, 0)
     for number, asked in enumerate(packet.subscriptions, 1):
-        wishes.append(_wish(broker, session, packet, asked, places, no_room))
+        requests.append(_check_filter(broker, session, packet, asked, keys, quota_code))
         if number % SLICE == 0:
             await hub.breathe()
-            no_room = await _room(broker, session, packet, number)
-            if guest.session is not session:  # nothing was promised: who comes back finds the session as it was
-                _give_back(broker, wishes)
+            quota_code = await _borrow_quota(broker, session, packet, number)
+            if context.session is not session:  # nothing was granted yet: a resumed session must be as it was
+                _release_reserved(broker, requests)
                 return
-    await _make_durable(hub, broker, session, wishes)
-    await _activate(hub, guest, session, wishes)
-    is_resumed = session.is_persistent and await _settle(hub, connection, session)
-    if guest.session is not session:
+    await _make_durable(hub, broker, session, requests)
+    await _activate(hub, context, session, requests)
+    is_resumed = session.is_persistent and await _wait_for_peers(hub, connection, session)
+    if context.session is not session:
         return
-    codes = tuple(_code(connection.version, wish.code) for wish in wishes)
+    codes = tuple(_code(connection.version, requested.code) for requested in requests)
     replayed = [
-        wish.subscription
-        for wish in wishes
-        if wish.code < 0x80
-        and _place(wish.subscription)
-        in session.subscriptions  # else a later packet has ended it before it was answered
-        and broker.wants_replay(session, wish.subscription, is_new=wish.is_new)
+        requested.subscription
+        for requested in requests
+        if requested.code < 0x80
+        and _key(requested.subscription)
+        in session.subscriptions  # else a later UNSUBSCRIBE has ended it before this answer
+        and broker.wants_replay(session, requested.subscription, is_new=requested.is_new)
     ]
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
     if not is_resumed:
@@ -89,28 +89,28 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         await broker.replay(session, subscription)
 
 
-async def _room(broker: TenantBroker, session: Session, packet: Subscribe, start: int) -> int:
-    """Ask other hubs for what the next Topic Filters may need; return the Reason Code of who gets none."""
+async def _borrow_quota(broker: TenantBroker, session: Session, packet: Subscribe, start: int) -> int:
+    """Get the quota for the next Topic Filters from the shared ledger; return the Reason Code of those that exceed it."""
     if not broker.allowance.is_shared:
         return QUOTA_EXCEEDED
     asked = packet.subscriptions[start : start + SLICE]
-    new = {place for each in asked if (place := split_share(each.topic_filter.encode())) not in session.subscriptions}
+    new = {key for each in asked if (key := split_share(each.topic_filter.encode())) not in session.subscriptions}
     try:
-        await broker.allowance.room((Quota.SUBSCRIBES, len(asked)), (Quota.SUBSCRIPTIONS, len(new)))
+        await broker.allowance.wait_for_room((Quota.SUBSCRIBES, len(asked)), (Quota.SUBSCRIPTIONS, len(new)))
     except UnavailableError:
         return UNSPECIFIED
     return QUOTA_EXCEEDED
 
 
-def _wish(
+def _check_filter(
     broker: TenantBroker,
     session: Session,
     packet: Subscribe,
     asked: packets.Subscription,
-    places: set[Place],
-    no_room: int,
-) -> Wish:
-    """Check one Topic Filter and, if it is granted, reserve its place. `places`: those that the packet has reserved so far."""
+    keys: set[FilterKey],
+    quota_code: int,
+) -> RequestedFilter:
+    """Check one Topic Filter and, if it is granted, reserve its quota. `keys`: what the packet has reserved so far."""
     raw = asked.topic_filter.encode()
     group, topic_filter = split_share(raw)
     identifiers = packet.properties.subscription_identifiers
@@ -126,70 +126,74 @@ def _wish(
     )
     if group is not None and asked.is_no_local:
         raise ProtocolError("SUBSCRIBE: No Local on a shared subscription")  # [MQTT-3.8.3-4]
-    code = _refusal(broker, session, raw, subscription, no_room)
-    place = (group, topic_filter)
-    is_new = place not in session.subscriptions and place not in places
+    code = _refusal(broker, session, raw, subscription, quota_code)
+    key = (group, topic_filter)
+    is_new = key not in session.subscriptions and key not in keys
     if code == 0 and is_new:
-        if broker.allowance.reserve_subscription(session, subscription, len(places)) is None:
-            places.add(place)
+        if broker.allowance.reserve_subscription(session, subscription, len(keys)) is None:
+            keys.add(key)
         else:
-            code = no_room
-    return Wish(subscription, code or asked.qos, is_new, is_new and code == 0)
+            code = quota_code
+    return RequestedFilter(subscription, code or asked.qos, is_new, is_new and code == 0)
 
 
-async def _settle(hub: Hub, connection: Connection, session: Session) -> bool:
-    """Wait until every hub routes by what is durable now. True: parsing has gone on meanwhile, as its effect is there.
+async def _wait_for_peers(hub: Hub, connection: Connection, session: Session) -> bool:
+    """Wait until every hub routes by what is durable now. True: parsing was resumed meanwhile, as the effect is there.
 
-    So several packets of one client share a wait, `MOST_SETTLING` of them at most; each is answered after its own.
+    So several packets of one client wait at the same time, at most `MOST_AWAITING_PEERS`; each is answered after its own wait.
     """
-    guest: Guest = connection.control
-    may_resume = not hub.company.is_alone and guest.settling < MOST_SETTLING and guest.session is session
-    guest.settling += 1
-    settled = Deferred.fromCoroutine(hub.company.settle())  # begun before the next packet's: answers keep their order
+    context: ClientContext = connection.control
+    may_resume = (
+        not hub.company.is_alone and context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
+    )
+    context.awaiting_peers += 1
+    settled = Deferred.fromCoroutine(hub.company.settle())  # started before the next packet's: answers keep their order
     if may_resume:
         hub.plane.resume(connection)
     try:
         await settled
     finally:
-        guest.settling -= 1
+        context.awaiting_peers -= 1
     return may_resume
 
 
-def _place(subscription: Subscription) -> Place:
+def _key(subscription: Subscription) -> FilterKey:
     return subscription.group, subscription.filter
 
 
-async def _activate(hub: Hub, guest: Guest, session: Session, wishes: list[Wish]) -> None:
-    """What was granted and is durable takes effect, even if its connection went meanwhile: only the session's end undoes it."""
-    broker = cast("TenantBroker", guest.broker)
-    for number, wish in enumerate(wishes, 1):
-        if number % SLICE == 0 and guest.session is session:  # else somebody may come back and unsubscribe meanwhile
+async def _activate(hub: Hub, context: ClientContext, session: Session, requests: list[RequestedFilter]) -> None:
+    """Apply what was granted and is durable, even if the connection closed meanwhile: only the session's end undoes it."""
+    broker = cast("TenantBroker", context.broker)
+    for number, requested in enumerate(requests, 1):
+        if number % SLICE == 0 and context.session is session:  # else the client may resume and unsubscribe meanwhile
             await hub.breathe()
-        if wish.code >= FAILURE_3X:
+        if requested.code >= FAILURE_3X:
             continue
         if not session.is_discarded:
-            replaced = hub.plane.subscribe(session, wish.subscription)
-            broker.allowance.settle(wish.subscription, is_reserved=wish.is_reserved, was_there=replaced is not None)
-        elif wish.is_reserved:
-            broker.allowance.release_subscription(wish.subscription)
+            replaced = hub.plane.subscribe(session, requested.subscription)
+            broker.allowance.settle_subscription(
+                requested.subscription, is_reserved=requested.is_reserved, was_there=replaced is not None
+            )
+        elif requested.is_reserved:
+            broker.allowance.release_subscription(requested.subscription)
 
 
-def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: Subscription, no_room: int) -> int:
-    """Return the Reason Code that refuses this filter, 0 if nothing does."""
+def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: Subscription, quota_code: int) -> int:
+    """Return the Reason Code that refuses this Topic Filter, 0 if nothing does."""
     if broker.check_filter(session.device, raw):
         return FILTER_INVALID
     policy = cast("Rights", session.policy)
     if not policy.may_subscribe(subscription.filter):
         broker.denied("subscribe", session)
         return NOT_AUTHORIZED
-    return 0 if broker.allowance.take(Quota.SUBSCRIBES) else no_room
+    return 0 if broker.allowance.take_rate(Quota.SUBSCRIBES) else quota_code
 
 
-async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes: list[Wish]) -> None:
-    """A persistent session's subscription is an event first; if the log cannot take it, nothing is granted."""
+async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, requests: list[RequestedFilter]) -> None:
+    """Log the subscriptions of a persistent session before they take effect; if the log cannot, nothing is granted."""
     subject = _subject(hub, session)
-    granted = [wish for wish in wishes if wish.code < 0x80]
-    made = [_subscribed(subject, wish.subscription) for wish in granted]
+    granted = [requested for requested in requests if requested.code < 0x80]
+    made = [_subscribed(subject, requested.subscription) for requested in granted]
     if not made:
         return
     if not session.is_persistent:
@@ -198,22 +202,22 @@ async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, wishes
     try:
         await hub.journal.record(made)
     except BackendError as error:
-        if error.is_written:  # perhaps: then what is refused must not come back with the next start
-            hub.journal.note([_as_it_was(subject, session, wish.subscription) for wish in granted])
-        _give_back(broker, granted)
-        for wish in granted:
-            wish.code = UNSPECIFIED
+        if error.is_written:  # perhaps: what is refused must not come back with the next start
+            hub.journal.note([_undoing_event(subject, session, requested.subscription) for requested in granted])
+        _release_reserved(broker, granted)
+        for requested in granted:
+            requested.code = UNSPECIFIED
 
 
-def _give_back(broker: TenantBroker, wishes: list[Wish]) -> None:
-    for wish in wishes:
-        if wish.is_reserved:
-            wish.is_reserved = False
-            broker.allowance.release_subscription(wish.subscription)
+def _release_reserved(broker: TenantBroker, requests: list[RequestedFilter]) -> None:
+    for requested in requests:
+        if requested.is_reserved:
+            requested.is_reserved = False
+            broker.allowance.release_subscription(requested.subscription)
 
 
-def _as_it_was(subject: Subject, session: Session, refused: Subscription) -> Event:
-    """Return the event that undoes a subscription: what was there before, or nothing."""
+def _undoing_event(subject: Subject, session: Session, refused: Subscription) -> Event:
+    """Return the event that undoes a subscription: the one that was there before, or none."""
     before = session.subscriptions.get((refused.group, refused.filter))
     if before is not None:
         return _subscribed(subject, before)
@@ -234,26 +238,26 @@ def _subscribed(subject: Subject, subscription: Subscription) -> Event:
 
 
 async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
-    """Answer one UNSUBSCRIBE: what did not exist is named in 5.0 [MQTT-3.11.3-2], and acknowledged all the same [MQTT-3.10.4-5]."""
-    guest: Guest = connection.control
-    session, broker = guest.session, guest.broker
+    """Answer one UNSUBSCRIBE: 5.0 names what did not exist [MQTT-3.11.3-2], and it is acknowledged too [MQTT-3.10.4-5]."""
+    context: ClientContext = connection.control
+    session, broker = context.session, context.broker
     if session is None or broker is None:
         return
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
-    codes, places = await _take_away(hub, guest, session, packet)
-    subject = _subject(hub, session)  # now: an event of an epoch that is over would count for nothing
+    codes, keys = await _end_subscriptions(hub, context, session, packet)
+    subject = _subject(hub, session)  # after the wait: an event of an epoch that is over is ignored
     gone = [
         events.session_unsubscribed(subject, topic_filter=topic_filter.decode(), group=_text(group))
-        for group, topic_filter in places
+        for group, topic_filter in keys
     ]
     is_resumed = False
     if gone and session.is_persistent:
         await hub.journal.record(gone)
-        is_resumed = await _settle(hub, connection, session)
+        is_resumed = await _wait_for_peers(hub, connection, session)
     elif gone:
         hub.journal.note(gone)
-    if guest.session is not session:
+    if context.session is not session:
         return
     answer = Unsuback(packet.packet_id, tuple(codes) if connection.version == MQTT_5_0 else ())
     hub.plane.send(connection, encode(answer, connection.version))
@@ -261,24 +265,26 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         hub.plane.resume(connection)
 
 
-async def _take_away(hub: Hub, guest: Guest, session: Session, packet: Unsubscribe) -> tuple[list[int], list[Place]]:
-    """End each subscription here and now; return what to answer for each, and which there were."""
-    broker = cast("TenantBroker", guest.broker)
+async def _end_subscriptions(
+    hub: Hub, context: ClientContext, session: Session, packet: Unsubscribe
+) -> tuple[list[int], list[FilterKey]]:
+    """End each subscription at once; return the Reason Code for each, and which of them existed."""
+    broker = cast("TenantBroker", context.broker)
     codes: list[int] = []
-    places: list[Place] = []
+    keys: list[FilterKey] = []
     for number, text in enumerate(packet.topic_filters, 1):
         if number % SLICE == 0:
             await hub.breathe()
-            if guest.session is not session:  # who comes back may subscribe again: what is left stays
+            if context.session is not session:  # the client may resume and subscribe again: the rest stays
                 break
         group, topic_filter = split_share(text.encode())
         if (group, topic_filter) in session.subscriptions:
-            places.append((group, topic_filter))
+            keys.append((group, topic_filter))
         subscription = hub.plane.unsubscribe(session, group, topic_filter)
         codes.append(0 if subscription is not None else NO_SUBSCRIPTION_EXISTED)
         if subscription is not None:
             broker.allowance.release_subscription(subscription)
-    return codes, places
+    return codes, keys
 
 
 def _code(version: int, code: int) -> int:

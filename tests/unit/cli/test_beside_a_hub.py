@@ -97,7 +97,7 @@ def test_status_shows_what_the_hub_is_doing(acme: Cli) -> None:
     """Who gave up waiting looks here; the question itself is not part of it."""
     store = AccountStore(sqlite_url(DataDir(acme.data_dir).accounts))
     commands.enqueue(store, "acme", "retain.delete", {"filter": "a/#"})
-    (command,) = commands.take(store)
+    (command,) = commands.take_queued(store)
     commands.progress(store, command.id, {"done": 256, "total": 1000})
     store.close()
 

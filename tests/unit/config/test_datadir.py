@@ -183,11 +183,11 @@ def test_damaged_hub_facts_are_no_facts(made: DataDir) -> None:
 
 def test_last_obeyed_change_is_remembered(made: DataDir) -> None:
     """None where no hub has run yet, and where the note is damaged."""
-    assert made.read_obeyed() is None
-    made.write_obeyed(17)
-    assert made.read_obeyed() == 17
+    assert made.read_applied() is None
+    made.write_applied(17)
+    assert made.read_applied() == 17
     made.obeyed_file.write_text('{"change": "')
-    assert made.read_obeyed() is None
+    assert made.read_applied() is None
 
 
 def test_store_that_has_gone_is_known(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members
-from iothub_tenants.background.remote_sessions import Abroad as RemoteSessions
+from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support.control_house import now
 
 
@@ -115,7 +115,7 @@ class Node:
         for _ in range(int(seconds * 10)):
             self.clock.advance(0.1)
             for member in living:
-                now(member.look())
+                now(member.refresh())
             self.reactor.advance(0.1)
 
     @property
@@ -202,7 +202,7 @@ def test_hub_says_why_nobody_may_publish(node: Node) -> None:
 def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone as it may be: it does not know."""
     node.begin()
-    monkeypatch.setattr(node.stores.members, "look", failing_look)
+    monkeypatch.setattr(node.stores.members, "refresh", failing_look)
 
     node.pass_time(8)
 
@@ -239,21 +239,21 @@ def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> No
 def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> None:
     """The sessions of the hub before it get an heir (!). It sees the others all the while, and opens when they have seen it again."""
     two = other(node)
-    neighbours, answers = now(node.stores.join(node.replaced.append)), [UnavailableError("away")] * 15
+    peers, answers = now(node.stores.join(node.replaced.append)), [UnavailableError("away")] * 15
 
     async def work() -> None:
         if answers:
             raise answers.pop()
 
     def beat() -> int:
-        return next(row.beat for row in hubs.read(node.accounts) if row.number == 1)
+        return next(row.heartbeat for row in hubs.read(node.accounts) if row.number == 1)
 
     Deferred.fromCoroutine(node.waiting.until_loaded("the stores", work))
     before = beat()
     node.pass_time(GONE_S + 2, two)
     assert beat() == before
-    assert now(two.inherit()) == {frozenset({1}): pytest.approx(GONE_S, abs=2.5)}
-    assert neighbours.newcomers() == {2}
+    assert now(two.take_over()) == {frozenset({1}): pytest.approx(GONE_S, abs=2.5)}
+    assert peers.joined() == {2}
 
     node.pass_time(5, two)
     opened: list[object] = []
@@ -268,17 +268,17 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
 
 def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
     """Also when they have left again: what they began is theirs."""
-    neighbours = now(node.stores.join(node.replaced.append))
-    assert not neighbours.has_company
+    peers = now(node.stores.join(node.replaced.append))
+    assert not peers.exist
     two = other(node)
     node.pass_time(2, two)
-    assert (neighbours.living, neighbours.newcomers()) == (frozenset(), {2})
+    assert (peers.living, peers.joined()) == (frozenset(), {2})
 
-    now(two.leave())
+    now(two.deregister())
     node.pass_time(GONE_S + 2)
 
     assert node.stores.others.living() == frozenset()
-    assert neighbours.has_company
+    assert peers.exist
 
 
 def test_subscription_settles_after_a_while_when_there_are_others(node: Node) -> None:
@@ -316,11 +316,11 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     two = other(node)
     node.begin()
 
-    async def inherit(numbers: frozenset[int], lost_at_ms: int) -> int:
+    async def take_over(numbers: frozenset[int], lost_at_ms: int) -> int:
         inherited.append((numbers, lost_at_ms))
         return 3
 
-    monkeypatch.setattr(node.remote, "inherit", inherit)
+    monkeypatch.setattr(node.remote, "take_over", take_over)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     seen_at = node.clock.wall()
@@ -341,13 +341,13 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
     two = other(node)
     node.begin()
 
-    async def inherit(numbers: frozenset[int], _lost_at_ms: int) -> int:
+    async def take_over(numbers: frozenset[int], _lost_at_ms: int) -> int:
         inherited.append(numbers)
         if len(inherited) == 1:
             raise UnavailableError("no")
         return 3
 
-    monkeypatch.setattr(node.remote, "inherit", inherit)
+    monkeypatch.setattr(node.remote, "take_over", take_over)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
@@ -364,11 +364,11 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
     two = other(node)
     node.begin()
 
-    async def inherit(numbers: frozenset[int], _lost_at_ms: int) -> int:
+    async def take_over(numbers: frozenset[int], _lost_at_ms: int) -> int:
         inherited.append(numbers)
         return 3
 
-    monkeypatch.setattr(node.remote, "inherit", inherit)
+    monkeypatch.setattr(node.remote, "take_over", take_over)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
@@ -411,16 +411,16 @@ def test_log_that_cannot_be_followed_is_an_alarm_when_there_are_others(node: Nod
     node.begin()
     node.follower.on_alarm("follower_failing", "away")
     other(node)
-    now(node.stores.members.look())
+    now(node.stores.members.refresh())
     node.follower.on_alarm("follower_failing", "away")
 
     assert node.alarms == [("follower_failing", ""), ("follower_failing", "away")]
 
 
 def test_states_are_looked_at_again_in_a_thread(node: Node) -> None:
-    neighbours = now(node.stores.join(node.replaced.append))
+    peers = now(node.stores.join(node.replaced.append))
 
-    assert now(neighbours.look_again([SimpleNamespace(key=(7, "c"))])) == ["state of (7, 'c')"]
+    assert now(peers.read_again([SimpleNamespace(key=(7, "c"))])) == ["state of (7, 'c')"]
 
 
 def test_goodbye_is_said_after_everything_else(node: Node) -> None:
@@ -446,7 +446,7 @@ def test_hub_is_alone_only_when_it_knows_what_the_other_one_said_last(node: Node
     node.pass_time(3, two)  # the log cannot be read for a while
     assert node.plane.turn.held_at < node.clock.monotonic()
 
-    now(two.leave())
+    now(two.deregister())
     node.pass_time(1.2)
     was_alone = node.stores.is_alone
     assert node.plane.turn.held_at < node.clock.monotonic()
@@ -464,26 +464,26 @@ def test_heartbeat_does_not_wait_for_the_log(node: Node) -> None:
     node.pass_time(6, two)
     node.follower.round()
     node.pass_time(GONE_S + 3)  # two is gone, and the log cannot be read
-    before = hubs.read(node.accounts)[0].beat
+    before = hubs.read(node.accounts)[0].heartbeat
 
     node.pass_time(8)
 
-    assert hubs.read(node.accounts)[0].beat - before >= 6
+    assert hubs.read(node.accounts)[0].heartbeat - before >= 6
 
 
 def test_hub_lives_for_the_others_until_its_last_events_are_in_the_log(node: Node) -> None:
     """An heir would take over from it while it still writes. If they do not get there, the others see it fall silent."""
     node.begin()
     now(node.stores.stop_following())
-    before = hubs.read(node.accounts)[0].beat
+    before = hubs.read(node.accounts)[0].heartbeat
     node.pass_time(5)
-    assert hubs.read(node.accounts)[0].beat - before >= 4
+    assert hubs.read(node.accounts)[0].heartbeat - before >= 4
 
     now(node.stores.leave(has_said_all=False))
-    before = hubs.read(node.accounts)[0].beat
+    before = hubs.read(node.accounts)[0].heartbeat
     node.pass_time(5)
     (row,) = hubs.read(node.accounts)
-    assert (row.beat, row.is_ended) == (before, False)
+    assert (row.heartbeat, row.is_ended) == (before, False)
 
 
 def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:

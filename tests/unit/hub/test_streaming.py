@@ -24,7 +24,7 @@ from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
-from iothub_tenants.background.admin_commands import Others
+from iothub_tenants.background.admin_commands import OtherHubs
 from tests.support.control_house import House
 
 STREAMS = [Stream(number, 7, "acme", f"s{number}", Direction.IN, "#", 1, 1000) for number in range(20)]
@@ -40,7 +40,7 @@ class Stage:
     """The streaming of a hub without Kafka; the accounts say what the test says."""
 
     def __init__(
-        self, house: House, monkeypatch: Any, others: Others | None = None, topics: StreamTopics | None = None
+        self, house: House, monkeypatch: Any, others: OtherHubs | None = None, topics: StreamTopics | None = None
     ) -> None:
         self.troubles: list[str] = []
         self.found: list[Stream] | BackendError = STREAMS
@@ -64,7 +64,7 @@ def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeyp
     """And by all of those that are left when one goes."""
     house = House(tmp_path)
     living = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}
-    stages = {node: Stage(house, monkeypatch, Others(node, lambda node=node: living[node])) for node in living}
+    stages = {node: Stage(house, monkeypatch, OtherHubs(node, lambda node=node: living[node])) for node in living}
     for stage in stages.values():
         now(stage.streaming.refresh())
     shares = [set(stage.streaming._followed) for stage in stages.values()]

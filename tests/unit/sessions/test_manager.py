@@ -191,7 +191,7 @@ def test_queue_that_is_made_while_its_limits_change_gets_the_new_ones(house: Hou
     record = replace(house.accounts.tenants["acme"], limits="session_queued_messages=5", version=2)
     assert house.queues.limits[1].messages != 5
 
-    house.acme.obey(record, {})
+    house.acme.apply_record(record, {})
     house.journal.release()
 
     assert house.queues.limits[1].messages == 5

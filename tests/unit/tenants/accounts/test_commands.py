@@ -23,7 +23,7 @@ def hub(store: AccountStore, reply: Callable[[commands.Command], None]) -> Calla
     """A hub that works while the caller pauses."""
 
     def pause(_seconds: float) -> None:
-        for command in commands.take(store):
+        for command in commands.take_queued(store):
             reply(command)
 
     return pause
@@ -63,7 +63,7 @@ def test_command_without_a_hub_is_withdrawn(store: AccountStore, clock: ManualCl
     with pytest.raises(UnavailableError, match="withdrawn"):
         commands.call(store, "acme", "queue.purge", {}, Patience(2, pause=clock.advance))
 
-    assert commands.take(store) == []
+    assert commands.take_queued(store) == []
 
 
 def test_slow_command_goes_on(store: AccountStore, clock: ManualClock) -> None:
@@ -71,7 +71,7 @@ def test_slow_command_goes_on(store: AccountStore, clock: ManualClock) -> None:
     taken: list[int] = []
 
     def pause(seconds: float) -> None:
-        taken.extend(command.id for command in commands.take(store))
+        taken.extend(command.id for command in commands.take_queued(store))
         clock.advance(seconds)
 
     with pytest.raises(UnavailableError, match="goes on with it"):
@@ -88,7 +88,7 @@ def test_caller_waits_on_as_long_as_he_hears_of_progress(store: AccountStore, cl
 
     def pause(_seconds: float) -> None:
         clock.advance(0.9)
-        taken.extend(command.id for command in commands.take(store))
+        taken.extend(command.id for command in commands.take_queued(store))
         if len(heard) == 3:
             commands.answer(store, taken[0], {"messages": 30})
         else:
@@ -111,13 +111,13 @@ def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:
         raise KeyboardInterrupt
 
     def begin_and_interrupt(_seconds: float) -> None:
-        (command,) = commands.take(store)
+        (command,) = commands.take_queued(store)
         commands.progress(store, command.id, {"done": 256, "total": 1000})
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedWorkError, match=r"^interrupted: no hub took the command, and it was withdrawn"):
         commands.call(store, "acme", "retain.delete", {}, Patience(pause=interrupt))
-    assert commands.take(store) == []
+    assert commands.take_queued(store) == []
     with pytest.raises(InterruptedWorkError, match=r"\(256 of 1000\), and goes on with it"):
         commands.call(store, "acme", "retain.delete", {}, Patience(pause=begin_and_interrupt))
     assert [command.answer for command in commands.under_way(store)] == [{"done": 256, "total": 1000}]
@@ -125,7 +125,7 @@ def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:
 
 def test_progress_of_what_has_ended_changes_nothing(store: AccountStore) -> None:
     command_id = commands.enqueue(store, "acme", "retain.delete", {})
-    commands.take(store)
+    commands.take_queued(store)
     commands.answer(store, command_id, {"messages": 3})
 
     commands.progress(store, command_id, {"done": 1, "total": 3})
@@ -141,7 +141,7 @@ def test_answer_in_the_last_moment_counts(store: AccountStore, monkeypatch: pyte
 
     def late(store: AccountStore, command_id: int) -> commands.Command:
         found = show(store, command_id)
-        commands.take(store)
+        commands.take_queued(store)
         commands.answer(store, command_id, {"purged": 1})
         return found
 
@@ -154,7 +154,7 @@ def test_command_is_taken_once(store: AccountStore) -> None:
     """Oldest first, a few at a time."""
     ids = [commands.enqueue(store, "", "status", {"n": number}) for number in range(3)]
 
-    taken = [[command.id for command in commands.take(store, limit=2)] for _ in range(3)]
+    taken = [[command.id for command in commands.take_queued(store, limit=2)] for _ in range(3)]
 
     assert taken == [ids[:2], ids[2:], []]
 
@@ -180,7 +180,7 @@ def test_unknown_tenant_or_command_is_not_found(store: AccountStore) -> None:
 def test_starting_hub_fails_what_its_predecessor_was_doing(store: AccountStore) -> None:
     """Whoever waits for it learns that it may or may not be done."""
     running = commands.enqueue(store, "acme", "queue.purge", {})
-    commands.take(store)
+    commands.take_queued(store)
     queued = commands.enqueue(store, "acme", "queue.purge", {})
 
     assert commands.sweep(store, is_starting=True) == 1
@@ -207,23 +207,23 @@ def test_command_is_left_to_the_hub_that_is_meant(store: AccountStore) -> None:
     meant = commands.enqueue(store, "", "ping", {commands.NODE: 2})
     anybodys = commands.enqueue(store, "acme", "queue.purge", {})
 
-    assert [command.id for command in commands.take(store, node=1)] == [anybodys]
-    assert [command.id for command in commands.take(store, node=2)] == [meant]
+    assert [command.id for command in commands.take_queued(store, node=1)] == [anybodys]
+    assert [command.id for command in commands.take_queued(store, node=2)] == [meant]
     commands.enqueue(store, "", "ping", {commands.NODE: 3})
-    assert len(commands.take(store)) == 1
+    assert len(commands.take_queued(store)) == 1
 
 
 def test_command_that_was_passed_on_is_another_hubs(store: AccountStore) -> None:
     """With what was found; every hub hears of it again."""
     command_id = commands.enqueue(store, "acme", "ban.list", {"limit": 1})
-    commands.take(store, node=1)
+    commands.take_queued(store, node=1)
     watcher = ChangeWatcher(store)
 
     commands.pass_on(store, command_id, 1, {"bans": []})
 
     assert [change.subject for change in watcher.poll()] == [str(command_id)]
-    assert commands.take(store, node=1) == []
-    (taken,) = commands.take(store, node=2)
+    assert commands.take_queued(store, node=1) == []
+    (taken,) = commands.take_queued(store, node=2)
     assert taken.argument == {"limit": 1, commands.PASSED: [1], commands.SO_FAR: {"bans": []}}
     commands.pass_on(store, command_id, 2, {})
     assert commands.show(store, command_id).argument[commands.PASSED] == [1, 2]

@@ -1,4 +1,4 @@
-"""The table of the hubs that share stores: one hub per number, a counter that only it moves, one heir."""
+"""The table of the hubs that share stores: one hub per number, a counter that only it moves, one successor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from iothub_tenants.accounts import hubs
-from iothub_tenants.accounts.hubs import NOBODY, HubRow
+from iothub_tenants.accounts.hubs import NO_SUCCESSOR, HubRow
 from iothub_tenants.accounts.store import AccountStore
 
 
@@ -40,35 +40,35 @@ def test_beat_moves_the_own_counter_alone(store: AccountStore) -> None:
     """And tells of everybody."""
     one, two = begin(store, 1), begin(store, 2)
 
-    rows = hubs.beat(store, 1, one.incarnation)
+    rows = hubs.heartbeat(store, 1, one.incarnation)
 
-    assert [(row.number, row.beat) for row in rows] == [(1, one.beat + 1), (2, two.beat)]
-    assert hubs.beat(store, 2, two.incarnation - 1)[1] == two
+    assert [(row.number, row.heartbeat) for row in rows] == [(1, one.heartbeat + 1), (2, two.heartbeat)]
+    assert hubs.heartbeat(store, 2, two.incarnation - 1)[1] == two
 
 
-def test_heir_is_one_and_only_of_a_counter_that_stands_still(store: AccountStore) -> None:
+def test_successor_is_one_and_only_of_an_unchanged_counter(store: AccountStore) -> None:
     """Compare-and-swap on what was seen."""
     gone = begin(store, 1)
-    assert hubs.inherit(store, gone, 2)
-    assert not hubs.inherit(store, gone, 3)
-    assert hubs.read(store)[0].heir == 2
+    assert hubs.take_over(store, gone, 2)
+    assert not hubs.take_over(store, gone, 3)
+    assert hubs.read(store)[0].successor == 2
 
     alive = begin(store, 5)
-    hubs.beat(store, 5, alive.incarnation)
-    assert not hubs.inherit(store, alive, 2)
+    hubs.heartbeat(store, 5, alive.incarnation)
+    assert not hubs.take_over(store, alive, 2)
 
 
-def test_hub_that_was_taken_for_dead_lives_by_its_next_beat(store: AccountStore) -> None:
+def test_hub_that_was_taken_for_dead_lives_by_its_next_heartbeat(store: AccountStore) -> None:
     """Its sessions tell from the log who has them; the row is its own again."""
     row = begin(store)
-    hubs.inherit(store, row, 2)
+    hubs.take_over(store, row, 2)
 
-    after = hubs.beat(store, 1, row.incarnation)[0]
+    after = hubs.heartbeat(store, 1, row.incarnation)[0]
 
-    assert (after.heir, after.is_over) == (NOBODY, False)
+    assert (after.successor, after.is_over) == (NO_SUCCESSOR, False)
 
 
-def test_goodbye_is_noted(store: AccountStore) -> None:
+def test_deregistration_is_written(store: AccountStore) -> None:
     row = begin(store)
 
     hubs.end(store, 1, row.incarnation)

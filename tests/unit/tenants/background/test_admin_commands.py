@@ -15,7 +15,7 @@ from iothub.testing.clock import ManualClock
 from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.accounts.commands import PASSED, SO_FAR, Command, CommandState
-from iothub_tenants.background.admin_commands import AdminCommands, Others
+from iothub_tenants.background.admin_commands import AdminCommands, OtherHubs
 from iothub_tenants.broker.retaining import Progress
 
 
@@ -93,7 +93,7 @@ class Hub:
             Command(number, 1, tenant, verb, argument, CommandState.RUNNING, None)
             for number, (verb, tenant, argument) in enumerate(wanted, 1)
         ]
-        Deferred.fromCoroutine(self.commands.run(commands, self))
+        Deferred.fromCoroutine(self.commands.run_commands(commands, self))
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_long_deletion_tells_how_far_it_is(hub: Hub, accounts_fail: bool) -> Non
 
 
 def test_bans_after_failed_logins_are_told_with_their_reason(hub: Hub) -> None:
-    """Not more of them than are asked for, and none of another tenant."""
+    """Not more of them than are table for, and none of another tenant."""
     for tenant, address in (("acme", "192.0.2.7"), ("acme", "192.0.2.8"), ("beta", "192.0.2.9")):
         hub.logins.count(tenant, "dev1", address)
     hub.clock.advance(60.0)
@@ -183,7 +183,7 @@ class Several(Hub):
     def __init__(self) -> None:
         super().__init__()
         self.living = frozenset({2, 3})
-        self.commands._others = Others(1, lambda: self.living)
+        self.commands._other_hubs = OtherHubs(1, lambda: self.living)
 
 
 def test_session_that_is_not_here_is_looked_for_at_the_other_hubs() -> None:

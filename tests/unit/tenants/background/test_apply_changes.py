@@ -15,7 +15,7 @@ from iothub_services.auth.port import Action, Ban, BanKind, Effect, Rule, Scope,
 from iothub_services.quota.names import Quota
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
-from iothub_tenants.background.apply_changes import Obedience
+from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
 from tests.support.control_house import House, device, now, plugged
@@ -24,14 +24,14 @@ from tests.support.party import Guest
 
 
 class Desk:
-    """Obedience over a house whose accounts change."""
+    """AccountChangeApplier over a house whose accounts change."""
 
     def __init__(self, house: House) -> None:
         self.house = house
         self.plans = {"standard": [7]}
         self.are_plans_down = False
         bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
-        self.obedience = Obedience(house.hub, bounds, self._own, self._on_plan)
+        self.account_changes = AccountChangeApplier(house.hub, bounds, self._own, self._on_plan)
         self.seq = 0
 
     async def _own(self, _tenant_id: int) -> dict[str, str]:
@@ -47,7 +47,7 @@ class Desk:
         record = self.house.accounts.tenants["acme"]
         self.house.accounts.add(replace(record, version=record.version + 1, **facts))
         self.seq += 1
-        now(self.obedience.obey([Change(self.seq, tenant_id, kind, subject, 0)]))
+        now(self.account_changes.apply_changes([Change(self.seq, tenant_id, kind, subject, 0)]))
         self.house.settle()
 
 
@@ -121,7 +121,7 @@ def test_change_that_cannot_be_read_is_kept(desk: Desk) -> None:
     guest.ping()
 
     desk.house.accounts.is_down = False
-    now(desk.obedience.obey([]))
+    now(desk.account_changes.apply_changes([]))
     desk.house.settle()
 
     assert codes(guest) == [0x98]
@@ -142,13 +142,13 @@ def test_plan_that_cannot_be_looked_up_loses_no_change(desk: Desk) -> None:
         replace(record, version=2, bans=(Ban(BanKind.CLIENT_ID, "c"),), plan_limits="connections=1")
     )
     changes = [Change(1, 0, ChangeKind.PLAN, "standard", 0), Change(2, 7, ChangeKind.BAN, "client_id:c", 0)]
-    now(desk.obedience.obey(changes))
+    now(desk.account_changes.apply_changes(changes))
     desk.house.settle()
     assert codes(guest) == [0x8A]
 
     desk.are_plans_down = False
     desk.house.accounts.add(replace(record, version=3, plan_limits="connections=1"))
-    now(desk.obedience.obey([]))
+    now(desk.account_changes.apply_changes([]))
 
     desk.house.join("d")
     assert desk.house.ask("e").connack.code == 0x97

@@ -9,21 +9,21 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from iothub.base.errors import BackendError
-from iothub_tenants.background.aside import Aside
+from iothub_tenants.background.aside import TaskQueue
 
 
-def ask(aside: Aside, job: Callable[[], Awaitable[object]], told: list[str]) -> None:
-    Deferred.fromCoroutine(aside.do(job)).addCallback(lambda _: told.append("went on"))
+def ask(task_queue: TaskQueue, task: Callable[[], Awaitable[object]], told: list[str]) -> None:
+    Deferred.fromCoroutine(task_queue.run_task(task)).addCallback(lambda _: told.append("went on"))
 
 
 def test_asker_waits_for_what_is_quick() -> None:
     """No timer is left behind."""
     clock, told = Clock(), list[str]()
 
-    async def job() -> None:
+    async def task() -> None:
         told.append("done")
 
-    ask(Aside("jobs", clock.callLater, 0.5), job, told)
+    ask(TaskQueue("jobs", clock.callLater, 0.5), task, told)
 
     assert told == ["done", "went on"]
     assert clock.getDelayedCalls() == []
@@ -40,17 +40,17 @@ def test_asker_goes_on_without_what_takes_long_and_it_is_done_all_the_same() -> 
     async def next_one() -> None:
         told.append("next")
 
-    aside = Aside("jobs", clock.callLater, 0.5)
-    ask(aside, slow, told)
-    ask(aside, next_one, told)
-    assert (told, aside.is_busy) == ([], True)
+    task_queue = TaskQueue("jobs", clock.callLater, 0.5)
+    ask(task_queue, slow, told)
+    ask(task_queue, next_one, told)
+    assert (told, task_queue.is_busy) == ([], True)
     clock.advance(0.5)
     assert told == ["went on", "went on"]
 
     gate.callback(None)
 
     assert told == ["went on", "went on", "slow", "next"]
-    assert not aside.is_busy
+    assert not task_queue.is_busy
 
 
 @pytest.mark.parametrize("error", [BackendError("disk full", retryable=True), ZeroDivisionError()])
@@ -60,11 +60,11 @@ def test_job_that_fails_stops_no_other(error: Exception) -> None:
     async def fail() -> None:
         raise error
 
-    async def job() -> None:
+    async def task() -> None:
         told.append("done")
 
-    aside = Aside("jobs", Clock().callLater, 0.5)
-    ask(aside, fail, told)
-    ask(aside, job, told)
+    task_queue = TaskQueue("jobs", Clock().callLater, 0.5)
+    ask(task_queue, fail, told)
+    ask(task_queue, task, told)
 
     assert told == ["went on", "done", "went on"]

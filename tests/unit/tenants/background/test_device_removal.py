@@ -13,8 +13,8 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background import device_removal
-from iothub_tenants.background.apply_changes import Obedience
-from iothub_tenants.background.device_removal import Departures
+from iothub_tenants.background.apply_changes import AccountChangeApplier
+from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
@@ -42,11 +42,11 @@ class Remembered:
         self.forgotten.append((tenant_id, set(names)))
 
 
-def departures_of(house: House) -> Departures:
-    return Departures(house.hub, Remembered().forget)
+def removal_of(house: House) -> DeviceRemoval:
+    return DeviceRemoval(house.hub, Remembered().forget)
 
 
-def obedience_of(house: House) -> Obedience:
+def account_changes_of(house: House) -> AccountChangeApplier:
     async def own(_tenant_id: int) -> dict[str, str]:
         return house.own
 
@@ -54,7 +54,7 @@ def obedience_of(house: House) -> Obedience:
         return []
 
     bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
-    return Obedience(house.hub, bounds, own, nobody)
+    return AccountChangeApplier(house.hub, bounds, own, nobody)
 
 
 def number(house: House, device_id: int, name: str = "dev1") -> None:
@@ -63,8 +63,8 @@ def number(house: House, device_id: int, name: str = "dev1") -> None:
     house.hub.authenticator.invalidate(7, name)
 
 
-def end(house: House, leaving: Departures) -> None:
-    now(leaving.turn())
+def end(house: House, removal: DeviceRemoval) -> None:
+    now(removal.end_sessions())
     house.settle()
 
 
@@ -74,26 +74,26 @@ def test_sessions_end_with_queues_subscriptions_and_reservations(house: House) -
     house.join("kept", props=KEPT).subscribe(("a", 1))
     house.join("transient").subscribe(("a", 0))
     other = house.join("other", username="acme/dev2", props=KEPT)
-    leaving = departures_of(house)
-    leaving.note([deleted(5)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(5)])
 
-    end(house, leaving)
+    end(house, removal)
 
     assert list(house.acme.plane.sessions) == ["other"]
     assert len(house.queues.dropped) == 2
     assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS), house.used(Quota.CONNECTIONS)) == (1, 0, 1)
     assert house.journal.words().count("session.discarded") == 2
-    assert (leaving.is_pending, leaving.settled) == (False, 5)
+    assert (removal.is_pending, removal.done_upto) == (False, 5)
     other.ping()
 
 
 def test_connections_hear_that_their_credential_is_gone(house: House) -> None:
     """0x87, as after any other revocation."""
     guest = house.join("c", props=KEPT)
-    leaving = departures_of(house)
-    leaving.note([deleted(1)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(1)])
 
-    end(house, leaving)
+    end(house, removal)
 
     assert [each.code for each in guest.expect_closed() if each.kind == DISCONNECT] == [0x87]
 
@@ -105,10 +105,10 @@ def test_wills_of_a_deleted_device_are_not_published(house: House) -> None:
     house.join("transient", will=WILL)
     house.join("kept", props=KEPT, will=WILL)
     house.join("waiting", props=KEPT, will=WILL, will_props=[(names.WILL_DELAY, 50)]).close()
-    leaving = departures_of(house)
-    leaving.note([deleted(1)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(1)])
 
-    end(house, leaving)
+    end(house, removal)
     house.pass_time(60.0)
 
     watcher.ping()
@@ -116,41 +116,41 @@ def test_wills_of_a_deleted_device_are_not_published(house: House) -> None:
 
 
 def test_what_the_store_refuses_is_tried_again(house: House) -> None:
-    """The deletion is not settled before; a later one does not hide it."""
+    """The deletion is not counted as done before; a later one does not hide it."""
     house.join("c", props=KEPT).disconnect()
-    leaving = departures_of(house)
-    leaving.note([deleted(3)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(3)])
     house.journal.is_down = True
-    end(house, leaving)
-    leaving.note([deleted(4, "dev2")])
-    end(house, leaving)
-    assert (leaving.is_pending, leaving.settled) == (True, 2)
+    end(house, removal)
+    removal.note_deletions([deleted(4, "dev2")])
+    end(house, removal)
+    assert (removal.is_pending, removal.done_upto) == (True, 2)
     assert "c" in house.acme.plane.sessions
 
     house.journal.is_down = False
-    end(house, leaving)
+    end(house, removal)
 
-    assert (leaving.is_pending, leaving.settled) == (False, 4)
+    assert (removal.is_pending, removal.done_upto) == (False, 4)
     assert house.acme.plane.sessions == {}
 
 
 def test_turn_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device with very many sessions keeps no other change waiting."""
-    monkeypatch.setattr(device_removal, "PER_TURN", 2)
+    monkeypatch.setattr(device_removal, "MOST_PER_TURN", 2)
     for name in ("one", "two", "three"):
         house.join(name, props=KEPT).disconnect()
-    leaving = departures_of(house)
-    leaving.note([deleted(1)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(1)])
 
-    end(house, leaving)
+    end(house, removal)
     assert len(house.acme.plane.sessions) == 1
-    end(house, leaving)
+    end(house, removal)
     assert house.acme.plane.sessions == {}
 
 
 def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many they are: the next turn begins behind it, and it comes again."""
-    monkeypatch.setattr(device_removal, "PER_TURN", 2)
+    monkeypatch.setattr(device_removal, "MOST_PER_TURN", 2)
     for client_id in ("stuck1", "stuck2"):
         house.join(client_id, props=KEPT).disconnect()
     house.join("other", username="acme/dev2", props=KEPT).disconnect()
@@ -163,39 +163,39 @@ def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(house: House, m
         await discard(broker, client_id, *rest)
 
     monkeypatch.setattr(house.hub.sessions, "discard", failing)
-    leaving = departures_of(house)
-    leaving.note([deleted(1), deleted(2, "dev2")])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(1), deleted(2, "dev2")])
 
-    end(house, leaving)
-    end(house, leaving)
+    end(house, removal)
+    end(house, removal)
     assert sorted(house.acme.plane.sessions) == ["stuck1", "stuck2"]
-    assert leaving.settled == 0
+    assert removal.done_upto == 0
 
     is_failing = False
-    end(house, leaving)
-    assert (house.acme.plane.sessions, leaving.settled) == ({}, 2)
+    end(house, removal)
+    assert (house.acme.plane.sessions, removal.done_upto) == ({}, 2)
 
 
 def test_device_of_another_tenant_and_other_changes_mean_nobody_here(house: House) -> None:
     """A tenant that is not here has no sessions."""
     house.join("c", props=KEPT).disconnect()
-    leaving = departures_of(house)
-    leaving.note([deleted(1, tenant_id=8), Change(2, 7, ChangeKind.DEVICE, "dev1", 0)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(1, tenant_id=8), Change(2, 7, ChangeKind.DEVICE, "dev1", 0)])
 
-    end(house, leaving)
+    end(house, removal)
 
     assert "c" in house.acme.plane.sessions
-    assert (leaving.is_pending, leaving.settled) == (False, 1)
+    assert (removal.is_pending, removal.done_upto) == (False, 1)
 
 
 def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_closed(house: House) -> None:
     """Clients come back at once: their old record must not let them begin a session that nobody ends."""
     guest = house.join("c", props=KEPT)
     del house.accounts.devices[7, "dev1"]
-    leaving = departures_of(house)
-    leaving.note([deleted(1)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(1)])
 
-    end(house, leaving)
+    end(house, removal)
     guest.expect_closed()
 
     assert house.ask("c", props=KEPT).connack.code != 0
@@ -203,41 +203,41 @@ def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_cl
 
 
 def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(house: House) -> None:
-    """The sessions that end are those that were there when the hub heard of the deletion."""
+    """The sessions that end are those that were there when the hub read of the deletion."""
     house.join("old", props=KEPT).disconnect()
-    leaving = departures_of(house)
-    leaving.note([deleted(3)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(3)])
     house.journal.is_down = True
-    end(house, leaving)
+    end(house, removal)
     successor = house.join("transient")
 
-    end(house, leaving)
+    end(house, removal)
     house.journal.is_down = False
     house.join("new", props=KEPT)
-    end(house, leaving)
+    end(house, removal)
 
     assert sorted(house.acme.plane.sessions) == ["new", "transient"]
-    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    assert (removal.is_pending, removal.done_upto) == (False, 3)
     successor.ping()
 
 
 def test_successor_under_the_same_client_id_is_not_hit(house: House) -> None:
     """While the end of the old session waits for its turn, the successor begins anew under the same Client Identifier."""
     house.join("c", props=KEPT).disconnect()
-    leaving = departures_of(house)
-    leaving.note([deleted(3)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(3)])
     house.journal.is_held = True
     successor = house.stranger()
     successor.send(successor.connect_bytes("c", "acme/dev1", props=KEPT))
-    Deferred.fromCoroutine(leaving.turn())
+    Deferred.fromCoroutine(removal.end_sessions())
 
     house.journal.release()
     house.settle()
 
     assert successor.expect(2).code == 0
     successor.ping()
-    end(house, leaving)
-    assert leaving.is_pending is False
+    end(house, removal)
+    assert removal.is_pending is False
     successor.ping()
 
 
@@ -247,13 +247,13 @@ def test_successor_that_came_before_the_deletion_was_heard_of_is_spared(house: H
     house.join("old", props=KEPT).subscribe(("a", 1))
     number(house, 2)
     successor = house.join("new", props=KEPT)
-    leaving = departures_of(house)
-    leaving.note([deleted(3)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(3)])
 
-    end(house, leaving)
+    end(house, removal)
 
     assert list(house.acme.plane.sessions) == ["new"]
-    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    assert (removal.is_pending, removal.done_upto) == (False, 3)
     successor.ping()
 
 
@@ -261,19 +261,19 @@ def test_deletion_that_is_heard_of_again_does_no_harm(house: House) -> None:
     """A hub that could not note that it has obeyed hears of it at its next start; the successor has gone on since."""
     number(house, 1)
     house.join("old", props=KEPT).disconnect()
-    first = departures_of(house)
-    first.note([deleted(3)])
+    first = removal_of(house)
+    first.note_deletions([deleted(3)])
     end(house, first)
     number(house, 2)
     successor = house.join("old", props=KEPT)
     house.journal.words()
 
-    again = departures_of(house)
-    again.note([deleted(3)])
+    again = removal_of(house)
+    again.note_deletions([deleted(3)])
     end(house, again)
 
     assert list(house.acme.plane.sessions) == ["old"]
-    assert (again.is_pending, again.settled) == (False, 3)
+    assert (again.is_pending, again.done_upto) == (False, 3)
     assert house.journal.words() == []
     successor.ping()
 
@@ -282,34 +282,34 @@ def test_nobody_is_ended_while_it_is_not_known_whether_there_is_a_successor(hous
     """The accounts do not answer: later."""
     number(house, 1)
     house.join("c", props=KEPT).disconnect()
-    leaving = departures_of(house)
-    leaving.note([deleted(3)])
+    removal = removal_of(house)
+    removal.note_deletions([deleted(3)])
     house.accounts.is_down = True
-    end(house, leaving)
-    assert (leaving.is_pending, leaving.settled) == (True, 2)
+    end(house, removal)
+    assert (removal.is_pending, removal.done_upto) == (True, 2)
 
     house.accounts.is_down = False
     del house.accounts.devices[7, "dev1"]
-    end(house, leaving)
+    end(house, removal)
 
     assert house.acme.plane.sessions == {}
-    assert (leaving.is_pending, leaving.settled) == (False, 3)
+    assert (removal.is_pending, removal.done_upto) == (False, 3)
 
 
 def test_what_was_remembered_of_a_device_is_forgotten_when_its_sessions_have_ended(house: House) -> None:
     """By all devices of a tenant at once; what cannot be forgotten now is tried again."""
     remembered = Remembered()
-    leaving = Departures(house.hub, remembered.forget)
+    removal = DeviceRemoval(house.hub, remembered.forget)
     house.join("c", props=KEPT).disconnect()
-    leaving.note([deleted(3), deleted(4, "dev2"), deleted(5, tenant_id=8)])
+    removal.note_deletions([deleted(3), deleted(4, "dev2"), deleted(5, tenant_id=8)])
     house.journal.is_down = remembered.is_down = True
     with pytest.raises(UnavailableError):
-        end(house, leaving)
-    assert leaving.settled == 2
+        end(house, removal)
+    assert removal.done_upto == 2
 
     house.journal.is_down = remembered.is_down = False
-    end(house, leaving)
-    end(house, leaving)
+    end(house, removal)
+    end(house, removal)
 
     assert remembered.forgotten == [(7, {"dev1", "dev2"}), (8, {"dev1"})]
 
@@ -325,11 +325,11 @@ def test_device_that_is_deleted_and_made_anew_in_one_look_inherits_nothing(house
     batch = [deleted(3), Change(4, 7, ChangeKind.DEVICE, "dev1", 0)]
     house.own = {}
     house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=2))
-    leaving = departures_of(house)
+    removal = removal_of(house)
 
-    leaving.note(batch)
-    end(house, leaving)
-    now(obedience_of(house).obey(batch))
+    removal.note_deletions(batch)
+    end(house, removal)
+    now(account_changes_of(house).apply_changes(batch))
     house.settle()
 
     assert [each.code for each in connected.expect_closed() if each.kind == DISCONNECT] == [0x87]

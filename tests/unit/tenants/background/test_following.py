@@ -21,9 +21,9 @@ from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import change_log
 from iothub_tenants.background.admin_commands import AdminCommands
-from iothub_tenants.background.apply_changes import Obedience
-from iothub_tenants.background.device_removal import Departures
-from iothub_tenants.background.following import Following
+from iothub_tenants.background.apply_changes import AccountChangeApplier
+from iothub_tenants.background.device_removal import DeviceRemoval
+from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
 from tests.support.control_house import EVERYTHING, House, device, now
@@ -33,17 +33,17 @@ from tests.support.party import Guest
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
-class Marks:
-    """What a hub has noted; `is_full`: nothing can be."""
+class AppliedMark:
+    """The last change that a hub has saved; `is_full`: nothing can be saved."""
 
     def __init__(self) -> None:
         self.mark: int | None = None
         self.is_full = False
 
-    def read_obeyed(self) -> int | None:
+    def read_applied(self) -> int | None:
         return self.mark
 
-    def write_obeyed(self, change: int) -> None:
+    def write_applied(self, change: int) -> None:
         if self.is_full:
             raise UnavailableError("obeyed.json cannot be written: disk full")
         self.mark = change
@@ -59,13 +59,13 @@ class Desk:
         self.house = house
         self.gates: dict[str, list[Deferred[None]]] = defaultdict(list)
         self.store = store
-        self.marks = Marks()
+        self.marks = AppliedMark()
         self.pings = 0
         for number in range(6):
             tenants.create(store, f"other{number}")
         assert tenants.create(store, "acme").id == 7
         self.make()
-        self.following = self.start()
+        self.follower = self.start()
 
     def make(self) -> None:
         """Make `dev1`, with the secret that the house knows."""
@@ -78,22 +78,22 @@ class Desk:
         devices.delete(self.store, "acme", "dev1")
         del self.house.accounts.devices[7, "dev1"]
 
-    def start(self) -> Following:
+    def start(self) -> AccountFollower:
         hub, house = self.house.hub, self.house
         queues = cast("Any", house.queues)
         bounds = QueueBounds(queues, hub.brokers, house.later)
-        following = Following(
+        follower = AccountFollower(
             self.store,
             cast("Any", self._run),
             self.marks,
             house.later,
-            Departures(hub, self._nothing),
-            Obedience(hub, bounds, self._own_limits, self._nothing),
+            DeviceRemoval(hub, self._nothing),
+            AccountChangeApplier(hub, bounds, self._own_limits, self._nothing),
             AdminCommands(hub, queues, self._nothing, self._ping),
         )
         self.horizon = Horizon(self.store.clock, 60.0)
-        now(following.begin(ChangeWatcher(self.store), self.horizon))
-        return following
+        now(follower.begin(ChangeWatcher(self.store), self.horizon))
+        return follower
 
     async def _run(self, name: str, call: Any, *args: Any, **kwargs: Any) -> Any:
         for gate in self.gates[name]:
@@ -113,7 +113,7 @@ class Desk:
         return {"sessions": len(self.house.acme.plane.sessions)}
 
     def look(self) -> None:
-        now(self.following.look())
+        now(self.follower.follow_changes())
         self.house.settle()
 
     def disable(self, tenant: str, name: str) -> None:
@@ -283,8 +283,8 @@ def closed(guest: Guest) -> list[int]:
 
 
 def begin(desk: Desk) -> Deferred[None]:
-    """Look; what takes long is not waited for."""
-    look = Deferred.fromCoroutine(desk.following.look())
+    """Changes are applied; what takes long is not waited for."""
+    look = Deferred.fromCoroutine(desk.follower.follow_changes())
     desk.house.pass_time(1.0)
     desk.house.pass_time(1.0)
     return look
@@ -300,7 +300,7 @@ def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk
     desk.delete()
     desk.disable("acme", "dev2")
 
-    look = Deferred.fromCoroutine(desk.following.look())
+    look = Deferred.fromCoroutine(desk.follower.follow_changes())
 
     assert not look.called
     assert desk.house.ask("d", username="acme/dev2").connack.code == 0x87
@@ -312,7 +312,7 @@ def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(desk: Desk) -> None:
     devices.create(desk.store, "acme", "dev2")
     desk.look()
     gate = Deferred[None]()
-    desk.gates["housekeeping.obeyed"].append(gate)
+    desk.gates["housekeeping.applied"].append(gate)
     desk.delete()
     assert begin(desk).called
     desk.disable("acme", "dev2")
@@ -378,14 +378,14 @@ def test_command_that_could_not_be_taken_is_taken_at_the_next_look(desk: Desk, m
     """Its line of the change log comes only once."""
     number = commands.enqueue(desk.store, "", Verb.PING, {})
     failures = [BackendError("accounts.db: database is locked", retryable=True)]
-    take = commands.take
+    take = commands.take_queued
 
     def taken(*args: Any, **options: Any) -> Any:
         if failures:
             raise failures.pop()
         return take(*args, **options)
 
-    monkeypatch.setattr(commands, "take", taken)
+    monkeypatch.setattr(commands, "take_queued", taken)
     with pytest.raises(BackendError):
         desk.look()
     desk.look()
@@ -430,10 +430,10 @@ def test_question_is_answered_while_a_long_command_is_done(desk: Desk, monkeypat
         return {"messages": 3}
 
     monkeypatch.setattr(AdminCommands, "_purge", purge)
-    desk.following = desk.start()
+    desk.follower = desk.start()
     long = commands.enqueue(desk.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
     question = commands.enqueue(desk.store, "", Verb.PING, {})
-    look = Deferred.fromCoroutine(desk.following.look())
+    look = Deferred.fromCoroutine(desk.follower.follow_changes())
 
     assert commands.show(desk.store, question).state is CommandState.DONE
     assert commands.show(desk.store, long).state is CommandState.RUNNING

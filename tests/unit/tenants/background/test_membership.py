@@ -44,7 +44,7 @@ class Hubs:
         for _ in range(int(seconds)):
             self.clock.advance(1.0)
             for member in living:
-                now(member.look())
+                now(member.refresh())
 
 
 @pytest.fixture
@@ -63,74 +63,74 @@ def test_hubs_see_each_other_while_both_live(among: Hubs) -> None:
     among.pass_time(GONE_S * 3, one, two)
 
     assert (one.living, two.living) == (frozenset({2}), frozenset({1}))
-    assert now(one.inherit()) == now(two.inherit()) == {}
+    assert now(one.take_over()) == now(two.take_over()) == {}
 
 
-def test_silent_hub_is_gone_and_has_one_heir(among: Hubs) -> None:
+def test_silent_hub_is_gone_and_has_one_successor(among: Hubs) -> None:
     """Of two that see it, one takes over; for as long as it was silent."""
     one, two, three = among.hub(1), among.hub(2), among.hub(3)
     among.pass_time(2, one, two, three)
     among.pass_time(GONE_S - 1, two, three)
     assert 1 in two.living
-    assert now(two.inherit()) == {}
+    assert now(two.take_over()) == {}
 
     among.pass_time(2, two, three)
 
     assert two.living == frozenset({3})
-    assert [list(now(heir.inherit())) for heir in (two, three)] == [[frozenset({1})], []]
+    assert [list(now(successor.take_over())) for successor in (two, three)] == [[frozenset({1})], []]
 
 
 def test_hub_that_is_to_be_silent_sees_and_is_not_seen(among: Hubs) -> None:
-    """It has an heir like one that is gone, and is there again with its next beat."""
+    """It has a successor like one that is gone, and is there again with its next heartbeat."""
     one, two = among.hub(1), among.hub(2)
     for _ in range(int(GONE_S) + 2):
         among.pass_time(1, two)
-        now(one.look(is_silent=True))
+        now(one.refresh(is_silent=True))
 
     assert (one.living, two.living) == (frozenset({2}), frozenset())
-    assert list(now(two.inherit())) == [frozenset({1})]
+    assert list(now(two.take_over())) == [frozenset({1})]
     among.pass_time(1, one, two)
     assert two.living == frozenset({1})
     assert not one.is_replaced
 
 
-def test_hub_that_said_goodbye_is_not_waited_for(among: Hubs) -> None:
+def test_hub_that_deregistered_is_not_waited_for(among: Hubs) -> None:
     """Nobody holds anything back for it; its sessions are taken over when it does not come back."""
     one, two = among.hub(1), among.hub(2)
-    now(one.leave())
+    now(one.deregister())
     among.pass_time(1, two)
     assert two.is_alone
-    assert now(two.inherit()) == {}
+    assert now(two.take_over()) == {}
 
     among.pass_time(GONE_S + 1, two)
 
-    assert list(now(two.inherit())) == [frozenset({1})]
+    assert list(now(two.take_over())) == [frozenset({1})]
 
 
-def test_heir_of_an_heir_has_everything(among: Hubs) -> None:
+def test_successor_of_a_successor_takes_over_both(among: Hubs) -> None:
     """A hub that dies while it takes over leaves both."""
     one, two, three = among.hub(1), among.hub(2), among.hub(3)
     among.pass_time(1, one, two, three)
     among.pass_time(GONE_S + 1, two, three)
-    now(two.inherit())
+    now(two.take_over())
 
     among.pass_time(GONE_S + 2, three)
 
-    assert list(now(three.inherit())) == [frozenset({1, 2})]
+    assert list(now(three.take_over())) == [frozenset({1, 2})]
 
 
-def test_time_in_which_nobody_could_look_is_nobodys_silence(among: Hubs) -> None:
+def test_time_without_a_successful_read_is_not_silence(among: Hubs) -> None:
     """The accounts were away for all."""
     one, two = among.hub(1), among.hub(2)
     among.pass_time(2, one, two)
     among.clock.advance(10 * GONE_S)
 
-    now(two.look())
+    now(two.refresh())
 
     assert two.living == frozenset({1})
 
 
-def test_hub_that_could_not_look_may_not_be_alone(among: Hubs) -> None:
+def test_hub_that_could_not_read_is_not_alone(among: Hubs) -> None:
     """Somebody may have come since."""
     one = among.hub(1)
     assert one.is_alone
@@ -139,7 +139,7 @@ def test_hub_that_could_not_look_may_not_be_alone(among: Hubs) -> None:
     among.clock.advance(UNSEEN_S + 0.1)
 
     with pytest.raises(BackendError):
-        now(one.look())
+        now(one.refresh())
 
     assert not one.is_alone
 
@@ -148,7 +148,7 @@ def test_hub_that_was_taken_for_dead_is_there_again(among: Hubs) -> None:
     """Its next heartbeat takes the row back."""
     one, two = among.hub(1), among.hub(2)
     among.pass_time(GONE_S + 2, two)
-    assert now(two.inherit())
+    assert now(two.take_over())
 
     among.pass_time(2, one, two)
 
@@ -159,7 +159,7 @@ def test_hub_that_was_taken_for_dead_is_there_again(among: Hubs) -> None:
 def test_second_hub_with_a_number_that_lives_is_refused(among: Hubs) -> None:
     """It says who has it."""
     one = among.hub(1)
-    among.during_pause = lambda: now(one.look())
+    among.during_pause = lambda: now(one.refresh())
 
     with pytest.raises(ConflictError, match=r"node.number 1 belongs to a hub .* \(hub-1\)"):
         among.hub(1)
@@ -168,7 +168,7 @@ def test_second_hub_with_a_number_that_lives_is_refused(among: Hubs) -> None:
 
 
 def test_successor_of_a_dead_hub_waits_until_it_is_surely_dead(among: Hubs) -> None:
-    """From the same data directory it need not: the lock says so; nor when the predecessor has said goodbye."""
+    """From the same data directory it need not: the lock says so; nor when the predecessor has deregistered."""
     first = among.hub(1)
     began = among.clock.monotonic()
     second = among.hub(1)
@@ -178,7 +178,7 @@ def test_successor_of_a_dead_hub_waits_until_it_is_surely_dead(among: Hubs) -> N
 
     began = among.clock.monotonic()
     third = among.hub(1, known=second.incarnation)
-    now(third.leave())
+    now(third.deregister())
     among.hub(1)
 
     assert among.clock.monotonic() == began
@@ -202,7 +202,7 @@ def test_who_begins_at_the_same_time_is_refused(among: Hubs) -> None:
         now(late.join(None, among.pause))
 
 
-def test_heir_takes_what_it_was_not_told_of(among: Hubs) -> None:
+def test_successor_takes_over_after_a_lost_answer(among: Hubs) -> None:
     """The second of two rows could not be swapped: both count at the next look, and only once."""
     one, two, three = among.hub(1), among.hub(2), among.hub(3)
     among.pass_time(3, one, two, three)
@@ -212,28 +212,28 @@ def test_heir_takes_what_it_was_not_told_of(among: Hubs) -> None:
 
     async def run(name: str, call: Callable[..., Any], *args: Any) -> Any:
         calls.append(name)
-        if calls.count("members.inherit") == 2 and name == "members.inherit":
+        if calls.count("members.take_over") == 2 and name == "members.take_over":
             raise BackendError("busy", retryable=True)
         return await real(name, call, *args)
 
     one._run = cast("Any", run)
     with pytest.raises(BackendError):
-        now(one.inherit())
-    now(one.look())
+        now(one.take_over())
+    now(one.refresh())
 
-    assert set(now(one.inherit())) == {frozenset({2}), frozenset({3})}
+    assert set(now(one.take_over())) == {frozenset({2}), frozenset({3})}
     among.pass_time(1, one)
-    assert now(one.inherit()) == {}
+    assert now(one.take_over()) == {}
 
 
-def test_heir_that_starts_again_takes_over_once_more(among: Hubs) -> None:
+def test_successor_that_starts_again_takes_over_once_more(among: Hubs) -> None:
     """It may have died before it had taken any session."""
     one, two, three = among.hub(1), among.hub(2), among.hub(3)
     among.pass_time(3, one, two, three)
     among.pass_time(GONE_S + 1, one, three)
-    now(one.inherit())
+    now(one.take_over())
 
     again = among.hub(1, one.incarnation)
     among.pass_time(GONE_S + 2, again, three)
 
-    assert set(now(again.inherit())) == {frozenset({2})}
+    assert set(now(again.take_over())) == {frozenset({2})}

@@ -16,8 +16,8 @@ from iothub.records.state import fold
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE, Alone, Place
-from iothub_tenants.background import remote_sessions as abroad_module
-from iothub_tenants.background.remote_sessions import Abroad
+from iothub_tenants.background import remote_sessions as module
+from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support import property_names as names
 from tests.support.control_house import House, now, run
 
@@ -50,7 +50,7 @@ class Stage:
         self.company = Together()
         self.house = house = House(path, company=self.company)
         registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
-        self.abroad = Abroad(house.hub, cast("Any", registry), cast("Any", run), ME, 1)
+        self.remote_sessions = RemoteSessions(house.hub, cast("Any", registry), cast("Any", run), ME, 1)
         self.epoch = 500 << 24
 
     def subject(self, epoch: int | None = None, client_id: str = "c") -> Subject:
@@ -59,7 +59,7 @@ class Stage:
 
     def say(self, *said: Event, hub: str = OTHER) -> None:
         """These events are next in the log."""
-        now(self.abroad.apply([event.written_by(hub) for event in said]))
+        now(self.remote_sessions.apply_events([event.written_by(hub) for event in said]))
         self.house.settle()
 
     def echo(self) -> None:
@@ -248,8 +248,8 @@ def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
     lost_at_ms = int(stage.house.clock.wall() * 1000)
     stage.house.clock.advance(10)
 
-    assert now(stage.abroad.inherit(frozenset({2}), lost_at_ms)) == 1
-    assert now(stage.abroad.inherit(frozenset({2}), lost_at_ms)) == 0
+    assert now(stage.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 1
+    assert now(stage.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 0
     (lost,) = stage.house.journal.events
     now(stage.house.sessions.run_deadlines())
     stage.house.settle()
@@ -264,13 +264,13 @@ def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
 def test_last_of_two_heirs_in_the_log_has_the_session(stage: Stage) -> None:
     """Both thought that it was theirs; one of them runs its deadlines."""
     stage.say(stage.created())
-    now(stage.abroad.inherit(frozenset({2}), 0))
+    now(stage.remote_sessions.take_over(frozenset({2}), 0))
     ours = stage.house.journal.events.pop().written_by(ME)
     theirs = events.session_disconnected(stage.subject(), reason="hub_lost").written_by("3.300")
 
-    now(stage.abroad.apply([ours, theirs]))
+    now(stage.remote_sessions.apply_events([ours, theirs]))
     assert (stage.place.holder, stage.house.session("c").control.expires_at) == (3, 0.0)
-    now(stage.abroad.apply([theirs, ours]))
+    now(stage.remote_sessions.apply_events([theirs, ours]))
 
     assert stage.place.holder == HERE
     assert stage.house.session("c").control.expires_at > 0.0
@@ -419,7 +419,7 @@ def test_picture_of_a_session_is_that_of_the_fold(stage: Stage) -> None:
 
 def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile, and what ends meanwhile is left alone."""
-    monkeypatch.setattr(abroad_module, "AT_ONCE", 2)
+    monkeypatch.setattr(module, "SLICE", 2)
     for number in range(3):
         subject = Subject(7, f"c{number}", (500 + number) << 24, 0)
         stage.say(
@@ -428,7 +428,7 @@ def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatc
             )
         )
     counts: list[int] = []
-    Deferred.fromCoroutine(stage.abroad.inherit(frozenset({2}), 0)).addCallback(counts.append)
+    Deferred.fromCoroutine(stage.remote_sessions.take_over(frozenset({2}), 0)).addCallback(counts.append)
     assert counts == []
     stage.house.sessions.forget(stage.house.acme, stage.house.session("c1"))
 

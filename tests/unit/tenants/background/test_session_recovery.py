@@ -1,4 +1,4 @@
-"""A hub starts: sessions of the log get their places, their deadlines and their Wills; queues of nobody are dropped."""
+"""A hub starts: sessions of the log get their places, their deadlines and their Wills; queues without a session are dropped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iothub.records.state import SessionState, fold
 from iothub_services.queues.port import QueueLimits
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import HERE
-from iothub_tenants.background.session_recovery import Awakening, Neighbours, Patiently, at_once
+from iothub_tenants.background.session_recovery import Peers, Retry, SessionRecovery, run_once
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
 from tests.support.control_house import House, now, run
@@ -29,13 +29,13 @@ KEPT = [(names.SESSION_EXPIRY, 100)]
 def load(
     house: House,
     states: Iterable[SessionState],
-    last_beat: float | None = None,
+    last_heartbeat: float | None = None,
     *,
     has_queues: bool = True,
-    neighbours: Neighbours | None = None,
-    patiently: Patiently = at_once,
+    peers: Peers | None = None,
+    retry: Retry = run_once,
 ) -> int:
-    """Start with these states, and queues for all of them and for nobody (99)."""
+    """Start with these states, and queues for all of them and without a session (99)."""
     known = list(states)
     for queue_id in (*(state.queue_id for state in known if has_queues), 99):
         now(house.queues.create(7, queue_id, QueueLimits(), queue_id << 24))
@@ -45,17 +45,17 @@ def load(
         tenant_by_id=lambda tenant_id: house.accounts.tenants["acme"] if tenant_id == 7 else None,
     )
     queues = cast("Any", house.queues)
-    awakening = Awakening(
+    recovery = SessionRecovery(
         house.hub,
         cast("Any", registry),
         queues,
         QueueBounds(queues, house.hub.brokers, house.later),
         cast("Any", run),
-        last_beat=last_beat,
-        neighbours=neighbours,
-        patiently=patiently,
+        last_heartbeat=last_heartbeat,
+        peers=peers,
+        retry=retry,
     )
-    return cast("int", now(awakening.load(known)))
+    return cast("int", now(recovery.load_sessions(known)))
 
 
 def state(house: House, *more: Event, at_s: float = 0.0) -> SessionState:
@@ -146,7 +146,7 @@ def test_session_goes_on_expiring(house: House) -> None:
 
 def test_session_whose_connection_died_with_the_hub_expires_from_its_last_heartbeat(house: House) -> None:
     """The hub was down for 30 of the session's 100 seconds; a clock that went back, or a beat before the connect, changes nothing for the worse."""
-    load(house, [state(house, connected(house), at_s=60)], last_beat=house.clock.wall() - 30)
+    load(house, [state(house, connected(house), at_s=60)], last_heartbeat=house.clock.wall() - 30)
     (event,) = house.journal.events
     assert event.at_ms == int((house.clock.wall() - 30) * 1000)
     house.pass_time(69)
@@ -159,7 +159,7 @@ def test_session_whose_connection_died_with_the_hub_expires_from_its_last_heartb
 @pytest.mark.parametrize(("beat_s", "expected_s"), [(1000, 0), (-1000, -60)])
 def test_last_heartbeat_is_believed_within_reason(house: House, beat_s: float, expected_s: float) -> None:
     """Not in the future, and not before the connection came."""
-    load(house, [state(house, connected(house), at_s=60)], last_beat=house.clock.wall() + beat_s)
+    load(house, [state(house, connected(house), at_s=60)], last_heartbeat=house.clock.wall() + beat_s)
 
     (event,) = house.journal.events
     assert event.at_ms == int((house.clock.wall() + expected_s) * 1000)
@@ -212,9 +212,9 @@ class Street:
     def __init__(self, *living: int) -> None:
         self.asked: list[str] = []
         self.ended: set[str] = set()
-        self.neighbours = Neighbours(1, frozenset(living), self.look_again)
+        self.peers = Peers(1, frozenset(living), self.read_again)
 
-    async def look_again(self, states: list[SessionState]) -> list[SessionState]:
+    async def read_again(self, states: list[SessionState]) -> list[SessionState]:
         self.asked += [state.client_id for state in states]
         return [state for state in states if state.client_id not in self.ended]
 
@@ -223,7 +223,7 @@ def test_session_of_a_hub_that_lives_is_known_and_left_alone(house: House) -> No
     """No `hub_lost`, no deadline; and no queue is dropped, for a young one may be of a session that is on its way."""
     one = state(house, connected(house))._replace(hub="2.5")
 
-    assert load(house, [one], neighbours=Street(2).neighbours) == 1
+    assert load(house, [one], peers=Street(2).peers) == 1
     house.clock.advance(1000)
     now(house.sessions.run_deadlines())
 
@@ -240,7 +240,7 @@ def test_session_of_a_predecessor_or_of_a_dead_hub_without_others_is_this_hubs(
     """As after a restart: its connection is lost, its time runs."""
     one = state(house, connected(house))._replace(hub=hub)
 
-    load(house, [one], neighbours=Street(*living).neighbours)
+    load(house, [one], peers=Street(*living).peers)
 
     assert house.journal.words() == ["session.disconnected"]
     assert house.session("c").control.place.holder == HERE
@@ -251,14 +251,14 @@ def test_session_whose_queue_is_missing_is_asked_for_again_before_it_is_ended(ho
     """Another hub may have ended it since the states were read."""
     street = Street(2)
     street.ended.add("c")
-    load(house, [state(house)._replace(hub="1.4")], has_queues=False, neighbours=street.neighbours)
+    load(house, [state(house)._replace(hub="1.4")], has_queues=False, peers=street.peers)
     assert (street.asked, house.journal.words()) == (["c"], [])
 
     again = Street(2)
-    load(house, [state(house)._replace(hub="1.4")], has_queues=False, neighbours=again.neighbours)
+    load(house, [state(house)._replace(hub="1.4")], has_queues=False, peers=again.peers)
     assert house.journal.words() == ["session.discarded"]
 
-    load(house, [state(house)._replace(hub="2.5")], has_queues=False, neighbours=again.neighbours)
+    load(house, [state(house)._replace(hub="2.5")], has_queues=False, peers=again.peers)
     assert house.journal.words() == []
     assert house.session("c").control.place.holder == 2
 
@@ -269,7 +269,7 @@ class Failing:
     def __init__(self) -> None:
         self.failures: list[str] = []
 
-    async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, work: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
                 return await work()
@@ -299,7 +299,7 @@ def test_servers_that_fail_in_the_middle_leave_nothing_half_loaded(
         monkeypatch.setattr(house.queues, name, failing.of(house.queues, name, is_done=is_done), raising=False)
     one = state(house, connected(house))
 
-    assert load(house, [one], patiently=cast("Patiently", failing.patiently)) == 1
+    assert load(house, [one], retry=cast("Retry", failing.retry)) == 1
 
     assert sorted(failing.failures) == [
         f"{name} was not answered" for name in ("drop", "list_queues", "set_tenant_limits")
@@ -312,11 +312,11 @@ def test_servers_that_fail_in_the_middle_leave_nothing_half_loaded(
 def test_hub_that_came_while_this_one_waited_for_a_server_keeps_what_it_began(house: House) -> None:
     """The states were read before: its young queue is not dropped, its session not ended, and that of the hub before it is not its own."""
     street = Street()
-    street.neighbours = replace(street.neighbours, newcomers=lambda: frozenset({2}))
+    street.peers = replace(street.peers, joined=lambda: frozenset({2}))
 
-    load(house, [state(house)._replace(hub="2.1")], has_queues=False, neighbours=street.neighbours)
+    load(house, [state(house)._replace(hub="2.1")], has_queues=False, peers=street.peers)
 
     assert (street.asked, house.journal.words(), house.queues.dropped) == (["c"], [], [])
     assert house.session("c").control.place.holder == 2
     one = state(house, gone(house, 1))._replace(hub="3.7")
-    assert street.neighbours.holder_of(one) == HERE
+    assert street.peers.holder_of(one) == HERE

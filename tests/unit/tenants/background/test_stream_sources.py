@@ -1,4 +1,4 @@
-"""Streams to devices: rules, filter, limits and rates; what is put aside; when a page is done; and the sinks of streams out beside them."""
+"""Streams to devices: rules, filter, limits and rates; refused records; when a page is done; and the sinks of streams out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.streams.port import Direction, Headers, Incoming, OnPage, Stream
 from iothub_services.streams.sink import OutletBounds, Room, Sink
-from iothub_tenants.background.stream_sources import Inlets
-from iothub_tenants.broker.streams import StreamBook
+from iothub_tenants.background.stream_sources import StreamSources
+from iothub_tenants.broker.streams import StreamRegistry
 from tests.support.control_house import House
 
 MakeHouse = Callable[..., House]
@@ -40,7 +40,7 @@ class HandReceiver:
 
 
 class Beside:
-    """Fulfils `Aside` and the book's `Outlet`."""
+    """Fulfils `RefusedRecords` and the registry's `SinkFactory`."""
 
     def __init__(self) -> None:
         self.written: list[tuple[str, bytes | None, Headers]] = []
@@ -65,12 +65,12 @@ class Stage:
 
     def __init__(self, house: House, *rules: Rule) -> None:
         self.house, self.receiver, self.beside = house, HandReceiver(), Beside()
-        self.book = StreamBook(self.beside)
+        self.book = StreamRegistry(self.beside)
         stream = Stream(3, 7, "acme", "cmd", Direction.IN, "devices/#", 1, 1000, rules)
-        self.book.change([stream], house.hub.brokers)
-        self.inlets = Inlets(house.hub, self.book, self.receiver, self.beside, "iothub")
-        self.inlets.start()
-        self.inlets.follow([stream])
+        self.book.replace_streams([stream], house.hub.brokers)
+        self.sources = StreamSources(house.hub, self.book, self.receiver, self.beside, "iothub")
+        self.sources.start()
+        self.sources.follow([stream])
 
     def page(self, *records: tuple[str, bytes], first: int = 0, qos: bytes = b"1") -> None:
         self.receiver.on_page(
@@ -92,10 +92,10 @@ def test_records_are_published_and_the_page_is_done(stage: Stage) -> None:
     stage.page(("devices/1", b"a"), ("devices/2", b"b"))
 
     assert stage.receiver.reports == [(3, {0: 2})]
-    assert (stage.inlets.messages, stage.inlets.refused) == (2, 0)
+    assert (stage.sources.messages, stage.sources.refused) == (2, 0)
 
 
-def test_what_may_never_be_published_is_put_aside(make_house: MakeHouse) -> None:
+def test_what_may_never_be_published_is_refused(make_house: MakeHouse) -> None:
     """By the stream's own rules too, with the reason; the page goes on."""
     rule = Rule(Scope.DEVICE, "stream:cmd", Effect.DENY, Action.PUBLISH, "devices/secret")
     stage = Stage(make_house(), rule)
@@ -106,9 +106,9 @@ def test_what_may_never_be_published_is_put_aside(make_house: MakeHouse) -> None
     assert reasons == [b"denied", b"not_in_filter", b"malformed"]
     assert {topic for topic, _, _ in stage.beside.written} == {"iothub.acme.cmd.in.refused"}
     assert stage.receiver.reports == [(3, {0: 4})]
-    course = stage.inlets.course(3)
-    assert course is not None
-    assert (course.messages, course.refused) == (1, {"denied": 1, "not_in_filter": 1, "malformed": 1})
+    progress = stage.sources.progress(3)
+    assert progress is not None
+    assert (progress.messages, progress.refused) == (1, {"denied": 1, "not_in_filter": 1, "malformed": 1})
 
 
 @pytest.mark.parametrize("topic", ["devices/+", "devices/#", "$SYS/x", "devices/\0"])
@@ -125,11 +125,11 @@ def test_a_rate_makes_records_wait_and_drops_none(stage: Stage) -> None:
     broker.plane.sink_messages = meter = _Meter(1)
 
     stage.page(("devices/1", b"a"), ("devices/2", b"b"))
-    assert (stage.inlets.messages, stage.receiver.reports) == (1, [])
+    assert (stage.sources.messages, stage.receiver.reports) == (1, [])
     meter.units = 5
     stage.house.pass_time(1)
 
-    assert (stage.inlets.messages, stage.receiver.reports) == (2, [(3, {0: 2})])
+    assert (stage.sources.messages, stage.receiver.reports) == (2, [(3, {0: 2})])
 
 
 def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(stage: Stage) -> None:
@@ -142,7 +142,7 @@ def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(st
     meter.units = 5
     stage.house.pass_time(2)
 
-    assert stage.inlets.messages == 3
+    assert stage.sources.messages == 3
     assert stage.receiver.reports == [(3, {0: 2}), (3, {0: 3})]
 
 
@@ -152,12 +152,12 @@ def test_a_stream_that_is_followed_no_more_publishes_nothing(stage: Stage) -> No
     broker.plane.sink_messages = meter = _Meter(0)
     stage.page(("devices/1", b"a"))
 
-    stage.inlets.follow([])
+    stage.sources.follow([])
     stage.page(("devices/1", b"on its way"))
     meter.units = 5
     stage.house.pass_time(1)
 
-    assert (stage.inlets.messages, stage.receiver.reports, stage.receiver.followed) == (0, [], [])
+    assert (stage.sources.messages, stage.receiver.reports, stage.receiver.followed) == (0, [], [])
 
 
 def test_streams_out_are_in_the_routers_of_their_tenant(stage: Stage) -> None:
@@ -165,11 +165,11 @@ def test_streams_out_are_in_the_routers_of_their_tenant(stage: Stage) -> None:
     broker = stage.house.acme
     out = Stream(9, 7, "acme", "tele", Direction.OUT, "t/#", 1, 1000)
 
-    stage.book.change([out], [broker])
+    stage.book.replace_streams([out], [broker])
     [target] = broker.plane.router.match(b"t/1").targets
     assert (target.session.is_sink, broker.plane.sinks, len(stage.book)) == (True, 1, 1)
     assert stage.book.sink_of(9) is target.session.control
-    stage.book.change([], [broker])
+    stage.book.replace_streams([], [broker])
 
     assert (broker.plane.router.match(b"t/1").targets, broker.plane.sinks) == ([], 0)
     assert stage.beside.forgotten == ["iothub.acme.tele"]

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from iothub.base.errors import BackendError
-from iothub_tenants.background.tasks import Upkeep
+from iothub_tenants.background.tasks import TaskRunner
 
 
 @pytest.fixture
@@ -16,32 +16,32 @@ def reactor() -> Clock:
 
 
 @pytest.fixture
-def upkeep(reactor: Clock) -> Upkeep:
-    return Upkeep(reactor.callLater)
+def tasks(reactor: Clock) -> TaskRunner:
+    return TaskRunner(reactor.callLater)
 
 
-def test_duty_is_done_in_its_rhythm(upkeep: Upkeep, reactor: Clock) -> None:
+def test_duty_is_done_in_its_rhythm(tasks: TaskRunner, reactor: Clock) -> None:
     done: list[float] = []
 
     async def note() -> None:
         done.append(reactor.seconds())
 
-    upkeep.add("note", 2.0, note)
-    upkeep.start()
+    tasks.add("note", 2.0, note)
+    tasks.start()
     reactor.pump([1.0] * 6)
 
     assert done == [2.0, 4.0, 6.0]
 
 
-def test_duty_that_takes_long_is_not_begun_again_meanwhile(upkeep: Upkeep, reactor: Clock) -> None:
+def test_duty_that_takes_long_is_not_begun_again_meanwhile(tasks: TaskRunner, reactor: Clock) -> None:
     begun: list[Deferred[None]] = []
 
     async def wait() -> None:
         begun.append(Deferred())
         await begun[-1]
 
-    upkeep.add("wait", 1.0, wait)
-    upkeep.start()
+    tasks.add("wait", 1.0, wait)
+    tasks.start()
     reactor.pump([1.0] * 5)
     assert len(begun) == 1
 
@@ -51,7 +51,7 @@ def test_duty_that_takes_long_is_not_begun_again_meanwhile(upkeep: Upkeep, react
 
 
 @pytest.mark.parametrize("error", [BackendError("accounts.db: locked", retryable=True), ZeroDivisionError()])
-def test_duty_that_fails_is_tried_again_and_stops_no_other(upkeep: Upkeep, reactor: Clock, error: Exception) -> None:
+def test_duty_that_fails_is_tried_again_and_stops_no_other(tasks: TaskRunner, reactor: Clock, error: Exception) -> None:
     tried: list[str] = []
 
     async def fail() -> None:
@@ -61,32 +61,32 @@ def test_duty_that_fails_is_tried_again_and_stops_no_other(upkeep: Upkeep, react
     async def work() -> None:
         tried.append("work")
 
-    upkeep.add("fail", 1.0, fail)
-    upkeep.add("work", 1.0, work)
-    upkeep.start()
+    tasks.add("fail", 1.0, fail)
+    tasks.add("work", 1.0, work)
+    tasks.start()
     reactor.pump([1.0, 1.0])
 
     assert sorted(tried) == ["fail", "fail", "work", "work"]
 
 
-def test_nothing_is_begun_after_the_stop(upkeep: Upkeep, reactor: Clock) -> None:
-    upkeep.add("never", 1.0, lambda: pytest.fail("was begun"))
-    upkeep.start()
-    upkeep.stop()
+def test_nothing_is_begun_after_the_stop(tasks: TaskRunner, reactor: Clock) -> None:
+    tasks.add("never", 1.0, lambda: pytest.fail("was begun"))
+    tasks.start()
+    tasks.stop()
     reactor.pump([1.0, 1.0])
 
     assert reactor.getDelayedCalls() == []
 
 
-def test_duty_that_takes_long_is_told_that_the_hub_stops(upkeep: Upkeep, reactor: Clock) -> None:
+def test_duty_that_takes_long_is_told_that_the_hub_stops(tasks: TaskRunner, reactor: Clock) -> None:
     told: list[str] = []
 
     async def wait() -> None:
         await Deferred()
 
-    upkeep.add("long", 2.0, wait, lambda: told.append("end"))
-    upkeep.start()
+    tasks.add("long", 2.0, wait, lambda: told.append("end"))
+    tasks.start()
     reactor.advance(2.0)
-    upkeep.stop()
+    tasks.stop()
 
     assert told == ["end"]

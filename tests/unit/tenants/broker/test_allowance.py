@@ -14,7 +14,7 @@ from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.sessions.port import SessionControl
-from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, Entry
+from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
 
 
 class Told:
@@ -69,7 +69,7 @@ def subscribed(allowance: Allowance, session: Session, name: bytes, group: bytes
     if refused is None:
         was_there = (group, name) in session.subscriptions
         session.note(subscription)
-        allowance.settle(subscription, is_reserved=True, was_there=was_there)
+        allowance.settle_subscription(subscription, is_reserved=True, was_there=was_there)
     return refused
 
 
@@ -82,9 +82,9 @@ def test_limits_of_a_device_come_before_its_tenants_and_plans(desk: Desk) -> Non
     own, other = allowance.limits_of("dev1"), allowance.limits_of("dev2")
     assert (own.packet_bytes, own.will_bytes, own.topic_aliases) == (200, 20, 3)
     assert other is allowance.limits
-    allowance.learn(DeviceRecord("dev1", ""))
+    allowance.note_device(DeviceRecord("dev1", ""))
     assert allowance.limits_of("dev1") is allowance.limits
-    allowance.learn(DeviceRecord("dev2", "", limits="packet_bytes=300"))
+    allowance.note_device(DeviceRecord("dev2", "", limits="packet_bytes=300"))
     assert allowance.limits_of("dev2").packet_bytes == 300
 
 
@@ -94,7 +94,7 @@ def test_changed_record_reaches_the_plane_and_what_was_resolved(desk: Desk) -> N
     assert (desk.plane.limits.packet_bytes, allowance.limits_of("dev1").packet_bytes) == (100, 100)
     assert desk.plane.inbound_messages is None
 
-    allowance.obey(TenantRecord(1, "acme", limits="publish_messages=5/1s"), {"dev1": "will_bytes=5"})
+    allowance.apply_limits(TenantRecord(1, "acme", limits="publish_messages=5/1s"), {"dev1": "will_bytes=5"})
 
     assert desk.plane.limits.packet_bytes == LARGEST_PACKET
     assert desk.plane.inbound_messages is not None
@@ -106,9 +106,9 @@ def test_session_that_ends_gives_everything_back(desk: Desk) -> None:
     allowance = desk.allowance("subscriptions=10")
     first, second = desk.session("a", is_persistent=True), desk.session("b")
     for client_id, is_persistent in (("a", True), ("b", False)):
-        entry = allowance.enter(f"new-{client_id}", has_place=False, is_persistent=is_persistent)
-        assert isinstance(entry, Entry)
-        allowance.entered(entry, desk.plane.sessions[client_id])
+        reservation = allowance.reserve_connect(f"new-{client_id}", has_place=False, is_persistent=is_persistent)
+        assert isinstance(reservation, ConnectReservation)
+        allowance.settle_connect(reservation, desk.plane.sessions[client_id])
     for session in (first, second):
         assert subscribed(allowance, session, b"t") is None
         assert subscribed(allowance, session, b"t", b"g") is None
@@ -150,11 +150,11 @@ def test_places_asked_for_twice_are_counted_once(desk: Desk) -> None:
     for _ in range(2):
         assert allowance.reserve_subscription(session, subscription) is None
 
-    allowance.settle(subscription, is_reserved=True, was_there=False)
-    allowance.settle(subscription, is_reserved=True, was_there=True)
+    allowance.settle_subscription(subscription, is_reserved=True, was_there=False)
+    allowance.settle_subscription(subscription, is_reserved=True, was_there=True)
     assert allowance.ledger.used(Quota.SUBSCRIPTIONS) == 1
     allowance.release_subscription(subscription)
-    allowance.settle(subscription, is_reserved=False, was_there=False)
+    allowance.settle_subscription(subscription, is_reserved=False, was_there=False)
     assert allowance.ledger.used(Quota.SUBSCRIPTIONS) == allowance.ledger.used(Quota.SHARED_GROUPS) == 1
 
 
@@ -189,11 +189,11 @@ def test_restored_session_is_counted_whatever_the_limits_say(desk: Desk) -> None
         session = desk.session(client_id, is_persistent=True)
         session.note(Subscription(session, b"t"))
         session.note(Subscription(session, b"t", b"g"))
-        allowance.restore(session)
+        allowance.restore_session(session)
 
     assert (allowance.ledger.used(Quota.SESSIONS), allowance.ledger.used(Quota.SUBSCRIPTIONS)) == (2, 4)
     assert allowance.ledger.used(Quota.SHARED_GROUPS) == 1
-    assert allowance.enter("c", has_place=False, is_persistent=True) is Quota.SESSIONS
+    assert allowance.reserve_connect("c", has_place=False, is_persistent=True) is Quota.SESSIONS
     assert allowance.ledger.used(Quota.CONNECTIONS) == 0
 
 
@@ -201,13 +201,15 @@ def test_device_gets_meters_while_its_sessions_live(desk: Desk) -> None:
     """And new ones when its limits change; most devices have none."""
     allowance = desk.allowance()
     session = desk.session()
-    allowance.equip(session, DeviceRecord("dev1", "", limits="device_publish_messages=5/1s device_deliver_bytes=9/1s"))
+    allowance.set_device_meters(
+        session, DeviceRecord("dev1", "", limits="device_publish_messages=5/1s device_deliver_bytes=9/1s")
+    )
 
     assert session.meters is not None
     assert session.meters.inbound_messages is not None
     assert session.meters.outbound_bytes is not None
     assert session.meters.inbound_bytes is None
-    allowance.equip(session, DeviceRecord("dev1", ""))
+    allowance.set_device_meters(session, DeviceRecord("dev1", ""))
     assert session.meters is None
     assert allowance.limits_of("dev1") is allowance.limits
 
@@ -215,10 +217,10 @@ def test_device_gets_meters_while_its_sessions_live(desk: Desk) -> None:
 def test_connection_time_follows_the_places(desk: Desk) -> None:
     """A take-over keeps its place, a CONNECT that no session is left for gives it back at once."""
     allowance = desk.allowance("sessions=0")
-    allowance.enter("c", has_place=False, is_persistent=False)
+    allowance.reserve_connect("c", has_place=False, is_persistent=False)
     desk.clock.advance(2)
-    allowance.enter("c", has_place=True, is_persistent=False)
-    assert allowance.enter("d", has_place=False, is_persistent=True) is Quota.SESSIONS
+    allowance.reserve_connect("c", has_place=True, is_persistent=False)
+    assert allowance.reserve_connect("d", has_place=False, is_persistent=True) is Quota.SESSIONS
     desk.clock.advance(1)
     allowance.release_connection()
     desk.clock.advance(5)

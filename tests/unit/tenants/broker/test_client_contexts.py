@@ -1,4 +1,4 @@
-"""One connection's record: what it holds is given back once, whatever comes first."""
+"""A client context: what it holds is released once, whatever comes first."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from twisted.internet.defer import Deferred
 from iothub.base.reasons import Reason
 from iothub.engine.state import Session, TenantPlane
 from iothub.hooks import Attempt
-from iothub_tenants.broker.client_contexts import Exchange, Guest
+from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 
 
 class Broker:
-    """Counts what comes back."""
+    """Counts what is released."""
 
     def __init__(self) -> None:
         self.places = 0
@@ -28,8 +28,8 @@ class Broker:
         self.closed.append((session.client_id, reason, keeps_will, expiry_s))
 
 
-def guest(broker: Broker, session: Session | None) -> Guest:
-    made = Guest()
+def context(broker: Broker, session: Session | None) -> ClientContext:
+    made = ClientContext()
     made.broker, made.session, made.is_counted = cast("Any", broker), session, True
     return made
 
@@ -38,13 +38,13 @@ def session() -> Session:
     return Session(TenantPlane(7, "acme"), "c", "dev1", False)
 
 
-def test_guest_gives_back_session_and_place_once() -> None:
+def test_client_context_releases_session_and_quota_once() -> None:
     broker = Broker()
-    one = guest(broker, session())
+    one = context(broker, session())
     one.keeps_will, one.expiry_s = False, 30
 
-    one.leave(Reason.CLIENT)
-    one.leave(Reason.NETWORK)
+    one.detach(Reason.CLIENT)
+    one.detach(Reason.NETWORK)
 
     assert broker.closed == [("c", Reason.CLIENT, False, 30)]
     assert broker.places == 1
@@ -54,28 +54,28 @@ def test_session_that_has_ended_is_not_closed() -> None:
     broker, ended = Broker(), session()
     ended.is_discarded = True
 
-    guest(broker, ended).leave(Reason.NETWORK)
+    context(broker, ended).detach(Reason.NETWORK)
 
     assert (broker.closed, broker.places) == ([], 1)
 
 
-def test_guest_without_a_broker_holds_nothing() -> None:
-    """A stranger who goes before CONNECT: there is nothing to give back, however often it is told."""
-    stranger = Guest()
+def test_client_context_without_a_broker_holds_nothing() -> None:
+    """The connection closes before CONNECT: there is nothing to release, however often `detach` is called."""
+    unknown = ClientContext()
 
-    stranger.leave(Reason.NETWORK)
-    stranger.leave(Reason.NETWORK)
+    unknown.detach(Reason.NETWORK)
+    unknown.detach(Reason.NETWORK)
 
-    assert (stranger.broker, stranger.session, stranger.is_counted) == (None, None, False)
+    assert (unknown.broker, unknown.session, unknown.is_counted) == (None, None, False)
 
 
-def test_step_that_is_awaited_hears_that_nobody_is_there() -> None:
-    """The walk that waits for AUTH ends."""
+def test_awaited_authentication_step_ends_when_the_connection_closes() -> None:
+    """The packet handler that waits for AUTH returns."""
     heard: list[bytes | None] = []
-    one = Guest()
+    one = ClientContext()
     one.exchange = Exchange("m", Attempt("acme", "dev1", "c", None, "", ""), awaited := Deferred())
     awaited.addCallback(heard.append)
 
-    one.leave(Reason.NETWORK)
+    one.detach(Reason.NETWORK)
 
     assert heard == [None]

@@ -1,4 +1,4 @@
-"""Changed limits reach the queues that are there: those that differ, once."""
+"""Changed limits are applied to the existing queues: those that differ, once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
         allowance=SimpleNamespace(own=own),
         plane=SimpleNamespace(sessions=made),
         queue_limits=queue_limits,
-        bounded=None,
+        applied_queue_limits=None,
     )
 
 
@@ -88,9 +88,9 @@ def bounds_of(queues: Queues, later: Later) -> QueueBounds:
     return QueueBounds(cast("Any", queues), cast("Any", later), later)
 
 
-def obey(queues: Queues, tenant: Any, listed: Any = None) -> int:
+def apply_bounds(queues: Queues, tenant: Any, listed: Any = None) -> int:
     results: list[int] = []
-    Deferred.fromCoroutine(bounds_of(queues, Later()).obey(tenant, listed)).addCallback(results.append)
+    Deferred.fromCoroutine(bounds_of(queues, Later()).apply_bounds(tenant, listed)).addCallback(results.append)
     return results[0]
 
 
@@ -103,7 +103,7 @@ def test_queues_that_differ_are_changed_and_the_tenant_is_told() -> None:
         {1: "dev1", 2: "dev1", 3: "dev2"},
     )
 
-    assert obey(queues, tenant) == 2
+    assert apply_bounds(queues, tenant) == 2
     assert queues.changed == {2: QueueLimits(5, 0), 3: QueueLimits(8, 0)}
     assert queues.tenant == (7, 50, 500)
 
@@ -113,10 +113,10 @@ def test_queues_are_listed_only_when_their_limits_changed() -> None:
     queues = Queues({1: QueueLimits(5, 0)})
     tenant = broker("session_queued_messages=5", {}, {1: "dev1"})
 
-    assert [obey(queues, tenant) for _ in range(3)] == [0, 0, 0]
+    assert [apply_bounds(queues, tenant) for _ in range(3)] == [0, 0, 0]
     assert queues.lists == 1
     tenant.allowance.own["dev1"] = "session_queued_messages=6"
-    assert obey(queues, tenant) == 1
+    assert apply_bounds(queues, tenant) == 1
 
 
 def test_queues_that_have_just_been_listed_are_not_listed_again() -> None:
@@ -124,7 +124,7 @@ def test_queues_that_have_just_been_listed_are_not_listed_again() -> None:
     queues = Queues({1: QueueLimits(9, 0)})
     listed = [QueueStats(1, 7, 0, 0, 0, 0, 0, QueueLimits(9, 0))]
 
-    assert obey(queues, broker("session_queued_messages=5", {}, {1: "dev1"}), listed) == 1
+    assert apply_bounds(queues, broker("session_queued_messages=5", {}, {1: "dev1"}), listed) == 1
     assert (queues.lists, queues.limits) == (0, {1: QueueLimits(5, 0)})
 
 
@@ -133,18 +133,18 @@ def test_many_queues_are_changed_in_slices() -> None:
     count = SLICE * 2 + 1
     queues = Queues({number: QueueLimits(1, 0) for number in range(1, count + 1)})
 
-    assert obey(queues, broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))) == count
+    assert apply_bounds(queues, broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))) == count
     assert set(queues.limits.values()) == {QueueLimits(2, 0)}
     assert queues.calls == [SLICE, SLICE, 1]
 
 
 def test_limits_that_a_failing_store_does_not_take_are_tried_until_it_does() -> None:
-    """Nobody tells of the change a second time."""
+    """The change log names the change only once."""
     queues, later = Queues({1: QueueLimits(9, 0)}, is_down=True), Later()
     tenant = later.tenants[7] = broker("session_queued_messages=5", {}, {1: "dev1"})
     bounds = bounds_of(queues, later)
-    bounds.want(tenant)
-    bounds.want(tenant)
+    bounds.request_update(tenant)
+    bounds.request_update(tenant)
     assert [seconds for seconds, _ in later.calls] == [RETRY_S]
 
     later.come()
@@ -158,7 +158,7 @@ def test_limits_that_a_failing_store_does_not_take_are_tried_until_it_does() -> 
 def test_limits_of_a_tenant_that_has_gone_are_not_tried_again() -> None:
     """Its stores are being emptied, or have been."""
     queues, later = Queues({1: QueueLimits(9, 0)}, is_down=True), Later()
-    bounds_of(queues, later).want(broker("session_queued_messages=5", {}, {1: "dev1"}))
+    bounds_of(queues, later).request_update(broker("session_queued_messages=5", {}, {1: "dev1"}))
     queues.is_down = False
 
     later.come()

@@ -72,7 +72,7 @@ def test_connection_is_closed_soon_after_its_end_and_not_before(desk: Desk) -> N
 
 
 def test_end_that_is_over_is_obeyed_at_once(desk: Desk) -> None:
-    """The walk took longer than the token; also when ticking goes on already, or the moment is long ago."""
+    """CONNECT took longer than the token was valid; also when the timer runs already, or the moment is long ago."""
     desk.connection(100.0)
     desk.pass_time(5.0)
     late, very_late = desk.connection(-0.1), desk.connection(-1e9)

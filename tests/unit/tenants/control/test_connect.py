@@ -1,4 +1,4 @@
-"""The CONNECT walk: refusals touch nothing, what is let in is told what was agreed."""
+"""CONNECT: a refusal touches nothing, and the CONNACK of an accepted one says what was agreed."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def wait_in_vain(house: House, guest: Guest, **options: Any) -> None:
     house.journal.is_held = True
     guest.send(guest.connect_bytes("c", "acme/dev1", **options))
     house.clock.advance(9.1)
-    now(house.control.doorstep.look())
+    now(house.control.connect_timeouts.reject_overdue())
     house.settle()
 
 
@@ -305,4 +305,4 @@ def test_connect_that_waits_for_its_turn_is_refused_in_time_too(house: House) ->
     house.settle()
 
     assert nothing_is_taken(house)
-    assert len(house.control.doorstep) == 0
+    assert len(house.control.connect_timeouts) == 0

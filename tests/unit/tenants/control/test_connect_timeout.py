@@ -1,4 +1,4 @@
-"""Who waits for the hub at the door, and for how long."""
+"""A CONNECT that the hub cannot answer in time is rejected before the client gives up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from iothub.engine import control_queue
 from iothub.testing.clock import ManualClock
-from iothub_tenants.control.connect_timeout import Doorstep
+from iothub_tenants.control.connect_timeout import ConnectTimeouts
 from tests.support.control_house import House, now
 
 
@@ -25,67 +25,69 @@ def connection(accepted_s: float = 0.0) -> Any:
     return Connection(accepted_s)
 
 
-def doorstep_of(clock: ManualClock, give_up_s: float = 30.0) -> Doorstep:
+def connect_timeouts_of(clock: ManualClock, give_up_s: float = 30.0) -> ConnectTimeouts:
     wheel = SimpleNamespace(origin=clock.monotonic())
     plane: Any = SimpleNamespace(wheel=wheel, control_queue=SimpleNamespace(take_late_connects=lambda _late: []))
-    return Doorstep(plane, clock, 10.0, give_up_s, lambda _connection, _body: None)
+    return ConnectTimeouts(plane, clock, 10.0, give_up_s, lambda _connection, _body: None)
 
 
 @pytest.mark.parametrize(("give_up_s", "patience_s"), [(30.0, 9.0), (3.0, 3.0)])
-def test_doorstep_answers_before_the_client_is_closed_without_a_word(give_up_s: float, patience_s: float) -> None:
+def test_waiting_connect_is_rejected_before_the_plane_closes_it_without_connack(
+    give_up_s: float, patience_s: float
+) -> None:
     """A little less than the connect timeout, or as long as a store is tried, if that is shorter; each one once."""
     clock, answered = ManualClock(), list[str]()
-    doorstep = doorstep_of(clock, give_up_s)
+    connect_timeouts = connect_timeouts_of(clock, give_up_s)
     first, second, gone = connection(), connection(1.0), connection()
     for one, name in ((first, "first"), (gone, "gone")):
-        doorstep.wait(one, partial(answered.append, name))
-    doorstep.leave(gone)
+        connect_timeouts.watch(one, partial(answered.append, name))
+    connect_timeouts.forget(gone)
     clock.advance(1.0)
-    doorstep.wait(second, lambda: answered.append("second"))
+    connect_timeouts.watch(second, lambda: answered.append("second"))
 
     clock.advance(patience_s - 1.1)
-    now(doorstep.look())
+    now(connect_timeouts.reject_overdue())
     assert answered == []
     clock.advance(0.2)
-    now(doorstep.look())
-    now(doorstep.look())
+    now(connect_timeouts.reject_overdue())
+    now(connect_timeouts.reject_overdue())
 
     assert answered == ["first"]
-    assert len(doorstep) == 1
+    assert len(connect_timeouts) == 1
 
 
 def test_time_is_counted_from_the_connections_beginning() -> None:
     """A client that was slow to send its CONNECT is closed no later than others."""
     clock, answered = ManualClock(), list[str]()
-    doorstep = doorstep_of(clock)
+    connect_timeouts = connect_timeouts_of(clock)
     slow = connection()
     clock.advance(8.0)
-    doorstep.wait(slow, lambda: answered.append("slow"))
+    connect_timeouts.watch(slow, lambda: answered.append("slow"))
 
     clock.advance(0.9)
-    now(doorstep.look())
+    now(connect_timeouts.reject_overdue())
     assert answered == []
     clock.advance(0.2)
-    now(doorstep.look())
+    now(connect_timeouts.reject_overdue())
 
     assert answered == ["slow"]
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3)])
-def test_connect_that_nobody_has_looked_at_hears_that_the_hub_is_busy(
+def test_connect_that_stays_in_the_control_queue_is_rejected_as_overload(
     house: House, monkeypatch: pytest.MonkeyPatch, version: int, code: int
 ) -> None:
-    """It stands in line until the message plane would close it without a word; a goodbye of its own is too late for it."""
+    """It stays in the control queue until shortly before the message plane would close it without a CONNACK."""
     monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
     guest = house.stranger(version)
     guest.send(guest.connect_bytes("c", "acme/dev1"))
     house.pass_time(8.8)
-    now(house.control.doorstep.look())
+    now(house.control.connect_timeouts.reject_overdue())
     with pytest.raises(TimeoutError):
         guest.expect(2)
 
     house.pass_time(0.4)
-    now(house.control.doorstep.look())
+    now(house.control.connect_timeouts.reject_overdue())
     house.settle()
 
     assert guest.expect(2).code == code
@@ -104,15 +106,15 @@ def test_connect_of_no_known_version_is_closed_without_an_answer(
     guest.send(connect)
     house.pass_time(9.2)
 
-    now(house.control.doorstep.look())
+    now(house.control.connect_timeouts.reject_overdue())
     house.settle()
 
     assert guest.expect_closed() == []
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3), (3, 3)])
-def test_hub_short_of_memory_answers_a_connect_with_no(house: House, version: int, code: int) -> None:
-    """At once, and without asking who it is; when the memory is there again, everybody may come."""
+def test_hub_short_of_memory_rejects_connect(house: House, version: int, code: int) -> None:
+    """At once and without authentication; when there is memory again, CONNECT succeeds."""
     house.hub.is_short_of_memory = True
     guest = house.stranger(version)
     guest.send(guest.connect_bytes("c", "acme/dev1"))

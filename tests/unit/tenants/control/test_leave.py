@@ -1,4 +1,4 @@
-"""The DISCONNECT walk: what a client says at the end is obeyed when its connection closes."""
+"""DISCONNECT: what the client says in it is applied when its connection closes."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def test_place_is_given_back(house: House) -> None:
     guest.disconnect()
 
     assert (control.is_gone, control.is_counted, control.session) == (True, False, None)
-    control.leave(Reason.NETWORK)  # idempotent
+    control.detach(Reason.NETWORK)  # idempotent
     assert house.acme.plane.sessions == {}

@@ -15,7 +15,7 @@ from iothub.engine.state import Session
 from iothub.testing.clock import ManualClock
 from iothub_services.sessions.port import HERE, Alone, Place
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.control.subscribe import MOST_SETTLING
+from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support import property_names as names
 from tests.support.control_house import House
 from tests.support.packets import SUBACK, UNSUBACK
@@ -149,16 +149,16 @@ def test_client_that_leaves_while_it_waits_is_answered_by_nobody(house: House, o
 def test_waits_of_one_client_are_bounded(house: House, others: Others) -> None:
     """The next packet is not looked at before one of them is answered."""
     guest = house.join(props=KEPT)
-    for number in range(1, 2 * MOST_SETTLING + 1):
+    for number in range(1, 2 * MOST_AWAITING_PEERS + 1):
         guest.send_subscribe(("a", number % 3), packet_id=number)
     house.settle()
-    assert len(others.waits) == MOST_SETTLING + 1
+    assert len(others.waits) == MOST_AWAITING_PEERS + 1
 
     for _ in range(3):
         others.pass_time(SETTLE_S)
         house.settle()
 
-    assert answers(guest, house) == [(SUBACK, number) for number in range(1, 2 * MOST_SETTLING + 1)]
+    assert answers(guest, house) == [(SUBACK, number) for number in range(1, 2 * MOST_AWAITING_PEERS + 1)]
 
 
 @settings(deadline=None, max_examples=15)

@@ -1,4 +1,4 @@
-"""The SUBSCRIBE and UNSUBSCRIBE walks: each Topic Filter by itself, durable before it is acknowledged, counted once."""
+"""SUBSCRIBE and UNSUBSCRIBE: each Topic Filter by itself, durable before it is acknowledged, counted once."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from iothub_services.auth.port import CredentialKind, DeviceRecord, TenantRecord
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
-from iothub_tenants.background.apply_changes import Obedience
+from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support.control_house import EVERYTHING, House, device, now
 from tests.support.packets import DISCONNECT
@@ -26,13 +26,13 @@ def desk(house: House) -> Desk:
 
 
 class Desk:
-    """A house whose tenant trusts an issuer, and the obedience to its changes."""
+    """A house whose tenant trusts an issuer, and the account_changes to its changes."""
 
     def __init__(self, house: House) -> None:
         self.house = house
         self.record = TenantRecord(7, "acme", rules=(EVERYTHING,), token_issuers=(issuer(),))
         house.accounts.add(self.record, ROBOT, device("dev1"))
-        self.obedience = Obedience(
+        self.account_changes = AccountChangeApplier(
             house.hub, QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later), _none, _nobody
         )
 
@@ -52,7 +52,7 @@ class Desk:
         """Replace facts of the tenant's record, then tell of a change."""
         self.record = replace(self.record, version=self.record.version + 1, **facts)
         self.house.accounts.add(self.record)
-        now(self.obedience.obey([Change(self.record.version, 7, kind, subject, 0)]))
+        now(self.account_changes.apply_changes([Change(self.record.version, 7, kind, subject, 0)]))
         self.house.settle()
 
 
