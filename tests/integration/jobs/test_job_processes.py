@@ -70,7 +70,7 @@ def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Pat
     _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 130
-    assert "interrupted: compact_events was stopped and changed nothing" in said
+    assert "interrupted: compact_events was stopped, its unfinished work is discarded" in said
     assert "Traceback" not in said
     assert not is_alive(job)
     assert not is_alive(java)
