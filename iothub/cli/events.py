@@ -149,7 +149,7 @@ def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
 
 
 def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Wanted) -> None:
-    """Print the events after `end`, until Ctrl-C."""
+    """Print new events after these offsets, until Ctrl-C."""
     while True:
         end = log.end(topic)
         for logged in read_between(log, after, end, _warn, topic):

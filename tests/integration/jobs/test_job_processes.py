@@ -86,7 +86,7 @@ def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
     _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 1
-    assert "its process was ended by SIGKILL" in said
+    assert "its process was killed by SIGKILL" in said
     assert not is_alive(java)
     assert [(run["result"], run["kind"]) for run in house.history()] == [("failed", "died")]
 
