@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 require_java() {
     if ! command -v "${JAVA_HOME:+$JAVA_HOME/bin/}java" >/dev/null 2>&1; then
-        echo "make bench: no table of Spark and of starts, for there is no Java; run 'apt-get install openjdk-17-jre-headless' and try 'ONLY=$1 make bench'" >&2
+        echo "make bench: the tables of Spark and of starts are missing, because there is no Java; run 'apt-get install openjdk-17-jre-headless', then 'ONLY=$1 make bench'" >&2
         return 7
     fi
     mkdir -p bench-results
@@ -41,7 +41,7 @@ if ! command -v mosquitto >/dev/null 2>&1; then
     elif sudo -n true 2>/dev/null; then
         root=(sudo -n)
     else
-        echo "make bench: Mosquitto is not installed, and this is not root; run 'apt-get install mosquitto' and try again" >&2
+        echo "make bench: Mosquitto is not installed, and only root can install it; run 'apt-get install mosquitto' and try again" >&2
         exit 7
     fi
     echo "installing mosquitto from the distribution ..."

@@ -38,12 +38,12 @@ need_debian mariadbd "--no-install-recommends mariadb-server" "tests on the real
 need_debian postgres "--no-install-recommends postgresql" "tests on the real PostgreSQL"
 
 has_servers=yes
-echo "real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
+echo "fetching the real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
 fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
 
-for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "LEFT OUT  $reason"; done
+for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "NOT RUN  $reason"; done
 if [ "${#left_out[@]}" -gt 0 ]; then
-    if [ "${CI:-}" = true ]; then echo "with CI=true nothing may be left out"; exit 1; fi
+    if [ "${CI:-}" = true ]; then echo "CI=true: every test must run; install what is missing"; exit 1; fi
     export IOTHUB_TESTS_LEFT_OUT=1
 fi
 
@@ -80,7 +80,7 @@ packaged=tests/services/sql_and_redis  # they need neither HBase nor Kafka, and 
 on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIFT=50 tests "$packaged"; }
 
 if [ -n "$has_servers" ]; then  # they start the servers, wait for them most of the time, and stop them
-    echo "real servers: begun, beside the next steps"
+    echo "real servers: started, their tests run beside the next steps"
     servers_begun=$SECONDS
     set -m  # so that it can be interrupted, and stops what it has started
     tests --ignore $packaged tests/services >"$logs/servers" 2>&1 &

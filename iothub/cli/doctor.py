@@ -10,8 +10,8 @@ import click
 from iothub.cli import output, status
 from iothub.cli.app import App, Command
 from iothub.doctor import running
-from iothub.doctor.all import looks
-from iothub.doctor.findings import Finding, Look, State, take
+from iothub.doctor.all import checks
+from iothub.doctor.findings import Check, Finding, State, run_checks
 
 LIMIT_S = 20.0
 _NAME_WIDTH = 32
@@ -40,7 +40,7 @@ def command(context: click.Context, is_json: bool) -> None:
     if not app.data_dir.has_config:
         app.data_dir.require_initialised()
     found: list[Finding] = []
-    for finding in take([*looks(app.data_dir, app.loaded.config), *_of_hub(app)], LIMIT_S):
+    for finding in run_checks([*checks(app.data_dir, app.loaded.config), *_of_hub(app)], LIMIT_S):
         found.append(finding)
         if app.form == "table":
             output.write_text(line(finding))
@@ -52,10 +52,10 @@ def command(context: click.Context, is_json: bool) -> None:
     context.exit(1 if failed else 0)
 
 
-def _of_hub(app: App) -> list[Look]:
-    """What it says itself, if it runs."""
+def _of_hub(app: App) -> list[Check]:
+    """Return the check of the running hub, if there is one."""
     holder = app.data_dir.holder() if app.data_dir.is_initialised else None
-    return [] if holder is None else [Look(running.NAME, lambda: running.findings(status.facts_of(app, holder)))]
+    return [] if holder is None else [Check(running.NAME, lambda: running.findings(status.facts_of(app, holder)))]
 
 
 def line(finding: Finding) -> str:

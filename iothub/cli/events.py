@@ -1,4 +1,4 @@
-"""`iothub events`: the session-event log, on whichever driver, looked at beside a running hub. Nothing here changes it.
+"""`iothub events`: reads the session-event log of any driver, beside a running hub or without one. Never changes it.
 
 Knows events as records; what they do to a session's state is not looked at.
 """
@@ -45,7 +45,7 @@ _Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
 def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic: str, is_following: bool) -> None:
     """Show the newest events, oldest first.
 
-    With a tenant or a client id the whole log is read for them; without, its end alone. Damaged events are passed over with a warning.
+    With --tenant or --client it reads the whole log, else only its end. It passes over damaged events with a warning.
 
     Examples:
       iothub --data-dir ./hub events tail
@@ -99,7 +99,7 @@ def lag(app: App) -> None:
 @verb(command, "verify")
 @click.option("--topic", type=click.Choice(list(_TOPICS)), default="sessions", show_default=True, help="Which log.")
 def verify(app: App, topic: str) -> None:
-    """Read the whole log and say whether every event is whole and where it belongs; exit code 1 when not.
+    """Read the whole log and check that every event is intact and in the right partition; exit code 1 if not.
 
     Example:
       iothub --data-dir ./hub events verify
@@ -149,7 +149,7 @@ def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
 
 
 def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Wanted) -> None:
-    """Show what comes behind a place, until somebody interrupts."""
+    """Print new events after these offsets, until Ctrl-C."""
     while True:
         end = log.end(topic)
         for logged in read_between(log, after, end, _warn, topic):
@@ -161,12 +161,12 @@ def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Want
 
 
 def _last(count: int, begin: Offsets, end: Offsets) -> Offsets:
-    """Return the places behind which each partition has its last events; nowhere where that is all it has."""
+    """Return the offset before the last `count` events of each partition; 0 if it has no more events."""
     return tuple(last - count if last - count >= first else 0 for first, last in zip(begin, end, strict=True))
 
 
 def _dated(events: Iterable[LoggedEvent]) -> Iterator[tuple[_Age, LoggedEvent]]:
-    """Yield each event with what it is sorted by: its time, which never goes back in a partition, whatever the clocks said."""
+    """Yield each event with its sort key: its time, which never goes back within a partition, even if a clock did."""
     latest: dict[int, int] = {}
     for logged in events:
         partition = logged.partition

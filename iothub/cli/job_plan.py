@@ -82,7 +82,7 @@ def _after(app: App, job: str, topic: Topic) -> Offsets:
             try:
                 pointer = None if checkpoints is None else checkpoints.pointer()
             except CorruptRecordError as error:
-                app.say(f"iothub: warning: {error}: the whole log would be read")
+                app.say(f"iothub: warning: {error}: the next run reads the whole log")
                 return ()
         return () if pointer is None else pointer.offsets
     found = {} if job in _WHOLE else marks.of_job(app.store(), job, _WORDS[topic])

@@ -12,7 +12,7 @@ from iothub.base.clock import Clock, SystemClock
 from iothub.base.text import printable
 from iothub.cli import output
 from iothub.cli.progress import Progress
-from iothub.jobs.lines import Note, Said, Stage, as_object
+from iothub.jobs.lines import Note, Report, Stage, as_object
 
 LOG_INTERVAL_S = 10.0
 _SYSTEM_CLOCK = SystemClock()
@@ -40,19 +40,19 @@ class JobProgress:
         if self._is_terminal:
             output.say(f"{self._job}: starting Spark ...")
 
-    def __call__(self, said: Said) -> None:
-        if not isinstance(said, Stage):
+    def __call__(self, report: Report) -> None:
+        if not isinstance(report, Stage):
             self._end_stage()
-            self._report(said)
+            self._print(report)
             return
-        if self._stage is None or self._stage.name != said.name:
+        if self._stage is None or self._stage.name != report.name:
             self._end_stage()
-            self._begin_stage(said)
-        self._stage = said
+            self._begin_stage(report)
+        self._stage = report
         if self._line is not None:
-            self._line(said.done, max(said.of, said.done))
+            self._line(report.done, max(report.of, report.done))
         elif self._clock.monotonic() - self._written >= LOG_INTERVAL_S:
-            self._write(as_object(said))
+            self._write(as_object(report))
 
     def close(self) -> None:
         self._end_stage()
@@ -76,11 +76,11 @@ class JobProgress:
         self._line = None
         output.say(f"{self._job}: {printable(stage.name)}: {stage.done} {printable(stage.unit)} in {took_s:.1f} s")
 
-    def _report(self, said: Said) -> None:
+    def _print(self, report: Report) -> None:
         if not self._is_terminal:
-            self._write(as_object(said))
-        elif isinstance(said, Note):
-            output.say(f"{self._job}: {printable(said.text)}")
+            self._write(as_object(report))
+        elif isinstance(report, Note):
+            output.say(f"{self._job}: {printable(report.text)}")
 
     def _write(self, line: Mapping[str, object]) -> None:
         self._written = self._clock.monotonic()

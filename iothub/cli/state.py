@@ -51,16 +51,15 @@ def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
         with Progress("events") as progress:
             found = compare(log, states, None if is_full else checkpoints, progress)
     for why in found.unusable:
-        output.say(f"iothub: warning: {why}: the whole log is read")
+        output.say(f"iothub: warning: {why}: reading the whole log")
     app.record(_record(found, limit))
     if found.differences:
         raise CorruptRecordError(
-            f"{output.counted(len(found.differences), 'session')} of {found.compared} stored otherwise than the log says: "
-            f"{found.differences[0]}"
+            f"{len(found.differences)} of {output.counted(found.compared, 'session')} differ from the log: {found.differences[0]}"
         )
     if found.damaged:
         raise CorruptRecordError(
-            f"the states are as the log says; {output.counted(len(found.damaged), 'damaged event')} passed over: {found.damaged[0]}"
+            f"the states match the log, but {output.counted(len(found.damaged), 'damaged event')} passed over: {found.damaged[0]}"
         )
 
 

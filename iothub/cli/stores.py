@@ -62,7 +62,7 @@ class ReadOnlyDatabase(Database):
         if version != self.schema.version:
             raise ConflictError(
                 f"{self.path.name} has schema version {version}, this program knows {self.schema.version}: "
-                "use the program that the hub runs"
+                "use the version of the program that the hub runs"
             )
 
 

@@ -13,7 +13,7 @@ from iothub.base.errors import ConfigError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor import sql
-from iothub.doctor.findings import Finding, Look, State, of_probe, timed
+from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts.bounds import bounds_of
@@ -23,11 +23,11 @@ from iothub_tenants.accounts.store import AccountStore, errors_translated
 _NAME = "accounts"
 
 
-def look(data_dir: DataDir, settings: Config) -> Look:
-    return Look(_NAME, lambda: _look(data_dir, settings))
+def check(data_dir: DataDir, settings: Config) -> Check:
+    return Check(_NAME, lambda: _check(data_dir, settings))
 
 
-def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     file = settings.sql.url_file
     if file is None:
         data_dir.require_accounts()
@@ -48,11 +48,11 @@ def _database(store: AccountStore, settings: Config) -> Iterator[Finding]:
     with errors_translated():
         state, seconds = timed(lambda: schema.check(store.engine))
         if store.is_on_server:
-            yield from sql.look(store.engine, SystemClock().wall(), settings.sql.connections)
-    told = f"{store.engine.dialect.name}, schema {state.value}"
+            yield from sql.check(store.engine, SystemClock().wall(), settings.sql.connections)
+    text = f"{store.engine.dialect.name}, schema {state.value}"
     if state is SchemaState.FRESH:
-        yield Finding(_NAME, State.FAIL, told, "create the accounts: iothub init", seconds)
+        yield Finding(_NAME, State.FAIL, text, "create the accounts: iothub init", seconds)
     elif state is SchemaState.OLD:
-        yield Finding(_NAME, State.FAIL, told, "stop the hub and upgrade the schema: iothub db upgrade", seconds)
+        yield Finding(_NAME, State.FAIL, text, "stop the hub and upgrade the schema: iothub db upgrade", seconds)
     else:
-        yield Finding(_NAME, State.OK, told, seconds=seconds)
+        yield Finding(_NAME, State.OK, text, seconds=seconds)

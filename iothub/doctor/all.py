@@ -24,7 +24,7 @@ from iothub.doctor import (
     redis_queues,
     streams,
 )
-from iothub.doctor.findings import Look
+from iothub.doctor.findings import Check
 from iothub.hub.drivers import needed_tables, queue_drivers, unused_files
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
@@ -33,11 +33,11 @@ from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
 from iothub_services.state.sqlite.store import SCHEMA as STATES
 
 
-def looks(data_dir: DataDir, settings: Config) -> list[Look]:
+def checks(data_dir: DataDir, settings: Config) -> list[Check]:
     """Return the checks; before `init` there are no files and no accounts, only servers."""
     libraries.load(data_dir, settings)
-    chosen = listeners.looks(data_dir, settings)
-    chosen.append(accounts.look(data_dir, settings))
+    chosen = listeners.checks(data_dir, settings)
+    chosen.append(accounts.check(data_dir, settings))
     if data_dir.is_initialised:
         unused = unused_files(settings, data_dir)
         files = {
@@ -48,28 +48,28 @@ def looks(data_dir: DataDir, settings: Config) -> list[Look]:
             data_dir.usage: USAGE.version,
         }
         known = {file: version for file, version in files.items() if file not in unused}
-        chosen += machine.looks(data_dir, settings, known)
-        chosen += installation.looks(data_dir, settings)
+        chosen += machine.checks(data_dir, settings, known)
+        chosen += installation.checks(data_dir, settings)
         if settings.kafka.brokers:
-            chosen.append(streams.look(data_dir, settings))
+            chosen.append(streams.check(data_dir, settings))
         if chosen_tenants(settings.queues):
-            chosen.append(queue_choices.look(data_dir, settings))
+            chosen.append(queue_choices.check(data_dir, settings))
         if settings.quota.ledger == "redis":
-            chosen.append(quota_ledger.look(data_dir, settings))
+            chosen.append(quota_ledger.check(data_dir, settings))
     else:
-        chosen += machine.looks_before(data_dir)
+        chosen += machine.checks_before(data_dir)
     return chosen + _servers(data_dir, settings)
 
 
-def _servers(data_dir: DataDir, settings: Config) -> list[Look]:
-    chosen: list[Look] = []
+def _servers(data_dir: DataDir, settings: Config) -> list[Check]:
+    chosen: list[Check] = []
     if settings.kafka.brokers:
         needed = partial(streams.need_kafka, data_dir, settings)
-        chosen += kafka.looks(settings.kafka, has_log=settings.events.driver == "kafka", is_needed=needed)
+        chosen += kafka.checks(settings.kafka, has_log=settings.events.driver == "kafka", is_needed=needed)
     if settings.redis.addresses:
-        chosen += redis.looks(settings.redis, has_ledger=settings.quota.ledger == "redis")
+        chosen += redis.checks(settings.redis, has_ledger=settings.quota.ledger == "redis")
         if "redis" in queue_drivers(settings, data_dir):
-            chosen.append(redis_queues.look(settings))
+            chosen.append(redis_queues.check(settings))
     if tables := needed_tables(settings, data_dir):
-        chosen += hbase.looks(settings.hbase, tables)
+        chosen += hbase.checks(settings.hbase, tables)
     return chosen

@@ -38,29 +38,29 @@ class Finding:
     seconds: float | None = None
 
 
-class Look(NamedTuple):
+class Check(NamedTuple):
     """One check, which blocks and runs in its own thread. `name` is shown if it finds nothing in time."""
 
     name: str
-    take: Callable[[], Iterable[Finding]]
+    run: Callable[[], Iterable[Finding]]
 
 
-def take(looks: Sequence[Look], limit_s: float) -> Iterator[Finding]:
+def run_checks(checks: Sequence[Check], limit_s: float) -> Iterator[Finding]:
     """Run all checks in parallel and yield findings as they come; after `limit_s` the remaining ones are abandoned."""
-    answers: SimpleQueue[tuple[Look, list[Finding]]] = SimpleQueue()
-    for look in looks:
-        threading.Thread(target=lambda each=look: answers.put((each, _taken(each))), daemon=True).start()
+    answers: SimpleQueue[tuple[Check, list[Finding]]] = SimpleQueue()
+    for check in checks:
+        threading.Thread(target=lambda each=check: answers.put((each, _run(each))), daemon=True).start()
     deadline = time.monotonic() + limit_s
-    missing = list(looks)
+    missing = list(checks)
     while missing:
         try:
-            look, findings = answers.get(timeout=max(deadline - time.monotonic(), 0))
+            check, findings = answers.get(timeout=max(deadline - time.monotonic(), 0))
         except Empty:
             break
-        missing.remove(look)
+        missing.remove(check)
         yield from findings
-    for look in missing:
-        yield Finding(look.name, State.FAIL, f"no answer within {limit_s:g} s", "check whether it hangs", limit_s)
+    for check in missing:
+        yield Finding(check.name, State.FAIL, f"no answer within {limit_s:g} s", "check whether it hangs", limit_s)
 
 
 def of_probe(name: str, found: Probe, state: State = State.FAIL, beside: str = "") -> Finding:
@@ -70,18 +70,18 @@ def of_probe(name: str, found: Probe, state: State = State.FAIL, beside: str = "
     return Finding(name, state, found.words, f"{found.advice}; {beside}" if beside else str(found.advice))
 
 
-def unless_away(look: Look) -> Look:
+def unless_down(check: Check) -> Check:
     """A check of a server's content. If the server does not answer, this is only a warning: another check reports the failure."""
 
-    def taken() -> Iterator[Finding]:
+    def run() -> Iterator[Finding]:
         try:
-            yield from look.take()
+            yield from check.run()
         except BackendError as error:
             if not error.retryable:
                 raise
-            yield Finding(look.name, State.WARN, f"not checked: {error}", "run iothub doctor again when it answers")
+            yield Finding(check.name, State.WARN, f"not checked: {error}", "run iothub doctor again when it answers")
 
-    return Look(look.name, taken)
+    return Check(check.name, run)
 
 
 def timed(call: Callable[[], T]) -> tuple[T, float]:
@@ -90,13 +90,13 @@ def timed(call: Callable[[], T]) -> tuple[T, float]:
     return call(), time.perf_counter() - began
 
 
-def _taken(look: Look) -> list[Finding]:
+def _run(check: Check) -> list[Finding]:
     began = time.perf_counter()
     findings: list[Finding] = []
     try:
-        findings.extend(look.take())  # what was found before an error stays
+        findings.extend(check.run())  # what was found before an error stays
     except IotHubError as error:
-        findings.append(Finding(look.name, State.FAIL, str(error), seconds=time.perf_counter() - began))
+        findings.append(Finding(check.name, State.FAIL, str(error), seconds=time.perf_counter() - began))
     except Exception as error:  # edge: a defect of one check must not hide the findings of the others
-        findings.append(Finding(look.name, State.FAIL, f"defect: {error!r}", "please report it"))
+        findings.append(Finding(check.name, State.FAIL, f"defect: {error!r}", "please report it"))
     return findings

@@ -11,7 +11,7 @@ from functools import partial
 
 from iothub.base.units import Endpoint
 from iothub.config.sections import HBase
-from iothub.doctor.findings import Finding, Look, State, of_probe, timed
+from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub.records.layout import CREATE_TABLES
 from iothub_services.hbase import calls, from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, probe, problems_of, table_status
@@ -25,12 +25,12 @@ _SILENT_S = 5.0  # an operator waits, no message does
 _NOBODY = b"\0"  # no row of ours is so short
 
 
-def looks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Look]:
+def checks(settings: HBase, wanted: Sequence[TableLayout]) -> list[Check]:
     """`wanted`: the tables that the chosen drivers use."""
     patient = replace(settings, timeout_s=min(settings.timeout_s, _SILENT_S))
     return [
-        *(Look(f"HBase gateway {each}", partial(_gateway, each, patient, wanted)) for each in settings.thrift),
-        Look("HBase tables", lambda: _tables(patient, wanted)),
+        *(Check(f"HBase gateway {each}", partial(_gateway, each, patient, wanted)) for each in settings.thrift),
+        Check("HBase tables", lambda: _tables(patient, wanted)),
     ]
 
 

@@ -13,7 +13,7 @@ from iothub.base.errors import ConflictError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor import streams
-from iothub.doctor.findings import Finding, Look, State, timed, unless_away
+from iothub.doctor.findings import Check, Finding, State, timed, unless_down
 from iothub.hub.drivers import needed_tables, owned_tables, queue_drivers, redis_queues, require_extra
 from iothub.hub.installation import Owned, installation_of
 from iothub.hub.stream_drivers import owned_topics
@@ -23,15 +23,15 @@ _SILENT_S = 5.0  # an operator waits, no message does
 _NAME = "installation"
 
 
-def looks(data_dir: DataDir, settings: Config) -> list[Look]:
-    chosen = [Look(_NAME, lambda: _directory(data_dir, settings))]
+def checks(data_dir: DataDir, settings: Config) -> list[Check]:
+    chosen = [Check(_NAME, lambda: _directory(data_dir, settings))]
     if needed_tables(settings, data_dir):
-        chosen.append(Look(f"{_NAME}, HBase", lambda: _tables(data_dir, settings)))
+        chosen.append(Check(f"{_NAME}, HBase", lambda: _tables(data_dir, settings)))
     if "redis" in queue_drivers(settings, data_dir):
-        chosen.append(Look(f"{_NAME}, Redis", lambda: _queues(data_dir, settings)))
+        chosen.append(Check(f"{_NAME}, Redis", lambda: _queues(data_dir, settings)))
     if settings.kafka.brokers:
-        chosen.append(Look(f"{_NAME}, Kafka", lambda: _topics(data_dir, settings)))
-    return list(map(unless_away, chosen))
+        chosen.append(Check(f"{_NAME}, Kafka", lambda: _topics(data_dir, settings)))
+    return list(map(unless_down, chosen))
 
 
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
 def _tables(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     patient = replace(settings.hbase, timeout_s=min(settings.hbase.timeout_s, _SILENT_S))
     with from_settings.direct_caller(patient) as caller:
-        there = set(caller.call(calls.table_names()))  # what is missing is told by another look
+        there = set(caller.call(calls.table_names()))  # another check reports missing tables
         wanted = [layout for layout in needed_tables(settings, data_dir) if layout.name.encode() in there]
         owned = owned_tables(installation_of(settings, data_dir), caller, wanted, settings)
         yield _seen(f"{_NAME}, HBase", owned)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from iothub.base.errors import NotFoundError
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
-from iothub.doctor.findings import Finding, Look, State, of_probe, timed
+from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub.hub.drivers import require_extra
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _NAME = "Kafka"
 
 
-def looks(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> list[Look]:
+def checks(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -> list[Check]:
     """`has_log`: Kafka has the session log; else only streams. `is_needed`: whether the hub uses Kafka at all; it may block."""
     return [
-        *(Look(f"Kafka broker {each}", partial(_broker, each, settings)) for each in settings.brokers),
-        Look(_NAME, lambda: _cluster(settings, has_log=has_log, is_needed=is_needed)),
+        *(Check(f"Kafka broker {each}", partial(_broker, each, settings)) for each in settings.brokers),
+        Check(_NAME, lambda: _cluster(settings, has_log=has_log, is_needed=is_needed)),
     ]
 
 
@@ -67,9 +67,9 @@ def _cluster(settings: Kafka, *, has_log: bool, is_needed: Callable[[], bool]) -
         yield _topic(topic, seconds)
 
 
-def _answer(told: str, brokers: int, copies: int, seconds: float) -> Finding:
+def _answer(text: str, brokers: int, copies: int, seconds: float) -> Finding:
     if brokers < copies:
-        what = f"{told}; {brokers} of the {copies} brokers that kafka.replication needs"
+        what = f"{text}; {brokers} of the {copies} brokers that kafka.replication needs"
         return Finding(
             _NAME,
             State.WARN,
@@ -77,7 +77,7 @@ def _answer(told: str, brokers: int, copies: int, seconds: float) -> Finding:
             "start more brokers or lower kafka.replication; until then no topic can be created",
             seconds,
         )
-    return Finding(_NAME, State.OK, told, seconds=seconds)
+    return Finding(_NAME, State.OK, text, seconds=seconds)
 
 
 def _topic(topic: KafkaTopic, seconds: float) -> Finding:

@@ -15,21 +15,21 @@ from pathlib import Path
 from iothub.config.check import check_start
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.doctor.findings import Finding, Look, State
+from iothub.doctor.findings import Check, Finding, State
 from iothub.hub.from_settings import certificate_files
 from iothub_services.metrics import probes
 
 _DAY_S = 86400.0
 
 
-def looks(data_dir: DataDir, settings: Config) -> list[Look]:
+def checks(data_dir: DataDir, settings: Config) -> list[Check]:
     """One check for each port, one for the files that the configuration names, one for each certificate."""
     ours = data_dir.read_hub() if data_dir.holder() is not None else None
     return [
-        Look("configuration", lambda: _files(settings)),
-        *(Look(name, partial(_port, name, bind, port, ours or {})) for name, bind, port in _ports(settings)),
+        Check("configuration", lambda: _files(settings)),
+        *(Check(name, partial(_port, name, bind, port, ours or {})) for name, bind, port in _ports(settings)),
         *(
-            Look(f"certificate {name}", partial(certificate, name, file, settings, time.time()))
+            Check(f"certificate {name}", partial(certificate, name, file, settings, time.time()))
             for name, file in certificate_files(settings).items()
         ),
     ]

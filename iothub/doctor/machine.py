@@ -18,7 +18,7 @@ from iothub.base.errors import BackendError, IotHubError
 from iothub.base.units import format_size
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Check, Finding, State, timed
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import look
 
@@ -31,30 +31,30 @@ _TIMEX_BYTES = 512  # `struct timex` is shorter everywhere
 _CLOCK_UNSYNCHRONISED = 5
 
 
-def looks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> list[Look]:
+def checks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> list[Check]:
     """`files`: the SQLite files that these settings use, each with the schema version that this program knows."""
     return [
-        Look(_DIRECTORY, lambda: _directory(data_dir, settings)),
-        Look("disk sync", lambda: _sync(data_dir.path)),
-        Look("clock", lambda: clock(data_dir.last_beat(), time.time(), _is_clock_synchronised)),
-        Look("pepper", lambda: _pepper(data_dir, settings)),
-        *(Look(file.name, partial(_file, file, known)) for file, known in files.items()),
+        Check(_DIRECTORY, lambda: _directory(data_dir, settings)),
+        Check("disk sync", lambda: _sync(data_dir.path)),
+        Check("clock", lambda: clock(data_dir.last_beat(), time.time(), _is_clock_synchronised)),
+        Check("pepper", lambda: _pepper(data_dir, settings)),
+        *(Check(file.name, partial(_file, file, known)) for file, known in files.items()),
     ]
 
 
-def looks_before(data_dir: DataDir) -> list[Look]:
+def checks_before(data_dir: DataDir) -> list[Check]:
     """The checks that are possible with a configuration only."""
     return [
-        Look(_DIRECTORY, lambda: _directory_before(data_dir)),
-        Look("disk sync", lambda: _sync(data_dir.path)),
-        Look("clock", lambda: clock(None, time.time(), _is_clock_synchronised)),
+        Check(_DIRECTORY, lambda: _directory_before(data_dir)),
+        Check("disk sync", lambda: _sync(data_dir.path)),
+        Check("clock", lambda: clock(None, time.time(), _is_clock_synchronised)),
     ]
 
 
 def _directory_before(data_dir: DataDir) -> Iterator[Finding]:
     data_dir.require_writable()
-    told = f"{data_dir.path}: has a configuration, but is not initialised"
-    yield Finding(_DIRECTORY, State.FAIL, told, "when the accounts answer, run: iothub init")
+    text = f"{data_dir.path}: has a configuration, but is not initialised"
+    yield Finding(_DIRECTORY, State.FAIL, text, "when the accounts answer, run: iothub init")
 
 
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
@@ -62,14 +62,14 @@ def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     data_dir.require_initialised()
     data_dir.require_writable()
     free = probes.disk_free_bytes(path)
-    told = f"{path}: {format_size_roughly(free)} free"
+    text = f"{path}: {format_size_roughly(free)} free"
     if free < settings.alarms.disk_free:
         wanted = format_size(settings.alarms.disk_free)
         yield Finding(
-            name, State.WARN, told, f"free some disk space; the hub raises an alarm below {wanted} (alarms.disk_free)"
+            name, State.WARN, text, f"free some disk space; the hub raises an alarm below {wanted} (alarms.disk_free)"
         )
     else:
-        yield Finding(name, State.OK, told)
+        yield Finding(name, State.OK, text)
     holder = data_dir.holder()
     yield Finding("hub", State.OK, f"running: {holder}" if holder is not None else "not running on this data directory")
 
@@ -78,17 +78,17 @@ def _sync(path: Path) -> Iterator[Finding]:
     """Measure a disk sync, which every acknowledgement of a durable message waits for, if the stores are files."""
     took = [_one_sync(path) for _ in range(_SYNCS)]
     median = statistics.median(took)
-    told = f"{_SYNCED_BYTES} bytes, median of {_SYNCS}; the slowest took {max(took) * 1000:.1f} ms"
+    text = f"{_SYNCED_BYTES} bytes, median of {_SYNCS}; the slowest took {max(took) * 1000:.1f} ms"
     if median > SLOW_SYNC_S:
         yield Finding(
             "disk sync",
             State.WARN,
-            told,
+            text,
             "use a faster disk; this one allows only few durable messages per second",
             median,
         )
     else:
-        yield Finding("disk sync", State.OK, told, seconds=median)
+        yield Finding("disk sync", State.OK, text, seconds=median)
 
 
 def _one_sync(path: Path) -> float:
@@ -109,14 +109,14 @@ def clock(last_beat: float | None, now: float, is_synchronised: Callable[[], boo
             "clock", State.WARN, f"{behind:.0f} s behind the time at which a hub last ran here", "set the clock"
         )
         return
-    told = {
+    text = {
         True: "synchronised",
         False: "not synchronised with a time server",
         None: "the system does not say whether it is synchronised",
     }
     answer = is_synchronised()
     advice = "start a time service (chrony, systemd-timesyncd)" if answer is False else ""
-    yield Finding("clock", State.WARN if answer is False else State.OK, told[answer], advice)
+    yield Finding("clock", State.WARN if answer is False else State.OK, text[answer], advice)
 
 
 def _is_clock_synchronised() -> bool | None:
@@ -148,12 +148,12 @@ def _file(path: Path, known: int) -> Iterator[Finding]:
         yield Finding(path.name, State.FAIL, str(error), advice)
         return
     if seen.version > known:
-        told = f"schema version {seen.version}, this program knows up to {known}: the next start is refused"
-        yield Finding(path.name, State.FAIL, told, "start the newer program, or restore a backup", seconds)
+        text = f"schema version {seen.version}, this program knows up to {known}: the next start is refused"
+        yield Finding(path.name, State.FAIL, text, "start the newer program, or restore a backup", seconds)
         return
     size = format_size_roughly(path.stat().st_size)
-    told = f"{size}, schema version {seen.version}" if seen.tables else "empty"
-    yield Finding(path.name, State.OK, told, seconds=seconds)
+    text = f"{size}, schema version {seen.version}" if seen.tables else "empty"
+    yield Finding(path.name, State.OK, text, seconds=seconds)
 
 
 def format_size_roughly(size_bytes: int) -> str:

@@ -12,7 +12,7 @@ from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.sections.stores import chosen_tenants
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Check, Finding, State, timed
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.store import AccountStore
@@ -20,16 +20,16 @@ from iothub_tenants.accounts.store import AccountStore
 _NAME = "queues.choices"
 
 
-def look(data_dir: DataDir, settings: Config) -> Look:
-    return Look(_NAME, lambda: _look(data_dir, settings))
+def check(data_dir: DataDir, settings: Config) -> Check:
+    return Check(_NAME, lambda: _check(data_dir, settings))
 
 
-def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     named = chosen_tenants(settings.queues)
     try:
         with closing(AccountStore(accounts_url(settings.sql.url_file, data_dir.accounts))) as store:
             missing, seconds = timed(lambda: tenants.missing(store, named))
-    except BackendError as error:  # whether the accounts answer is another look
+    except BackendError as error:  # another check says whether the accounts answer
         yield Finding(_NAME, State.WARN, f"not checked: {error}", "run iothub doctor again when the accounts answer")
         return
     for name in missing:

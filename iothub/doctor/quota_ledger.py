@@ -11,7 +11,7 @@ from contextlib import closing
 from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.doctor.findings import Finding, Look, State, timed
+from iothub.doctor.findings import Check, Finding, State, timed
 from iothub.hub.drivers import require_extra
 from iothub.hub.installation import installation_of
 from iothub.hub.quota_ledger import ledger_keys
@@ -21,11 +21,11 @@ from iothub_services.redis.calls import ADVICE, single
 _NAME = "quota ledger"
 
 
-def look(data_dir: DataDir, settings: Config) -> Look:
-    return Look(_NAME, lambda: _look(data_dir, settings))
+def check(data_dir: DataDir, settings: Config) -> Check:
+    return Check(_NAME, lambda: _check(data_dir, settings))
 
 
-def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     require_extra("quota.ledger", "redis", "redis", "hiredis")
     from iothub_services.redis import from_settings
 

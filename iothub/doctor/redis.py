@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
 from iothub.config.sections import Redis
-from iothub.doctor.findings import Finding, Look, State, of_probe, timed
+from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub.hub.drivers import require_extra
 from iothub_services.redis.calls import command
 
@@ -22,12 +22,12 @@ _SLOW_S = 0.01
 _LOSSLESS = "noeviction"
 
 
-def looks(settings: Redis, *, has_ledger: bool = False) -> list[Look]:
+def checks(settings: Redis, *, has_ledger: bool = False) -> list[Check]:
     """`has_ledger`: Redis has the quota ledger, without which new connections may be refused; without a cache the hub only gets slower."""
-    return [Look(_NAME, lambda: _look(settings, has_ledger=has_ledger))]
+    return [Check(_NAME, lambda: _check(settings, has_ledger=has_ledger))]
 
 
-def _look(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
+def _check(settings: Redis, *, has_ledger: bool) -> Iterator[Finding]:
     require_extra("redis.addresses", "redis", "redis", "hiredis")
     from iothub_services.redis import from_settings
     from iothub_services.redis.probe import probe

@@ -10,7 +10,7 @@ from contextlib import closing
 
 from iothub.base.errors import BackendError
 from iothub.config.sections import Config
-from iothub.doctor.findings import Finding, Look, State, of_probe, timed
+from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub.hub.drivers import redis_queues
 
 _NAME = "Redis queues"
@@ -21,11 +21,11 @@ _KEPT = {
 }
 
 
-def look(settings: Config) -> Look:
-    return Look(_NAME, lambda: _look(settings))
+def check(settings: Config) -> Check:
+    return Check(_NAME, lambda: _check(settings))
 
 
-def _look(settings: Config) -> Iterator[Finding]:
+def _check(settings: Config) -> Iterator[Finding]:
     durability = settings.queues.redis_durability
     with closing(redis_queues(settings)) as queues:
         from iothub_services.redis.probe import probe

@@ -36,8 +36,8 @@ def _readiness(facts: Mapping[str, object]) -> Finding:
         )
     if facts.get("ready"):
         is_whole = state == "running"
-        told = "ready" if is_whole else f"ready, but does not answer commands: {facts.get('problem')}"
-        return Finding(NAME, State.OK if is_whole else State.WARN, told)
+        text = "ready" if is_whole else f"ready, but does not answer commands: {facts.get('problem')}"
+        return Finding(NAME, State.OK if is_whole else State.WARN, text)
     if why:
         return Finding(NAME, State.FAIL, f"not ready: {why}", "check the alarms and its log")
     return Finding(NAME, State.FAIL, f"does not answer: {facts.get('problem')}", "check its log")

@@ -15,7 +15,7 @@ from iothub_tenants.accounts.servers import MYSQL
 
 _NAME = "accounts"
 _ASKED = 5  # the fastest of so many counts: the first ones are colder
-_SLOW_S = 0.02  # each look at a device that is not in memory is a few of these
+_SLOW_S = 0.02  # each lookup of a device that is not cached takes a few of these
 _CLOCK_S = 30.0  # times are the hub's own; a difference shows in other tools
 _HEADROOM = 0.8
 _OLDEST = {"mysql": (8, 0), "mariadb": (10, 5), "postgresql": (13, 0)}
@@ -43,7 +43,7 @@ class Facts:
     is_durable: bool
 
 
-def look(engine: Engine, now_s: float, connections: int) -> Iterator[Finding]:
+def check(engine: Engine, now_s: float, connections: int) -> Iterator[Finding]:
     """`now_s`: the local time; `connections`: maximum number that one hub opens."""
     with engine.connect() as connection:
         connection.execute(text("SELECT 1"))
@@ -69,10 +69,10 @@ def _read(connection: Connection) -> Facts:
 
 
 def _answer(facts: Facts, seconds: float) -> Finding:
-    told = f"{facts.kind} {facts.version}, {facts.used_connections} of {facts.most_connections} connections in use"
+    text = f"{facts.kind} {facts.version}, {facts.used_connections} of {facts.most_connections} connections in use"
     if seconds > _SLOW_S:
-        return Finding(_NAME, State.WARN, f"{told}: slow", "check the network and the server's load", seconds)
-    return Finding(_NAME, State.OK, told, seconds=seconds)
+        return Finding(_NAME, State.WARN, f"{text}: slow", "check the network and the server's load", seconds)
+    return Finding(_NAME, State.OK, text, seconds=seconds)
 
 
 def remarks(facts: Facts, now_s: float, connections: int) -> Iterator[Finding]:

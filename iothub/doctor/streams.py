@@ -11,7 +11,7 @@ from contextlib import closing
 from iothub.base.errors import IotHubError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.doctor.findings import Finding, Look, State, timed, unless_away
+from iothub.doctor.findings import Check, Finding, State, timed, unless_down
 from iothub.hub.drivers import require_extra
 from iothub_services.streams.port import Stream
 from iothub_tenants.accounts import streams
@@ -21,11 +21,11 @@ from iothub_tenants.accounts.store import AccountStore
 _NAME = "streams"
 
 
-def look(data_dir: DataDir, settings: Config) -> Look:
-    return unless_away(Look(_NAME, lambda: _look(data_dir, settings)))
+def check(data_dir: DataDir, settings: Config) -> Check:
+    return unless_down(Check(_NAME, lambda: _check(data_dir, settings)))
 
 
-def _look(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
+def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     found = known(data_dir, settings)
     if not found:
         yield Finding(_NAME, State.OK, "there are no streams")

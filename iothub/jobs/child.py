@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from iothub.base.errors import UnavailableError
-from iothub.jobs.lines import LINE_LIMIT_BYTES, Said, read_line
+from iothub.jobs.lines import LINE_LIMIT_BYTES, Report, read_line
 from iothub.jobs.places import RunLog
 
 GRACE_S = 15.0
@@ -57,12 +57,12 @@ class Child:
         """Its exit code, negative for a signal; None: it has not ended."""
         return self._process.poll()
 
-    def read(self, timeout_s: float) -> list[Said]:
+    def read(self, timeout_s: float) -> list[Report]:
         """Wait up to `timeout_s` for output and return its reports."""
         has_ended = self.code is not None  # asked first: what it wrote before its end is read below
         ready = self._ready(0.0 if has_ended else timeout_s)
         self.is_over = has_ended and not ready  # its Java may hold the pipes open a little longer
-        return [said for pipe in ready for said in self._read(pipe)]
+        return [report for pipe in ready for report in self._read(pipe)]
 
     def end(self, grace_s: float = GRACE_S) -> None:
         """End it and its process group: with SIGTERM, after `grace_s` with SIGKILL."""
@@ -102,26 +102,26 @@ class Child:
     def _ready(self, timeout_s: float) -> list[IO[bytes]]:
         return [key.data for key, _ in self._selector.select(timeout_s)]
 
-    def _read(self, pipe: IO[bytes]) -> list[Said]:
+    def _read(self, pipe: IO[bytes]) -> list[Report]:
         octets = os.read(pipe.fileno(), _READ_BYTES)
         if not octets:
             self._selector.unregister(pipe)
         if pipe is self._process.stdout:
-            return self._said(octets)
+            return self._reports(octets)
         self._log.write(octets)
         return []
 
-    def _said(self, octets: bytes) -> list[Said]:
+    def _reports(self, octets: bytes) -> list[Report]:
         """Return the reports of all complete lines; other lines, and those that are too long, go to the log."""
         *lines, self._begun = (self._begun + octets).split(b"\n")
         if not octets or len(self._begun) > LINE_LIMIT_BYTES:
             lines.append(self._begun)
             self._begun = b""
-        said = []
+        reports = []
         for line in lines:
             found = read_line(line)
             if found is not None:
-                said.append(found)
+                reports.append(found)
             elif line:
                 self._log.write(line + b"\n")
-        return said
+        return reports

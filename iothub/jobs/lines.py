@@ -44,10 +44,10 @@ class Failed:
     text: str
 
 
-Said = Stage | Note | Done | Failed
+Report = Stage | Note | Done | Failed
 
 
-def read_line(line: bytes) -> Said | None:
+def read_line(line: bytes) -> Report | None:
     """Return what a line reports; None: it is no report."""
     if not line.startswith(b"{") or len(line) > LINE_LIMIT_BYTES:
         return None
@@ -70,15 +70,15 @@ def read_line(line: bytes) -> Said | None:
     return None
 
 
-def as_object(said: Said) -> dict[str, object]:
+def as_object(report: Report) -> dict[str, object]:
     """Return the JSON object of a report."""
-    if isinstance(said, Stage):
-        return {"event": "stage", "name": said.name, "done": said.done, "of": said.of, "unit": said.unit}
-    if isinstance(said, Note):
-        return {"event": "note", "text": said.text}
-    if isinstance(said, Done):
-        return {"event": "done", "figures": dict(said.figures)}
-    return {"event": "failed", "kind": said.kind, "text": said.text}
+    if isinstance(report, Stage):
+        return {"event": "stage", "name": report.name, "done": report.done, "of": report.of, "unit": report.unit}
+    if isinstance(report, Note):
+        return {"event": "note", "text": report.text}
+    if isinstance(report, Done):
+        return {"event": "done", "figures": dict(report.figures)}
+    return {"event": "failed", "kind": report.kind, "text": report.text}
 
 
 def _text(value: Mapping[str, object], name: str) -> str:

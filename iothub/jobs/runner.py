@@ -20,7 +20,7 @@ from types import FrameType
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
 from iothub.jobs.child import GRACE_S, Child
-from iothub.jobs.lines import Done, Failed, Note, Said
+from iothub.jobs.lines import Done, Failed, Note, Report
 from iothub.jobs.places import Places, RunLog
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.job_runs import DIED, LEASE_S, Owner, Result, Run, RunningError
@@ -58,12 +58,14 @@ class _Outcome:
 
 
 class Runner:
-    """Runs jobs for one data directory. `on_said` is called with each report of a run."""
+    """Runs jobs for one data directory. `on_report` is called with each report of a run."""
 
-    def __init__(self, store: AccountStore, places: Places, on_said: Callable[[Said], None], timing: Timing) -> None:
+    def __init__(
+        self, store: AccountStore, places: Places, on_report: Callable[[Report], None], timing: Timing
+    ) -> None:
         self._store = store
         self._places = places
-        self._on_said = on_said
+        self._on_report = on_report
         self._timing = timing
         self._renewed_at = 0.0
 
@@ -85,7 +87,7 @@ class Runner:
                 raise
             except KeyboardInterrupt:
                 raise InterruptedWorkError(
-                    f"interrupted: {job} was stopped and changed nothing; run it again when you like (run {run.id})"
+                    f"interrupted: {job} was stopped, its unfinished work is discarded; run it again when you like (run {run.id})"
                 ) from None
             finally:
                 self._note_end(run, outcome)
@@ -103,7 +105,7 @@ class Runner:
                 if clock.monotonic() >= until:
                     raise
                 if not is_said:
-                    self._on_said(Note(f"waiting: {error.run.who()}"))
+                    self._on_report(Note(f"waiting: {error.run.who()}"))
                     is_said = True
             self._timing.pause(1.0)
 
@@ -136,13 +138,13 @@ class Runner:
         figures: Mapping[str, object] = {}
         while not child.is_over and clock.monotonic() < until:
             self._renew(run)
-            for said in child.read(_TURN_S):
-                if isinstance(said, Done):
-                    figures = said.figures
-                if isinstance(said, Done | Failed):
-                    last_report = said
+            for report in child.read(_TURN_S):
+                if isinstance(report, Done):
+                    figures = report.figures
+                if isinstance(report, Done | Failed):
+                    last_report = report
                     until = min(until, clock.monotonic() + _EXIT_S)
-                self._on_said(said)
+                self._on_report(report)
         return self._judge(child.code, last_report, figures, log)
 
     def _renew(self, run: Run) -> None:
@@ -175,7 +177,7 @@ class Runner:
             )
         if code == 0:
             return _Outcome(Result.DONE, "", "", figures)
-        if code is None and last_report is not None:  # the work is done and durable; only Spark has not let go
+        if code is None and last_report is not None:  # the work is done and durable; only Spark has not exited
             return _Outcome(
                 Result.DONE, "", f"done, but its process did not exit and was killed after {_EXIT_S:.0f} s", figures
             )

@@ -177,7 +177,9 @@ def test_checkpoint_on_the_servers_is_what_a_plain_replay_makes(
             assert pointer is not None
             append_to_kafka(kafka, list(mill.events(300)))
             log.trim(tuple(offset + 20 for offset in pointer.offsets))
-            with pytest.raises(ConflictError, match="does not match the log: the log begins at offset"):
+            with pytest.raises(
+                ConflictError, match="does not match the log: events are missing: the log begins at offset"
+            ):
                 compact_events.run(spark, spec, Quiet())
 
 

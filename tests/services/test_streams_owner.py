@@ -109,4 +109,4 @@ def test_a_topic_that_is_there_already_is_told_of(tmp_path: Path, kafka: Kafka) 
 
     again = hub.run("stream", "create", "acme", "telemetry", "sensors/#")
 
-    assert f"topic {kafka.topic_prefix}.acme.telemetry was there already" in again.stderr
+    assert f"topic {kafka.topic_prefix}.acme.telemetry exists already" in again.stderr

@@ -24,7 +24,7 @@ class Node:
     stop_timeout_s: float = key(
         value_types.duration(1, 600),
         10.0,
-        "Maximum time of a stop, to send DISCONNECT packets and to write what is pending.",
+        "Maximum time of a stop, for closing connections and writing what is pending.",
     )
 
 
@@ -118,7 +118,7 @@ class Auth:
     shared_cache_ttl_s: float = key(
         value_types.duration(10, 30 * 86400),
         86400.0,
-        "How long an answer stays in Redis; an outdated one is never used. The answer that a device is unknown stays one minute.",
+        "How long an answer stays in Redis; an outdated one is never used. The answer that a tenant or device is unknown stays one minute.",
     )
     pepper_file: Path | None = key(
         value_types.path,

@@ -40,7 +40,7 @@ class Jobs:
     at: int | None = key(
         value_types.time_of_day,
         None,
-        "Time of day, in UTC, at which your timer starts them. The hub does not start jobs; it raises an alarm when one is overdue.",
+        "Time of day (UTC) at which your timer starts them. The hub starts none, but raises the alarm `checkpoint_stale` when compaction is overdue.",
     )
     nightly: tuple[str, ...] = key(
         value_types.choices(*NIGHTLY_JOBS),

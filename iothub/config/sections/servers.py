@@ -26,7 +26,7 @@ class Sql:
         value_types.duration(1, 60), 5.0, "SQL server only: time limit for a new connection."
     )
     timeout_s: float = key(
-        value_types.duration(1, 300), 5.0, "SQL server only: time limit for a statement or for a free connection."
+        value_types.duration(1, 300), 5.0, "SQL server only: time limit for a statement or a wait for a lock."
     )
     recycle_s: float = key(
         value_types.duration(10, 86_400), 1800.0, "SQL server only: maximum age of a connection before it is replaced."
@@ -105,7 +105,7 @@ class Kafka:
     partitions: int = key(
         value_types.integer(1, 1000),
         16,
-        "Number of partitions of the topics for session events. Never change it: it determines the partition of each session.",
+        "Number of partitions of the topics for session events and statistics. Never change it: it determines the partition of each session.",
     )
     replication: int = key(
         value_types.integer(1, 32),

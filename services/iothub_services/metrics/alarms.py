@@ -29,7 +29,7 @@ class AlarmName(Enum):
     STORE_CORRUPT = (
         "store_corrupt",
         "critical",
-        "The detail says what was put aside, or lost; restore a backup if you miss it.",
+        "The detail says what was set aside or lost. To get it back, stop the hub and restore a backup.",
     )
     RECORD_DAMAGED = (
         "record_damaged",

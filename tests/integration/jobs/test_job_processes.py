@@ -70,7 +70,7 @@ def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Pat
     _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 130
-    assert "interrupted: compact_events was stopped and changed nothing" in said
+    assert "interrupted: compact_events was stopped, its unfinished work is discarded" in said
     assert "Traceback" not in said
     assert not is_alive(job)
     assert not is_alive(java)
@@ -86,7 +86,7 @@ def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
     _, said = running.communicate(timeout=WAIT_S)
 
     assert running.returncode == 1
-    assert "its process was ended by SIGKILL" in said
+    assert "its process was killed by SIGKILL" in said
     assert not is_alive(java)
     assert [(run["result"], run["kind"]) for run in house.history()] == [("failed", "died")]
 

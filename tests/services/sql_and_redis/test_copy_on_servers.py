@@ -87,7 +87,7 @@ def test_doctor_looks_at_a_server(mariadb: Services, postgresql: Services) -> No
     for server in SERVERS:
         with own_database(mariadb, server) as url:
             engine = open_engine(url)
-            (finding,) = sql.look(engine, SystemClock().wall(), 8)
+            (finding,) = sql.check(engine, SystemClock().wall(), 8)
             engine.dispose()
         assert finding.state in (State.OK, State.WARN)  # a busy machine is slow
         assert finding.text.startswith(server)

@@ -39,7 +39,7 @@ def accepts(port: int) -> bool:
 
 def advice(port: int, **keys: object) -> tuple[str, str]:
     settings = Redis(addresses=(Endpoint(HOST, port),), timeout_s=0.5, **keys)  # type: ignore[arg-type]
-    (finding,) = redis.looks(settings)[0].take()
+    (finding,) = redis.checks(settings)[0].run()
     return finding.text, finding.advice
 
 

@@ -88,7 +88,7 @@ def test_verify_names_what_differs_and_ends_with_1(busy: Cli) -> None:
 
     assert result.json["different"] == 2
     assert result.json["differences"] == ["7/a: stored otherwise than the log says (epoch)"]
-    assert "2 sessions of 3 stored otherwise than the log says: 7/a" in result.err
+    assert "2 of 3 sessions differ from the log: 7/a" in result.err
 
 
 def test_verify_counts_and_names_damaged_events_and_ends_with_1(busy: Cli) -> None:
@@ -100,13 +100,13 @@ def test_verify_counts_and_names_damaged_events_and_ends_with_1(busy: Cli) -> No
 
     assert (result.json["damaged"], result.json["different"]) == (1, 0)
     assert result.json["damage"] == ["event log, offset 3: damaged event (it is not JSON)"]
-    assert "the states are as the log says; 1 damaged event passed over: event log, offset 3" in result.err
+    assert "the states match the log, but 1 damaged event passed over: event log, offset 3" in result.err
 
     with sqlite3.connect(busy.data_dir / "events.db") as connection:
         connection.execute("UPDATE session_event SET value = CAST('damaged' AS BLOB) WHERE offset = 1")
     result = busy("state", "verify", "--limit", "1", "-o", "json", code=1)
     assert (result.json["damaged"], result.json["different"], len(result.json["damage"])) == (2, 1, 1)
-    assert "1 session of 2 stored otherwise than the log says: 7/a: stored, but not in the log" in result.err
+    assert "1 of 2 sessions differ from the log: 7/a: stored, but not in the log" in result.err
 
 
 def test_verify_begins_from_the_checkpoint_unless_told_otherwise(busy: Cli) -> None:
@@ -128,7 +128,7 @@ def test_verify_says_why_a_checkpoint_cannot_be_used(busy: Cli) -> None:
     result = busy("state", "verify", "-o", "json")
 
     assert "checkpoint 5 has 1 rows with checksum" in result.err
-    assert result.err.rstrip().endswith(": the whole log is read")
+    assert result.err.rstrip().endswith(": reading the whole log")
     assert result.json["from"] == "the beginning of the log"
 
 

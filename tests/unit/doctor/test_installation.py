@@ -12,7 +12,7 @@ from iothub.base.units import Endpoint
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Events, HBase, Kafka, Retained
 from iothub.doctor import installation
-from iothub.doctor.findings import Finding, State, take
+from iothub.doctor.findings import Finding, State, run_checks
 from iothub.records.owner import Owner
 from iothub_services.events.kafka.owner import PrefixOwner
 from iothub_services.hbase import from_settings
@@ -39,7 +39,7 @@ def data_dir(tmp_path: Path) -> DataDir:
 
 
 def found(data_dir: DataDir, settings: Config) -> dict[str, Finding]:
-    return {finding.name: finding for finding in take(installation.looks(data_dir, settings), 10.0)}
+    return {finding.name: finding for finding in run_checks(installation.checks(data_dir, settings), 10.0)}
 
 
 def test_id_of_the_accounts_is_told(data_dir: DataDir) -> None:

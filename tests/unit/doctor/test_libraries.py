@@ -1,4 +1,4 @@
-"""What several looks import is there before they are taken: modules that import each other in circles refuse threads."""
+"""What several checks import is there before they are taken: modules that import each other in circles refuse threads."""
 
 from __future__ import annotations
 

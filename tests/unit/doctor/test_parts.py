@@ -20,8 +20,8 @@ from iothub.base.units import Endpoint
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
 from iothub.doctor import accounts, hbase, kafka, listeners, machine
-from iothub.doctor.all import looks
-from iothub.doctor.findings import Finding, Look, State, take
+from iothub.doctor.all import checks
+from iothub.doctor.findings import Check, Finding, State, run_checks
 from iothub.testing.certificates import Authority
 from iothub_services.metrics import probes
 from iothub_tenants.accounts import streams, tenants
@@ -35,8 +35,8 @@ KAFKA_ADVICE = "check kafka.brokers and the rest of [kafka]; see docs/guide/kafk
 TCP_OFF = Config(listeners=Listeners(tcp=TcpListener(port=None)))
 
 
-def found(*chosen: Look) -> dict[str, Finding]:
-    return {finding.name: finding for finding in take(chosen, 10.0)}
+def found(*chosen: Check) -> dict[str, Finding]:
+    return {finding.name: finding for finding in run_checks(chosen, 10.0)}
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def taken_port() -> Iterator[int]:
 
 
 def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
-    findings = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))
+    findings = found(*machine.checks(data_dir, Config(), {data_dir.queues: 3}))
 
     assert {each.state for name, each in findings.items() if name != "clock"} == {State.OK}
     assert findings["hub"].text == "not running on this data directory"
@@ -67,7 +67,7 @@ def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
 def test_low_disk_is_a_warning(data_dir: DataDir) -> None:
     settings = replace(Config(), alarms=replace(Config().alarms, disk_free=1 << 50))
 
-    finding = found(*machine.looks(data_dir, settings, {}))["data directory"]
+    finding = found(*machine.checks(data_dir, settings, {}))["data directory"]
 
     assert finding.state is State.WARN
     assert "alarms.disk_free" in finding.advice
@@ -76,7 +76,7 @@ def test_low_disk_is_a_warning(data_dir: DataDir) -> None:
 def test_damaged_file_fails_with_what_to_do(data_dir: DataDir) -> None:
     data_dir.queues.write_bytes(b"not a database" * 100)
 
-    finding = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))["queues.db"]
+    finding = found(*machine.checks(data_dir, Config(), {data_dir.queues: 3}))["queues.db"]
 
     assert finding.state is State.FAIL
     assert "restore it from a backup" in finding.advice
@@ -88,7 +88,7 @@ def test_whole_file_shows_its_schema(data_dir: DataDir) -> None:
         connection.execute("PRAGMA user_version = 3")
     connection.close()
 
-    finding = found(*machine.looks(data_dir, Config(), {data_dir.queues: 3}))["queues.db"]
+    finding = found(*machine.checks(data_dir, Config(), {data_dir.queues: 3}))["queues.db"]
 
     assert (finding.state, finding.text) == (State.OK, "8.0 KiB, schema version 3")
 
@@ -96,7 +96,7 @@ def test_whole_file_shows_its_schema(data_dir: DataDir) -> None:
 def test_pepper_that_others_can_read_fails(data_dir: DataDir) -> None:
     os.chmod(data_dir.pepper_file, 0o644)
 
-    assert "chmod 600" in found(*machine.looks(data_dir, Config(), {}))["pepper"].text
+    assert "chmod 600" in found(*machine.checks(data_dir, Config(), {}))["pepper"].text
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_clock(last_beat: float | None, answer: bool | None, state: State, text:
 def test_port_of_another_program_fails(data_dir: DataDir, taken_port: int) -> None:
     settings = Config(listeners=Listeners(tcp=TcpListener(port=taken_port)))
 
-    finding = found(*listeners.looks(data_dir, settings))["listener tcp"]
+    finding = found(*listeners.checks(data_dir, settings))["listener tcp"]
 
     assert finding.state is State.FAIL
     assert f"ss -ltnp sport = :{taken_port}" in finding.advice
@@ -130,7 +130,7 @@ def test_port_of_the_running_hub_is_in_order(data_dir: DataDir, taken_port: int)
     data_dir.write_hub({"tcp": f"127.0.0.1:{taken_port}"})
     lock = data_dir.lock("iothub serve")
     try:
-        finding = found(*listeners.looks(data_dir, settings))["listener tcp"]
+        finding = found(*listeners.checks(data_dir, settings))["listener tcp"]
     finally:
         lock.release()
 
@@ -155,7 +155,7 @@ def test_certificate_that_ends_is_named(tmp_path: Path) -> None:
 
 
 def test_accounts_that_are_lost_fail(data_dir: DataDir) -> None:
-    finding = found(accounts.look(data_dir, Config()))["accounts"]
+    finding = found(accounts.check(data_dir, Config()))["accounts"]
 
     assert finding.state is State.FAIL
     assert "restore a backup" in finding.text
@@ -164,9 +164,9 @@ def test_accounts_that_are_lost_fail(data_dir: DataDir) -> None:
 def test_servers_that_do_not_answer_are_named_with_what_to_do() -> None:
     """Each gateway and broker by itself, and what stands behind them."""
     gateways = HBase(thrift=(NOBODY,))
-    broker, _ = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=True, is_needed=lambda: True)
+    broker, _ = kafka.checks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=True, is_needed=lambda: True)
 
-    findings = found(*hbase.looks(gateways, []), broker)
+    findings = found(*hbase.checks(gateways, []), broker)
 
     assert findings["HBase gateway 127.0.0.1:1"].state is State.FAIL
     assert findings["HBase tables"].state is State.FAIL
@@ -178,7 +178,7 @@ def test_gateway_that_says_nothing_we_know_is_told_in_its_words(taken_port: int)
     """Somebody listens there: another program, or a gateway with other frames."""
     settings = HBase(thrift=(Endpoint("127.0.0.1", taken_port),), timeout_s=0.2)
 
-    for finding in found(*hbase.looks(settings, [])).values():
+    for finding in found(*hbase.checks(settings, [])).values():
         assert f"127.0.0.1:{taken_port} has not answered" in finding.text
         assert "hbase.thrift" in finding.advice
 
@@ -190,7 +190,7 @@ def test_silence_behind_a_gateway_is_told() -> None:
         for each in answering:
             each.start()
         settings = HBase(thrift=(Endpoint("127.0.0.1", listener.getsockname()[1]),), timeout_s=0.3)
-        findings = found(*hbase.looks(settings, []))
+        findings = found(*hbase.checks(settings, []))
         listener.shutdown(socket.SHUT_RDWR)
         for each in answering:
             each.join(10)
@@ -216,7 +216,7 @@ def test_cluster_that_refuses_is_told_in_its_words(monkeypatch: pytest.MonkeyPat
     """It need not be started."""
     refused = BackendError("no answer (SaslAuthenticationFailedError)", retryable=True, remedy="said once")
     monkeypatch.setattr("iothub_services.events.kafka.cluster.KafkaCluster.admin", Mock(side_effect=refused))
-    *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,)), has_log=False, is_needed=lambda: True)
+    *_, cluster = kafka.checks(Kafka(brokers=(NOBODY,)), has_log=False, is_needed=lambda: True)
 
     finding = found(cluster)["Kafka"]
 
@@ -226,7 +226,7 @@ def test_cluster_that_refuses_is_told_in_its_words(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("is_needed", "state"), [(True, State.FAIL), (False, State.WARN)])
 def test_cluster_that_does_not_answer_is_told_with_what_to_do(is_needed: bool, state: State) -> None:
     """Where nothing is in Kafka, the hub starts and refuses nothing."""
-    *_, cluster = kafka.looks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=False, is_needed=lambda: is_needed)
+    *_, cluster = kafka.checks(Kafka(brokers=(NOBODY,), timeout_s=0.5), has_log=False, is_needed=lambda: is_needed)
 
     finding = found(cluster)["Kafka"]
 
@@ -236,14 +236,14 @@ def test_cluster_that_does_not_answer_is_told_with_what_to_do(is_needed: bool, s
 def test_kafka_is_needed_as_soon_as_there_is_a_stream(data_dir: DataDir) -> None:
     """Before that, and before there are accounts, only where the log is there."""
     settings = replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,), timeout_s=0.5))
-    states = [found(*looks(data_dir, settings))["Kafka"].state]
+    states = [found(*checks(data_dir, settings))["Kafka"].state]
     with closing(init_store(sqlite_url(data_dir.accounts))) as store:
-        states.append(found(*looks(data_dir, settings))["Kafka"].state)
+        states.append(found(*checks(data_dir, settings))["Kafka"].state)
         tenants.create(store, "acme", is_closed=True)
         streams.create(store, "acme", Wanted("telemetry", "sensors/#"))
-    states.append(found(*looks(data_dir, settings))["Kafka"].state)
+    states.append(found(*checks(data_dir, settings))["Kafka"].state)
     on_kafka = replace(settings, events=Events(driver="kafka"))
-    states.append(found(*looks(DataDir(data_dir.path / "none"), on_kafka))["Kafka"].state)
+    states.append(found(*checks(DataDir(data_dir.path / "none"), on_kafka))["Kafka"].state)
 
     assert states == [State.FAIL, State.WARN, State.FAIL, State.FAIL]
 
@@ -258,7 +258,7 @@ def test_cluster_with_fewer_brokers_than_copies_is_a_warning(brokers: int, copie
 
 def test_one_gateway_of_several_may_be_away() -> None:
     """The hub goes to the next one."""
-    findings = found(*hbase.looks(HBase(thrift=(NOBODY, Endpoint("127.0.0.1", 2))), []))
+    findings = found(*hbase.checks(HBase(thrift=(NOBODY, Endpoint("127.0.0.1", 2))), []))
 
     assert findings["HBase gateway 127.0.0.1:1"].state is State.WARN
 
@@ -269,9 +269,9 @@ def test_only_what_is_configured_is_looked_at(data_dir: DataDir) -> None:
         TCP_OFF, events=Events(driver="kafka"), queues=Queues(driver="hbase"), kafka=Kafka(brokers=(NOBODY,))
     )
 
-    plain = {look.name for look in looks(data_dir, TCP_OFF)}
-    servers = {look.name for look in looks(data_dir, replace(on_servers, hbase=HBase(thrift=(NOBODY,))))}
-    with_streams = {look.name for look in looks(data_dir, replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,))))}
+    plain = {check.name for check in checks(data_dir, TCP_OFF)}
+    servers = {check.name for check in checks(data_dir, replace(on_servers, hbase=HBase(thrift=(NOBODY,))))}
+    with_streams = {check.name for check in checks(data_dir, replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,))))}
 
     assert {"queues.db", "events.db", "state.db", "retained.db", "usage.db"} <= plain
     assert not any(name.startswith(("Kafka", "HBase", "listener")) for name in plain)
@@ -295,7 +295,7 @@ def test_before_init_servers_are_looked_at_and_no_files(tmp_path: Path) -> None:
     url_file.write_text("mysql+pymysql://iothub:secret@127.0.0.1:1/iothub")
     settings = replace(TCP_OFF, kafka=Kafka(brokers=(NOBODY,), timeout_s=0.5), sql=Sql(url_file=url_file))
 
-    findings = found(*looks(DataDir(tmp_path), settings))
+    findings = found(*checks(DataDir(tmp_path), settings))
 
     assert findings["Kafka"].state is State.WARN
     assert set(findings) == {

@@ -30,7 +30,7 @@ def house(monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
 
 
 def found(folder: Path) -> Finding:
-    (finding,) = quota_ledger.look(DataDir(folder), SETTINGS).take()
+    (finding,) = quota_ledger.check(DataDir(folder), SETTINGS).run()
     return finding
 
 

@@ -45,7 +45,7 @@ def test_server_as_it_should_be_is_ok() -> None:
     ids=["old", "forgets", "unbounded", "evicts"],
 )
 def test_what_speaks_against_it_is_a_warning(changed: dict[str, str], name: str) -> None:
-    """It works; somebody should look at it."""
+    """It works; it needs attention."""
     found = states(**changed)
 
     assert [each for each, state in found.items() if state is State.WARN] == [name]
@@ -67,7 +67,7 @@ def test_server_that_is_away_is_a_warning_with_advice() -> None:
     """A hub starts without it."""
     settings = Redis(addresses=(Endpoint("127.0.0.1", 1),), timeout_s=0.2)
 
-    (found,) = redis.looks(settings)[0].take()
+    (found,) = redis.checks(settings)[0].run()
 
     assert (found.state, found.name) == (State.WARN, "Redis")
     assert "127.0.0.1:1" in found.text
@@ -77,7 +77,7 @@ def test_server_of_the_ledger_that_is_away_is_a_failure() -> None:
     """A hub beside it refuses new connections beyond what it was granted."""
     settings = Redis(addresses=(Endpoint("127.0.0.1", 1),), timeout_s=0.2)
 
-    (found,) = redis.looks(settings, has_ledger=True)[0].take()
+    (found,) = redis.checks(settings, has_ledger=True)[0].run()
 
     assert (found.state, "quota.ledger" in found.advice) == (State.FAIL, True)
 
@@ -85,7 +85,7 @@ def test_server_of_the_ledger_that_is_away_is_a_failure() -> None:
 def test_server_that_refuses_is_told_in_its_words() -> None:
     """With where to read on, and with what follows."""
     with refusing(b"-ERR DB index is out of range\r\n") as port:
-        (found,) = redis.looks(Redis(addresses=(Endpoint("127.0.0.1", port),), timeout_s=2.0, database=3))[0].take()
+        (found,) = redis.checks(Redis(addresses=(Endpoint("127.0.0.1", port),), timeout_s=2.0, database=3))[0].run()
 
     assert found.text == f"Redis at 127.0.0.1:{port}: DB index is out of range"
     assert found.advice == f"{ADVICE}; until then the hub works without this cache"

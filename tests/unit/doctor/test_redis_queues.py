@@ -7,7 +7,7 @@ import pytest
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config, Queues, Redis
 from iothub.doctor.findings import State
-from iothub.doctor.redis_queues import look
+from iothub.doctor.redis_queues import check
 from iothub_services.redis import from_settings
 from iothub_services.redis.calls import ADVICE, RedisUnavailableError
 from tests.support.redis_queues import RedisHouse
@@ -34,7 +34,7 @@ def test_server_is_judged_by_what_it_keeps(
     house.settings["appendfsync"] = appendfsync
     monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
 
-    (finding,) = look(settings(durability)).take()
+    (finding,) = check(settings(durability)).run()
 
     assert finding.state is state
     assert ("appendfsync" in finding.text) is (state is State.FAIL)
@@ -49,7 +49,7 @@ def test_server_that_cannot_be_asked_needs_no_other_settings(monkeypatch: pytest
     monkeypatch.setattr(house, "run_many", lambda calls: [error] * len(calls))
     monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
 
-    (finding,) = look(settings()).take()
+    (finding,) = check(settings()).run()
 
     assert (finding.state, finding.text) == (State.FAIL, "Redis at here:1: no")
     assert finding.advice == f"{ADVICE}; until then the hub stores no messages there"

@@ -34,7 +34,7 @@ def test_nothing_is_said_of_a_good_server(facts: Facts) -> None:
     ],
 )
 def test_what_speaks_against_a_server_is_a_warning_with_advice(facts: Facts, words: str) -> None:
-    """The hub works; somebody should look at it."""
+    """The hub works; it needs attention."""
     (finding,) = remarks(facts, 1000.0, 8)
 
     assert finding.state is State.WARN

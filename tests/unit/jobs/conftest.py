@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.jobs.lines import Said
+from iothub.jobs.lines import Report
 from iothub.jobs.places import Places
 from iothub.jobs.runner import Runner, Start, Timing
 from iothub.testing.clock import ManualClock
@@ -42,12 +42,12 @@ def places(tmp_path: Path) -> Places:
 
 
 @pytest.fixture
-def heard() -> list[Said]:
+def heard() -> list[Report]:
     return []
 
 
 @pytest.fixture
-def make_runner(store: AccountStore, places: Places, heard: list[Said]) -> Callable[..., Runner]:
+def make_runner(store: AccountStore, places: Places, heard: list[Report]) -> Callable[..., Runner]:
     def make(**timing: object) -> Runner:
         return Runner(store, places, heard.append, Timing(grace_s=5.0, **timing))  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from iothub.jobs.child import Child
-from iothub.jobs.lines import Done, Said, Stage
+from iothub.jobs.lines import Done, Report, Stage
 from iothub.jobs.places import RunLog
 from tests.support.alive import is_alive
 
@@ -37,8 +37,8 @@ def started(tmp_path: Path, log: RunLog) -> Iterator[Callable[..., Child]]:
         child.end(0.0)
 
 
-def everything(child: Child) -> list[Said]:
-    found: list[Said] = []
+def everything(child: Child) -> list[Report]:
+    found: list[Report] = []
     while not child.is_over:
         found += child.read(1)
     return found

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from iothub.jobs.lines import LINE_LIMIT_BYTES, Done, Failed, Note, Said, Stage, as_object, read_line
+from iothub.jobs.lines import LINE_LIMIT_BYTES, Done, Failed, Note, Report, Stage, as_object, read_line
 
 SAID = [
     Stage("read", 5, 10, "records"),
@@ -16,9 +16,9 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize("said", SAID, ids=lambda said: type(said).__name__)
-def test_line_comes_back_as_it_was_said(said: Said) -> None:
-    assert read_line(json.dumps(as_object(said)).encode() + b"\n") == said
+@pytest.mark.parametrize("report", SAID, ids=lambda report: type(report).__name__)
+def test_line_comes_back_as_it_was_said(report: Report) -> None:
+    assert read_line(json.dumps(as_object(report)).encode() + b"\n") == report
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
-from iothub.jobs.lines import Done, Note, Said, Stage
+from iothub.jobs.lines import Done, Note, Report, Stage
 from iothub.jobs.places import Places
 from iothub.jobs.runner import Runner, Start
 from iothub.testing.clock import ManualClock
@@ -34,7 +34,7 @@ def elsewhere(store: AccountStore) -> Run:
 
 
 def test_run_that_is_done_has_its_figures(
-    make_runner: MakeRunner, fake: Fake, heard: list[Said], places: Places
+    make_runner: MakeRunner, fake: Fake, heard: list[Report], places: Places
 ) -> None:
     steps = ("noise:no JSON", "error:spark says", "stage:read:5:10", "note:hm", 'done:{"rows": 7}')
 
@@ -112,12 +112,12 @@ def test_interrupted_run_ends_its_process_and_says_so(
     usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
     before = signal.signal(number, usual)  # whoever runs the tests with nohup, or in the background, ignores some
 
-    def interrupt(_: Said) -> None:
+    def interrupt(_: Report) -> None:
         os.kill(os.getpid(), number)
 
-    runner._on_said = interrupt
+    runner._on_report = interrupt
     try:
-        with pytest.raises(InterruptedWorkError, match="changed nothing"):
+        with pytest.raises(InterruptedWorkError, match="its unfinished work is discarded"):
             runner.run("verify", {}, fake(f"java:{note}", "stage:read:1:2", "forever"))
     finally:
         signal.signal(number, before)
@@ -133,10 +133,10 @@ def test_process_that_ignores_the_signal_is_killed(
     runner = make_runner()
     runner._timing = type(runner._timing)(grace_s=0.1)
 
-    def interrupt(_: Said) -> None:
+    def interrupt(_: Report) -> None:
         raise KeyboardInterrupt
 
-    runner._on_said = interrupt
+    runner._on_report = interrupt
     with pytest.raises(InterruptedWorkError):
         runner.run("verify", {}, fake("stubborn", "stage:read:1:2", "forever"))
 
@@ -197,7 +197,7 @@ def test_run_that_waits_follows_one_that_dies(make_runner: MakeRunner, fake: Fak
 
 
 def test_patient_run_has_its_turn_when_the_other_one_has_ended(
-    make_runner: MakeRunner, fake: Fake, store: AccountStore, heard: list[Said]
+    make_runner: MakeRunner, fake: Fake, store: AccountStore, heard: list[Report]
 ) -> None:
     """`--wait`: said once."""
     other, clock = elsewhere(store), ManualClock()
@@ -218,11 +218,11 @@ def test_run_that_has_lost_its_lease_ends_itself(make_runner: MakeRunner, fake: 
     """Another one may be under way by then."""
     runner = make_runner(heartbeat_s=0.0)
 
-    def lose(_: Said) -> None:
+    def lose(_: Report) -> None:
         (run,) = job_runs.running(store)
         let_expire(store, run.id)
 
-    runner._on_said = lose
+    runner._on_report = lose
     with pytest.raises(ConflictError, match="it lost its lease"):
         runner.run("verify", {}, fake("stage:read:1:2", "forever"))
 
@@ -241,12 +241,12 @@ def test_run_without_accounts_ends_before_its_lease_expires(
         clock.advance(10)
         raise BackendError("is locked", retryable=True)
 
-    def told(_: Said) -> None:
+    def told(_: Report) -> None:
         clock.advance(6)
 
     monkeypatch.setattr(job_runs, "renew", fail)
     runner = make_runner(clock=clock)
-    runner._on_said = told
+    runner._on_report = told
     with pytest.raises(BackendError):
         runner.run("verify", {}, fake("stage:read:1:2", "forever"))
 
@@ -260,10 +260,10 @@ def test_end_that_cannot_be_noted_is_found_out_by_the_next(
     """The database is gone when the job is done: the run does not count, and the error says why."""
     runner = make_runner()
 
-    def spoil(_: Said) -> None:
+    def spoil(_: Report) -> None:
         with sqlite3.connect(tmp_path / "accounts.db") as connection:
             connection.execute("DROP TABLE job_run")
 
-    runner._on_said = spoil
+    runner._on_report = spoil
     with pytest.raises(BackendError):
         runner.run("verify", {}, fake("done:{}"))

@@ -103,7 +103,7 @@ def test_log_that_lacks_its_beginning_or_its_end_is_refused(folder: Path, tmp_pa
 
     with closing(SqliteLog(tmp_path / "events.db")) as log:
         assert range_after(log, (900,)).offsets == EVENTS_MADE - 900
-        with pytest.raises(ConflictError, match="the log begins at offset 901, it is needed from 900"):
+        with pytest.raises(ConflictError, match="the log begins at offset 901, but is needed from 900"):
             range_after(log, (899,))
         with pytest.raises(ConflictError, match="ends at offset 2000, but was already read up to 2001"):
             range_after(log, (2_001,))

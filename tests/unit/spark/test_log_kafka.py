@@ -78,7 +78,7 @@ def test_offsets_of_an_older_generation_trim_nothing(monkeypatch: pytest.MonkeyP
             "cleanup.policy",
         ),
         (ClusterAuthorizationFailedError("no"), "grant the job's user Delete on topic t;", "cleanup.policy"),
-        (PolicyViolationError("compacted"), "give topic t cleanup.policy=delete;", "right"),
+        (PolicyViolationError("compacted"), "set cleanup.policy=delete on topic t;", "right"),
     ],
 )
 def test_cluster_that_does_not_let_us_is_named_with_the_remedy(

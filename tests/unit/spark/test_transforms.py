@@ -118,7 +118,7 @@ def test_differences_are_found_on_either_side_and_named(spark: SparkSession) -> 
     found = spark.createDataFrame([_row(each) for each in (same, right, other, ended[1])], STATES)
 
     assert [str(each) for each in first_differences(differing(expected, found), 20)] == [
-        "1/changed: otherwise than the log says (epoch, offset)",
+        "1/changed: different from the log (epoch, offset)",
         "1/left: in the log, but not stored",
         "1/right: stored, but not in the log",
     ]
