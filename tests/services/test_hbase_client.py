@@ -54,8 +54,8 @@ def hbase(
     """Run a client on a reactor of its own."""
     with ReactorThread() as reactor:
         gateways = [Endpoint(HOST, port) for port in ports]
-        count = {} if peak is None else {"on_outcome": peak.on_outcome}
-        client = HBaseClient(reactor.reactor, gateways, connections=2 * len(gateways), bounds=bounds, **count)
+        count = (lambda _verb, _result, _seconds: None) if peak is None else peak.on_outcome
+        client = HBaseClient(reactor.reactor, gateways, connections=2 * len(gateways), bounds=bounds, on_outcome=count)
         if peak is not None:
             peak.client = client
         reactor.call(client.open)
