@@ -64,6 +64,7 @@ from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, statistics_thread
 from iothub_services.group_thread import Bounds, Patience
 from iothub_services.metrics.alarms import AlarmName
+from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.sessions.port import Alone, Company
@@ -152,11 +153,13 @@ def _writers(foundation: _Foundation) -> Writers:
         bounds=Bounds(waiting_bytes=settings.queues.pending_bytes),
         patience=patience,
         on_alarm=store_alarms,
-        on_retained=retained.on_stored,
-        on_not_retained=retained.on_not_stored,
-        on_full=telemetry.queue_full,
-        on_stale=(lambda session: foundation.on_stale()(session)) if stores.states.is_shared else None,
-        on_lost=lambda session: foundation.on_lost()(session),
+        listeners=StoreListeners(
+            on_retained=retained.on_stored,
+            on_not_retained=retained.on_not_stored,
+            on_full=telemetry.queue_full,
+            on_stale=lambda session: foundation.on_stale()(session),
+            on_lost=lambda session: foundation.on_lost()(session),
+        ),
         on_commit=telemetry.committed,
     )
     thread = journal_thread(
@@ -180,8 +183,7 @@ def _control(foundation: _Foundation, writers: Writers) -> Control:
     streams_made = _streams(foundation, writers)
     planes = compose_control(_ground(foundation, writers, streams_made))
     cluster = planes.hub.company if isinstance(planes.hub.company, HubCluster) else None
-    if cluster is not None:
-        foundation.on_stale.bind(cluster.on_stale)
+    foundation.on_stale.bind(_no_cluster if cluster is None else cluster.on_stale)
     foundation.on_lost.bind(LostQueues(foundation.brokers, planes.hub.sessions).end_session)
     metering = _metering(foundation, writers)
     foundation.factory.bind(_factory(foundation, writers, planes, streams_made, metering))
@@ -272,6 +274,10 @@ def _cluster(foundation: _Foundation, plane: Plane) -> Company:
             damaged=foundation.damaged,
         )
     )
+
+
+def _no_cluster(_session: Session) -> None:
+    """The log does not say that another hub has the session: none can."""
 
 
 def _metering(foundation: _Foundation, writers: Writers) -> Metering:

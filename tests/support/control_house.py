@@ -36,7 +36,9 @@ from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.port import Alone, Company
 from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.traffic import PastTraffic
+from iothub_tenants.control.control import ControlPlane
 from tests.support.party import Guest
 
 PEPPER = bytes(32)
@@ -316,7 +318,9 @@ class House:
             )
         )
         self.plane = self.store.plane = planes.plane
-        self.control, self.hub, self.sessions = planes.control_plane, planes.hub, planes.hub.sessions
+        self.control: ControlPlane = planes.control_plane
+        self.hub: Hub = planes.hub
+        self.sessions = planes.hub.sessions
         factory.bind(
             BrokerFactory(
                 shared=planes.shared,

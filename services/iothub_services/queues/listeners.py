@@ -6,6 +6,7 @@ Knows no store and no thread: protocols alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from iothub.base.reasons import Drop
@@ -44,6 +45,24 @@ class OnLost(Protocol):
     """Told of each session whose queue is not there, or damaged."""
 
     def __call__(self, session: Any) -> None: ...
+
+
+def _nobody(*_: object) -> None:
+    """Nobody else wants to hear of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreListeners:
+    """Who else hears of what the stores have answered, on the reactor thread."""
+
+    on_retained: OnRetained = _nobody
+    on_not_retained: OnNotRetained = _nobody
+    on_full: OnFull = _nobody
+    on_stale: OnStale = _nobody
+    on_lost: OnLost = _nobody
+
+
+NOBODY = StoreListeners()
 
 
 class Turn(Protocol):

@@ -25,7 +25,7 @@ from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
 from iothub_services.queues.forms import append_of, body_of, retained_write
-from iothub_services.queues.listeners import Alarm, OnFull, OnLost, OnNotRetained, OnRetained, OnStale, Plane
+from iothub_services.queues.listeners import NOBODY, Alarm, Plane, StoreListeners
 from iothub_services.queues.port import (
     Appended,
     Damaged,
@@ -96,21 +96,13 @@ class QueueWriter:
         bounds: Bounds | None = None,
         patience: Patience | None = None,
         on_alarm: Alarm,
-        on_retained: OnRetained | None = None,
-        on_not_retained: OnNotRetained | None = None,
-        on_full: OnFull | None = None,
-        on_stale: OnStale | None = None,
-        on_lost: OnLost | None = None,
+        listeners: StoreListeners = NOBODY,
         on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
         self._queues = queues
         self._retained = retained
         self._on_alarm = on_alarm
-        self.on_retained = on_retained
-        self.on_not_retained = on_not_retained
-        self.on_full = on_full
-        self.on_stale = on_stale
-        self.on_lost = on_lost
+        self._listeners = listeners
         self._plane: Plane | None = None
         self._order: deque[_Pending] = deque()
         self._sources = Sources()
@@ -277,13 +269,12 @@ class QueueWriter:
     def _retain_done(self, pending: _Pending, write: RetainedWrite, answer: object) -> None:
         if isinstance(answer, int):
             pending.is_written = True
-            if self.on_retained is not None:
-                size = 0 if write.body is None else len(write.body)
-                self.on_retained(write.tenant_id, write.topic, answer, write.expires_at_ms, size)
+            size = 0 if write.body is None else len(write.body)
+            self._listeners.on_retained(write.tenant_id, write.topic, answer, write.expires_at_ms, size)
         else:
             _failed(pending, answer)
-            if self.on_not_retained is not None and write.body is not None:
-                self.on_not_retained(write.tenant_id, write.topic)
+            if write.body is not None:
+                self._listeners.on_not_retained(write.tenant_id, write.topic)
         self._one_done(pending)
 
     def _one_done(self, pending: _Pending) -> None:
@@ -298,9 +289,8 @@ class QueueWriter:
             is_final = not getattr(pending.error, "retryable", False)
             self._attached.not_stored(pending.publish, pending.is_written, is_final)
             return
-        if self.on_full is not None:
-            for quota in pending.answer.hit:
-                self.on_full(pending.publish.tenant, quota)
+        for quota in pending.answer.hit:
+            self._listeners.on_full(pending.publish.tenant, quota)
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
         positions = pending.answer.positions
@@ -362,10 +352,10 @@ class QueueWriter:
         self._refused(session, answer)
 
     def _refused(self, session: Session, answer: object) -> None:
-        if isinstance(answer, NotFoundError) and self.on_lost is not None:
-            self.on_lost(session)
-        elif isinstance(answer, StaleEpochError) and self.on_stale is not None:
-            self.on_stale(session)
+        if isinstance(answer, NotFoundError):
+            self._listeners.on_lost(session)
+        elif isinstance(answer, StaleEpochError):
+            self._listeners.on_stale(session)
 
     def _move(self, kind: MoveKind, session: Session, value: int, verb: str) -> None:
         self._submit_move(Move(kind, session.queue_id, session.epoch, value), session, verb)

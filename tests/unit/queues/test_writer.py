@@ -18,6 +18,7 @@ from iothub.engine.state import Session, TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.group_thread import Bounds, Patience
+from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
     Append,
@@ -109,6 +110,9 @@ class House:
         self.clock = ManualClock()
         self.alarms: list[tuple[str, str]] = []
         self.retained_news: list[tuple[Any, ...]] = []
+        self.not_retained: list[tuple[Any, ...]] = []
+        self.stale: list[object] = []
+        self.lost: list[object] = []
         self.plane = FakePlane()
         self.writer = QueueWriter(
             self.queues,
@@ -116,7 +120,12 @@ class House:
             lambda call: call(),
             self.clock,
             on_alarm=lambda name, text: self.alarms.append((name, text)),
-            on_retained=lambda *news: self.retained_news.append(news),
+            listeners=StoreListeners(
+                on_retained=lambda *news: self.retained_news.append(news),
+                on_not_retained=lambda *news: self.not_retained.append(news),
+                on_stale=self.stale.append,
+                on_lost=self.lost.append,
+            ),
             **({"patience": Patience()} | settings),
         )
         self.writer._plane = self.plane  # the threads stay off
@@ -315,15 +324,13 @@ def test_writer_gives_up_after_its_patience(house: House, is_written: bool) -> N
 
 def test_writer_tells_of_a_retained_message_that_was_given_up(house: House) -> None:
     """Somebody has reserved room for it; nobody has for a deletion."""
-    news: list[tuple[int, bytes]] = []
-    house.writer.on_not_retained = lambda *told: news.append(told)
     house.retained.failures = [BackendError("disk full", retryable=True) for _ in range(2)]
     house.writer.append(publish(retain=True))
     house.run()
     house.writer.append(publish(retain=True, payload=b""))
     house.run()
 
-    assert news == [(TENANT.tenant_id, b"a/b")]
+    assert house.not_retained == [(TENANT.tenant_id, b"a/b")]
 
 
 def test_writer_says_that_a_part_was_written(house: House) -> None:
@@ -525,14 +532,12 @@ def test_writer_that_is_closed_has_written_what_was_asked(house: House) -> None:
 
 def test_writer_tells_of_a_reader_whose_epoch_is_refused(house: House) -> None:
     """Another hub has claimed its queue: on reading, and on moving what it thinks is its own."""
-    told: list[object] = []
-    house.writer.on_stale = told.append
     fenced, living = house.session(1), house.session(3)
     house.queues.claim(1, b"other")
     for session in (fenced, living):
         house.writer.read(session, 0, 10, 1000)
     house.run()
-    assert told == [fenced]
+    assert house.stale == [fenced]
 
     for session in (fenced, living):
         house.writer.reserve(session, 5)
@@ -542,14 +547,12 @@ def test_writer_tells_of_a_reader_whose_epoch_is_refused(house: House) -> None:
     moved_on.epoch += 1  # it has been claimed again here since
     house.run()
 
-    assert told == [fenced, fenced]
+    assert house.stale == [fenced, fenced]
 
 
 @pytest.mark.parametrize("way", ["read", "move", "message", "own message"])
 def test_writer_tells_of_a_session_whose_queue_is_lost(house: House, way: str) -> None:
     """Whatever was asked for; once, and not of one that has ended."""
-    told: list[object] = []
-    house.writer.on_lost, house.writer.on_stale = told.append, pytest.fail
     lost, ended, living = (house.session(number) for number in (1, 2, 3))
     ended.is_discarded = True
     for number in (1, 2):
@@ -568,6 +571,6 @@ def test_writer_tells_of_a_session_whose_queue_is_lost(house: House, way: str) -
             house.writer.append(item)
     answers = house.run()
 
-    assert told == [lost]
+    assert (house.lost, house.stale) == ([lost], [])
     if way == "message":
         assert [positions for _, _, positions, _ in answers] == [(-2, -2, 1), (-2, -2, 2)]

@@ -1,0 +1,59 @@
+"""The hook `lifecycle`: what plug-ins are told of the hub and its sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iothub.hooks import Happening, Hooks
+from iothub.hub.lifecycle_hooks import LifecycleHooks
+from iothub.records.events import Event, EventType
+from tests.support.control_house import House, plugged
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.close()
+
+
+def event(kind: EventType, client_id: str = "c") -> Event:
+    return Event(kind, 7, client_id, 5, 2_000, {"reason": "client", "device": "away"})
+
+
+def test_plug_in_hears_of_sessions_by_the_names_of_tenant_and_device(house: House) -> None:
+    """Of one that is not in memory by what the event says."""
+    told: list[Happening] = []
+    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), house.hub.brokers, house.clock)
+    house.join("c")
+
+    lifecycle.on_event(event(EventType.SESSION_DISCONNECTED))
+    lifecycle.on_event(event(EventType.SESSION_DISCONNECTED, "other"))
+
+    word = EventType.SESSION_DISCONNECTED.value
+    assert told == [
+        Happening(word, "acme", "dev1", "c", "client", 2.0),
+        Happening(word, "acme", "away", "other", "client", 2.0),
+    ]
+
+
+def test_plug_in_hears_of_the_hub_and_not_of_statistics(house: House) -> None:
+    told: list[Happening] = []
+    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), house.hub.brokers, house.clock)
+
+    lifecycle.on_hub("hub.started")
+    lifecycle.on_event(event(EventType.TENANT_SAMPLED))
+
+    assert told == [Happening("hub.started", at=house.clock.wall())]
+
+
+def test_nothing_is_done_without_a_plug_in(house: House) -> None:
+    lifecycle = LifecycleHooks(Hooks(), house.hub.brokers, house.clock)
+
+    lifecycle.on_hub("hub.started")
+    lifecycle.on_event(event(EventType.SESSION_DISCONNECTED))
+
+    assert len(house.hub.brokers) == 0

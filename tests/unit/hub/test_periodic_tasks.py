@@ -1,0 +1,116 @@
+"""What one hub does regularly, task by task."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from iothub.base.errors import BackendError
+from iothub.hub.periodic_tasks import TAIL_SLICE, AccountChanges, MachineCheck, QueueTails, RetainedExpiry
+from iothub.testing.clock import ManualClock
+from iothub_services.metrics.alarms import AlarmName, Alarms
+from tests.support.control_house import now
+
+
+def brokers(**of_tenant_7: Any) -> Any:
+    broker = SimpleNamespace(**of_tenant_7)
+
+    class Brokers(list[Any]):
+        def present(self, tenant_id: int) -> Any:
+            return broker if tenant_id == 7 else None
+
+    return Brokers([broker])
+
+
+class Accounts:
+    """Accounts that answer, or do not."""
+
+    def __init__(self) -> None:
+        self.error: BackendError | None = None
+
+    async def look(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    refresh = look
+
+
+def test_accounts_that_do_not_answer_are_an_alarm_until_they_do() -> None:
+    accounts, alarms = Accounts(), Alarms(ManualClock())
+    changes = AccountChanges(cast("Any", accounts), cast("Any", accounts), cast("Any", None), alarms, None)
+    accounts.error = BackendError("away", retryable=True)
+
+    with pytest.raises(BackendError):
+        now(changes.look())
+    assert [(alarm.name, alarm.detail) for alarm in alarms.active()] == [(AlarmName.ACCOUNTS_UNREACHABLE, "away")]
+    accounts.error = None
+    now(changes.look())
+
+    assert list(alarms.active()) == []
+
+
+def test_only_sessions_that_have_caught_up_look_at_their_tails() -> None:
+    """The others read on anyway; a few hundred queues are one question."""
+
+    def session(queue_id: int, **facts: Any) -> Any:
+        usual = {"is_persistent": True, "connection": object(), "is_behind": False}
+        return SimpleNamespace(queue_id=queue_id, **(usual | facts))
+
+    online = [session(number) for number in range(TAIL_SLICE + 1)]
+    others = [session(9001, is_persistent=False), session(9002, connection=None), session(9003, is_behind=True)]
+    asked: list[list[int]] = []
+    announced: list[tuple[Any, int]] = []
+
+    class Queues:
+        async def tails(self, queue_ids: list[int]) -> dict[int, int]:
+            asked.append(queue_ids)
+            return {queue_ids[0]: 5}
+
+    plane = SimpleNamespace(announce=lambda *args: announced.append(args))
+    sessions = dict(enumerate([*online, *others]))
+    tails = QueueTails(cast("Any", Queues()), brokers(plane=SimpleNamespace(sessions=sessions)), cast("Any", plane))
+
+    now(tails.look())
+
+    assert [len(part) for part in asked] == [TAIL_SLICE, 1]
+    assert announced == [(online[0], 5), (online[TAIL_SLICE], 5)]
+
+
+def test_broker_hears_which_retained_messages_have_expired() -> None:
+    """If it is there; the store has removed them either way."""
+    gone: list[bytes] = []
+
+    class Retained:
+        async def expire(self, _now_ms: int, _count: int) -> list[tuple[int, bytes]]:
+            return [(7, b"a"), (8, b"b")]
+
+    present = brokers(retained=SimpleNamespace(gone=gone.append))
+
+    now(RetainedExpiry(cast("Any", Retained()), present, ManualClock()).expire())
+
+    assert gone == [b"a"]
+
+
+def test_machine_short_of_memory_refuses_who_comes() -> None:
+    beats: list[str] = []
+    narrow: list[bool] = []
+    gate = SimpleNamespace(set_narrow=lambda *, is_narrow: narrow.append(is_narrow))
+    hub, watch = SimpleNamespace(is_short_of_memory=False), SimpleNamespace(look=lambda: None, is_overloaded=True)
+    parts: dict[str, Any] = {
+        "data_dir": SimpleNamespace(beat=lambda: beats.append("beat")),
+        "alarms": Alarms(ManualClock()),
+        "watch": watch,
+        "shared_records": None,
+        "hub": hub,
+        "listeners": SimpleNamespace(gates=lambda: {"tcp": gate}),
+    }
+    check = MachineCheck(**parts)
+
+    now(check.look())
+    assert (hub.is_short_of_memory, narrow, beats) == (True, [True], ["beat"])
+    watch.is_overloaded = False
+    now(check.look())
+
+    assert (hub.is_short_of_memory, narrow) == (False, [True, False])
