@@ -47,7 +47,7 @@ class OnLost(Protocol):
     def __call__(self, session: Any) -> None: ...
 
 
-def _nobody(*_: object) -> None:
+def _nobody(*_: object, **__: object) -> None:
     """Nobody else wants to hear of it."""
 
 
