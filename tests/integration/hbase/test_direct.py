@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from structlog.testing import capture_logs
@@ -266,7 +267,7 @@ def test_stranger_is_hung_up_on() -> None:
 
         def greet() -> None:
             connection, _ = listener.accept()
-            with connection:
+            with connection, suppress(ConnectionResetError):  # the caller hangs up
                 connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                 connection.recv(1 << 16)
 
