@@ -114,7 +114,9 @@ def copy(app: App, to_url_file: Path) -> None:
                     copying.end()
                     comparing.begin(0)
 
-            copied = copy_accounts(store.url, target, copying, begun=begun, compared=compared, named=str(to_url_file))
+            copied = copy_accounts(
+                store.url, target, copying, on_begin=begun, on_compared=compared, named=str(to_url_file)
+            )
     finally:
         lock.release()
     for name, count in copied.rows.items():

@@ -1,6 +1,6 @@
-"""Reads the change log: how a running hub learns, within a poll, what another process did to the accounts.
+"""Reads the change log, by which a running hub learns what other processes have changed in the accounts.
 
-Knows no cache and no reaction: the hub drops what a change names and loads it again.
+Knows no cache and no reaction: the hub clears what a change names and reads it again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Change:
 
 
 class PlaceLostError(IotHubError):
-    """The last line that a watcher has read is not in the log any more, or is another one: nobody knows what it has missed."""
+    """The last line that a watcher has read is not in the log any more, or is another one: what it has missed is unknown."""
 
 
 class ChangeWatcher:

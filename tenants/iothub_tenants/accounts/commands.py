@@ -2,7 +2,7 @@
 
 Knows no verb: the CLI and the hub agree on them. Each side sees the other only through rows, so neither needs the other's address.
 
-    queued --take--> running --answer, fail--> done, failed        running --progress--> running
+    queued --take_queued--> running --answer, fail--> done, failed        running --progress--> running
     queued --nobody takes it in time--> failed
 """
 
@@ -63,11 +63,11 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long somebody waits: `timeout_s` for a sign of life, `total_s` in all. `told` hears how far a running command is."""
+    """How long somebody waits: `timeout_s` for a sign of life, `total_s` in all. `on_progress` gets how far a running command is."""
 
     timeout_s: float = 10.0
     total_s: float = math.inf
-    told: Callable[[Json], None] | None = None
+    on_progress: Callable[[Json], None] | None = None
     pause: Callable[[float], None] = time.sleep
 
 
@@ -122,8 +122,8 @@ def wait(store: AccountStore, command_id: int, patience: Patience = _USUAL) -> C
             return found
         if heard != (found.state, found.answer):
             heard, heard_at = (found.state, found.answer), now
-            if found.answer is not None and patience.told is not None:
-                patience.told(found.answer)
+            if found.answer is not None and patience.on_progress is not None:
+                patience.on_progress(found.answer)
         if now - heard_at >= patience.timeout_s or now - began >= patience.total_s:
             return _give_up(store, command_id, UnavailableError, f"no answer within {max(1, round(now - began))} s")
         patience.pause(POLL_S)
@@ -175,7 +175,7 @@ def pass_on(store: AccountStore, command_id: int, node: int, so_far: Mapping[str
 
 
 def progress(store: AccountStore, command_id: int, so_far: Mapping[str, object]) -> None:
-    """Say how far a command is that was taken; whoever waits for it waits on."""
+    """Write how far a running command is; its caller goes on waiting."""
     with store.write() as writer:
         is_running = (table.c.id == command_id) & (table.c.state == CommandState.RUNNING.value)
         values = {"answer": json.dumps(so_far), "changed_ms": writer.now_ms}
@@ -195,7 +195,7 @@ def fail(store: AccountStore, command_id: int, error: IotHubError) -> None:
 
 
 def sweep(store: AccountStore, *, is_starting: bool = False) -> int:
-    """Fail what nobody will answer (stale in the queue; at the start of a hub also what its predecessor was doing), forget what is old.
+    """Fail the commands that no hub will answer (stale ones; at a hub's start also those that were running), delete old ones.
 
     Returns how many commands were failed.
     """

@@ -1,6 +1,6 @@
 """Copies a whole accounts database into another one, of any kind: rows, ids, counters, the id of the installation; and proves that it did.
 
-Knows no verb and no hub: whoever calls sees to it that nothing works on the accounts meanwhile, and is told if something did.
+Knows no verb and no hub: the caller makes sure that nothing changes the accounts meanwhile, and `copy_accounts` raises if something did.
 
 Theory. Rows go in the order of the source's primary keys, a batch to a transaction; so the number of rows in the target says where to go on after a
 crash. A mark in `schema_info`, set before the first row and taken away after the last comparison, keeps programs from using half a copy. Both sides
@@ -32,10 +32,10 @@ _BOUNDS = SqlBounds(connections=2, timeout_s=600.0)
 _TABLES = tuple(table for table in tables.metadata.sorted_tables if table is not tables.schema_info)
 _SUM_BITS = 256
 
-Told = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Gets the number of rows that are there, or were compared on both sides, and of all. A comparison begins with none."""
 
-Begun = Callable[[int], None]
+OnBegin = Callable[[int], None]
 """Gets the number of rows that are there before any is copied, and once more when a copy begins anew."""
 
 
@@ -65,10 +65,10 @@ class _Digest:
 def copy_accounts(
     source_url: str,
     target_url: str,
-    told: Told = lambda done, of: None,
+    on_progress: OnProgress = lambda done, of: None,
     *,
-    begun: Begun = lambda done: None,
-    compared: Told = lambda done, of: None,
+    on_begin: OnBegin = lambda done: None,
+    on_compared: OnProgress = lambda done, of: None,
     named: str = "the target",
 ) -> Copied:
     """Copy, or go on where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
@@ -90,7 +90,9 @@ def copy_accounts(
                 was_resumed = _take(target, target_url, installation)
             reading = source.execution_options(**read_options(source))
             with reading.connect() as connection:
-                copied = _Copy(connection, target, _Watch(told, begun, compared), named).run(was_resumed=was_resumed)
+                copied = _Copy(connection, target, _Watch(on_progress, on_begin, on_compared), named).run(
+                    was_resumed=was_resumed
+                )
             _require_still(source, copied[1])
             with _of_target(named):
                 schema.end_copying(target)
@@ -104,9 +106,9 @@ def copy_accounts(
 class _Watch:
     """Whom a copy tells how far it is."""
 
-    told: Told
-    begun: Begun
-    compared: Told
+    on_progress: OnProgress
+    on_begin: OnBegin
+    on_compared: OnProgress
 
 
 class _Copy:
@@ -148,13 +150,13 @@ class _Copy:
         with self._writing() as connection:
             there = {table.name: _count(connection, table) for table in _TABLES}
         done, of = sum(there.values()), sum(counts.values())
-        self._watch.begun(done)
+        self._watch.on_begin(done)
         for table in _TABLES:
             for batch in _rows(self._source, table, there[table.name]).partitions():
                 with self._writing() as connection:
                     connection.execute(table.insert(), [row._asdict() for row in batch])
                 done += len(batch)
-                self._watch.told(done, of)
+                self._watch.on_progress(done, of)
 
     def _empty(self) -> None:
         with self._writing() as connection:
@@ -167,13 +169,13 @@ class _Copy:
 
         def digest(connection: Connection, table: Table) -> _Digest:
             nonlocal seen
-            found = _digest(connection, table, lambda count: self._watch.compared(seen + count, of))
+            found = _digest(connection, table, lambda count: self._watch.on_compared(seen + count, of))
             seen += found.count
             return found
 
         with _of_target(self._named), self._target.connect() as connection:
             of = sum(_count(side, table) for side in (self._source, connection) for table in _TABLES)
-            self._watch.compared(0, of)
+            self._watch.on_compared(0, of)
             found = {table.name: digest(connection, table) for table in _TABLES}
         return {table.name: digest(self._source, table) for table in _TABLES}, found
 
@@ -257,13 +259,13 @@ def _rows(connection: Connection, table: Table, offset: int = 0) -> Result[tuple
     return connection.execution_options(yield_per=BATCH).execute(query)
 
 
-def _digest(connection: Connection, table: Table, told: Callable[[int], None]) -> _Digest:
-    """Sum up what needs no order; `told` gets how many rows there were, after each batch."""
+def _digest(connection: Connection, table: Table, on_progress: Callable[[int], None]) -> _Digest:
+    """Sum up what needs no order; `on_progress` gets how many rows there were, after each batch."""
     count = total = 0
     for batch in _rows(connection, table).partitions():
         count += len(batch)
         total += sum(_number(row) for row in batch)
-        told(count)
+        on_progress(count)
     return _Digest(count, total % (1 << _SUM_BITS))
 
 

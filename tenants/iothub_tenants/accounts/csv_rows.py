@@ -16,7 +16,7 @@ from iothub_tenants.identity import DEVICE_NAME, shown
 
 NAMED = ["name"]
 WITH_PASSWORD = ["name", "password"]
-MOST_LISTED = 20  # bad lines; whoever mends those has seen the pattern of the others
+MOST_LISTED = 20  # bad lines; the others most likely have the same faults
 MAX_NAME = 128
 
 _SEPARATORS = frozenset(" ,;|\t")
@@ -35,8 +35,8 @@ class BadLinesError(ConflictError):
 
 
 @dataclass(slots=True)
-class Sheet:
-    """What was read: password (None: one is to be generated) and line by name, and what is wrong by line."""
+class CsvRows:
+    """The rows of a file: password (None: one is to be generated) and line by name, and what is wrong by line."""
 
     passwords: dict[str, str | None] = field(default_factory=dict, repr=False)
     lines: dict[str, int] = field(default_factory=dict)
@@ -48,25 +48,25 @@ class Sheet:
             raise BadLinesError(self.faults)
 
 
-def read_sheet(lines: Iterable[str], *, is_generating: bool) -> Sheet:
+def read_csv_rows(lines: Iterable[str], *, is_generating: bool) -> CsvRows:
     """Read the whole text. `is_generating`: a device without a password gets a generated secret; else its line is bad."""
-    sheet = Sheet()
-    rows = _rows(lines, sheet)
+    parsed = CsvRows()
+    rows = _rows(lines, parsed)
     line, header = next(rows, (1, []))
     columns = [column.strip().lstrip("\ufeff").lower() for column in header]
     fault = _header_fault(columns, is_generating=is_generating)
     if fault:  # the rest would be bad too, line by line, for this one reason
-        sheet.faults = sheet.faults or {line: fault}
-        return sheet
+        parsed.faults = parsed.faults or {line: fault}
+        return parsed
     for line, row in rows:
         if len(row) == len(columns):
-            _take(sheet, line, row[0], row[1] if len(row) > 1 else "", is_generating=is_generating)
+            _add_row(parsed, line, row[0], row[1] if len(row) > 1 else "", is_generating=is_generating)
         else:
-            sheet.faults[line] = f"{len(row)} columns, expected {len(columns)}"
-    return sheet
+            parsed.faults[line] = f"{len(row)} columns, expected {len(columns)}"
+    return parsed
 
 
-def _rows(lines: Iterable[str], sheet: Sheet) -> Iterator[tuple[int, list[str]]]:
+def _rows(lines: Iterable[str], parsed: CsvRows) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line on which it begins; a broken one is a fault, and the next is read."""
     rows = csv.reader(lines, strict=True)
     while True:
@@ -76,13 +76,13 @@ def _rows(lines: Iterable[str], sheet: Sheet) -> Iterator[tuple[int, list[str]]]
         except StopIteration:
             return
         except csv.Error as error:
-            sheet.faults[line] = f"not CSV ({error})"
+            parsed.faults[line] = f"not CSV ({error})"
         except UnicodeError:
-            sheet.faults[line] = _NOT_UTF_8
+            parsed.faults[line] = _NOT_UTF_8
             return
         else:
             if any(_is_foreign(cell) for cell in row):
-                sheet.faults[line] = _NOT_UTF_8
+                parsed.faults[line] = _NOT_UTF_8
             elif row:
                 yield line, row
 
@@ -101,25 +101,25 @@ def _header_fault(columns: list[str], *, is_generating: bool) -> str:
     return "not the header: expected name,password"
 
 
-def _take(sheet: Sheet, line: int, name: str, password: str, *, is_generating: bool) -> None:
+def _add_row(parsed: CsvRows, line: int, name: str, password: str, *, is_generating: bool) -> None:
     if not DEVICE_NAME.fullmatch(name):
-        sheet.faults[line] = _name_fault(name, password)
-    elif name in sheet.lines:
-        sheet.faults[line] = f"{name} stands in line {sheet.lines[name]} already"
+        parsed.faults[line] = _name_fault(name, password)
+    elif name in parsed.lines:
+        parsed.faults[line] = f"{name} stands in line {parsed.lines[name]} already"
     else:
-        sheet.lines[name] = line
-        sheet.passwords[name] = password or None
+        parsed.lines[name] = line
+        parsed.passwords[name] = password or None
         if password:
-            _check_password(sheet, line, name, password)
+            _check_password(parsed, line, name, password)
         elif not is_generating:
-            sheet.faults[line] = f"the password of {name} is empty: {_INSTEAD}"
+            parsed.faults[line] = f"the password of {name} is empty: {_INSTEAD}"
 
 
-def _check_password(sheet: Sheet, line: int, name: str, password: str) -> None:
+def _check_password(parsed: CsvRows, line: int, name: str, password: str) -> None:
     try:
         check_password(password)
     except ConfigError:
-        sheet.faults[line] = f"the password of {name} is too long or holds a NUL"
+        parsed.faults[line] = f"the password of {name} is too long or holds a NUL"
 
 
 def _name_fault(name: str, password: str) -> str:

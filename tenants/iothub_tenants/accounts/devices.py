@@ -184,7 +184,7 @@ def delete(store: AccountStore, tenant: str, name: str) -> None:
         writer.changed(owner.id, ChangeKind.DEVICE_DELETED, name)
 
 
-# --- for the neighbours in this room, inside their own transactions
+# --- for other modules of this package, inside their transactions
 
 
 def make_credential(store: AccountStore, password: str | None) -> tuple[str | None, Credential]:

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sqlalchemy import Connection, select
 
 from iothub_tenants.accounts import tenants
-from iothub_tenants.accounts.csv_rows import Sheet, read_sheet
+from iothub_tenants.accounts.csv_rows import CsvRows, read_csv_rows
 from iothub_tenants.accounts.devices import Credential, insert_devices, make_credential
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import device as table
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 """`progress(done, of)`: so many passwords are hashed."""
 
 Keep = Callable[[Sequence[tuple[str, str]]], None]
-"""`keep([(name, secret), ...])`: the generated secrets, which nobody can tell again."""
+"""`keep([(name, secret), ...])`: the generated secrets, which cannot be read again."""
 
 BeforeWrite = Callable[[Sequence[str]], None]
 """`before_write(names)`: all is checked and hashed; what follows takes seconds and must not be interrupted by halves."""
@@ -54,37 +54,37 @@ def import_devices(
         NotFoundError: no such tenant.
         BadLinesError: the text is no such CSV, or rows are malformed, doubled, or name devices that exist; nothing was written.
     """
-    sheet = read_sheet(lines, is_generating=keep is not None)
+    parsed = read_csv_rows(lines, is_generating=keep is not None)
     with store.read() as connection:
         owner = tenants.living(connection, tenant)
-        _mark_taken(connection, owner.id, sheet)
-    sheet.refuse()
-    credentials = _hashed(store, sheet, on_progress, hash_threads())
+        _mark_taken(connection, owner.id, parsed)
+    parsed.refuse()
+    credentials = _hashed(store, parsed, on_progress, hash_threads())
     if keep is not None:
-        keep(_generate(store, sheet, credentials))
+        keep(_generate(store, parsed, credentials))
     if before_write is not None:
-        before_write(list(sheet.passwords))
+        before_write(list(parsed.passwords))
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        _mark_taken(writer.connection, owner.id, sheet)
-        sheet.refuse()
-        insert_devices(writer, owner.id, [(name, credentials[name]) for name in sheet.passwords])
+        _mark_taken(writer.connection, owner.id, parsed)
+        parsed.refuse()
+        insert_devices(writer, owner.id, [(name, credentials[name]) for name in parsed.passwords])
         if credentials:
             writer.changed(owner.id, ChangeKind.DEVICE, "*")
-    return list(sheet.passwords)
+    return list(parsed.passwords)
 
 
-def _mark_taken(connection: Connection, tenant_id: int, sheet: Sheet) -> None:
-    names = list(sheet.lines)
+def _mark_taken(connection: Connection, tenant_id: int, parsed: CsvRows) -> None:
+    names = list(parsed.lines)
     for start in range(0, len(names), _LOOKUP):
         some = table.c.name.in_(names[start : start + _LOOKUP])
         for name in connection.execute(select(table.c.name).where(table.c.tenant_id == tenant_id, some)).scalars():
-            sheet.faults[sheet.lines[name]] = f"device {name} exists already"
+            parsed.faults[parsed.lines[name]] = f"device {name} exists already"
 
 
-def _hashed(store: AccountStore, sheet: Sheet, on_progress: Progress | None, threads: int) -> dict[str, Credential]:
+def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, threads: int) -> dict[str, Credential]:
     """Hash the chosen passwords, by name."""
-    chosen = [(name, password) for name, password in sheet.passwords.items() if password is not None]
+    chosen = [(name, password) for name, password in parsed.passwords.items() if password is not None]
     credentials: dict[str, Credential] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hash")
     try:
@@ -100,10 +100,10 @@ def _hashed(store: AccountStore, sheet: Sheet, on_progress: Progress | None, thr
     return credentials
 
 
-def _generate(store: AccountStore, sheet: Sheet, credentials: dict[str, Credential]) -> list[tuple[str, str]]:
+def _generate(store: AccountStore, parsed: CsvRows, credentials: dict[str, Credential]) -> list[tuple[str, str]]:
     """Make secrets for the others, put their hashes to the rest, and return them by name."""
     made = []
-    for name in sheet.passwords:
+    for name in parsed.passwords:
         if name not in credentials:
             secret, credentials[name] = make_credential(store, None)
             made.append((name, str(secret)))

@@ -25,10 +25,10 @@ def load_text(connection: Connection, table: Table, where: ColumnElement[bool]) 
 
 
 def merge(connection: Connection, table: Table, owner: Mapping[str, object], added: Limits) -> None:
-    """Put limits into one owner's rows. What is obeyed and what is a dry run of the same name replace only their like.
+    """Put limits into one owner's rows. An enforced limit replaces only the enforced one of its name, a dry run only the dry run.
 
     Raises:
-        ConfigError: a dry run of what nobody counts.
+        ConfigError: a dry run of a limit that is not counted.
     """
     _refuse_silent_trials(added)
     where = owner_is(table, owner)

@@ -46,12 +46,12 @@ class Tls:
 
 def tls_of(url: URL) -> tuple[URL, Tls | None]:
     """Return the url without its parameters for TLS, and what they say; None if there are none. Raises ConfigError."""
-    told = {name: url.query[name] for name in (*_FILES, *_SWITCHES) if name in url.query}
-    if not told:
+    parameters = {name: url.query[name] for name in (*_FILES, *_SWITCHES) if name in url.query}
+    if not parameters:
         return url, None
-    ca, cert, key = (_text(name, told[name]) if name in told else None for name in _FILES)
-    is_verified, has_its_name = (_switch(name, told.get(name, "true")) for name in _SWITCHES)
-    return url.difference_update_query(told), Tls(ca, cert, key, is_verified, is_verified and has_its_name)
+    ca, cert, key = (_text(name, parameters[name]) if name in parameters else None for name in _FILES)
+    is_verified, has_its_name = (_switch(name, parameters.get(name, "true")) for name in _SWITCHES)
+    return url.difference_update_query(parameters), Tls(ca, cert, key, is_verified, is_verified and has_its_name)
 
 
 def arguments(bounds: SqlBounds) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Turns this room's records into plain rows: what `-o json` prints and what the API will answer.
+"""Turns the records of this package into plain rows: what `-o json` prints.
 
 Knows no record by name: any frozen dataclass with words, numbers, tuples and times in it.
 """

@@ -93,21 +93,23 @@ def may_be_repeated(error: DBAPIError) -> bool:
     """Tell whether the same on another connection may succeed at once: this one was dead, or another transaction was in the way."""
     if error.statement is None:  # there was no connection at all
         return False
-    told = error.orig.args if error.orig is not None else ()
-    has_lost_a_lock = (bool(told) and told[0] in _LOCK_LOST) or getattr(error.orig, "sqlstate", "") in _LOCK_LOST_STATES
+    arguments = error.orig.args if error.orig is not None else ()
+    has_lost_a_lock = (bool(arguments) and arguments[0] in _LOCK_LOST) or getattr(
+        error.orig, "sqlstate", ""
+    ) in _LOCK_LOST_STATES
     return error.connection_invalidated or has_lost_a_lock
 
 
 def cause_of(error: DBAPIError) -> str:
     """Return what the server or its driver says, in one line. Neither ever names a password."""
-    told = error.orig.args if error.orig is not None else ()
-    text = str(told[1]) if len(told) > 1 and isinstance(told[0], int) else str(error.orig)
+    arguments = error.orig.args if error.orig is not None else ()
+    text = str(arguments[1]) if len(arguments) > 1 and isinstance(arguments[0], int) else str(error.orig)
     return (text.splitlines() or [type(error.orig).__name__])[0]
 
 
 def _says(error: DBAPIError, codes: tuple[int, ...], words: tuple[str, ...]) -> bool:
-    told = error.orig.args if error.orig is not None else ()
-    return bool(told) and (told[0] in codes or any(each in str(part) for part in told for each in words))
+    arguments = error.orig.args if error.orig is not None else ()
+    return bool(arguments) and (arguments[0] in codes or any(each in str(part) for part in arguments for each in words))
 
 
 def _postgresql_arguments(bounds: SqlBounds) -> dict[str, Any]:

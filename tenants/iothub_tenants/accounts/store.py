@@ -1,6 +1,6 @@
 """The accounts database as the verbs see it: short transactions that leave a line in the change log, or nothing.
 
-Knows no noun: `tenants.py`, `devices.py` and their neighbours say what is written. All methods block and may be called from any thread.
+Knows no noun: `tenants.py`, `devices.py` and their like say what is written. All methods block and may be called from any thread.
 
 Theory. A writing transaction begins by moving the counter `change`. That row lock (SQLite: the write lock) puts all writers of all
 processes into one order, so what a verb has checked stays true until it commits, and the ids of the change log become visible in
@@ -142,7 +142,7 @@ class AccountStore:
         """
         with self.asked(), self._begun() as (connection, number):
             yield Writer(connection, number, self.now_ms())
-            with _loss_told():
+            with _commit_loss_reported():
                 connection.commit()
 
     @contextmanager
@@ -261,7 +261,7 @@ def errors_translated() -> Iterator[None]:
 
 
 @contextmanager
-def _loss_told() -> Iterator[None]:
+def _commit_loss_reported() -> Iterator[None]:
     """Around a commit: whose answer is lost may have been done."""
     try:
         yield

@@ -111,7 +111,7 @@ def owners(store: AccountStore) -> frozenset[int]:
         return frozenset(connection.execute(select(table.c.tenant_id).distinct()).scalars())
 
 
-# --- for the neighbours in this room, inside their own transactions
+# --- for other modules of this package, inside their transactions
 
 
 def rows(connection: Connection, tenant_id: int) -> list[RowMapping]:

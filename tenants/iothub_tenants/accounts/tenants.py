@@ -224,7 +224,7 @@ def finish_deletion(store: AccountStore, tenant_id: int) -> None:
         writer.changed(tenant_id, ChangeKind.TENANT, name)
 
 
-# --- for the neighbours in this room, inside their own transactions
+# --- for other modules of this package, inside their transactions
 
 
 def find(connection: Connection, name: str) -> Tenant:

@@ -118,7 +118,7 @@ def remove(store: AccountStore, tenant: str, name: str) -> None:
         writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, name)
 
 
-# --- for the neighbours in this room, inside their own transactions
+# --- for other modules of this package, inside their transactions
 
 
 def records(connection: Connection, tenant_id: int) -> tuple[TokenIssuer, ...]:

@@ -247,7 +247,7 @@ def test_group_thread_finds_out_by_itself_that_its_store_works_again(monkeypatch
 
 @pytest.mark.parametrize("failure", [BackendError("damaged", retryable=False), TypeError("a defect")])
 def test_group_takes_a_hopeless_batch_apart(failure: Exception) -> None:
-    """One bad operation does not fail its peers."""
+    """One bad operation does not fail its neighbours."""
     answers: list[object] = []
     batches: list[list[int]] = []
 
@@ -540,7 +540,7 @@ def test_group_goes_on_behind_what_was_not_written_where_that_may_be_skipped(
 
 
 def test_group_keeps_a_source_in_order_when_a_batch_is_taken_apart() -> None:
-    """What can never succeed stops its own source, not its peers; those behind it are not written for certain."""
+    """What can never succeed stops its own source, not its neighbours; those behind it are not written for certain."""
     driver, source = Driver(), Source()
     answers: list[object] = []
     damaged = BackendError("damaged", retryable=False)

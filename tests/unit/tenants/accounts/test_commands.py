@@ -94,14 +94,14 @@ def test_caller_waits_on_as_long_as_he_hears_of_progress(store: AccountStore, cl
         else:
             commands.progress(store, taken[0], {"done": len(heard) * 10, "total": 30})
 
-    answer = commands.call(store, "acme", "retain.delete", {}, Patience(1, told=heard.append, pause=pause))
+    answer = commands.call(store, "acme", "retain.delete", {}, Patience(1, on_progress=heard.append, pause=pause))
 
     assert answer == {"messages": 30}
     assert heard == [{"done": done, "total": 30} for done in (0, 10, 20)]
     heard.clear()
     taken.clear()
     with pytest.raises(UnavailableError, match=r"within 3 s: the hub has not finished the command \(0 of 30\)"):
-        commands.call(store, "acme", "retain.delete", {}, Patience(1, 2.5, told=None, pause=pause))
+        commands.call(store, "acme", "retain.delete", {}, Patience(1, 2.5, on_progress=None, pause=pause))
 
 
 def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:

@@ -98,7 +98,7 @@ def test_comparison_is_told_as_it_goes(source: AccountStore, target_url: str, mo
     monkeypatch.setattr(copying, "BATCH", 2)
     told: list[tuple[int, int]] = []
 
-    copied = copy_accounts(source.url, target_url, compared=lambda done, of: told.append((done, of)))
+    copied = copy_accounts(source.url, target_url, on_compared=lambda done, of: told.append((done, of)))
 
     rows = 2 * sum(copied.rows.values())
     assert (told[0], told[-1]) == ((0, rows), (rows, rows))

@@ -6,25 +6,27 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub_tenants.accounts.csv_rows import BadLinesError, Sheet, read_sheet
+from iothub_tenants.accounts.csv_rows import BadLinesError, CsvRows, read_csv_rows
 
 HEADER = "name,password"
 
 
 def faults(*rows: str, is_generating: bool = False) -> dict[int, str]:
-    return read_sheet(rows, is_generating=is_generating).faults
+    return read_csv_rows(rows, is_generating=is_generating).faults
 
 
 def test_rows_are_read_with_their_lines() -> None:
     """Quotes, blank lines, a byte order mark and the header's case are CSV's business."""
-    sheet = read_sheet(["\ufeffName, PASSWORD\r\n", "dev1,one\r\n", "\r\n", 'dev2,"a,""b"""\r\n'], is_generating=False)
+    parsed = read_csv_rows(
+        ["\ufeffName, PASSWORD\r\n", "dev1,one\r\n", "\r\n", 'dev2,"a,""b"""\r\n'], is_generating=False
+    )
 
-    assert sheet == Sheet({"dev1": "one", "dev2": 'a,"b"'}, {"dev1": 2, "dev2": 4}, {})
+    assert parsed == CsvRows({"dev1": "one", "dev2": 'a,"b"'}, {"dev1": 2, "dev2": 4}, {})
 
 
 @pytest.mark.parametrize("rows", [["name", "dev1", "dev2"], [HEADER, "dev1,", "dev2,"]])
 def test_device_without_a_password_waits_for_a_secret(rows: list[str]) -> None:
-    assert read_sheet(rows, is_generating=True).passwords == {"dev1": None, "dev2": None}
+    assert read_csv_rows(rows, is_generating=True).passwords == {"dev1": None, "dev2": None}
 
 
 @pytest.mark.parametrize("rows", [["name", "dev1"], [HEADER, "dev1,"]])
@@ -62,7 +64,7 @@ def test_text_that_is_no_utf_8_is_named_by_line() -> None:
         yield HEADER
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 
-    assert list(read_sheet(rows(), is_generating=False).faults) == [2]
+    assert list(read_csv_rows(rows(), is_generating=False).faults) == [2]
 
 
 @pytest.mark.parametrize(
@@ -89,10 +91,10 @@ def test_text_that_may_be_a_password_is_not_shown(row: str) -> None:
 
 
 def test_only_the_first_bad_lines_are_listed() -> None:
-    sheet = Sheet(faults=dict.fromkeys(range(30, 1, -1), "bad"))
+    parsed = CsvRows(faults=dict.fromkeys(range(30, 1, -1), "bad"))
 
     with pytest.raises(BadLinesError, match=r"nothing was imported \(bad lines: 29\)") as refusal:
-        sheet.refuse()
+        parsed.refuse()
 
     assert refusal.value.exit_code == 4
     assert refusal.value.details[0] == "line 2: bad"

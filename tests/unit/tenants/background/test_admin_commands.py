@@ -152,7 +152,7 @@ def test_long_deletion_tells_how_far_it_is(hub: Hub, accounts_fail: bool) -> Non
 
 
 def test_bans_after_failed_logins_are_told_with_their_reason(hub: Hub) -> None:
-    """Not more of them than are table for, and none of another tenant."""
+    """Not more of them than are asked for, and none of another tenant."""
     for tenant, address in (("acme", "192.0.2.7"), ("acme", "192.0.2.8"), ("beta", "192.0.2.9")):
         hub.logins.count(tenant, "dev1", address)
     hub.clock.advance(60.0)

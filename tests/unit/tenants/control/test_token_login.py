@@ -26,7 +26,7 @@ def desk(house: House) -> Desk:
 
 
 class Desk:
-    """A house whose tenant trusts an issuer, and the account_changes to its changes."""
+    """A house whose tenant trusts an issuer, and what applies changes of its accounts."""
 
     def __init__(self, house: House) -> None:
         self.house = house
