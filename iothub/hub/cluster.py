@@ -71,7 +71,7 @@ class ClusterParts:
 
 
 class HubCluster:
-    """Fulfils `iothub_services.sessions.port.Company`. On the reactor thread.
+    """Fulfils `iothub_services.sessions.port.Cluster`. On the reactor thread.
 
     Invariants: `plane.turn.held_at` is finite from `follow` to the end; a hub that is gone is taken over from once its last events are known.
     """
@@ -102,7 +102,7 @@ class HubCluster:
     def others(self) -> OtherHubs:
         return OtherHubs(self.members.number, lambda: self.members.living)
 
-    # --- Company
+    # --- Cluster
 
     @property
     def is_alone(self) -> bool:

@@ -25,7 +25,7 @@ from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Run
 from iothub_services.queues.port import TenantUsage
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Company, Journal, QueueAdmin
+from iothub_services.sessions.port import Cluster, Journal, QueueAdmin
 from iothub_tenants.broker.absent import rights_of
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
@@ -53,7 +53,7 @@ class Ground:
     queued: Callable[[int], TenantUsage]
     journal: Journal
     owner: bytes
-    make_cluster: Callable[[Plane], Company]
+    make_cluster: Callable[[Plane], Cluster]
     call_soon: Callable[[Callable[[], None]], object] | None = None
 
 
@@ -103,7 +103,7 @@ def compose_control(ground: Ground) -> Planes:
         message_ids=ground.message_ids,
         counters=observer,
         later=later,
-        company=cluster,
+        cluster=cluster,
     )
     control_plane = ControlPlane(hub)
     control.bind(control_plane)
