@@ -67,7 +67,7 @@ from iothub_services.metrics.alarms import AlarmName
 from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.writer import RETRY_S, QueueWriter
-from iothub_services.sessions.port import Alone, Company
+from iothub_services.sessions.port import Cluster, SingleHub
 from iothub_services.state.service import journal_thread
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.generator import BlockSource
@@ -132,7 +132,7 @@ class _Foundation:
         self.questions = AccountQuestions(self.registry, run)
 
     def on_event(self, event: Event) -> None:
-        """Count an event of a session, and tell the plug-ins."""
+        """Count an event of a session, and notify the plug-ins."""
         self.monitoring.telemetry.happened(event)
         self.lifecycle.on_event(event)
 
@@ -182,7 +182,7 @@ def _writers(foundation: _Foundation) -> Writers:
 def _control(foundation: _Foundation, writers: Writers) -> Control:
     streams_made = _streams(foundation, writers)
     planes = compose_control(_ground(foundation, writers, streams_made))
-    cluster = planes.hub.company if isinstance(planes.hub.company, HubCluster) else None
+    cluster = planes.hub.cluster if isinstance(planes.hub.cluster, HubCluster) else None
     foundation.on_stale.bind(_no_cluster if cluster is None else cluster.on_stale)
     foundation.on_lost.bind(LostQueues(foundation.brokers, planes.hub.sessions).end_session)
     metering = _metering(foundation, writers)
@@ -253,10 +253,10 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
     )
 
 
-def _cluster(foundation: _Foundation, plane: Plane) -> Company:
+def _cluster(foundation: _Foundation, plane: Plane) -> Cluster:
     process, stores = foundation.process, foundation.stores
     if not stores.states.is_shared:
-        return Alone()
+        return SingleHub()
     return HubCluster(
         ClusterParts(
             settings=process.settings,
@@ -371,7 +371,7 @@ def _sockets(
         brokers=foundation.brokers,
         queues=writers.queues,
         retained=writers.retained,
-        catch_up=control.hub.company.catch_up,
+        catch_up=control.hub.cluster.catch_up,
         states_of=NotedStates(writers.journal, writers.journal_thread).of,
         driver_of=driver_of_queue(stores.queues, process.settings.queues.driver),
         run=run,

@@ -19,13 +19,13 @@ from iothub.engine.ports import Control, Store
 from iothub.hooks import Hooks
 from iothub.hub.broker_factory import BrokerFactory
 from iothub.hub.late import Late, LateControl
-from iothub.hub.session_locks import LocalDirectory
+from iothub.hub.session_locks import SessionLocks
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Run
 from iothub_services.queues.port import TenantUsage
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Company, Journal, QueueAdmin
+from iothub_services.sessions.port import Cluster, Journal, QueueAdmin
 from iothub_tenants.broker.absent import rights_of
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
@@ -53,7 +53,7 @@ class Ground:
     queued: Callable[[int], TenantUsage]
     journal: Journal
     owner: bytes
-    make_cluster: Callable[[Plane], Company]
+    make_cluster: Callable[[Plane], Cluster]
     call_soon: Callable[[Callable[[], None]], object] | None = None
 
 
@@ -87,7 +87,7 @@ def compose_control(ground: Ground) -> Planes:
         ground.message_ids,
         ground.call_soon,
     )
-    directory, cluster = LocalDirectory(), ground.make_cluster(plane)
+    directory, cluster = SessionLocks(), ground.make_cluster(plane)
     sessions = SessionManager(plane, directory, ground.queues, journal, clock, ground.owner, cluster)
     hub = Hub(
         settings=ground.settings,
@@ -103,7 +103,7 @@ def compose_control(ground: Ground) -> Planes:
         message_ids=ground.message_ids,
         counters=observer,
         later=later,
-        company=cluster,
+        cluster=cluster,
     )
     control_plane = ControlPlane(hub)
     control.bind(control_plane)

@@ -34,7 +34,7 @@ from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
-from iothub_services.sessions.port import Alone, Company
+from iothub_services.sessions.port import Cluster, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.traffic import PastTraffic
@@ -278,7 +278,7 @@ class House:
         *,
         hooks: Hooks | None = None,
         settings: Config | None = None,
-        company: Company | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
@@ -314,7 +314,7 @@ class House:
                 queued=lambda _id: TenantUsage(0, 0),
                 journal=self.journal,
                 owner=b"w",
-                make_cluster=lambda _plane: company or Alone(),
+                make_cluster=lambda _plane: cluster or SingleHub(),
             )
         )
         self.plane = self.store.plane = planes.plane

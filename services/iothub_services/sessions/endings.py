@@ -21,7 +21,7 @@ from iothub_services.sessions.deadlines import Deadlines
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
     NEVER_EXPIRES,
-    Company,
+    Cluster,
     Journal,
     Place,
     SessionControl,
@@ -46,7 +46,7 @@ class Endings:
         directory: SessionDirectory,
         journal: Journal,
         clock: Clock,
-        company: Company,
+        cluster: Cluster,
         orphaned: OrphanedMessages,
         wills: Wills,
     ) -> None:
@@ -54,7 +54,7 @@ class Endings:
         self._directory = directory
         self._journal = journal
         self._clock = clock
-        self._company = company
+        self._cluster = cluster
         self._orphaned = orphaned
         self._wills = wills
         self._deadlines = Deadlines()
@@ -99,7 +99,7 @@ class Endings:
         if control.will is not None:
             self._wills.fire(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
         await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
-        is_alone, is_expiry = self._company.is_alone, reason == "expired"
+        is_alone, is_expiry = self._cluster.is_alone, reason == "expired"
         try:
             claim = None if is_alone else await self._fence(session, is_expiry=is_expiry)
             # before anybody waits: an epoch that another hub claims meanwhile must not be ended
@@ -108,7 +108,7 @@ class Endings:
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
             if not is_alone:
-                await self._company.catch_up()
+                await self._cluster.catch_up()
         except Exception:
             if control.is_elsewhere:
                 self._orphaned.keep(session)

@@ -27,14 +27,14 @@ from iothub_services.sessions.endings import Endings
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from iothub_services.sessions.port import (
     HERE,
-    Alone,
-    Company,
+    Cluster,
     Journal,
     QueueAdmin,
     SessionControl,
     SessionDirectory,
     SessionHome,
     SessionRequest,
+    SingleHub,
     Terms,
     Will,
 )
@@ -65,9 +65,9 @@ class SessionManager:
         journal: Journal,
         clock: Clock,
         owner: bytes,
-        company: Company | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
-        self._company: Company = company or Alone()
+        self._cluster: Cluster = cluster or SingleHub()
         self._plane = plane
         self._directory = directory
         self._queues = queues
@@ -77,7 +77,7 @@ class SessionManager:
         self._orphaned = OrphanedMessages(plane, queues, owner)
         self._wills = Wills(journal, clock)
         self._losing: set[Session] = set()  # sessions whose queues may be lost, while they are looked at
-        self._endings = Endings(plane, directory, journal, clock, self._company, self._orphaned, self._wills)
+        self._endings = Endings(plane, directory, journal, clock, self._cluster, self._orphaned, self._wills)
 
     @property
     def wills_under_way(self) -> int:
@@ -160,7 +160,7 @@ class SessionManager:
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
         )
         session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
-        session.control.place = self._company.place(claim.epoch)
+        session.control.place = self._cluster.place(claim.epoch)
         self._plane.restore(session, claim)
         if home.queue_limits(request.device) != limits:
             Deferred.fromCoroutine(self._keep_within(home, session, limits))
@@ -321,7 +321,7 @@ class SessionManager:
     async def _end_lost(self, home: SessionHome, session: Session) -> None:
         """Without its queue publishers would be acknowledged for what is stored nowhere."""
         try:
-            await self._company.catch_up()
+            await self._cluster.catch_up()
             async with self._directory.holding(home.tenant_id, session.client_id):
                 if home.plane.sessions.get(session.client_id) is not session or session.control.is_elsewhere:
                     return  # it has ended already, or another hub will see

@@ -85,7 +85,7 @@ class Place:
         self.fenced = 0
 
 
-class Company(Protocol):
+class Cluster(Protocol):
     """The other hubs that use the same stores now."""
 
     @property
@@ -102,8 +102,8 @@ class Company(Protocol):
         """What was durable before is known to every hub when it returns."""
 
 
-class Alone:
-    """Fulfils `Company` where no store is shared."""
+class SingleHub:
+    """Fulfils `Cluster` where no store is shared."""
 
     is_alone = True
 

@@ -22,7 +22,7 @@ from iothub.hooks import Client, HookedPolicy, Hooks
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Alone, Company, Journal, SessionDirectory
+from iothub_services.sessions.port import Cluster, Journal, SessionDirectory, SingleHub
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.token_ends import TokenEnds
 
@@ -66,7 +66,7 @@ class Hub:
     message_ids: MessageIds
     counters: ControlCounters
     later: Later
-    company: Company = field(default_factory=Alone)
+    cluster: Cluster = field(default_factory=SingleHub)
     is_short_of_memory: bool = False  # while it is True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)
 

@@ -132,8 +132,8 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
         if attempt == 0:
             await _take_connect_rate(pending.broker)
         async with hub.directory.holding(pending.broker.tenant_id, client_id):
-            if not hub.company.is_alone:
-                await hub.company.catch_up()  # another hub may have opened or resumed the session just now
+            if not hub.cluster.is_alone:
+                await hub.cluster.catch_up()  # another hub may have opened or resumed the session just now
             if pending.broker.allowance.is_shared:
                 await pending.broker.wait_for_connect_room(_request(pending))
             if connection.control.is_gone:

@@ -144,10 +144,10 @@ async def _wait_for_peers(hub: Hub, connection: Connection, session: Session) ->
     """
     context: ClientContext = connection.control
     may_resume = (
-        not hub.company.is_alone and context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
+        not hub.cluster.is_alone and context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
     )
     context.awaiting_peers += 1
-    settled = Deferred.fromCoroutine(hub.company.settle())  # started before the next packet's: answers keep their order
+    settled = Deferred.fromCoroutine(hub.cluster.settle())  # started before the next packet's: answers keep their order
     if may_resume:
         hub.plane.resume(connection)
     try:

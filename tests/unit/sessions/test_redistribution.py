@@ -104,7 +104,7 @@ def test_deadline_of_a_session_that_another_hub_resumed_does_not_come_back(house
     assert is_in_its_group(house)
 
 
-class Company:
+class Cluster:
     """Other hubs are there; they have nothing to say."""
 
     is_alone = False
@@ -125,7 +125,7 @@ def test_session_that_comes_to_another_hub_is_not_ended_here(
     session = house.session("c")
     session.control.place = Place(HERE, session.epoch)
     endings = house.sessions._endings
-    monkeypatch.setattr(endings, "_company", Company())
+    monkeypatch.setattr(endings, "_cluster", Cluster())
     claim = house.queues.claim
 
     async def settled(_session: Any) -> None:
@@ -156,7 +156,7 @@ def test_end_that_the_log_did_not_take_is_tried_again_beside_other_hubs(
     sleeper_with_messages(house, SHARED)
     session = house.session("c")
     session.control.place = Place(HERE, session.epoch)
-    monkeypatch.setattr(house.sessions._endings, "_company", Company())
+    monkeypatch.setattr(house.sessions._endings, "_cluster", Cluster())
     house.journal.is_down = True
     house.pass_time(100)
     house.journal.is_down = False

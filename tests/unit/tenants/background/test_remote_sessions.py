@@ -15,7 +15,7 @@ from iothub.records.events import Event, Subject
 from iothub.records.state import fold
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
-from iothub_services.sessions.port import ENDED, HERE, Alone, Place
+from iothub_services.sessions.port import ENDED, HERE, Place, SingleHub
 from iothub_tenants.background import remote_sessions as module
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support import property_names as names
@@ -25,7 +25,7 @@ ME, OTHER = "1.100", "2.200"
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
-class Together(Alone):
+class Together(SingleHub):
     """There are others."""
 
     is_alone = False
@@ -47,8 +47,8 @@ class Stage:
     """A hub with node number 1, and what hub 2 writes."""
 
     def __init__(self, path: Path) -> None:
-        self.company = Together()
-        self.house = house = House(path, company=self.company)
+        self.cluster = Together()
+        self.house = house = House(path, cluster=self.cluster)
         registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
         self.remote_sessions = RemoteSessions(house.hub, cast("Any", registry), cast("Any", run), ME, 1)
         self.epoch = 500 << 24
@@ -179,7 +179,7 @@ def test_client_comes_from_another_hub_with_its_session(stage: Stage) -> None:
     client = stage.house.join("c", clean=False, props=KEPT)
 
     assert client.connack.session_present
-    assert stage.company.caught_up > 0
+    assert stage.cluster.caught_up > 0
     assert (stage.place.holder, stage.house.session("c").epoch) == (HERE, stage.epoch + 1)
     assert watcher.get()[0].payload == b"bye"
     words = [event.type.value for event in stage.house.journal.events if event.client_id == "c"]
@@ -356,7 +356,7 @@ def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatc
 
     stage.house.clock.advance(101)
     with monkeypatch.context() as patch:
-        patch.setattr(stage.company, "catch_up", fail)
+        patch.setattr(stage.cluster, "catch_up", fail)
         now(stage.house.sessions.run_deadlines())
     stage.echo()
 
@@ -387,12 +387,12 @@ def test_acknowledgement_of_a_subscription_waits_until_every_hub_knows_it(stage:
     """Of a persistent session alone: no other hub has the others."""
     kept, short = stage.house.join("kept", props=KEPT), stage.house.join("short")
     short.subscribe(("a", 1))
-    assert stage.company.settled == 0
+    assert stage.cluster.settled == 0
 
     kept.subscribe(("a", 1))
     kept.unsubscribe("a")
 
-    assert stage.company.settled == 2
+    assert stage.cluster.settled == 2
 
 
 def test_picture_of_a_session_is_that_of_the_fold(stage: Stage) -> None:

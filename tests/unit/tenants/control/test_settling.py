@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session
 from iothub.testing.clock import ManualClock
-from iothub_services.sessions.port import HERE, Alone, Place
+from iothub_services.sessions.port import HERE, Place, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support import property_names as names
@@ -26,7 +26,7 @@ SETTLE_S = 0.5
 
 
 @dataclass
-class Others(Alone):
+class Others(SingleHub):
     """Other hubs, which know half a second later what was durable. `waits`: when each wait began."""
 
     is_alone = False
@@ -55,7 +55,7 @@ def others() -> Others:
 
 @pytest.fixture
 def house(make_house: Callable[..., House], others: Others) -> House:
-    return make_house(company=others)
+    return make_house(cluster=others)
 
 
 def answers(guest: Guest, house: House) -> list[tuple[int, int]]:
@@ -168,7 +168,7 @@ def test_order_of_effects_is_the_order_of_packets(
 ) -> None:
     """However they are spread: the session ends as if each had been waited for, every packet has its answer, none before its time."""
     others = Others()
-    house = House(tmp_path_factory.mktemp("house"), company=others)
+    house = House(tmp_path_factory.mktemp("house"), cluster=others)
     guest = house.join(props=KEPT)
     wanted: set[bytes] = set()
     sent_at: dict[int, float] = {}
