@@ -30,11 +30,11 @@ class Accounts:
     def __init__(self) -> None:
         self.error: BackendError | None = None
 
-    async def look(self) -> None:
+    async def follow_changes(self) -> None:
         if self.error is not None:
             raise self.error
 
-    refresh = look
+    refresh = follow_changes
 
 
 def test_accounts_that_do_not_answer_are_an_alarm_until_they_do() -> None:
