@@ -4,8 +4,8 @@ Who lives is `membership`'s, what an event does to a session is `remote_sessions
 
 Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
 nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
-hub has to answer another one. Nobody waits while a hub is alone; who comes opens its doors only when the others have seen it. A start that a
-store holds up in its middle falls silent, so that the sessions of the hub before it get an heir (!), and comes anew.
+hub has to answer another one. Nobody waits while a hub is alone; who comes opens its listeners only when the others have seen it. A start that a
+store holds up in its middle falls silent, so that another hub takes over the sessions of the hub before it, and comes anew.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class HubCluster:
         self.members = parts.members
         self._follower: Follower | None = None
         self._remote: RemoteSessions | None = None
-        self._heritage: dict[
+        self._orphaned: dict[
             frozenset[int], float
         ] = {}  # whose sessions are to be taken, and since when they were silent
         self._is_taking_over = False
@@ -202,17 +202,17 @@ class HubCluster:
         if self._follower is not None:
             await self._parts.run("closing.follower", self._follower.close, CLOSING_S)
 
-    async def leave(self, *, has_said_all: bool) -> None:
-        """Fall silent; say goodbye as well if everything that this hub had to say is in the log, else the others wait for it."""
+    async def leave(self, *, has_logged_all: bool) -> None:
+        """Fall silent; deregister as well if everything that this hub had to say is in the log, else the others wait for it."""
         self._has_left = True
-        if not has_said_all:
+        if not has_logged_all:
             return
         while self._is_looking:
-            await self._parts.pause(_TURN_S)  # a heartbeat on its way would take the goodbye back
+            await self._parts.pause(_TURN_S)  # a heartbeat on its way would take the end back
         try:
             await self.members.deregister()
         except IotHubError as error:
-            self._log.warning("the other hubs could not be told of the end; they will see it", cause=str(error))
+            self._log.warning("could not deregister; peers will notice by heartbeat timeout", cause=str(error))
 
     # --- every second
 
@@ -237,8 +237,8 @@ class HubCluster:
             self._judge()
             if self._remote is not None and not self._is_over:
                 now = self._parts.clock.wall()
-                self._heritage |= {gone: now - silent_s for gone, silent_s in (await self.members.take_over()).items()}
-                if self._heritage and not self._is_taking_over:
+                self._orphaned |= {gone: now - silent_s for gone, silent_s in (await self.members.take_over()).items()}
+                if self._orphaned and not self._is_taking_over:
                     self._is_taking_over = True
                     Deferred.fromCoroutine(self._take_over())  # the heartbeat does not wait for the log
             self._unseen = ""
@@ -251,7 +251,7 @@ class HubCluster:
             self._is_looking = False
 
     async def _look_around(self) -> None:
-        """A start that a store holds up is not heard: who is not heard gets an heir, and has to come anew."""
+        """A start that a store holds up is not heard: another hub takes over from who is not heard, and it has to come anew."""
         is_held_up = self._parts.waiting.is_held_up
         self._is_silent |= is_held_up
         await self.members.refresh(is_silent=is_held_up)
@@ -260,13 +260,13 @@ class HubCluster:
 
     async def _take_over(self) -> None:
         try:
-            for numbers, last_seen in list(self._heritage.items()):
+            for numbers, last_seen in list(self._orphaned.items()):
                 await self.catch_up()
                 gone = numbers - self.members.living  # not from one that has come back while the log could not be read
                 if self._remote is not None and gone:
                     count = await self._remote.take_over(gone, int(last_seen * 1000))
                     self._log.info("took over from a hub that is gone", numbers=sorted(gone), sessions=count)
-                del self._heritage[numbers]
+                del self._orphaned[numbers]
         except IotHubError as error:
             self._log.warning("nothing could be taken over yet; it is tried again", cause=str(error))
         except Exception as error:  # the service loop's edge, as in a look

@@ -132,7 +132,7 @@ class _Foundation:
         self.questions = AccountQuestions(self.registry, run)
 
     def on_event(self, event: Event) -> None:
-        """Count an event of a session, and tell the plug-ins."""
+        """Count an event of a session, and notify the plug-ins."""
         self.monitoring.telemetry.happened(event)
         self.lifecycle.on_event(event)
 

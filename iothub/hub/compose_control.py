@@ -19,7 +19,7 @@ from iothub.engine.ports import Control, Store
 from iothub.hooks import Hooks
 from iothub.hub.broker_factory import BrokerFactory
 from iothub.hub.late import Late, LateControl
-from iothub.hub.session_locks import LocalDirectory
+from iothub.hub.session_locks import SessionLocks
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Run
@@ -87,7 +87,7 @@ def compose_control(ground: Ground) -> Planes:
         ground.message_ids,
         ground.call_soon,
     )
-    directory, cluster = LocalDirectory(), ground.make_cluster(plane)
+    directory, cluster = SessionLocks(), ground.make_cluster(plane)
     sessions = SessionManager(plane, directory, ground.queues, journal, clock, ground.owner, cluster)
     hub = Hub(
         settings=ground.settings,

@@ -124,7 +124,7 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
     usage = Usage(UsageStore(data_dir.usage, clock, store_alarms), clock, slots)
     ledger = shared_quota = None
     if settings.quota.ledger == "redis" and redis is not None:
-        ledger = quota_ledger.Sharing(settings, installation.id, data_dir, alarms)
+        ledger = quota_ledger.QuotaLedger(settings, installation.id, data_dir, alarms)
         shared_quota = ledger.quota(redis, clock, reactor.callLater, usage)
         quota_ledger.feed(registry, shared_quota)
     return Stores(

@@ -1,6 +1,6 @@
 """Which driver serves each port, as the settings choose: opened here for hub and command alike.
 
-Knows settings and drivers, and no room that uses them. A driver whose packages are an extra is imported when it is chosen.
+Knows settings and drivers, and nobody who uses them. A driver whose packages are an extra is imported when it is chosen.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _NOTE = (
 
 
 def _nobody(_word: str, _text: str) -> None:
-    """Nobody is told."""
+    """Nobody has to know."""
 
 
 def _ignore(_why: str) -> None:
-    """Nobody is told."""
+    """Nobody has to know."""
 
 
 class Drivers:
@@ -75,7 +75,7 @@ class Drivers:
         connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
 
         installation: Whose the stores on servers must be.
-        on_alarm: Told of what stores find out about themselves (`iothub.hub.store_alarms`), in any thread.
+        on_alarm: Called with what stores find out about themselves (`iothub.hub.store_alarms`), in any thread.
 
     `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
     `owned`: for each of them, its stores that must be this installation's; `needed` has looked at that as well.
@@ -349,11 +349,11 @@ def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms:
     from iothub_services.redis import from_settings
     from iothub_services.redis.metering import RegistryMeter
 
-    def tell(trouble: str) -> None:
+    def on_trouble(trouble: str) -> None:
         alarms.set(AlarmName.REDIS_UNREACHABLE, bool(trouble), detail=trouble)
 
     meter = RegistryMeter(registry)
-    client = from_settings.client(settings.redis, reactor, meter, tell, f"iothub-{settings.node.name}")
+    client = from_settings.client(settings.redis, reactor, meter, on_trouble, f"iothub-{settings.node.name}")
     meter.watch(client)
     return client
 

@@ -1,6 +1,6 @@
-"""Settings as the values that the rooms take: bounds of the plane, doors, authentication.
+"""Settings as the values that packages take: bounds of the plane, listeners, authentication.
 
-Knows no object of a running hub. One function per room, so that a setting's effect is found at the first guess.
+Knows no object of a running hub. One function per package, so that a setting's effect is found at the first guess.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ NEVER = 1 << 30
 
 def plane_limits(settings: Config) -> PlaneLimits:
     """The message plane's bounds."""
-    doors = (settings.listeners.tcp, settings.listeners.tls, settings.listeners.ws, settings.listeners.wss)
+    listeners = (settings.listeners.tcp, settings.listeners.tls, settings.listeners.ws, settings.listeners.wss)
     return PlaneLimits(
-        connections=sum(door.max_connections for door in doors if door.port is not None) or 1,
+        connections=sum(listener.max_connections for listener in listeners if listener.port is not None) or 1,
         connect_timeout_s=settings.mqtt.connect_timeout_s,
         connect_bytes=settings.mqtt.connect_bytes,
         out_hard_bytes=settings.overload.connection_buffer_bytes,
@@ -53,44 +53,46 @@ def _failures(auth: Auth) -> FailureSettings:
 
 
 def listener_infos(settings: Config) -> list[ListenerInfo]:
-    """The doors that have a port."""
+    """The listeners that have a port."""
     infos = []
     for name in ("tcp", "tls", "ws", "wss"):
-        door: Listener = getattr(settings.listeners, name)
-        if door.port is not None:
-            infos.append(_info(settings, name, door))
+        listener: Listener = getattr(settings.listeners, name)
+        if listener.port is not None:
+            infos.append(_info(settings, name, listener))
     return infos
 
 
 def certificate_files(settings: Config) -> dict[str, Path]:
     """The certificates that are in use, by listener."""
-    doors = {"tls": settings.listeners.tls, "wss": settings.listeners.wss}
+    listeners = {"tls": settings.listeners.tls, "wss": settings.listeners.wss}
     return {
-        name: door.cert_file for name, door in doors.items() if door.port is not None and door.cert_file is not None
+        name: listener.cert_file
+        for name, listener in listeners.items()
+        if listener.port is not None and listener.cert_file is not None
     }
 
 
-def _info(settings: Config, name: str, door: Listener) -> ListenerInfo:
+def _info(settings: Config, name: str, listener: Listener) -> ListenerInfo:
     options: dict[str, object] = {
-        "bind": door.bind,
-        "port": door.port,
-        "max_connections": door.max_connections,
-        "max_handshakes": door.max_handshakes,
-        "backlog": door.backlog,
-        "accept_rate_per_s": door.accept_rate.count / door.accept_rate.seconds if door.accept_rate else 0.0,
-        "receive_buffer_bytes": door.receive_buffer_bytes,
-        "send_buffer_bytes": door.send_buffer_bytes,
+        "bind": listener.bind,
+        "port": listener.port,
+        "max_connections": listener.max_connections,
+        "max_handshakes": listener.max_handshakes,
+        "backlog": listener.backlog,
+        "accept_rate_per_s": listener.accept_rate.count / listener.accept_rate.seconds if listener.accept_rate else 0.0,
+        "receive_buffer_bytes": listener.receive_buffer_bytes,
+        "send_buffer_bytes": listener.send_buffer_bytes,
         "connect_timeout_s": settings.mqtt.connect_timeout_s,
-        "proxy_trusted": tuple(str(network) for network in door.proxy_trusted),
-        "allow": tuple(str(network) for network in door.allow),
-        "deny": tuple(str(network) for network in door.deny),
+        "proxy_trusted": tuple(str(network) for network in listener.proxy_trusted),
+        "allow": tuple(str(network) for network in listener.allow),
+        "deny": tuple(str(network) for network in listener.deny),
     }
     for key in ("path", "min_tls"):
-        if hasattr(door, key):
-            options[key] = getattr(door, key)
+        if hasattr(listener, key):
+            options[key] = getattr(listener, key)
     for key in ("cert_file", "key_file", "client_ca_file"):
-        if getattr(door, key, None) is not None:
-            options[key] = str(getattr(door, key))
+        if getattr(listener, key, None) is not None:
+            options[key] = str(getattr(listener, key))
     return listener_info(name, **options)
 
 

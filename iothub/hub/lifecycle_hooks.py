@@ -1,4 +1,4 @@
-"""What plug-ins are told of the hub and its sessions: the hook `lifecycle`.
+"""What plug-ins hear of the hub and its sessions: the hook `lifecycle`.
 
 Knows no log: it is given the events on their way there. Without a plug-in for it nothing is looked up.
 """

@@ -21,7 +21,7 @@ from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
 from iothub.hub.periodic_tasks import PeriodicTasks
 from iothub.hub.phase import Phase
-from iothub.hub.quota_ledger import Sharing
+from iothub.hub.quota_ledger import QuotaLedger
 from iothub.hub.reactor_lag import ReactorLag
 from iothub.hub.store_alarms import StoreAlarms
 from iothub.hub.streaming import Streaming
@@ -103,7 +103,7 @@ class Stores:
     hbase: HBaseClient | None
     redis: RedisClient | None
     shared_records: SharedRecords | None
-    ledger: Sharing | None
+    ledger: QuotaLedger | None
     shared_quota: SharedQuota | None
 
 

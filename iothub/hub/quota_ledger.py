@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NUMBERS = {Mode.SHARED: 1, Mode.SETTLING: 0, Mode.DEGRADED: 0}
 
 
-class Sharing:
+class QuotaLedger:
     """Makes the hub's half of the ledger; shows it to people."""
 
     def __init__(self, settings: Config, installation: str, data_dir: DataDir, alarms: Alarms) -> None:
@@ -36,13 +36,13 @@ class Sharing:
         self._alarms = alarms
 
     def belongs_to(self, installation: str) -> None:
-        """Accounts on a server say only when they answer whose they are: before the ledger is asked anything (!)."""
+        """Accounts on a server say whose they are when they answer first. Invariant: this comes before the ledger is asked anything."""
         self._keys.scope = ledger_keys(self._settings, installation).scope
 
     def quota(self, redis: RedisClient, clock: Clock, later: Later, usage: Usage) -> SharedQuota:
-        return SharedQuota(_caller(redis), self._keys, self._place, clock, later, usage, self._tell)
+        return SharedQuota(_caller(redis), self._keys, self._place, clock, later, usage, self._on_mode)
 
-    def _tell(self, mode: Mode, why: str) -> None:
+    def _on_mode(self, mode: Mode, why: str) -> None:
         is_bad = mode is not Mode.SHARED
         self._alarms.set(AlarmName.QUOTA_DEGRADED, is_bad, detail=f"{mode.value}: {why}" if is_bad else "")
 

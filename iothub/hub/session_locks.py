@@ -1,4 +1,4 @@
-"""The session directory of one worker: a lock per (tenant, Client Identifier), so that take-overs happen one after another.
+"""The session directory of one hub: a lock per (tenant, Client Identifier), so that take-overs happen one after another.
 
 Knows no sessions and no peers; many workers get a directory of their own behind the same Protocol.
 """
@@ -14,7 +14,7 @@ Key = tuple[int, str]
 Waiting = deque[Deferred[None]]
 
 
-class LocalDirectory:
+class SessionLocks:
     """In-process `SessionDirectory`. Invariant: a key is kept only while somebody holds its lock; with it those who wait, the first first."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Hold:
 
     __slots__ = ("_directory", "_key")
 
-    def __init__(self, directory: LocalDirectory, key: Key) -> None:
+    def __init__(self, directory: SessionLocks, key: Key) -> None:
         self._directory = directory
         self._key = key
 

@@ -132,7 +132,7 @@ class Stop:
             await cluster.stop_following()
         has_logged_all = await self._parts.process.threads.run("closing.events", close, self._left_s(until))
         if cluster is not None:
-            await cluster.leave(has_said_all=has_logged_all)
+            await cluster.leave(has_logged_all=has_logged_all)
         return has_logged_all
 
     async def _leave_ledger(self) -> None:

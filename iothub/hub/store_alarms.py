@@ -1,4 +1,4 @@
-"""What stores tell about themselves, as alarms: their words in, names of alarms out.
+"""What stores report about themselves, as alarms: their words in, names of alarms out.
 
 Knows no store's inside: a word says which store it is, and whether its file or a record is damaged or it fails; an empty text means that it is over.
 """

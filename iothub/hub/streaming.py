@@ -133,7 +133,7 @@ class Streaming:
         self.is_stale |= any(_concerns(change) for change in changes)
 
     async def refresh(self) -> None:
-        """Obey what the accounts say now. Raises UnavailableError; it is tried again at the next call."""
+        """Apply what the accounts say now. Raises UnavailableError; it is tried again at the next call."""
         if not self.is_stale:
             return
         self.is_stale = False
@@ -170,7 +170,7 @@ class Streaming:
             trouble = f"the streams can do nothing: {self._watch.trouble}" if self._watch.trouble else self._watch.doubt
         self._on_trouble(trouble)
 
-    # --- what is told
+    # --- what is shown
 
     def describe(self, tenant: str, name: str) -> dict[str, object] | None:
         """Return what this hub has done for a stream since it started; None: it does not know it."""

@@ -1,4 +1,4 @@
-"""What the rooms report while they work: counted for the metrics, and said in the log where a person should know.
+"""What packages report while they work: counted for the metrics, and said in the log where a person should know.
 
 Knows no source's inside and decides nothing. One object fulfils the observers of message plane, control plane, auth and quota.
 """
@@ -196,7 +196,7 @@ class Telemetry:
 
 
 class AuthTelemetry:
-    """The authenticator's observer: its word for a refusal is the quota's as well, so it has a door of its own."""
+    """The authenticator's observer: its word for a refusal is the quota's as well, so it has an observer of its own."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry

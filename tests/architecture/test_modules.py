@@ -21,7 +21,6 @@ WITHOUT_TEST: frozenset[str] = frozenset(
     (
         "iothub.cli.content",
         "iothub.cli.files",
-        "iothub.engine.ports",
         "iothub.config.value_types",
         "iothub.net.poller_reactor",
         "iothub_migrations.env",

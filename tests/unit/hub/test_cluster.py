@@ -123,7 +123,7 @@ class Node:
         return cast("Follower", self.stores._follower)
 
     def begin(self) -> list[object]:
-        """Join and open; the list is not empty when the doors may be opened."""
+        """Join and open; the list is not empty when the listeners may be opened."""
         now(self.stores.join(self.replaced.append))
         opened: list[object] = []
         Deferred.fromCoroutine(self.stores.open((7,), self.remote)).addBoth(opened.append)
@@ -423,12 +423,12 @@ def test_states_are_looked_at_again_in_a_thread(node: Node) -> None:
     assert now(peers.read_again([SimpleNamespace(key=(7, "c"))])) == ["state of (7, 'c')"]
 
 
-def test_goodbye_is_said_after_everything_else(node: Node) -> None:
+def test_hub_deregisters_after_everything_else(node: Node) -> None:
     """Nothing is held back any more, and nobody looks."""
     node.begin()
 
     now(node.stores.stop_following())
-    now(node.stores.leave(has_said_all=True))
+    now(node.stores.leave(has_logged_all=True))
     node.pass_time(3)
 
     assert node.follower.is_closed
@@ -479,7 +479,7 @@ def test_hub_lives_for_the_others_until_its_last_events_are_in_the_log(node: Nod
     node.pass_time(5)
     assert hubs.read(node.accounts)[0].heartbeat - before >= 4
 
-    now(node.stores.leave(has_said_all=False))
+    now(node.stores.leave(has_logged_all=False))
     before = hubs.read(node.accounts)[0].heartbeat
     node.pass_time(5)
     (row,) = hubs.read(node.accounts)

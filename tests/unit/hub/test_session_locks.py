@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from iothub.hub.session_locks import LocalDirectory
+from iothub.hub.session_locks import SessionLocks
 
 
-async def _hold(
-    directory: LocalDirectory, name: str, until: Deferred[None], told: list[str], client: str = "c"
-) -> None:
+async def _hold(directory: SessionLocks, name: str, until: Deferred[None], told: list[str], client: str = "c") -> None:
     async with directory.holding(1, client):
         told.append(f"{name} in")
         await until
@@ -19,7 +17,7 @@ async def _hold(
 def test_hold_of_a_free_session_waits_for_nothing() -> None:
     """The usual case takes no Deferred: the first step of the coroutine is already inside."""
     told: list[str] = []
-    steps = _hold(LocalDirectory(), "a", Deferred(), told)
+    steps = _hold(SessionLocks(), "a", Deferred(), told)
 
     steps.send(None)
 
@@ -29,7 +27,7 @@ def test_hold_of_a_free_session_waits_for_nothing() -> None:
 
 def test_hold_passes_from_hand_to_hand_in_the_order_of_coming() -> None:
     """Three want the same session: each enters when the one before has left."""
-    directory, told = LocalDirectory(), list[str]()
+    directory, told = SessionLocks(), list[str]()
     gates: dict[str, Deferred[None]] = {name: Deferred() for name in "abc"}
     for name, gate in gates.items():
         Deferred.fromCoroutine(_hold(directory, name, gate, told))
@@ -42,7 +40,7 @@ def test_hold_passes_from_hand_to_hand_in_the_order_of_coming() -> None:
 
 def test_hold_of_another_session_is_not_kept_waiting() -> None:
     """The key is tenant and Client Identifier."""
-    directory, told = LocalDirectory(), list[str]()
+    directory, told = SessionLocks(), list[str]()
 
     for client in ("c", "d"):
         Deferred.fromCoroutine(_hold(directory, client, Deferred(), told, client))
@@ -52,7 +50,7 @@ def test_hold_of_another_session_is_not_kept_waiting() -> None:
 
 def test_hold_that_fails_lets_the_next_one_in() -> None:
     """Whatever ends inside, the lock is handed on; and nothing is remembered of a session that nobody holds."""
-    directory, told = LocalDirectory(), list[str]()
+    directory, told = SessionLocks(), list[str]()
     gate: Deferred[None] = Deferred()
     failing = Deferred.fromCoroutine(_hold(directory, "a", gate, told))
     failing.addErrback(lambda failure: told.append(failure.type.__name__))
@@ -68,7 +66,7 @@ def test_hold_that_fails_lets_the_next_one_in() -> None:
 
 def test_hold_serves_a_line_of_any_length() -> None:
     """A thousand that wait for one session are served one after the other, not one inside the other."""
-    directory, told = LocalDirectory(), list[str]()
+    directory, told = SessionLocks(), list[str]()
     first: Deferred[None] = Deferred()
     Deferred.fromCoroutine(_hold(directory, "first", first, told))
     done: Deferred[None] = Deferred()

@@ -68,14 +68,17 @@ def test_stores_close_in_their_order() -> None:
 
 def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
     """Nothing of theirs is followed any more by then; a log that hangs may miss something, and they will see the silence."""
-    for hanging, said in (((), ["followed", "events", "goodbye"]), (("events",), ["followed", "events", "silence"])):
+    for hanging, said in (
+        ((), ["followed", "events", "deregistered"]),
+        (("events",), ["followed", "events", "silence"]),
+    ):
         house = House(*hanging)
 
         async def stop_following(house: House) -> None:
             house.closed.append("followed")
 
-        async def leave(house: House, *, has_said_all: bool) -> None:
-            house.closed.append("goodbye" if has_said_all else "silence")
+        async def leave(house: House, *, has_logged_all: bool) -> None:
+            house.closed.append("deregistered" if has_logged_all else "silence")
 
         house.control.cluster = SimpleNamespace(
             stop_following=partial(stop_following, house), leave=partial(leave, house)
@@ -83,7 +86,7 @@ def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
         house.close()
         house.reactor.advance(20)
 
-        assert [word for word in house.closed if word in ("followed", "events", "goodbye", "silence")] == said
+        assert [word for word in house.closed if word in ("followed", "events", "deregistered", "silence")] == said
 
 
 def test_states_stay_open_under_a_log_that_hangs() -> None:
