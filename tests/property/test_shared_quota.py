@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared.service import Mode
 from iothub_services.quota.shared.tenant import SharedTenant
+from tests.support.night import by_day
 from tests.support.shared_quota import HubHalf, World, turns
 
 LIMIT = 12
@@ -157,5 +158,22 @@ class Hubs(RuleBasedStateMachine):
             self.pass_time([0, 1, 2], 0.4, 0.2)
 
 
-Hubs.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+Hubs.TestCase.settings = settings(max_examples=by_day(25, 1_000), stateful_step_count=20, deadline=None)
 TestHubs = Hubs.TestCase
+
+
+def test_unit_that_is_freed_above_the_limit_is_not_used_again_while_redis_is_away() -> None:
+    """What Hypothesis found: the hub that lets in has heard that another one came back with more than was left."""
+    hubs = Hubs()
+    hubs.begin()
+    hubs.pause(0, 0.5, 5, is_asking=False)
+    hubs.flush()
+    hubs.pause(1, 8.0, 2, is_asking=False)
+    hubs.go_on(1.2)
+    assert hubs.used() == LIMIT + 2
+    hubs.flush()
+    hubs.leave(2, 1)
+    hubs.lose_redis(0.2)
+    hubs.limit_holds()
+    assert hubs.used() == LIMIT + 1
+    hubs.teardown()

@@ -53,7 +53,7 @@ class Desk:
         """Count it from now on; what is in use is told with the next turn."""
         before = self._grants.get(grant.name)
         if before is not None:
-            grant.granted = before.granted
+            grant.granted, grant.others = before.granted, before.others
             self._end(before)
         self._grants[grant.name] = grant
         self._changed[grant.name] = grant

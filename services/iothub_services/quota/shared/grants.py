@@ -2,8 +2,9 @@
 
 Knows no Redis: what is to be asked is a `Question`, what was answered a `Verdict`.
 
-Theory. `granted` is what the ledger holds for this hub; the sum over all hubs is never above the limit, so a hub that stays within it needs to ask
-nobody, and may go on when nobody can be asked. What a question gives back is given up before it is asked: while the answer is under way
+Theory. `granted` is what the ledger holds for this hub. Where the sum over all hubs is within the limit, a hub that stays within its grant needs to ask
+nobody, and may go on when nobody can be asked. The sum is above the limit while more is in use than the limit allows: a hub comes back that
+was paused while Redis lost its data, or a limit was lowered. Then a unit that is freed here is not this hub's to use again without asking. What a question gives back is given up before it is asked: while the answer is under way
 another hub may have it already. Who goes short waits: for the ledger's answer, and while other hubs hold more than they use, for those to
 give it back. Only then a refusal is a refusal.
 """
@@ -96,8 +97,8 @@ class Grant:
         return self._measure()
 
     def fits(self, count: int) -> bool:
-        """Whether so many more are within what is granted."""
-        return self._measure() + count <= min(self.granted, self.limit)
+        """Whether so many more are within what is granted, and within what the others' grants leave of the limit."""
+        return self._measure() + count <= min(self.granted, self.limit - self.others)
 
     def close(self) -> None:
         """Nothing is used any more, nor will be."""

@@ -11,6 +11,7 @@ back under another name, declares what it holds, and only then lets its old name
 - When nobody at all was there for `GAP_MS`, it is Redis that was away, or its clock was set: every lease that held then begins anew, and nothing
   is lost. One that had ended before has ended: others may have got what was held under it.
 - A grant is never more than the limit leaves; what exists already (`used`) is counted whatever the limit says.
+- Who declares more than the limit leaves makes every hub that has some of it ask: so they hear that nothing is free any more.
 - A hub may be granted more than it asks for, its spare: not while somebody wants it, and never more than its part of half of what is free.
 """
 
@@ -157,7 +158,7 @@ for i = 4, #KEYS do
   local name, limit, used = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local needed, wished = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local raw = redis.call('HGETALL', KEYS[i])
-  local others, spare = 0, 0
+  local before, others, spare = 0, 0, 0
   for j = 1, #raw, 2 do
     if not living[raw[j]] then
       redis.call('HDEL', KEYS[i], raw[j])
@@ -165,6 +166,8 @@ for i = 4, #KEYS do
       local held, unused = parsed(raw[j + 1])
       others = others + held
       spare = spare + unused
+    else
+      before = parsed(raw[j + 1])
     end
   end
   local granted = used
@@ -184,7 +187,7 @@ for i = 4, #KEYS do
   else
     redis.call('HDEL', KEYS[i], hub)
   end
-  if (granted < needed or granted + others > limit) and spare > 0 then
+  if (granted < needed or granted + others > limit) and spare > 0 or granted + others > limit and granted > before then
     redis.call('ZADD', KEYS[3], now, name)
   end
   answer[#answer + 1] = granted
