@@ -18,6 +18,7 @@ from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.kills import run_kills, steady_cast
+from tests.support.night import at_night
 from tests.support.party import Party
 from tests.support.server_hub import Stores, own_stores, server_hub
 from tests.support.waiting import until
@@ -72,7 +73,7 @@ def hub(made: Hub, services: Services, second: Endpoint) -> Iterator[Hub]:
 def hanging(made: Hub, services: Services) -> Iterator[HangingGateway]:
     """The only gateway of the hub."""
     alone, gateway = made.environment, HangingGateway(Endpoint(HOST, services.ports.thrift))
-    made.environment = listing(made, gateway.address)
+    made.environment = {**listing(made, gateway.address), "IOTHUB_HBASE__TIMEOUT": f"{SHORT_S}s"}
     yield gateway
     made.close()
     made.environment = alone
@@ -161,7 +162,7 @@ def test_gateway_that_hangs_under_publishers_loses_nothing(services: Services, h
     assert hub.stop() == 0
 
 
-@pytest.mark.parametrize("table", [b"queue_index", b"retained"])
+@pytest.mark.parametrize("table", [b"queue_index", *at_night(b"retained")])
 def test_start_waits_when_the_only_gateway_hangs_in_the_middle_of_the_loading(
     made: Hub, hanging: HangingGateway, table: bytes
 ) -> None:

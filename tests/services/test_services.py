@@ -131,7 +131,7 @@ def test_hub_settings_name_the_servers(services: Services) -> None:
 def test_killed_servers_have_what_they_acknowledged(
     services: Services, topic: str, table: bytes, killed: tuple[str, ...]
 ) -> None:
-    """Kill -9 right behind the acknowledgement; `up` returns when every region is back. HBase by day: `test_queue_coprocessor_faults.py`."""
+    """Kill -9 right behind the acknowledgement; `up` returns when every region is back. HBase by day: `test_queues_hbase_faults.py`."""
     produce(services, topic, b"before")
     _put(services, table, b"row", b"before")
     for name in killed:

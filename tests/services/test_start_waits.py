@@ -137,7 +137,7 @@ def hanging(made: Hub, services: Services) -> Iterator[HangingGateway]:
     gateway.close()
 
 
-@pytest.mark.parametrize("table", ["state", "queue_index"])
+@pytest.mark.parametrize("table", ["queue_index", *at_night("state")])
 def test_refusal_in_the_middle_that_no_waiting_mends_ends_the_start(
     services: Services, made: Hub, stores: Stores, hanging: HangingGateway, table: str
 ) -> None:

@@ -30,7 +30,7 @@ from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.waiting import until
 
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
-KILLS, KILLS_S = by_day((3, 15.0), (4, 32.0))
+KILLS, KILLS_S = by_day((2, 8.0), (4, 32.0))  # by day each of the two once
 
 At = Callable[[Hub], Party]
 

@@ -13,6 +13,11 @@ from iothub.config.sections import Kafka
 from iothub.records.events import Event
 from iothub.records.job_spec import HBaseTables, KafkaLog, Spec
 from iothub_services.events.kafka.log import KafkaEvents
+from iothub_services.hbase.caller import DirectCaller
+from iothub_services.hbase.tables import Tables
+from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
+from iothub_services.state.hbase.store import HBaseStates
+from iothub_services.state.service import StateService
 from ops.services.house import Services
 from ops.services.places import HOST
 from tests.support.spark import sqlite_spec
@@ -33,3 +38,10 @@ def append_to_kafka(kafka: Kafka, logged: Iterable[Event]) -> None:
     with closing(KafkaEvents(kafka)) as log:
         while batch := list(islice(events, _AT_ONCE)):
             log.append(batch)
+
+
+def load_sessions(log: KafkaEvents, own: DirectCaller, tables: Tables) -> None:
+    """Load the sessions as a hub does, and write behind what the states lacked."""
+    hub = StateService(log, HBaseStates(own, tables), lambda name, text: None, HBaseCheckpoints(own, tables))
+    hub.load()
+    hub.idle()

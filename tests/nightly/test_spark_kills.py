@@ -1,6 +1,6 @@
 """Compaction on the real Kafka and HBase, killed at one point of each kind: nothing half made counts, and the next run makes what is right.
 
-Java alone dies here at night; on SQLite it does by day (`tests/integration/spark/test_compaction.py`).
+The long form of `tests/integration/spark/test_compaction.py`, which kills over SQLite.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from ops.services.house import Services
 from tests.support.event_log import EventMill, replay
 from tests.support.hbase_tables import caller
 from tests.support.kafka import own_topics
-from tests.support.night import at_night
 from tests.support.own_tables import made_tables
 from tests.support.server_log import append_to_kafka, servers_spec
 from tests.support.spark import Quiet, require_same, spark, states_from
@@ -82,7 +81,7 @@ def test_kill_at_each_kind_of_point_spoils_nothing(
         def is_written() -> bool:
             return any(marks.written(store, version) is not None for version in marks.marked_versions(store) - known)
 
-        kills = ((_kill_driver, is_writing), *at_night((_kill_java, is_writing)), (_kill_driver, is_written))
+        kills = ((_kill_driver, is_writing), (_kill_java, is_writing), (_kill_driver, is_written))
         for kill, is_time in kills:
             known = {*store.versions(), *marks.marked_versions(store)}
             with started(to_kill, tmp_path) as child:

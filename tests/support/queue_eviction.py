@@ -1,0 +1,32 @@
+"""Messages that are appended to a queue on HBase and acknowledged, and the size of the files that are left of them."""
+
+from __future__ import annotations
+
+from tests.support import queue_bytes
+from tests.support.queue_bytes import Kind, claimed, record
+from tests.support.queue_table import QueueTable
+
+BATCH = 1_000
+BODY = bytes(256)
+ALMOST_EMPTY_BYTES = 64 << 10  # of 5 MB at least; an empty HFile has 5 KB
+
+
+def hfile_bytes(table: QueueTable) -> int:
+    """Return the size of all files with messages of a table."""
+    root = table.services.places.of("hbase") / "root/data/default" / table.name.decode()
+    return sum(file.stat().st_size for file in root.glob("*/d/*") if file.is_file())
+
+
+def fill(table: QueueTable, queue_id: int, messages: int, *, is_read: bool) -> int:
+    """Append so many; `is_read`: acknowledge each batch when the next one is there. Returns the epoch."""
+    with table.caller() as caller:
+        told = table.do(caller, queue_id, queue_bytes.create(queue_id), queue_bytes.claim(queue_id))
+        epoch = claimed(told[1]).epoch
+        for number in range(1, messages // BATCH + 1):
+            steps = [queue_bytes.append(queue_id, 9, number, [record(BODY)] * BATCH)]
+            if is_read:
+                steps.append(queue_bytes.moves(queue_id, epoch, number, (Kind.ACK, number * BATCH - BATCH // 2)))
+            table.do(caller, queue_id, *steps)
+        if is_read:
+            table.do(caller, queue_id, queue_bytes.moves(queue_id, epoch, messages, (Kind.ACK, messages)))
+    return epoch
