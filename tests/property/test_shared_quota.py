@@ -27,6 +27,7 @@ class Hubs(RuleBasedStateMachine):
 
     `absent`: hubs that were paused for longer than their lease, or than all have to declare what they have, until they have come back and
     all have heard it. The others cannot know what those have, so it counts only for whom they let in themselves.
+    `declared`: what a hub had that came back while the ledger was initialising. It cannot know what others have, and may refill what it had.
     """
 
     @initialize()
@@ -34,6 +35,7 @@ class Hubs(RuleBasedStateMachine):
         self.world = World()
         self.hubs = [self.born(number) for number in range(3)]
         self.absent: dict[int, int] = {}  # with the number of their turns since they are back
+        self.declared: dict[int, int] = {}
         self.faults: list[int] = []  # hubs that have let somebody in above the limit
         self.turned_at = [self.world.now] * 3
         self.lost_at = 0.0  # when Redis lost something last
@@ -56,11 +58,16 @@ class Hubs(RuleBasedStateMachine):
 
     def see_who_is_absent(self, who: list[int]) -> None:
         for number in range(3):
+            if self.hubs[number][0].shared.mode is Mode.SHARED:
+                self.declared.pop(number, None)
             is_open = self.hubs[number][0].shared.desk.is_open
             must_declare = self.lost_at >= self.turned_at[number] or not is_open
             if self.world.now - self.turned_at[number] > (SETTLE_S if must_declare else LEASE_S):
                 self.absent[number] = 0
+                self.declared.pop(number, None)
             elif number in self.absent and number in who and self.absent.keys() | who == {0, 1, 2}:
+                if self.absent[number] == 0 and is_open:
+                    self.declared[number] = self.hubs[number][1].ledger.used(Quota.CONNECTIONS)
                 self.absent[number] += is_open
                 if self.absent[number] > HEARD:
                     del self.absent[number]
@@ -74,6 +81,8 @@ class Hubs(RuleBasedStateMachine):
 
     def is_above(self, number: int) -> bool:
         """Whether there are more than the limit, of those that this hub or the ledger can know of."""
+        if self.used({0, 1, 2} - {number}) <= self.declared.get(number, 0):
+            return False
         has_asked = self.absent.get(number, 1) > 0
         return self.used(self.absent.keys() - {number} if has_asked else set()) > LIMIT
 
@@ -99,6 +108,7 @@ class Hubs(RuleBasedStateMachine):
         """Its clients are gone; a successor begins at once."""
         self.hubs[number] = self.born(number)
         self.absent.pop(number, None)
+        self.declared.pop(number, None)
 
     @rule(number=HUBS, seconds=st.sampled_from([0.5, 8.0, 15.0]), count=st.integers(0, 6), is_asking=st.booleans())
     def pause(self, number: int, seconds: float, count: int, *, is_asking: bool) -> None:

@@ -2,11 +2,11 @@
 
 Knows no Redis: what is to be asked is a `Question`, what was answered a `Verdict`.
 
-Theory. `granted` is what the ledger holds for this hub. Where the sum over all hubs is within the limit, a hub that stays within its grant needs to ask
-nobody, and may go on when nobody can be asked. The sum is above the limit while more is in use than the limit allows: a hub comes back that
-was paused while Redis lost its data, or a limit was lowered. Then a unit that is freed here is not this hub's to use again without asking. What a question gives back is given up before it is asked: while the answer is under way
-another hub may have it already. Who goes short waits: for the ledger's answer, and while other hubs hold more than they use, for those to
-give it back. Only then a refusal is a refusal.
+Theory. `granted` is what the ledger holds for this hub. Where the sum over all hubs is within the limit, a hub that stays within its grant needs to
+ask nobody, and may go on when nobody can be asked. The sum is above the limit while more is in use than the limit allows: a hub comes back that was
+paused while Redis lost its data, or a limit was lowered. Then a unit that is freed here is not this hub's to use again without asking. What a
+question gives back is given up before it is asked: while the answer is under way another hub may have it already. Who goes short waits: for the
+ledger's answer, and while other hubs hold more than they use, for those to give it back. Only then a refusal is a refusal.
 """
 
 from __future__ import annotations
