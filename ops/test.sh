@@ -49,7 +49,7 @@ fi
 
 if [ "${1:-}" = --nightly ]; then
     [ -n "$has_servers" ] && servers=tests/services || servers=
-    larger="tests/integration/spark tests/property/test_spark_fold.py"  # more events and examples than by day
+    larger="tests/integration/spark tests/integration/faults tests/unit/spark tests/property"  # more events, kinds and examples than by day
     IOTHUB_NIGHTLY=1 exec $bin/python -m pytest -q tests/nightly $larger $servers
 fi
 

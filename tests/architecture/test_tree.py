@@ -31,6 +31,7 @@ SELF = "tests/architecture/test_tree.py"
 LATER = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
 PLACES = re.compile(r"(?<![\w.~$}])/(?:work|root|home/\w+|Users/\w+)/\w")
 NOT_RUN = re.compile(r"@?pytest\.(?:mark\.)?(?:skip|skipif|xfail|importorskip)\b|unittest\.skip|\bSkipTest\b")
+PAUSES = re.compile(r"\btime\.sleep" r"\(|from time import .*\bsleep\b")
 FRAGMENT = re.compile(r"[A-Za-z0-9-]+\.(feature|bugfix|perf|removal|doc|misc)\.md")
 
 
@@ -69,6 +70,13 @@ def test_no_file_names_a_place_of_one_machine(texts: dict[str, str]) -> None:
 def test_no_test_can_pass_by_not_running(texts: dict[str, str]) -> None:
     """Skipped and expected to fail both count as not run: slow tests live in tests/nightly."""
     assert _lines({name: text for name, text in texts.items() if name.startswith("tests/")}, NOT_RUN, (".py",)) == []
+
+
+def test_no_unit_test_sleeps(texts: dict[str, str]) -> None:
+    """A pause is too short on a busy machine and too long on a quiet one: clocks are set, threads are waited for by events."""
+    assert (
+        _lines({name: text for name, text in texts.items() if name.startswith("tests/unit/")}, PAUSES, (".py",)) == []
+    )
 
 
 def test_nothing_needs_the_folder_beside_the_checkout(texts: dict[str, str]) -> None:

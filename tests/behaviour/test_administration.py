@@ -18,7 +18,7 @@ from tests.support.party import Guest, Party
 from tests.support.raw import ClosedError
 
 Say = Callable[..., None]
-OBEYED_WITHIN_S = 1.0
+OBEYED_WITHIN_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests
 DENIED = {4: 5, 5: 0x87}
 SUBACK_DENIED = {4: 0x80, 5: 0x87}
 

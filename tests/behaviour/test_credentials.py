@@ -48,7 +48,7 @@ def test_bad_credentials_are_indistinguishable(
 
     assert (guest.connack.code, guest.connack.session_present) == (refusal(version), False)
     assert [name for name, _ in guest.connack.properties if name != names.REASON_STRING] == []
-    assert FAILURE_REPLY_S * 0.95 <= took < FAILURE_REPLY_S + 1.0
+    assert FAILURE_REPLY_S * 0.95 <= took < FAILURE_REPLY_S + 5.0
     assert guest.expect_closed() == []
 
 

@@ -9,6 +9,7 @@ from iothub.base.errors import ConfigError
 from iothub_services.auth.acl import compile_policy, explain
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_tenants.accounts.acl_rules import check_filter
+from tests.support.night import by_day
 
 LEVELS = ["a", "b", "", "$x", "{device}", "{clientid}"]
 NAMES = st.sampled_from(["a", "b", "+", "#", "a/b", "$x", "a/#", "\0", "", "."])
@@ -84,7 +85,7 @@ def naive_decision(
     return False
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=by_day(150, 1_000), deadline=None)
 @given(st.lists(rules(), max_size=6), DEVICES, GROUPS, NAMES, topic_names)
 def test_policy_equals_the_naive_reference(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, topic: str
@@ -100,7 +101,7 @@ def test_policy_equals_the_naive_reference(
         assert explained.is_allowed is answer
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(150, 1_000), deadline=None)
 @given(st.lists(rules(), max_size=6), DEVICES, GROUPS, NAMES, topic_names)
 def test_fast_flags_never_promise_too_much(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, topic: str
@@ -112,7 +113,7 @@ def test_fast_flags_never_promise_too_much(
         assert policy.may_receive(topic.encode()) or not policy.receives_everything
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=by_day(150, 1_000), deadline=None)
 @given(st.lists(rules(), max_size=5), DEVICES, GROUPS, NAMES, topic_filters(), topic_names)
 def test_granted_subscription_is_covered_by_a_rule_that_allows(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, requested: str, topic: str
@@ -128,7 +129,7 @@ def test_granted_subscription_is_covered_by_a_rule_that_allows(
     assert explained.rule is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(150, 1_000), deadline=None)
 @given(
     client_id=st.text(st.sampled_from("+#/$|(*.%:\0\nab\u202e\u0430{}"), max_size=8),
     other=st.sampled_from(["up/a", "up/b", "up/a/b", "up", "up/+", "up/#", "x", "$SYS/x"]),

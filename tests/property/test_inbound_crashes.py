@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from iothub.engine.outbox import StoredPublish
 from iothub.testing.engine import Bench, Client, ManualStore, ack, packets, publish
+from tests.support.night import by_day
 
 
 class FullStore(ManualStore):
@@ -200,4 +201,4 @@ class InboundCrashes(RuleBasedStateMachine):
 
 
 TestInboundCrashes = InboundCrashes.TestCase
-TestInboundCrashes.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestInboundCrashes.settings = settings(max_examples=by_day(60, 600), stateful_step_count=40, deadline=None)

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from iothub.engine.limits import PlaneLimits, TenantLimits
 from iothub.testing.engine import Bench, Client, ManualStore, ack, packets, publish
+from tests.support.night import by_day
 
 _LIMITS = PlaneLimits(reserve_step=4, ack_batch=3, page_messages=4)
 _TENANT = TenantLimits(backlog_messages=3)
@@ -196,4 +197,4 @@ class OutboundCrashes(RuleBasedStateMachine):
 
 
 TestOutboundCrashes = OutboundCrashes.TestCase
-TestOutboundCrashes.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestOutboundCrashes.settings = settings(max_examples=by_day(50, 500), stateful_step_count=40, deadline=None)

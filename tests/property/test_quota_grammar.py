@@ -9,6 +9,7 @@ from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import DURABLE_WINDOWS_S, Limits, Window, format_limits, parse_limits
 from iothub_services.quota.names import Kind, Quota
 from iothub_services.quota.resolve import resolve
+from tests.support.night import by_day
 
 
 @st.composite
@@ -32,7 +33,7 @@ def limits(draw: st.DrawFn) -> Limits:
     return made
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(100, 600), deadline=None)
 @given(limits())
 def test_limits_round_trip(made: Limits) -> None:
     """What is formatted is read back as the same, however it is cut into arguments."""
@@ -43,7 +44,7 @@ def test_limits_round_trip(made: Limits) -> None:
     assert format_limits(parse_limits(text)) == text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=by_day(100, 600), deadline=None)
 @given(st.text(st.sampled_from("connectis_publh=/,0159smhdKMGiB:-dry run\u00b2\u0661unlimited"), max_size=40))
 def test_anything_typed_is_limits_or_one_clear_line(text: str) -> None:
     """No other exception, no second line."""
@@ -58,7 +59,7 @@ def test_anything_typed_is_limits_or_one_clear_line(text: str) -> None:
     assert parse_limits(format_limits(made)) == made
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=by_day(100, 600), deadline=None)
 @given(limits(), limits())
 def test_upper_layer_wins_and_silence_inherits(plan: Limits, tenant: Limits) -> None:
     """Name by name, obeyed and tried-out limits apart."""

@@ -139,4 +139,4 @@ def test_the_hub_still_connects_quickly_afterwards(hub: Hub) -> None:
     begun = time.monotonic()
     with RawClient(hub.ports["tcp"]) as client:
         assert client.connect("good", "acme/dev1").code == 0
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < TIMEOUT_S

@@ -14,6 +14,7 @@ import pytest
 from tests.support.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import free_port
+from tests.support.night import at_night
 from tests.support.packets import CONNACK, PUBACK, PUBLISH
 from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
@@ -155,7 +156,7 @@ def test_a_publisher_is_refused_or_closed_when_the_hub_gives_up(tmp_path: Path, 
         hub.close()
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("version", [5, *at_night(4)])
 def test_a_connect_is_refused_before_its_time_is_over(small: SmallDiskHub, version: int) -> None:
     """`queues.give_up` is longer than a client waits for its CONNACK: 0x88, in 3.1.1 return code 3; then nothing comes into force half."""
     port = small.ports["tcp"]

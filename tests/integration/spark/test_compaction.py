@@ -17,12 +17,14 @@ from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log, replay
-from tests.support.night import by_day
+from tests.support.night import at_night, by_day
 from tests.support.spark import Quiet, live_states, require_same, sqlite_spec, states_of_checkpoint
 from tests.support.spark_child import seen, started
 
 MADE, MORE = by_day(6_000, 20_000), by_day(500, 1_000)
 SESSIONS, TENANTS = by_day(600, 2_000), 50
+WRITING = "SELECT 1 FROM checkpoint"  # some rows are written
+BEFORE_FLIP = "SELECT 1 FROM mark WHERE name LIKE 'written/%'"  # all are: between write and flip
 
 
 @pytest.fixture
@@ -97,14 +99,7 @@ def test_compaction_runs_beside_a_hub_that_writes(spark: SparkSession, folder: P
     require_same(states_of_checkpoint(folder), replay(EventMill(SESSIONS, TENANTS, seed=5).events(upto)))
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "SELECT 1 FROM checkpoint",  # some rows are written
-        "SELECT 1 FROM mark WHERE name LIKE 'written/%'",  # all are: between write and flip
-    ],
-    ids=["while_it_writes", "between_write_and_flip"],
-)
+@pytest.mark.parametrize("moment", [BEFORE_FLIP, *at_night(WRITING)])
 def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder: Path, moment: str) -> None:
     """Kill -9: there is no pointer, or a whole checkpoint; the next run makes the same as if nothing had been."""
     with started(_to_kill(folder), folder) as child:
@@ -116,32 +111,32 @@ def test_killed_driver_lets_nothing_half_made_count(spark: SparkSession, folder:
     _require_finished(spark, folder)
 
 
-def test_killed_workers_change_nothing(spark: SparkSession, folder: Path) -> None:
-    """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run says what it died of and the next one does it."""
+@pytest.mark.parametrize("is_each_killed", [False, *at_night(True)])
+def test_killed_workers_are_told_as_what_they_are(spark: SparkSession, folder: Path, is_each_killed: bool) -> None:
+    """Kill -9 of every Python worker while rows are written: tasks are tried again, or the run says what it died of and the next one does it.
+
+    At night each one that Spark starts is killed, too, what forks them included: no store is to blame, and nothing counts.
+    """
     with started(_to_kill(folder), folder) as child:
-        assert child.kill_workers_when(lambda: seen(folder, "SELECT 1 FROM checkpoint")) > 0
+        if is_each_killed:
+            killed = child.kill_all_workers()
+        else:
+            killed = child.kill_workers_when(lambda: seen(folder, WRITING))
         code, said = child.finish()
 
-    assert (code, said[-1]["event"], said[-1].get("kind")) in ((0, "done", None), (1, "failed", "died"))
+    assert killed > 0
+    is_done = (code, said[-1]["event"], said[-1].get("kind")) == (0, "done", None)
+    assert is_done or (code, said[-1]["event"], said[-1]["kind"]) == (1, "failed", "died")
+    assert not (is_done and is_each_killed)
+    assert is_done or "Spark failed: " in str(said[-1]["text"])
     _require_finished(spark, folder)
 
 
-def test_workers_that_are_killed_each_time_are_told_as_what_they_are(spark: SparkSession, folder: Path) -> None:
-    """Kill -9 of each one that Spark starts, what forks them included: no store is to blame, and nothing counts."""
-    with started(_to_kill(folder), folder) as child:
-        assert child.kill_all_workers() > 0
-        code, said = child.finish()
-
-    assert (code, said[-1]["kind"]) == (1, "died")
-    assert "Spark failed: " in str(said[-1]["text"])
-    _require_finished(spark, folder)
-
-
-@pytest.mark.parametrize("are_workers_killed", [False, True], ids=["java", "java_and_workers"])
+@pytest.mark.parametrize("are_workers_killed", [False, *at_night(True)])
 def test_killed_java_is_told_as_what_it_is(spark: SparkSession, folder: Path, are_workers_killed: bool) -> None:
     """Kill -9, as the kernel does when memory is short: nothing counts, and what is said is of memory, not of servers."""
     with started(_to_kill(folder), folder) as child:
-        child.kill_java_when(lambda: seen(folder, "SELECT 1 FROM checkpoint"), are_workers_killed=are_workers_killed)
+        child.kill_java_when(lambda: seen(folder, WRITING), are_workers_killed=are_workers_killed)
         code, said = child.finish()
 
     assert (code, said[-1]["kind"]) == (1, "died")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,48 +15,9 @@ from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import listener_info
 from iothub.testing.clock import ManualClock
-from iothub.testing.echo_plane import EchoConnection, EchoPlane
+from iothub.testing.echo_plane import EchoConnection
 from iothub.testing.engine import Bench as PlaneBench
-
-FAR = 1e12  # a deadline that does not come
-
-
-class Bench:
-    """A poller whose turns are made by the test."""
-
-    def __init__(self, path: str) -> None:
-        self.plane = EchoPlane()
-        self.scheduled = 0
-        self.poller = Poller(self.plane, self.schedule)
-        info = listener_info("tcp", max_connections=1000)
-        clock = ManualClock()
-        self.gate = Gate(info, clock)
-        self._path = path
-        listening = socket.socket(socket.AF_UNIX)
-        listening.bind(path)
-        listening.listen(100)
-        listening.setblocking(False)
-        self.poller.listen(listening.detach(), Acceptor(self.plane, self.gate, clock, FilterFactory(info)))
-        self.clients: list[socket.socket] = []
-
-    def schedule(self) -> None:
-        self.scheduled += 1
-
-    def client(self) -> tuple[socket.socket, EchoConnection]:
-        client = socket.socket(socket.AF_UNIX)
-        client.settimeout(5)
-        client.connect(self._path)
-        self.clients.append(client)
-        self.turn()
-        return client, self.plane.connections[-1]
-
-    def turn(self, deadline: float = FAR) -> None:
-        self.poller.turn(deadline)
-
-    def close(self) -> None:
-        self.poller.close()
-        for client in self.clients:
-            client.close()
+from tests.support.poller_bench import FAR, Bench
 
 
 @pytest.fixture
@@ -92,74 +52,6 @@ def test_poller_turn_ends_at_the_deadline_and_starves_nobody(bench) -> None:
             client.sendall(b"x")
         bench.turn(0.0)
     assert {id(connection) for connection in order} == {id(connection) for _, connection in clients}
-
-
-def test_poller_lets_tenants_take_turns(bench) -> None:
-    """Thirty clients of one tenant whose bytes take long: another tenant's only client does not wait for all of them."""
-    noisy = [bench.client() for _ in range(30)]
-    tenant = noisy[0][1].tenant
-    for _, connection in noisy:
-        connection.tenant = tenant
-    quiet, quiet_connection = bench.client()
-    for client, _ in [*noisy, (quiet, quiet_connection)]:
-        client.sendall(b"x")  # who has a session is known after the first bytes
-        bench.turn()
-    order: list[EchoConnection] = []
-
-    def slowly(connection, _data) -> None:
-        order.append(connection)
-        if connection.tenant is tenant:
-            time.sleep(0.002)
-
-    bench.plane.on_feed = slowly
-    for client, _ in [*noisy, (quiet, quiet_connection)]:
-        client.sendall(b"x" * 100)
-    bench.turn()
-
-    assert order.index(quiet_connection) < 10
-    assert {id(one) for one in order} == {id(one) for _, one in [*noisy, (quiet, quiet_connection)]}
-
-
-def test_poller_reads_slow_clients_in_smaller_bites(bench) -> None:
-    """A client whose bytes take long holds up nobody for longer and longer; who is quick again is read in great bites again."""
-    client, connection = bench.client()
-    client.sendall(b"x")
-    bench.turn()
-    connection.chunks.clear()
-    bench.plane.on_feed = lambda *_: time.sleep(0.006)
-    for _ in range(3):
-        client.sendall(bytes(40_000))
-        bench.turn()
-    slow = list(connection.chunks)
-    bench.plane.on_feed = lambda *_: None
-    for _ in range(4):
-        client.sendall(bytes(100_000))
-        bench.turn()
-
-    assert slow[0] == 40_000
-    assert slow[-1] < 10_000
-    assert max(connection.chunks[len(slow) :]) == 1 << 16
-
-
-def test_poller_reads_in_great_bites_again_as_soon_as_they_fit(bench) -> None:
-    """A slow moment leaves no client in small bites for ever whose bytes take a while, such as one with a thousand receivers."""
-    client, connection = bench.client()
-    client.sendall(b"x")
-    bench.turn()
-    bench.plane.on_feed = lambda *_: time.sleep(0.006)
-    for _ in range(3):
-        client.sendall(bytes(40_000))
-        bench.turn()
-    connection.chunks.clear()
-    bench.plane.on_feed = lambda *_: time.sleep(0.0012)  # more than a quarter of what is too long, and less than half
-    for _ in range(100):
-        client.sendall(bytes(100_000))
-        bench.turn()
-        if max(connection.chunks) == 1 << 16:
-            break
-
-    assert min(connection.chunks) < 10_000
-    assert max(connection.chunks) == 1 << 16
 
 
 def test_poller_one_batch_may_close_those_that_come_later_in_it(bench) -> None:

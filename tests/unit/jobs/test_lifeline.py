@@ -13,11 +13,7 @@ import pytest
 from iothub_spark import __main__ as program
 
 HOLDING = (
-    "import os, sys, time\n"
-    "from iothub_spark import lifeline\n"
-    "lifeline.hold()\n"
-    "print('ready', flush=True)\n"
-    "time.sleep(600)\n"
+    "import signal\nfrom iothub_spark import lifeline\nlifeline.hold()\nprint('ready', flush=True)\nsignal.pause()\n"
 )
 
 

@@ -27,6 +27,7 @@ from iothub_spark.schemas.statistics import USAGE_HOURS
 from iothub_spark.stores.accounts import _GROWN, _metadata, opened_accounts
 from iothub_spark.stores.log import LogRange
 from iothub_spark.transforms import usage
+from tests.support.night import at_night
 from tests.support.spark import Quiet
 from tests.support.statistics import HOUR_MS, NOON_MS, house, log, sampled, spec_of, used
 
@@ -361,7 +362,7 @@ def test_log_that_was_begun_anew_is_read_whole(
     assert table(tmp_path)[-1] == (acme, 3, 12, 0)
 
 
-@pytest.mark.parametrize("is_run_before", [True, False])
+@pytest.mark.parametrize("is_run_before", [True, *at_night(False)])
 def test_first_hour_after_a_long_stop_is_added_up(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_run_before: bool
 ) -> None:
@@ -430,7 +431,7 @@ class Partitions:
         return whole.union(other)
 
 
-@pytest.mark.parametrize("is_trimmed_before", [True, False])
+@pytest.mark.parametrize("is_trimmed_before", [True, *at_night(False)])
 def test_partition_that_age_has_emptied_takes_no_hour_from_others(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_trimmed_before: bool
 ) -> None:

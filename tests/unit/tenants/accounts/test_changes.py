@@ -79,12 +79,13 @@ def test_later_number_is_not_visible_before_an_earlier_one(
 ) -> None:
     """A writer gets no number while another's is not decided; one that was undone leaves a gap that nobody fills."""
     watcher, other = ChangeWatcher(store), AccountStore(url, clock=clock)
-    second = threading.Thread(target=_write, args=(other, "b", 1))
+    is_writing = threading.Event()
+    second = threading.Thread(target=lambda: (is_writing.set(), _write(other, "b", 1)))
 
     with suppress(_UndoneError), store.write() as writer:
         writer.changed(0, ChangeKind.PLAN, "a0")
         second.start()
-        second.join(0.2)
+        assert is_writing.wait(10)
         assert second.is_alive()
         assert watcher.poll() == []
         if is_undone:
