@@ -36,7 +36,10 @@ class Sharing:
         self._alarms = alarms
 
     def belongs_to(self, installation: str) -> None:
-        """Accounts on a server say only when they answer whose they are: before the ledger is asked anything (!)."""
+        """Set the installation that the keys belong to; accounts on a server name it only when they answer.
+
+        Invariant: called before the first request to the ledger, or this hub would count in another installation's keys.
+        """
         self._keys.scope = ledger_keys(self._settings, installation).scope
 
     def quota(self, redis: RedisClient, clock: Clock, later: Later, usage: Usage) -> SharedQuota:
