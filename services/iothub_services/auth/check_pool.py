@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FAILED_REPLY_S = 0.25  # every failed CONNECT is answered this long after its arrival (tenancy page, section 1)
+FAILED_REPLY_S = 0.25  # every failed CONNECT is answered this long after its arrival, so that the time of a refusal gives nothing away
 _FIRST_GUESS_S = 0.04  # of the time that one check takes
 _SMOOTHING = 0.1
 

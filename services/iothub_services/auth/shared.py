@@ -78,7 +78,10 @@ class SharedRecords:
         self._counts: dict[str, int] = dict.fromkeys(RESULTS, 0)
 
     def begin_with(self, scope: str) -> None:
-        """Accounts on a server say only when they answer what their keys begin with: before the first look-up (!)."""
+        """Set the prefix of the keys; accounts on a server name it only when they answer.
+
+        Invariant: called before the first look-up, or this hub would read and write another installation's entries.
+        """
         self._scope = f"{scope}auth:{FORM}:"
 
     def results(self) -> dict[str, int]:

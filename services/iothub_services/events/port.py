@@ -1,10 +1,13 @@
-"""The event-log port (storage page, section 2): what every driver must do.
+"""The event-log port: what every driver must do.
 
 Knows the topics and that events have a key; knows no meaning of an event.
 All methods block; drivers run in a thread of their own.
 
 Theory: a topic has one partition or several. All events of a key are in one partition, and only there they have an order; a place in the
 log is therefore a vector, one offset for each partition, and what is folded, kept or trimmed is said with such vectors.
+
+Invariant: offsets never restart, neither after everything was trimmed nor after the log was lost: an event with a used offset would look
+folded, and be lost.
 """
 
 from __future__ import annotations

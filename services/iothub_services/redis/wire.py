@@ -110,7 +110,8 @@ class RedisWire:
 def open_wire(endpoint: Endpoint, options: WireOptions) -> RedisWire:
     """Connect, prove who we are, choose the database. Raises RedisUnavailableError.
 
-    Whatever closes the connection aborts it: a call that was given up would be done behind what was called since (!).
+    Invariant: closing the connection always aborts it (RST). Otherwise the server could still execute a call that was given up, after calls that
+    were made later on another connection.
     """
     connection = _connection(endpoint, options)
     try:

@@ -85,9 +85,7 @@ class StateService:
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
         self._records: dict[Key, bytes] = {}
-        self._is_log_enough = (
-            True  # to fold anew what is not written; else a checkpoint has what the log was trimmed of (!)
-        )
+        self._is_log_enough = True  # to fold again what is not written; False: the log was trimmed up to a checkpoint, which alone has the rest
         self._is_begun = False  # something was loaded or appended: nothing is written before
         self._is_failing = False  # the store did not answer when it was asked last
         self._is_behind = (
@@ -128,7 +126,10 @@ class StateService:
             return self._load_stored() if checkpoint is None else self._load_from(checkpoint)
 
     def _ask_store_anew(self) -> None:
-        """What was folded and is not written would look written to another attempt, and its rows would never be (!)."""
+        """Forget what was folded and is not written, and ask the store what it has.
+
+        Invariant: every attempt to load begins here. Otherwise the next attempt would take folded states for written ones, and never write them.
+        """
         self._known.clear()
         self._changed.clear()
         self._records.clear()
@@ -225,7 +226,10 @@ class StateService:
             )
 
     def _check_end(self) -> None:
-        """Go on above everything that the store has seen when the log has lost its end: what is appended must not look folded (!)."""
+        """When the log has lost its end, continue above everything that the store has seen.
+
+        Invariant: what is appended gets a higher offset than any that the states or a checkpoint name. Else it would look folded, and be lost.
+        """
         last = self._log.end()
         seen = self._seen(last)
         if not any(seen) or (len(last) == len(seen) and all(map(operator.ge, last, seen))):
@@ -238,7 +242,10 @@ class StateService:
         self._log.skip_to(above)
 
     def _seen(self, end: Offsets) -> Offsets:
-        """Return up to where the states have seen a log; one above a checkpoint of what is lost, which must never fit this log again (!)."""
+        """Return up to where the states have seen a log.
+
+        Invariant: one above the checkpoint, if the log has lost what the checkpoint names, so that it can never match this log again.
+        """
         pointer = None
         if self._checkpoints is not None:
             with suppress(CorruptRecordError):

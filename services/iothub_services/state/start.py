@@ -101,7 +101,10 @@ def includes(applied: Offsets, pointer: Pointer) -> bool:
 
 
 def _hole(pointer: Pointer, log: EventLog, end: Offsets, applied: Offsets) -> str:
-    """Say why the live states are better than a tail that is not whole; "": it is whole, or they are no better (!)."""
+    """Say why the live states must be used in place of checkpoint and tail; "": the tail is complete, or the states have no more than that.
+
+    Invariant: a tail that lacks events is not folded when the states have seen those events: sessions that only the states have would be lost.
+    """
     if not includes(applied, pointer):
         return ""
     lost = log.lacks(pointer.offsets, end)

@@ -2,11 +2,13 @@
 
 Knows no Kafka client and no accounts. On the reactor thread.
 
-Theory: a stream is a session of no client (`is_sink`), so the router finds it like any other. A PUBLISH for streams leaves the worker's books
-and is on its tenant's: when a tenant has `tenant_bytes` on their way, its publishers to streams are not read, and nobody else waits (!). When
-Kafka has the message in every stream, the queues and the retained store get it as ever, and only then the publisher its acknowledgement. After
-`give_up_s` the publish is given up by the rule of the queues: 0x97 where nothing was sent to Kafka, else the connection ends without an answer.
-What was sent goes on and stays on the books until Kafka has answered.
+Theory: a stream is a session of no client (`is_sink`), so the router finds it like any other. When Kafka has the message in every stream, the
+queues and the retained store get it as usual, and only then the publisher its acknowledgement. After `give_up_s` the publish is given up by the
+rule of the queues: 0x97 where nothing was sent to Kafka, else the connection ends without an answer. What was sent goes on, and counts for its
+tenant until Kafka has answered.
+
+Invariant: the bytes of a PUBLISH for streams count for its tenant, no longer for the worker. When a tenant has `tenant_bytes` in progress, only
+its own publishers to streams are not read; otherwise one tenant's slow topic would stop every publisher of the hub.
 """
 
 from __future__ import annotations

@@ -72,12 +72,12 @@ class KafkaCluster:
         return made
 
     def consumer(self, wait_ms: int = FETCH_WAIT_MS, group: str | None = None) -> KafkaConsumer:
-        """One that is told what to read, and is in no group. `group`: under which name its offsets are kept, if any."""
+        """Return a consumer that reads what it is assigned, and joins no group. `group`: the name under which its offsets are kept, if any."""
         return self._made(
             KafkaConsumer,
             group_id=group,
             enable_auto_commit=False,
-            auto_offset_reset="none",  # a place that was trimmed away is a gap, never another place (!)
+            auto_offset_reset="none",  # to jump from an offset that was trimmed away would skip events unseen
             fetch_max_bytes=_FETCH_BYTES,
             fetch_max_wait_ms=wait_ms,
             max_partition_fetch_bytes=_FETCH_BYTES // 4,

@@ -3,7 +3,9 @@
 Knows names and settings of topics and no event.
 
 Theory: the session log has generations. The first is the topic PREFIX.session-events; when a log was lost, or its states come from another
-log, it goes on in PREFIX.session-events.1 and so on, and the generation is the upper part of every offset: offsets never begin again (!).
+log, it goes on in PREFIX.session-events.1 and so on, and the generation is the upper part of every offset.
+
+Invariant: offsets never restart, also in a new topic: events with used offsets would look folded, and be lost.
 """
 
 from __future__ import annotations
