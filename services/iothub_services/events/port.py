@@ -32,7 +32,7 @@ class LoggedEvent(NamedTuple):
 
 
 class DamagedEvent(NamedTuple):
-    """What stands at a place of the log and is no event there (`iothub.records.events.read_event`): whoever reads counts it and goes on."""
+    """A record of the log that is not a valid event (`iothub.records.events.read_event`): the reader counts it and goes on."""
 
     partition: int
     offset: int
@@ -71,7 +71,7 @@ class EventLog(Protocol):
         """Where the session log would go on, above everything that its readers have seen. Changes nothing."""
 
     def skip_to(self, offsets: Offsets) -> None:
-        """Give no offset of the session log up to these any more: the log was lost, its readers were not. What it has below goes."""
+        """Never issue an offset of the session log up to these: the log was lost, its readers' states were not. Removes the events below."""
 
     def close(self) -> None: ...
 

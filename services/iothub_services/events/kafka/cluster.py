@@ -1,4 +1,4 @@
-"""A Kafka cluster as the settings describe it: makes clients for it, and puts their errors into the house's words.
+"""A Kafka cluster as the settings describe it: makes clients for it, and translates their errors into ours.
 
 Knows kafka-python's options and no topic. Clients are made when they are needed: making one asks the brokers.
 """
@@ -34,7 +34,7 @@ _LINGER_MS = 10  # never waited for: every write is flushed
 _AGES_MS = 1 << 31  # a batch stays with its producer, which alone can send it again without doubling it
 _METADATA_AGE_MS = 30_000
 
-# No repetition will do, whatever happens to the cluster.
+# Errors that no retry repairs, whatever happens to the cluster.
 _FINAL = (
     kafka_errors.MessageSizeTooLargeError,
     kafka_errors.RecordListTooLargeError,
@@ -48,7 +48,7 @@ _last_words = listen()
 
 
 class KafkaCluster:
-    """The way to one cluster."""
+    """Makes clients for one cluster."""
 
     def __init__(self, settings: Kafka) -> None:
         self.settings = settings
