@@ -45,7 +45,7 @@ class DeniedError(IotHubError):
 
 
 class TenantLimitError(IotHubError):
-    """A tenant's limit says no. `limit` is the quota's name (tenancy page, section 3)."""
+    """A tenant's limit says no. `limit` is the quota's name (docs/reference/quotas.md)."""
 
     exit_code = 6
 

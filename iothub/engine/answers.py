@@ -87,7 +87,11 @@ class Answers:
             self._complete(session.connection, packet_id)
 
     def refuse_later(self, session: Session, slot: AckSlot, code: int) -> None:
-        """Remove the identifier of what a persistent session's client will hear a refusal of, then refuse: the answer frees it at the client (!)."""
+        """Remove the Packet Identifier of a persistent session's PUBLISH from the store, then refuse the PUBLISH.
+
+        Invariant: the removal is durable before the answer. The answer frees the identifier at the client, and its next message under it would be
+        taken for a repeat, and lost.
+        """
         if session.inbound is None:
             session.inbound = {}
         session.inbound[slot.packet_id] = REFUSED

@@ -442,7 +442,11 @@ class Publishing:
             self._refuse(connection, session, qos, 0x87)
 
     def _refuse(self, connection: Connection, session: Session, qos: int, code: int) -> None:
-        """Answer what is not taken. What an earlier connection has sent may be recorded: then its identifier must be free first (!)."""
+        """Refuse a PUBLISH.
+
+        Invariant: an identifier that an earlier connection may have recorded is removed from the store before the answer. The answer frees the
+        identifier at the client, and its next message under it would be taken for a repeat, and lost.
+        """
         packet_id = self.wire.packet_id
         if qos == 2 and self.wire.is_repeat and session.is_persistent:
             if connection.pending is None:

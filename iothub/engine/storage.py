@@ -98,7 +98,8 @@ class Storage:
     def _refuse(self, publish: StoredPublish, code: int, is_certain: bool) -> None:
         """Answer, if it is certain that nothing is stored and there is such an answer; otherwise end the connection, and leave the intent.
 
-        It stays, too, when nobody hears the answer: the client sends the PUBLISH again (!). What a newer connection has sent again is its own matter.
+        Invariant: the intent stays, too, when the answer cannot reach the client. The client sends the PUBLISH again, and without the intent that
+        would store the message twice. What a newer connection has sent again is its own matter.
         """
         session = publish.publisher
         connection = publish.connection

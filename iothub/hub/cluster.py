@@ -4,8 +4,10 @@ Who lives is `membership`'s, what an event does to a session is `remote_sessions
 
 Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
 nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
-hub has to answer another one. Nobody waits while a hub is alone; who comes opens its listeners only when the others have seen it. A start that a
-store holds up in its middle falls silent, so that another hub takes over the sessions of the hub before it, and comes anew.
+hub has to answer another one. Nobody waits while a hub is alone; a hub that joins opens its listeners only when the others have seen it.
+
+Invariant: a hub whose start is held up by a store stops its heartbeat, and joins again later. Otherwise the others would take it for a running
+hub, and nobody would take over the sessions of its earlier run: their Wills would not be sent.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ class QuotaLedger:
         self._alarms = alarms
 
     def belongs_to(self, installation: str) -> None:
-        """Accounts on a server say whose they are when they answer first. Invariant: this comes before the ledger is asked anything."""
+        """Set the installation that the keys belong to; accounts on a server name it only when they answer.
+
+        Invariant: called before the first request to the ledger, or this hub would count in another installation's keys.
+        """
         self._keys.scope = ledger_keys(self._settings, installation).scope
 
     def quota(self, redis: RedisClient, clock: Clock, later: Later, usage: Usage) -> SharedQuota:

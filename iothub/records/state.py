@@ -3,8 +3,10 @@
 Knows no log, no store and no live session. Brokers, the state service, the loader at start and the Spark job all call `fold`:
 session state *is* checkpoint + tail folded.
 
-Theory: in a log nothing can be refused, so only the fold can fence: an event whose reader epoch is below the state's is ignored (!). A session that
-ended stays as a tombstone that keeps its last epoch; only `session.created` with a higher one begins a new incarnation.
+Theory: a session that ended stays as a tombstone that keeps its last epoch; only `session.created` with a higher one begins a new incarnation.
+
+Invariant: an event whose reader epoch is below the state's changes nothing. A log cannot refuse an event, so only the fold can fence a hub that
+has lost a session and still writes events of it.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def fresh_store_has_no_checkpoint(store: CheckpointStore) -> None:
 
 
 def pointer_moves_from_what_it_was_only(store: CheckpointStore) -> None:
-    """Of two jobs that began from the same one, the second is refused (!)."""
+    """Of two jobs that began from the same pointer, the second is refused: its checkpoint lacks what the first one has."""
     first, second, third = (pointer_to(version, (), (version, 7)) for version in (1, 2, 3))
 
     assert store.move(None, first)

@@ -112,7 +112,7 @@ def trim_removes_the_beginning(log: EventLog) -> None:
 
 
 def offsets_go_on_after_everything_was_trimmed(log: EventLog) -> None:
-    """They never begin again (!)."""
+    """Offsets never restart: an event with an offset that was used before would be taken for a folded one, and lost."""
     (last,) = log.append([event(1)])
     end = log.end()
     log.trim(end)

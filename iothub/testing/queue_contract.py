@@ -88,7 +88,7 @@ def positions_begin_at_one_and_are_dense(store: QueueStore) -> None:
 
 
 def positions_go_on_after_the_queue_was_emptied(store: QueueStore) -> None:
-    """A position is never issued again (!)."""
+    """A position is never issued again: the reader would take the new message for one that it has acknowledged."""
     claim = made(store, 1)
     store.append([one(1, 1), one(1, 2)])
     moved(store, MoveKind.ACK, 1, claim.epoch, 2)
@@ -137,7 +137,7 @@ def qos2_message_id_that_the_queue_has_seen_is_answered_with_its_first_position(
 
 
 def claim_makes_the_next_epoch_and_fences_the_reader_before(store: QueueStore) -> None:
-    """Smaller epochs are refused from then on (!)."""
+    """Smaller epochs are refused from then on: an earlier reader must not remove messages of the present one."""
     store.create(TENANT, 1, QueueLimits(), first_epoch=41)
     old = store.claim(1, b"a")
     store.append([one(1, 1)])
@@ -153,7 +153,7 @@ def claim_makes_the_next_epoch_and_fences_the_reader_before(store: QueueStore) -
 
 
 def epochs_are_exact_to_the_last_bit(store: QueueStore) -> None:
-    """They begin at the queue's id, shifted: 64 bits, of which no driver may round one away (!)."""
+    """Epochs begin at the queue's id, shifted. They need 64 bits; a driver that rounds one makes two readers' epochs equal."""
     first_epoch = ((1 << 39) - 1) << 24
     store.create(TENANT, 1, QueueLimits(), first_epoch=first_epoch)
     old = store.claim(1, b"a")
@@ -236,7 +236,7 @@ def ack_beyond_the_tail_stops_there(store: QueueStore) -> None:
 
 
 def released_positions_are_claimed_until_the_head_has_passed_them(store: QueueStore) -> None:
-    """A release is removed only when the durable head passes it (!)."""
+    """A release stays until the durable head passes it: removed at PUBCOMP, a crash would send the PUBLISH again."""
     claim = made(store, 1)
     store.append([one(1, number, qos=2) for number in range(1, 4)])
     for position in (3, 1):
@@ -375,7 +375,7 @@ def drop_qos0_first_refuses_the_newest_when_no_qos0_is_left(store: QueueStore) -
 
 
 def drop_policies_spare_what_may_have_been_sent(store: QueueStore) -> None:
-    """Positions up to `reserved` are spared (!): the client may have them."""
+    """Positions up to `reserved` stay: the client may have them already."""
     claim = made(store, 1, QueueLimits(3, 0, Overflow.DROP_OLDEST))
     store.append([one(1, number) for number in (1, 2, 3)])
     moved(store, MoveKind.RESERVE, 1, claim.epoch, 2)

@@ -12,7 +12,7 @@ from iothub_services.queues.port import Appended, Expired, ExpiryMark, MoveKind,
 
 
 def expire_removes_what_is_due_and_not_sent(store: QueueStore) -> None:
-    """The oldest deadline first; positions up to `reserved` are spared by expiry as well (!)."""
+    """The oldest deadline goes first. Positions up to `reserved` stay: the client may have them already."""
     claim = made(store, 1)
     store.append([one(1, number, expires_at_ms=100 * number) for number in range(1, 5)] + [one(1, 5)])
     moved(store, MoveKind.RESERVE, 1, claim.epoch, 1)

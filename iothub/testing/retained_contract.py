@@ -45,7 +45,7 @@ def load_goes_on_after_a_topic(store: RetainedStore) -> None:
 
 
 def versions_go_on_after_deletion(store: RetainedStore) -> None:
-    """The counter outlives every message (!): a cache compares versions, never clocks."""
+    """The counter outlives every message: caches compare versions, so a version that restarts would leave an old message in them."""
     store.put([RetainedWrite(1, b"a", b"x")])
     assert store.put([RetainedWrite(1, b"a", None)]) == [2]
     assert store.fetch(1, [b"a"]) == []

@@ -5,10 +5,12 @@ Knows no driver and no reactor: `execute` does a batch in one commit, `call_in_r
 Theory: order is kept through every failure. A batch whose commit failed for a reason that may pass is tried again, before
 anything that came later, until each of its operations has waited `Patience.give_up_s` (or what `submit` said); then it is answered
 with the error. What waits behind such a batch has the same patience. A batch that can never succeed is taken apart, so that one bad
-operation does not fail its neighbours. What is of one source keeps its order all the same: behind an operation that was given up none of its
-source is done, until the source has heard of it (!). The alarm about a failing store ends when a commit has really written something: an operation
-that had nothing to write proves nothing, so `probe` is asked, and it is asked again and again while nobody else writes. Without a probe what
-failed must itself succeed: a commit for a commit, idle work for idle work.
+operation does not fail the others. The alarm about a failing store ends when a commit has really written something: an operation that had nothing
+to write proves nothing, so `probe` is called, again and again while nothing else is written. Without a probe the kind of work that failed must
+succeed: a commit for a commit, idle work for idle work.
+
+Invariant: after an operation that was given up, nothing later of the same source is done until the source knows of it. Otherwise the later one
+would overtake the earlier one, which the source repeats.
 """
 
 from __future__ import annotations

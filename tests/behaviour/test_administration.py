@@ -68,7 +68,7 @@ def test_a_new_tenant_works_at_once(tcp: Party, tenant: str) -> None:
 
 
 def test_suspending_a_tenant_closes_and_refuses(tcp: Party, say: Say, tenant: str) -> None:
-    """Everybody of the tenant, nobody else; resuming finds sessions and messages in place (tenancy.md section 1)."""
+    """Everybody of the tenant, nobody else; resuming finds sessions and messages in place."""
     topic, bystander = unique("t"), tcp(5)
     three, five = tcp(4, tenant=tenant, keep=True), tcp(5, tenant=tenant, keep=True, device="dev2")
     for guest in (three, five):
@@ -192,7 +192,7 @@ def test_a_will_is_checked_at_connect_and_again_when_it_fires(tcp: Party, say: S
 
 
 def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenants: list[str], tmp_path: Path) -> None:
-    """Default deny; SUBSCRIBE needs an allowed filter that covers it; templates know the device. (tenancy.md section 1)."""
+    """Default deny; SUBSCRIBE needs an allowed filter that covers it; templates know the device."""
     name = tenants.pop()
     say("tenant", "create", name, "--plan", "unlimited", "--closed")
     (tmp_path / "secret").write_text("secret")
@@ -218,7 +218,7 @@ def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenan
 
 
 def test_quota_changes_are_obeyed(tcp: Party, say: Say, tenant: str) -> None:
-    """Connections and subscriptions: counted exactly, refused as the table says, and let in again. (tenancy.md section 4)."""
+    """Connections and subscriptions: counted exactly, refused as the table says, and let in again."""
     three, five = tcp(4, tenant=tenant), tcp(5, tenant=tenant)
     say("quota", "set", tenant, "connections=2", "session_subscriptions=2")
 
@@ -240,7 +240,7 @@ def test_quota_changes_are_obeyed(tcp: Party, say: Say, tenant: str) -> None:
 
 
 def test_message_rate_is_obeyed_live(tcp: Party, say: Say, tenant: str) -> None:
-    """An inbound rate makes the publisher wait, or says 0x97 (tenancy.md section 4)."""
+    """An inbound rate makes the publisher wait, or says 0x97."""
     topic, guest = unique("t"), tcp(5, tenant=tenant)
     say("quota", "set", tenant, "publish_messages=10/1s", "connections=1")
     within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 3, "the limits are in force")
@@ -256,7 +256,7 @@ def test_message_rate_is_obeyed_live(tcp: Party, say: Say, tenant: str) -> None:
 
 
 def test_limits_of_the_strict_tenant(tcp: Party, version: int) -> None:
-    """Levels, lengths, filters, Topic Alias Maximum, Session Expiry and Keep Alive as its quotas say. (tenancy.md section 4)."""
+    """Levels, lengths, filters, Topic Alias Maximum, Session Expiry and Keep Alive as its quotas say."""
     guest = tcp(version, tenant="strict", keep=True, keep_alive=5)
     if version == 5:
         told = guest.connack
@@ -284,7 +284,7 @@ def is_refused(guest: Guest, topic: str) -> bool:
 
 
 def test_retained_messages_above_the_limit(tcp: Party, version: int) -> None:
-    """Delivered live, not retained; 5.0 is told 0x97; replacing one of the retained is allowed. (tenancy.md section 4)."""
+    """Delivered live, not retained; 5.0 is told 0x97; replacing one of the retained is allowed."""
     root, guest, watcher = unique("t"), tcp(version, tenant="strict"), tcp(4, tenant="strict")
     watcher.subscribe((f"{root}/+", 1))
 

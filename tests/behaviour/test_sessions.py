@@ -130,7 +130,7 @@ def test_offline_and_online_messages_do_not_overtake(tcp: Party, version: int) -
 
 
 def test_qos_0_does_not_wait(join: Party, version: int) -> None:
-    """Neither a QoS 0 message nor a QoS 0 subscription is queued for an offline session (storage.md section 6)."""
+    """Neither a QoS 0 message nor a QoS 0 subscription is queued for an offline session."""
     topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
     guest.subscribe((f"{topic}/0", 0), (f"{topic}/1", 1))
     guest.disconnect()

@@ -123,7 +123,7 @@ def test_a_gone_member_gets_nothing(join: Party, version: int) -> None:
 
 
 def test_online_members_come_first(join: Party, version: int) -> None:
-    """An offline persistent member gets messages only while nobody is online (storage.md section 8); then nothing is lost."""
+    """An offline persistent member gets messages only while nobody is online; then nothing is lost."""
     topic, publisher = unique("t"), join(version)
     sleeper, awake = join(version, keep=True), join(version)
     for member in (sleeper, awake):
@@ -146,7 +146,7 @@ def test_online_members_come_first(join: Party, version: int) -> None:
 
 @pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
 def test_unsent_qos_1_of_an_ended_session_goes_to_another_member(join: Party, keep: bool) -> None:
-    """What waited behind the first member's window when its Session ended reaches the second (storage.md section 8). §4.8.2."""
+    """What waited behind the first member's window when its Session ended reaches the second. §4.8.2."""
     topic, publisher = unique("t"), join(5)
     failing = join(5, keep=keep, props=[(names.RECEIVE_MAXIMUM, 1)])
     failing.subscribe((f"$share/g/{topic}", 1))

@@ -1,4 +1,4 @@
-"""The disk of a running hub fills up and is freed, ten times (reliability page, C10)."""
+"""The disk of a running hub fills up and is freed, ten times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten minutes of everyday life: 500 clients, five reconnects and 500 messages a second; nothing may grow (reliability page, C11)."""
+"""Ten minutes of everyday life: 500 clients, five reconnects and 500 messages a second; nothing may grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thirty kills -9 in five minutes under QoS 1 and 2 load (reliability page, D1)."""
+"""Thirty kills -9 in five minutes under QoS 1 and 2 load: nothing acknowledged is lost, and no QoS 2 message arrives twice."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def rules(draw: st.DrawFn) -> Rule:
 
 
 def naive_match(filter: list[str | None], topic: list[str]) -> bool:
-    """Recursive and slow, as section 4.7 reads. None is a level that equals nothing."""
+    """Recursive and slow, as MQTT §4.7 reads. None is a level that equals nothing."""
     if filter == ["#"]:
         return True
     if not filter or not topic:
@@ -138,7 +138,7 @@ def test_granted_subscription_is_covered_by_a_rule_that_allows(
 @example(client_id="#", other="up/a/b")
 @example(client_id="{device}", other="up/dev1")
 def test_identity_strings_are_inert(client_id: str, other: str) -> None:
-    """A Client Identifier in a template allows its own level and nothing else, whatever it holds (B9)."""
+    """A Client Identifier in a template allows its own level and nothing else, whatever it holds."""
     only = Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "up/{clientid}")
     policy = compile_policy([only], device="dev1", groups=(), client_id=client_id)
 

@@ -1,4 +1,4 @@
-"""Properties of the fold: checkpoint + tail is the whole, what was folded and who was fenced change nothing (storage page, sections 2 and 3)."""
+"""Properties of the fold: checkpoint + tail gives the whole state; folded events and events of fenced readers change nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_fold_ignores_a_piece_of_the_log_that_is_read_again(log: list[Event], ba
 @settings(max_examples=150, deadline=None)
 @given(logs, any_event)
 def test_fold_ignores_every_event_below_its_epoch(log: list[Event], late: Event) -> None:
-    """Whoever was fenced can write what he likes (!)."""
+    """Events of a fenced reader change nothing, whatever they are."""
     state = folded(log)
     if state is not None and late.epoch < state.epoch:
         assert fold(state, late, len(log) + 1) is state

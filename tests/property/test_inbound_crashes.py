@@ -1,6 +1,6 @@
 """A persistent publisher of QoS 2 and a hub that dies at any moment with only what was durable.
 
-Storage page, section 6, inbound: exactly once into a persistent session's queue, PUBREC after the commit, PUBCOMP after the durable removal;
+Inbound QoS 2: exactly once into a persistent session's queue, PUBREC after the commit, PUBCOMP after the durable removal;
 a transient subscriber gets nothing twice while the hub lives. All queues are full now and then: what was refused for that costs no other
 message that comes under its identifier.
 """

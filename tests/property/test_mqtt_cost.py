@@ -1,4 +1,4 @@
-"""What a packet costs grows with its bytes and not faster (scoreboard A6), measured in CPU time."""
+"""What a packet costs grows with its bytes and not faster, measured in CPU time."""
 
 from __future__ import annotations
 

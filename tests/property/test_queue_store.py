@@ -1,4 +1,4 @@
-"""The SQLite queues against the memory ones, over any order of verbs, crashes and housekeeping included (storage page, sections 4 and 6)."""
+"""The SQLite queues against the memory ones, over any order of verbs, crashes and housekeeping included."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class QueueStores(RuleBasedStateMachine):
 
     @invariant()
     def positions_never_go_back(self) -> None:
-        """Dense, and never issued again (!)."""
+        """Positions are dense, and never issued again."""
         tails = self.model.tails(list(QUEUES))
         assert self.store.tails(list(QUEUES)) == tails
         for queue_id, tail in tails.items():

@@ -1,4 +1,4 @@
-"""A start finds the sessions that the log says, wherever checkpoint, states and trimming stand (storage page, section 3)."""
+"""A start finds the sessions that the log says, wherever checkpoint, states and trimming stand."""
 
 from __future__ import annotations
 

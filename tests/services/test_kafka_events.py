@@ -187,7 +187,7 @@ def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
     services: Services, kafka: Kafka, hub: Callable[..., House], house: House
 ) -> None:
-    """Nothing of a session waits for it, and the lane makes it anew by itself (!)."""
+    """Session events do not wait for it, and the lane creates the topic again by itself."""
     log = KafkaEvents(kafka)
     lane = StatisticsLane(log)
     lane.idle()

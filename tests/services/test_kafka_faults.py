@@ -102,7 +102,7 @@ def test_pause_of_kafka_holds_acknowledgements_back(services: Services, kafka: K
 def test_subscription_that_was_refused_is_not_there_afterwards(
     services: Services, kafka: Kafka, tmp_path: Path
 ) -> None:
-    """Its event was with the producer when the hub gave it up, and is written when Kafka goes on: so it is undone there (!)."""
+    """The producer had its event when the hub gave up, and writes it when Kafka is back; so another event has to undo it."""
     hub = kafka_hub(tmp_path, kafka, queues__give_up="2s")
     hub.start()
     try:

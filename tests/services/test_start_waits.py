@@ -167,7 +167,7 @@ def test_refusal_in_the_middle_that_no_waiting_mends_ends_the_start(
 
 
 def test_start_without_the_coprocessor_ends_no_session(services: Services, tmp_path: Path) -> None:
-    """Every queue looks as if it were gone: the start ends, and says what is missing (!). Stores of its own: the queues are gone indeed."""
+    """Without it every queue seems to be missing: the start fails and names the cause. Stores of its own, because the queues are really gone."""
     with own_stores(services) as stores:
         hub = server_hub(tmp_path, stores)
         leave_first(hub)

@@ -32,7 +32,7 @@ def test_states_contract(case: Case, tables: Tables, tools: DirectCaller) -> Non
 
 
 def test_older_write_never_resurrects_what_is_gone(tables: Tables, tools: DirectCaller, services: Services) -> None:
-    """Also after a flush: the record that says so is a row like another one (!)."""
+    """Also after a flush: the tombstone is a row like any other, so HBase does not forget it."""
     store = HBaseStates(tools, tables)
     store.apply((7,), [StateWrite(1, "a", 5, b"r"), StateWrite(1, "a", 7, None)])
     flush_regions(services, tables.state)

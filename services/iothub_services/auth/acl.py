@@ -144,7 +144,7 @@ def explain(
 def resolve_filter(rule: Rule, device: str, client_id: str) -> bytes | None:
     """Return the rule's Topic Filter for one device and Client Identifier; None: it can match nothing.
 
-    A stored filter that is not valid matches nothing when it allows, and everything when it denies: damage never opens a door.
+    A stored filter that is not valid matches nothing when it allows, and everything when it denies: damage never grants anything.
     """
     if not _is_filter(rule.filter):
         return _EVERYTHING if rule.effect is Effect.DENY else None

@@ -1,11 +1,11 @@
-"""Who are you: tenant, device and credential, answered from cache or store, and refused without telling why.
+"""Authentication: tenant, device and credential, checked against cache or store, and refused without a cause.
 
 Knows no CONNECT packet, no session and no SQL. What may be done (`policies`) and how long a failed CONNECT waits for its answer
 are the caller's next steps; `Refusal` carries the figures.
 
-Theory. An unknown tenant, an unknown or disabled device and a wrong secret end in the same Refusal. Everything that names a
-state of the account (suspended, banned, address) is said only to who has proven the credential. Nothing here opens a door when
-the store is down: cached records live out their age, everything else is refused as unavailable.
+Theory. An unknown tenant, an unknown or disabled device and a wrong secret end in the same Refusal. A state of the account
+(suspended, banned, address) is revealed only to a client that has proven the credential. When the store is down, cached records are
+used until they expire; everything else is refused as unavailable.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """A proven device. `stamp` tells whether the accounts have changed since (`Authenticator.is_current`).
+    """A proven device. `stamp` shows whether the accounts have changed since (`Authenticator.is_current`).
 
     `token`: what proved it, if that was one; `ends_at`: when it stops to, in monotonic seconds, whatever the wall clock does meanwhile.
     """
@@ -80,7 +80,7 @@ class Authenticated:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not: `reason` for the peer, `cause` for log and metric alone, `reply_after_s` when to answer, counted from arrival."""
+    """A refusal: `reason` for the client, `cause` for log and metric only, `reply_after_s` when to answer, counted from arrival."""
 
     reason: Reason
     cause: str
@@ -89,7 +89,7 @@ class Refusal:
 
 
 class AuthObserver(Protocol):
-    """Who is told, for log, metric and event."""
+    """Receives the results of authentication, for log, metric and event."""
 
     def proven(self, who: Authenticated) -> None:
         """A credential was right, and nothing else spoke against its device."""
@@ -146,19 +146,19 @@ class Authenticator:
         return answer
 
     def refuse_nameless(self, shown: Credentials) -> Refusal:
-        """A username names no device, so there is nobody to ask for and to ban. `shown` must not have it: it may be a misplaced secret."""
+        """Refuse a username that names no device: there is nothing to look up or to ban. `shown` must not have it: it may be a misplaced secret."""
         refused = _Refused(Reason.BAD_CREDENTIALS, "malformed_username")
         return self._refuse(shown, None, refused, self.checks.reply_after_s())
 
     async def vouch(self, credentials: Credentials) -> Authenticated | Refusal:
-        """Somebody else (a plug-in) has proven the device: look at its standing only.
+        """Check only the account's state: a plug-in has proven the device.
 
         A device that has no row is one without groups, rules and limits of its own.
         """
         return await self._decide(credentials, self._stand_for)
 
     async def review(self, proven: Authenticated, *, client_id: str, address: str) -> Authenticated | Refusal:
-        """Look at a connected device anew, after a change: may it stay?
+        """Check a connected device again after a change of the accounts: may it stay?
 
         Raises:
             StoreDownError: the accounts cannot be read; ask again later, the device stays as it is.
@@ -170,7 +170,7 @@ class Authenticator:
                 raise _Refused(Reason.CREDENTIAL_REVOKED, "unknown_tenant")
             device = await self.directory.device(tenant, proven.device.name, is_urgent=True)
             if device is None and proven.device == _without_row(proven.device.name):
-                device = proven.device  # vouched for: what others change is no reason to doubt it
+                device = proven.device  # proven by a plug-in: a change of the accounts does not make the proof invalid
             if device is None or not device.is_enabled or _credential(device) != _credential(proven.device):
                 raise _Refused(Reason.CREDENTIAL_REVOKED, "credential_changed")
             if proven.token is not None and not proven.token.stands(tenant.token_issuers):
@@ -193,7 +193,7 @@ class Authenticator:
         self.directory.invalidate_all()
 
     async def _decide(self, shown: Credentials, prove: _Prove) -> Authenticated | Refusal:
-        """Decide by what the accounts hold now: what was read before a change decides nothing."""
+        """Decide by the present accounts: a record that was read before a change is not used."""
         reply_after_s = self.checks.reply_after_s()
         tenant: TenantRecord | None = None
         try:

@@ -1,6 +1,6 @@
-"""Who is kept out by a person's decision: bans by device, Client Identifier and address, and the networks of a tenant.
+"""Bans that people set, by device, Client Identifier and address, and the networks of a tenant.
 
-Knows no failures that were counted (`failures`) and no reply. What cannot be read keeps out: a damaged row never opens a door.
+Knows no counted failures (`failures`) and no reply. A ban that cannot be read bans: a damaged row never lets anybody in.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ the change that is named inside.
     ------------------|-------c(acme/dev1)------c(bmce)---------|----------> log
     as of here:   no  |  dev1: no, else yes      bmce: no, else yes   | no
 
-Every line above `floor` is known here. What was read before is not used: nobody knows any more what changed then. What is beyond `seen` is of a hub
-that is ahead, or of the past of accounts that were restored from a backup; that past is told from the present by the time of the line as well.
-When the log cannot be read for long, nobody knows what has changed: `left_s` says how much longer what was true at the last look may be used.
+Every line above `floor` is known here. A record as of an earlier line is not used: its later changes are not known any more. A record as of a line
+beyond `seen` is from a hub that is ahead, or from accounts before they were restored from a backup; the time of the line separates the two.
+While the log cannot be read, changes are unknown: `left_s` says how much longer the records of the last look may be used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NOTHING_SEEN = AsOf(0, 0)
 class Line:
     """One line of the log, and whose records it may have changed.
 
-    `tenant_id` None: nobody's; `EVERYBODY`: all tenants'. `device` None: all of the tenant. `tenant_name`: it may have come or gone.
+    `tenant_id` None: no tenant's; `EVERYBODY`: all tenants'. `device` None: the whole tenant. `tenant_name`: it may have been created or deleted.
     """
 
     as_of: AsOf

@@ -1,7 +1,7 @@
-"""Room for checks of credentials that cost CPU: bounded in all, by tenant and by guesser, and done in threads.
+"""A pool of threads for credential checks that cost CPU, bounded in total, per tenant and per source of guesses.
 
-Knows no credential: passwords and tokens bring their own work and their own memory of what was proven. They share this room, so
-that neither kind of device can be told from the other by being refused, or by how long a refusal takes.
+Knows no credential: passwords and tokens bring their own work and their own memory of what was proven. They share this pool, so
+that neither a refusal nor its time shows which kind of credential a device has.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ K = TypeVar("K", bound=Hashable)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FAILED_REPLY_S = 0.25  # every failed CONNECT is answered this long after its arrival (tenancy page, section 1)
+FAILED_REPLY_S = 0.25  # every failed CONNECT is answered this long after its arrival, so that the time of a refusal gives nothing away
 _FIRST_GUESS_S = 0.04  # of the time that one check takes
 _SMOOTHING = 0.1
 
 
 class PoolFullError(Exception):
-    """No check can be taken on; known and unknown devices are refused alike."""
+    """The pool is full; known and unknown devices are refused alike."""
 
 
 class TooManyGuessesError(Exception):
-    """One source has different secrets of one device under check already; the next is refused unseen."""
+    """One source already has several secrets of one device under check; the next is refused without a check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class CheckPool:
 
     @property
     def is_pressed(self) -> bool:
-        """Some device's check would not be taken on now. O(tenants under check)."""
+        """Say whether a check of some device would be refused now. O(tenants under check)."""
         return self._is_full or max(self._tenants.values(), default=0) >= self.settings.tenant_pending
 
     @property
@@ -85,7 +85,7 @@ class CheckPool:
     def reply_after_s(self) -> float:
         """Return when a CONNECT that arrives now and fails is answered, in seconds from its arrival.
 
-        0.25, and a multiple of it while checks queue up: or late answers would tell which devices have a secret to check.
+        0.25, and a multiple of it while checks queue up: otherwise late answers would show which devices have a secret to check.
         """
         if not self._kinds:
             return FAILED_REPLY_S
@@ -104,7 +104,7 @@ class CheckPool:
 
     @contextmanager
     def place(self, kind: str, asker: Asker) -> Iterator[None]:
-        """Hold room for one check.
+        """Reserve a place for one check.
 
         Raises:
             PoolFullError: there is none; try again later.

@@ -1,11 +1,11 @@
 """Tenant and device records from memory, from a cache that hubs share, or from the store of accounts: one question at a time, bounded.
 
-Knows no credentials and no decisions. A record that was being read while the accounts changed is used by nobody and kept by
-nobody: `changes` tells a caller to ask again.
+Knows no credentials and no decisions. A record that was being read while the accounts changed is neither used nor kept: `changes`
+shows a caller that it has to ask again.
 
-Few questions are in the hands of the pool at once; the others wait in front of it, where tenants take turns, so that whoever follows the accounts'
-changes does not wait behind a storm of CONNECTs. What is asked after a change of a device that is connected is urgent: it waits for no other
-question. That a device is not there is remembered for those who knock, and not when it was asked urgently: a successor may be made at once, and is
+Few questions are in the thread pool at once; the others wait in a fair queue, where tenants take turns, so that reading the accounts' changes does
+not wait behind a storm of CONNECTs. A question about a connected device after a change is urgent: it does not wait for other questions. That a
+device does not exist is remembered for CONNECTs, but not after an urgent question: a new device of that name may be created at once, and must be
 let in then.
 """
 
@@ -41,7 +41,7 @@ class StoreDownError(UnavailableError):
 
 
 class TooManyWaitError(StoreDownError):
-    """Too many wait for the accounts already."""
+    """Too many questions to the accounts are waiting already."""
 
     cause = "accounts_busy"
 
@@ -50,9 +50,9 @@ class TooManyWaitError(StoreDownError):
 class DirectorySettings:
     """`loads`: questions to the store that wait at once; of them `tenant_loads` for devices of one tenant, `name_loads` for tenants by name.
 
-    `asked`: under way. A fleet that comes to a cold cache fits into `tenant_loads`; who asks what waits for its turn already takes no other
-    place. Where `loads` are used up by large fleets, a tenant with fewer than `few_loads` still gets in, and so do names; what is few goes down to a
-    quarter (64, 16, 4, 1) with every quarter of `loads` that waits beyond them, so that never more than twice `loads` wait.
+    `asked`: in the thread pool. A fleet that meets a cold cache fits into `tenant_loads`; the same question asked twice takes one place. When large
+    fleets use up `loads`, a tenant with fewer than `few_loads` is still admitted, and so are names; `few_loads` falls to a quarter (64, 16, 4, 1)
+    with every quarter of `loads` that waits beyond them, so that never more than twice `loads` wait.
     """
 
     tenants: LruSettings = field(default_factory=lambda: LruSettings(entries=5_000))
@@ -223,7 +223,7 @@ class Directory:
         return answer
 
     async def _load(self, question: _Question, ask: Callable[[], Awaitable[_Answer[T]]]) -> _Answer[T]:
-        """What changes while the question waits for its turn is in the answer: until then whoever asks the same may join it."""
+        """Wait for a turn, then ask. Changes until then are in the answer, so callers with the same question may join until then."""
         tenant_id, name, _, is_urgent = question
         if is_urgent:
             return await ask()
@@ -258,6 +258,6 @@ class Directory:
         asked_at = changes()
         try:
             return await self._run(call, find), math.inf, asked_at
-        except Exception as error:  # the edge of the thread pool: whatever a driver raises, no door opens
+        except Exception as error:  # the edge of the thread pool: any error of a driver means that the store is down
             self._on_failure(call, error)
             raise StoreDownError(f"the accounts cannot be read: {type(error).__name__}") from error

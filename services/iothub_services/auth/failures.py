@@ -1,7 +1,7 @@
-"""Repeated failures: who tries too many wrong credentials from one address is not looked at for a while.
+"""Repeated failures: too many wrong credentials from one address ban it for a while.
 
-Knows no credentials and no reply. The ban is for (tenant, device, address), so nobody can lock out another who comes from elsewhere.
-Names need not exist: unknown ones count alike, or the ban would tell which do.
+Knows no credentials and no reply. The ban is for (tenant, device, address), so that a client at another address is not locked out.
+Names need not exist: unknown ones count alike, otherwise a ban would show which names exist.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Failures:
         return len(self._records)
 
     def is_banned(self, tenant: str, device: str, address: str) -> bool:
-        """Say whether this device, from this address, is not looked at now."""
+        """Say whether this device is banned from this address now."""
         record = self._records.get((tenant, device, address))
         return record is not None and self._clock.monotonic() < record.banned_until
 

@@ -1,8 +1,8 @@
-"""Who may do something of which only a few are done at once: tenants take turns, each in the order of its own.
+"""A fair queue for work of which only a few pieces run at once: tenants take turns, and each tenant's work keeps its order.
 
-Knows no work. Number 0 stands for those whose tenant nobody knows yet: as no tenant gets in without its name, every other turn is theirs.
-The price: whoever makes up names, without any credential, has every other turn while such names wait, so that known tenants wait up to twice as long.
-Whoever was given a turn gives it back, whatever has become of the work.
+Knows no work. Tenant id 0 stands for look-ups of a tenant by name: every tenant needs one before anything else, so every other turn is theirs.
+The price: a client that makes up names, without any credential, gets every other turn, so that known tenants wait up to twice as long.
+A caller gives its turn back, whatever the result of the work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Turns:
         self._was_nameless = False  # the last turn
 
     async def take(self, tenant_id: int) -> None:
-        """Wait for a turn. Nobody may give up waiting."""
+        """Wait for a turn. The returned Deferred must not be cancelled."""
         if self._free:
             self._free -= 1
             return
@@ -31,7 +31,7 @@ class Turns:
         await turn
 
     def give_back(self) -> None:
-        """End a turn; whoever is next begins. Work that fails at once makes this a loop, not a recursion."""
+        """End a turn; the next caller begins. A loop, not a recursion, because work may fail at once."""
         self._free += 1
         if self._is_giving:
             return

@@ -1,4 +1,4 @@
-"""A bounded cache of answers: least recently used goes first, and every answer dies of old age too.
+"""A bounded cache of answers: the least recently used one is removed first, and every answer expires.
 
 Knows no key, no value and no loader. Ages carry jitter, so that a fleet that connected at once is not looked up at once again.
 """
@@ -65,7 +65,7 @@ class Lru(Generic[K, V]):
         return entry[0]
 
     def put(self, key: K, value: V | None, most_s: float = math.inf) -> None:
-        """Keep an answer, for `most_s` at most; the least recently used one makes room."""
+        """Keep an answer, for `most_s` at most; a full cache drops the least recently used one."""
         self._entries.pop(key, None)
         while len(self._entries) >= self._settings.entries:
             self._entries.popitem(last=False)

@@ -1,6 +1,6 @@
 """Compiled policies, one object for all who may do the same.
 
-Knows no store: it is given records. Thousands of devices whose rules name nobody share one Policy; a rule with `{device}` or
+Knows no store: it is given records. Thousands of devices whose rules have no template share one Policy; a rule with `{device}` or
 `{clientid}` splits them only by the name that it uses. A policy lives as long as a session holds it: nothing to bound here.
 """
 

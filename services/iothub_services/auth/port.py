@@ -38,7 +38,7 @@ class Action(Enum):
 
 
 class TenantState(Enum):
-    """Only `ACTIVE` lets devices in. `SUSPENDED` is told to who proved a credential; `DELETING` is as if unknown."""
+    """Only devices of an `ACTIVE` tenant may connect. A device that proved its credential learns `SUSPENDED`; `DELETING` looks like unknown."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
@@ -102,7 +102,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Ban:
-    """Somebody who is kept out. `until`: Unix seconds, 0: for good."""
+    """A ban. `until`: Unix seconds, 0: for good."""
 
     kind: BanKind
     subject: str
@@ -123,7 +123,7 @@ class TokenKey:
 
 @dataclass(frozen=True, slots=True)
 class TokenIssuer:
-    """Somebody whose tokens (JWT) the tenant's devices may show. `issuer`, `audience`: what `iss` and `aud` must be; "": see `tokens`.
+    """An issuer whose tokens (JWT) the tenant's devices may present. `issuer`, `audience`: what `iss` and `aud` must be; "": see `tokens`.
 
     `leeway_s`: how far the issuer's clock may differ from ours.
     """
@@ -190,7 +190,7 @@ class Accounts(Protocol):
     """The store of accounts. Both calls block and run in a thread pool; each is one consistent read.
 
     Raises:
-        BackendError: the store cannot answer; nobody new is let in until it can.
+        BackendError: the store cannot answer; no new connection is accepted until it can.
     """
 
     def find_tenant(self, name: str) -> TenantRecord | None:

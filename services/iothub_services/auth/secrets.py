@@ -18,7 +18,7 @@ from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
 SECRET_BYTES = 24  # 192 bit: nothing to guess, so a fast keyed hash is enough
-MAX_SECRET_BYTES = 1024  # a longer one is refused unread: hashing is work that a stranger can ask for
+MAX_SECRET_BYTES = 1024  # a longer one is refused unread: anybody can make the hub hash it
 
 _GENERATED = "h1$"  # version of the stored form: salted HMAC-SHA256 under the server's pepper
 _PASSWORD = "$argon2id$"  # noqa: S105  the prefix of the standard encoding
@@ -75,7 +75,7 @@ def verify_password(password: str | bytes, stored: str) -> bool:
 
 
 def is_acceptable(secret: bytes | None) -> bool:
-    """Say whether a presented secret is worth a look: it is there, not empty and not oversized."""
+    """Say whether a presented secret is worth a check: it is there, not empty and not oversized."""
     return secret is not None and 0 < len(secret) <= MAX_SECRET_BYTES
 
 

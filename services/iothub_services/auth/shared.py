@@ -1,15 +1,16 @@
-"""The second level of the cache of accounts: records in Redis, for all hubs of an installation and for a hub that has just begun.
+"""The second level of the cache of accounts: records in Redis, for all hubs of an installation and for a hub that has just started.
 
-Knows no credential and no decision, and nothing of SQL. Whether a record may be used is the horizon's word, whether it is ours the seal's.
+Knows no credential and no decision, and nothing of SQL. The change-log watermark decides whether a record may be used, its signature whether it
+is ours.
 
-Theory. A hub with a cold memory asks here before it asks SQL. What it finds is used only if (1) its seal is ours, for this very place, and (2)
-the horizon says that nothing which it concerns has changed since. So Redis may lose, delay, double, reorder, resurrect or invent entries: the answer
-is SQL's or none. Two hubs H and G, and a change c of a device: G put the old record, read as of a < c. As soon as H has seen c, it does not take an
-entry with as_of < c, whenever that was put; an entry with as_of >= c was read from SQL by a hub that had seen c, after c was committed. Until H
-has seen c (a poll, `sql.poll_interval`) it may take the old one, as it may from its own memory, and the answer is given up when c is seen before
+Theory. A hub with a cold cache asks here before it asks SQL. An entry is used only if (1) its signature is ours and for this key, and (2) the
+watermark shows that nothing which concerns it has changed since. So Redis may lose, delay, double, reorder, resurrect or invent entries: the answer
+is SQL's or none. Two hubs H and G, and a change c of a device: G stored the old record, read as of a < c. As soon as H has seen c, it refuses an
+entry with as_of < c, whenever that was stored; an entry with as_of >= c was read from SQL by a hub that had seen c, after c was committed. Until H
+has seen c (a poll, `sql.poll_interval`) it may use the old one, as it may from its own memory, and the answer is discarded when c is seen before
 the session begins (`Authenticator.is_current`). When H cannot read the change log, it uses entries only as long as its own memory would.
 
-What Redis does not answer is a miss, at once where the client by-passes it, so SQL answers as if there was no Redis.
+A call that Redis does not answer is a miss, at once while the client is degraded; then SQL answers as if there was no Redis.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Redis(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """`scope`: what our keys begin with. An age is shortened by up to `jitter` of itself; it is for the room alone, no record is used for its age."""
+    """`scope`: prefix of our keys. Ages, each shortened by up to `jitter` of itself, only free memory of Redis; they never make a record valid."""
 
     scope: str
     ttl_s: float = 86_400.0
@@ -78,7 +79,10 @@ class SharedRecords:
         self._counts: dict[str, int] = dict.fromkeys(RESULTS, 0)
 
     def begin_with(self, scope: str) -> None:
-        """Accounts on a server say only when they answer what their keys begin with: before the first look-up (!)."""
+        """Set the prefix of the keys; accounts on a server name it only when they answer.
+
+        Invariant: called before the first look-up, or this hub would read and write another installation's entries.
+        """
         self._scope = f"{scope}auth:{FORM}:"
 
     def results(self) -> dict[str, int]:
@@ -87,7 +91,7 @@ class SharedRecords:
 
     @property
     def is_forged_lately(self) -> bool:
-        """Whether somebody else's entry was found within the last minutes."""
+        """Whether an entry with a foreign signature was found within the last minutes."""
         return self._forged_at is not None and self._clock.monotonic() - self._forged_at < _LATELY_S
 
     async def tenant(self, name: str) -> TenantRecord | Missing | None:
@@ -108,7 +112,7 @@ class SharedRecords:
         return self._judged(found.record, self.horizon.has_device(tenant_id, name, found.as_of))
 
     def put_tenant(self, name: str, as_of: AsOf, tenant: TenantRecord | None) -> None:
-        """Keep what SQL has answered to a question that was asked when `as_of` had been seen. Nobody waits for it."""
+        """Store SQL's answer to a question that was asked when `as_of` had been seen. Callers do not wait for it."""
         place = self._place("t", name)
         self._put(place, as_of, self._seal.tenant(place, Sealed(as_of, tenant)), is_negative=tenant is None)
 
@@ -158,6 +162,6 @@ class SharedRecords:
 
 
 def _note_refusal(replies: list[Reply]) -> None:
-    """That Redis is away is its client's to say; what it refuses is counted there, too."""
+    """Log that an entry was not stored; the client of Redis raises the alarm and counts refused calls."""
     if isinstance(replies[0], BackendError) and not replies[0].is_written:
         log.debug("an entry was not kept in Redis", error=str(replies[0]))

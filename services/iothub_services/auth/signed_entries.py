@@ -1,7 +1,7 @@
-"""Records of tenants and devices as octets for a cache that others can read and write: sealed, so that nobody else can make one.
+"""Records of tenants and devices as octets for a cache that others can read and write: signed, so that only our hubs can make one.
 
-Knows no cache. A seal is an HMAC with a key of its own, derived from the server's pepper; it covers where the record belongs, so that one device's
-cannot be put in the place of another's. What is inside is what SQL holds: no plain secret, but names, rules and hashes can be read.
+Knows no cache. The signature is an HMAC with a key of its own, derived from the server's pepper; it covers the key of the entry, so that one device's
+record cannot be stored as another's. The content is what SQL holds: no plain secret, but names, rules and hashes can be read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FORM = hashlib.sha256(repr(_SHAPE).encode()).hexdigest()[:8]
 
 
 class ForgedError(Exception):
-    """The seal is not ours: somebody else has written this, or changed it, or moved it here."""
+    """The signature does not match: the entry was forged, changed, or copied from another key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Flights(Generic[K, V]):
         return key in self._waiting
 
     def join(self, key: K, ask: Callable[[], Coroutine[Any, Any, V]]) -> Awaitable[V]:
-        """Return the answer, asking only if nobody asks `key` already. An error is shared like an answer."""
+        """Return the answer, asking only if no question for `key` is under way. An error is shared like an answer."""
         mine: Deferred[V] = Deferred()
         waiting = self._waiting.get(key)
         if waiting is not None:

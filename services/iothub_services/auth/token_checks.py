@@ -29,7 +29,7 @@ class TokenChecks:
     async def check(self, asker: Asker, tenant: TenantRecord, token: bytes) -> TokenProof | TokenFault:
         """Return what the token proves for the asker's device of `tenant`. Raises PoolFullError, TooManyGuessesError."""
         if len(token) > MAX_TOKEN_BYTES:
-            return TokenFault.TOO_LARGE  # hashing it would be work that a stranger asks for
+            return TokenFault.TOO_LARGE  # anybody can send it: it is not worth a hash
         digest = self._pool.digest(KIND, asker, str(tenant.version), token)
         whose = (asker.tenant_id, asker.device)
         proven = self._proven.get(whose)

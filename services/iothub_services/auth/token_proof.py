@@ -14,7 +14,7 @@ MAX_TOKEN_BYTES = 8192  # as long as web servers let a header be, which is where
 
 
 class TokenFault(Enum):
-    """Why a token proves nothing; the word is for log and metric alone."""
+    """Why a token proves nothing; only log and metric show it."""
 
     TOO_LARGE = "token_too_large"
     MALFORMED = "token_malformed"  # not three parts of base64url, or the header is not what it must be

@@ -3,8 +3,8 @@
 Knows no cache, no thread and no store. Pure functions of what they are given; up to some milliseconds of CPU, so they belong in a thread.
 
 Theory. A token says nothing about how it is to be checked: the algorithm and the keys are its issuer's, `alg` must be the same word, and
-`kid` only chooses among keys that are there. The signature comes first, so the claims of a stranger are never looked at. A token with
-an `aud` is for whom that names: an issuer without an audience of ours takes only tokens without one (RFC 7519 §4.1.3).
+`kid` only chooses among keys that are there. The signature is checked first, so unsigned claims are never read. A token with
+an `aud` is for whom that names: an issuer without an audience of ours accepts only tokens without one (RFC 7519 §4.1.3).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Follows the session log while other hubs append to it: every event, in order, soon after it is durable.
 
-Knows no event's meaning and no hub: whoever applies the events is called on the reactor thread, one page at a time.
+Knows no event's meaning and no hub: the function that applies events is called on the reactor thread, one page at a time.
 
-Theory: a round begins with a look at the clock, asks where the log ends, reads up to there and has it applied. When it is done, everything that was
-durable before that look is known here: that time is `known_at`. Whoever needs what is durable *now* waits for the first round that begins after
-the question; one round answers all who wait. A page is given on when the one before has been applied, so nothing piles up.
+Theory: a round reads the clock, asks where the log ends, reads up to there and has the events applied. Then everything that was durable when the
+clock was read is known here: that time is `known_at`. A caller that needs what is durable *now* waits for the first round that begins after its
+call; one round answers all callers. A page is passed on when the one before has been applied, so nothing piles up.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from iothub_services.group_thread import CallInReactor
 
 log = logging.get(__name__)
 
-PERIOD_S = 0.1  # between two rounds while somebody else is there
-ALONE_S = 1.0  # and while nobody is
+PERIOD_S = 0.1  # between two rounds while other hubs run
+ALONE_S = 1.0  # and while none does
 RETRY_S = 0.5
 PAGE = 500  # events that are applied in one call of the reactor
 _WAITING = 10_000  # questions at a time
-FAILING = "follower_failing"  # the alarm: nobody misses what the follower cannot read while no other hub is there
+FAILING = "follower_failing"  # the alarm; not raised while no other hub runs, for then the log has only our own events
 
 Apply = Callable[[list[Event]], Coroutine[Deferred[Any], Any, None]]
 
 
 class Follower:
-    """One thread that reads; `catch_up` and everything that is told are for the reactor thread.
+    """One thread that reads; `catch_up` and all callbacks run on the reactor thread.
 
     Invariants: `_after` is what was applied; `known_at` never goes back.
     """
@@ -77,11 +77,11 @@ class Follower:
         self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """End the thread, and the log that it reads. Who waits hears that it will not be."""
+        """End the thread, and close the log that it reads. Waiting callers get an error."""
         with self._wakeup:
             self._is_closing = True
             self._wakeup.notify_all()
-        self._call_in_reactor(self._give_up)  # who waits is on the reactor thread, and `close` is not
+        self._call_in_reactor(self._give_up)  # waiting callers are on the reactor thread, `close` is not
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
@@ -110,7 +110,7 @@ class Follower:
         self._events.close()
 
     def _pause(self, seconds: float) -> bool:
-        """Wait until it is time or somebody asks; False: it is over."""
+        """Wait until the next round is due or a caller wants one; False: the follower is closed."""
         with self._wakeup:
             if seconds and not self._is_failing:
                 self._wakeup.wait_for(lambda: self._is_asked or self._is_closing, seconds)
@@ -164,7 +164,7 @@ class Follower:
             raise failures[0]
 
     def _fails(self, text: str) -> None:
-        """Raise the alarm, or end it: an empty text says that nothing fails any more."""
+        """Raise the alarm, or clear it: an empty text means that nothing fails any more."""
         was_failing, self._is_failing = self._is_failing, bool(text)
         if text:
             text = f"{text}; this hub does not know what other hubs' sessions do, and publishers wait"

@@ -58,8 +58,8 @@ def answer_of(submit: Callable[[Callable[[object], None]], None]) -> Deferred[ob
 class ThreadJournal:
     """Fulfils `iothub_services.sessions.port.Journal` over a thread. On the reactor thread.
 
-    Invariant: an event with an epoch (a persistent session's) is never left out while the hub lives: what is noted waits for the log as
-    long as it takes, in its place; the other events are left out when the log is too far behind, and counted in `lost`.
+    Invariant: an event with an epoch (a persistent session's) is never dropped while the hub runs: it waits for the log in its place, however long
+    that takes. Other events are dropped when the log is too far behind, and counted in `lost`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ThreadJournal:
     ) -> None:
         """`signature`: what persistent sessions' events are signed with, where several hubs write the log; else empty."""
         self._thread = thread
-        self._on_event = on_event  # plug-ins that want to hear what happened
+        self._on_event = on_event  # of plug-ins
         self._later = later  # None: notes are not gathered
         self._gathered: list[Event] = []
         self._signature = signature

@@ -1,10 +1,13 @@
-"""The event-log port (storage page, section 2): what every driver must do.
+"""The event-log port: what every driver must do.
 
 Knows the topics and that events have a key; knows no meaning of an event.
 All methods block; drivers run in a thread of their own.
 
 Theory: a topic has one partition or several. All events of a key are in one partition, and only there they have an order; a place in the
 log is therefore a vector, one offset for each partition, and what is folded, kept or trimmed is said with such vectors.
+
+Invariant: offsets never restart, neither after everything was trimmed nor after the log was lost: an event with a used offset would look
+folded, and be lost.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ class LoggedEvent(NamedTuple):
 
 
 class DamagedEvent(NamedTuple):
-    """What stands at a place of the log and is no event there (`iothub.records.events.read_event`): whoever reads counts it and goes on."""
+    """A record of the log that is not a valid event (`iothub.records.events.read_event`): the reader counts it and goes on."""
 
     partition: int
     offset: int
@@ -68,7 +71,7 @@ class EventLog(Protocol):
         """Where the session log would go on, above everything that its readers have seen. Changes nothing."""
 
     def skip_to(self, offsets: Offsets) -> None:
-        """Give no offset of the session log up to these any more: the log was lost, its readers were not. What it has below goes."""
+        """Never issue an offset of the session log up to these: the log was lost, its readers' states were not. Removes the events below."""
 
     def close(self) -> None: ...
 

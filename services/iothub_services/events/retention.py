@@ -1,4 +1,4 @@
-"""Trimming the log for statistics by age and by number, where nobody else does it.
+"""Trims the log for statistics by age and by number, where the log's server does not.
 
 Knows nothing of what the events say but when they happened. The session log is not trimmed here: its states need it.
 """
@@ -38,7 +38,7 @@ def trim_statistics(log: EventLog, wanted: TrimStatistics) -> int:
 
 
 def _old_upto(log: EventLog, after: int, before_ms: int) -> int:
-    """Return up to where the next events are old; a damaged one among them is as old as its neighbours."""
+    """Return up to where the next events are old; a damaged one among them is as old as those beside it."""
     upto = after
     while upto < after + SLICE:
         page = log.read((upto,), SLICE, Topic.ANALYTICS)

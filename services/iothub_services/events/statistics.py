@@ -1,10 +1,10 @@
-"""The way of events for statistics into a log on servers: a thread and connections of their own, so that no session ever waits for them.
+"""Writes events for statistics to a log on servers: with a thread and connections of their own, so that no session ever waits for them.
 
-Knows no session and no figure. Nobody folds these events: one that was written twice is counted once by its number.
+Knows no session and no figure. These events are not folded: one that was written twice is counted once by its number.
 
-Theory: the topic may be deleted, full or forbidden while the session log is well. Whoever counts waits for an answer and keeps what has none, within
-bounds, so this lane holds nothing back: it tries for as long as its patience lasts, each time with new connections and a topic that is looked
-for, and made, anew. What the old connections had without an answer is given up; it may be written all the same.
+Theory: the topic may be deleted, full or forbidden while the session log is well. The counting code keeps, within bounds, what has no answer, so
+nothing is kept here: each attempt uses new connections, and finds or creates the topic again, until the time for the operation is over. What the
+old connections had without an answer is given up; it may still be written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ StatisticsThread: TypeAlias = GroupThread[list[Event], object]
 
 
 class StatisticsLog(Protocol):
-    """A log whose clients can be made anew."""
+    """A log whose clients can be replaced."""
 
     def append(self, events: list[Event]) -> list[LoggedEvent]: ...
 
@@ -37,7 +37,7 @@ class StatisticsLog(Protocol):
 
 
 class StatisticsLane:
-    """What the thread does. Raises BackendError; the next attempt begins anew."""
+    """The work of the thread. Raises BackendError; the next attempt starts from the beginning."""
 
     def __init__(self, log: StatisticsLog) -> None:
         self._log = log
@@ -51,7 +51,7 @@ class StatisticsLane:
         self._try(lambda: self._log.probe(Topic.ANALYTICS))
 
     def idle(self) -> bool:
-        """Look for the topic, or make it, also while nobody counts; never more to do after it."""
+        """Find the topic, or create it, also while no events come. Returns that there is no more to do."""
         self.probe()
         return False
 
@@ -68,11 +68,11 @@ class StatisticsLane:
 
 
 class StatisticsJournal:
-    """What whoever counts sees of the lane. On the reactor thread."""
+    """What the counting code sees of the thread. On the reactor thread."""
 
     def __init__(self, thread: StatisticsThread, on_event: Callable[[Event], None]) -> None:
         self._thread = thread
-        self._on_event = on_event  # plug-ins that want to hear what happened
+        self._on_event = on_event  # of plug-ins
 
     async def record(self, events: list[Event]) -> None:
         """Durable when it returns. Raises BackendError."""
@@ -88,7 +88,7 @@ def statistics_thread(
     on_alarm: Callable[[str, str], None],
     patience: Patience = PATIENCE,
 ) -> StatisticsThread:
-    """Return the thread of the lane: submit lists of events, each is durable when it is answered."""
+    """Return the thread: submit lists of events; each is durable when it is answered."""
     lane = StatisticsLane(log)
     return GroupThread(
         "statistics",

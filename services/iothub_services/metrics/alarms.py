@@ -110,7 +110,7 @@ class AlarmName(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """One raised alarm; `subject` tells two of the same name apart (a store, a listener)."""
+    """One raised alarm; `subject` distinguishes two of the same name (a store, a listener)."""
 
     name: AlarmName
     subject: str

@@ -1,4 +1,4 @@
-"""Counters, and their Prometheus text: read when somebody asks, never pushed.
+"""Counters, and their Prometheus text: read at each scrape, never pushed.
 
 Knows no HTTP and no engine: sources are functions that return plain numbers. Everything here runs on the reactor thread; a page
 of 20,000 series is made in slices of a few milliseconds.
@@ -92,7 +92,7 @@ class Registry:
         return series[labels]
 
     def unfed(self) -> list[str]:
-        """Names of declared platform metrics that every hub has and nobody feeds; a test holds this list empty."""
+        """Names of declared platform metrics that every hub has and no source feeds; a test keeps this list empty."""
         fed = self._sources.keys() | self._timings.keys()
         return [
             metric.name

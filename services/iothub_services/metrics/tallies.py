@@ -1,9 +1,9 @@
 """How often things happened in a period, by tenant, device and word: for events that are written once a minute.
 
-Knows no event and no clock: who writes them takes everything and begins anew.
+Knows no event and no clock: the writer takes all counts, which restart at 0.
 
-Theory: a storm must not fill memory or log. Words come from the program and tenants are known ones; devices are what clients make many of,
-so only so many have a count of their own, and the others' is added up under no name. Nothing is ever left out of the sums.
+Theory: a storm must not fill memory or log. Words come from the program and tenants are known ones, but there may be very many devices; so only a
+bounded number have a count of their own, and the others are added up under no name. Nothing is ever left out of the sums.
 """
 
 from __future__ import annotations

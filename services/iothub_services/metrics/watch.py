@@ -1,6 +1,6 @@
 """Looks at the machine every few seconds and raises or clears its alarms: disk, memory, certificates, late ticks.
 
-Knows levels and probes; does nothing about what it sees: refusing connections is the front desk's decision (`is_overloaded`).
+Knows levels and probes, and does not act on them: the listeners refuse connections while `is_overloaded`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Watch:
     """The figures of the last look, for the metrics, and the alarms that follow from them.
 
     `is_overloaded`: resident memory is above the limit, new connections are to be refused. `no_writes`: why nothing durable can be
-    written, as far as the machine tells before somebody tries; "" if it can.
+    written, as far as that is known without an attempt; "" if it can.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Watch:
             self.look_at_certificates()
 
     def require_room(self) -> None:
-        """Raise ConfigError when this process alone is above the limit: nobody would get in."""
+        """Raise ConfigError when this process is above the limit without any client: every connection would be refused."""
         resident = self._probe.resident_bytes()
         if resident >= self._memory_limit:
             raise ConfigError(

@@ -1,7 +1,15 @@
-"""The virtual-queue port (storage page, section 4): what every driver - memory, SQLite, later HBase and Redis - must do.
+"""The virtual-queue port: what every driver must do.
 
 Knows no session logic and no MQTT packets: a queue is a dense sequence of records with one reader and many writers.
-Positions begin at 1 and are never issued again, not even after the queue has been emptied. All methods block; drivers run in a thread of their own.
+All methods block; drivers run in a thread of their own.
+
+Invariant: positions begin at 1 and are never issued again, not even after the queue has been emptied: the reader would take the new message
+for one that it has acknowledged. The counter is stored; it cannot be derived from the records.
+
+Invariant: the store itself makes the reader epochs, each claim one above the last, and refuses smaller ones. So no two readers have the same
+epoch, and an earlier reader cannot remove the messages of a later one.
+
+Invariant: a release (QoS 2, PUBREC seen) stays until the durable head passes it. Removed at PUBCOMP, a crash would send the PUBLISH again.
 """
 
 from __future__ import annotations
@@ -259,7 +267,7 @@ class QueueStore(Protocol):
     def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
         """Look at no more than `count` records whose time has come, behind a mark, and remove them; their positions stay empty.
 
-        Positions up to `reserved` may have been sent before: they are spared (!).
+        Invariant: positions up to `reserved` stay. Their delivery may have begun, and has to be completed with the same message.
         """
 
     def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:

@@ -2,10 +2,12 @@
 
 Knows connections by identity alone, and no store.
 
-Theory: a client whose publish was given up is closed, and sends all that was not answered again, in order. Were a later one
-stored meanwhile, receivers would get it before the earlier ones [MQTT-4.6.0-5] (!). So what waits of a connection has one `Source`, and a
-thread that gives one up does none behind it; whoever was told of that begins anew: as another connection, or with what it sends from now on.
-QoS 0 is neither repeated nor kept in order with what is, and nobody is told of its loss: it ends nothing, and nothing else takes it with it.
+Theory: a client whose publish was given up is closed, and sends all that was not answered again, in order. What waits of a connection has one
+`Source`. When the failure has been reported, a new source begins: for another connection, or for what the same one sends from then on. QoS 0 is
+not repeated, has no order with the others, and its loss is not reported: it neither ends a source nor is dropped with one.
+
+Invariant: once a thread has given up a publish, it stores nothing later of the same source. Otherwise receivers would get the later message
+before the earlier ones, which the client sends again [MQTT-4.6.0-5].
 """
 
 from __future__ import annotations

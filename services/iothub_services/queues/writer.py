@@ -1,4 +1,4 @@
-"""The writer: fulfils the engine's `Store` on a queue driver and a retained driver, each with a thread of its own (storage page, section 4).
+"""The writer: fulfils the engine's `Store` on a queue driver and a retained driver, each with a thread of its own.
 
 Knows record formats, order and back-pressure; knows no MQTT packet, no window and no rule of delivery: the plane gets answers.
 

@@ -5,7 +5,7 @@ nearest valid form.
 
     connections=100 publish_messages=500/1s,10000000/1d publish_bytes=1MiB/1s session_expiry_s=7d
     topic_aliases=unlimited               this layer lifts the limit of the layers below
-    dry-run:publish_messages=100/1s       is only reported; may stand beside an obeyed limit of the same name
+    dry-run:publish_messages=100/1s       is only reported; may stand beside an enforced limit of the same name
 """
 
 from __future__ import annotations

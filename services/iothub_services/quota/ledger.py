@@ -1,7 +1,7 @@
 """The exact counts of one tenant, kept in this process: one worker, so its memory is the truth.
 
 Knows no rates, no store and no meaning of a name. Persistent counts (sessions, retained messages, queues) are restored by
-whoever loads what is counted.
+the code that loads the counted things.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LocalLedger:
         return True
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
-        """Nobody else is there: what does not fit now is refused."""
+        """Say at once whether it fits: no other hub can give units back."""
         del wanted
         return True
 

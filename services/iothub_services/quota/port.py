@@ -1,7 +1,7 @@
-"""What quota tells others, and what its exact counts promise: two Protocols.
+"""The callbacks of quota, and its exact counts: two Protocols.
 
-Knows no driver. On one machine the counts of a tenant are kept in the process (`ledger`); where hubs share them (`shared`), who may wait asks
-for `room` first and reserves at once when it returns.
+Knows no driver. On one machine the counts of a tenant are kept in the process (`ledger`); where hubs share them (`shared`), a caller that can wait
+awaits `room` first and reserves at once when it returns.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from iothub_services.quota.resolve import EffectiveLimits
 
 
 class QuotaObserver(Protocol):
-    """Who is told, for metric, event and log. Called on the thread of the caller, for every single refusal."""
+    """Receives every single refusal, for metric, event and log. Called on the thread of the caller."""
 
     def refused(self, tenant_id: int, quota: Quota) -> None:
-        """A limit said no."""
+        """A limit refused something."""
 
     def would_refuse(self, tenant_id: int, quota: Quota) -> None:
-        """A limit on trial (`dry-run:`) would have said no."""
+        """A dry-run limit would have refused something."""
 
     def unbalanced(self, tenant_id: int, quota: Quota) -> None:
         """More was given back than reserved: a defect of ours. The count stays at 0."""
 
 
 class CountLedger(Protocol):
-    """Exact counts of one tenant. A refusal is given only after this has said no; whoever reserved gives back, once."""
+    """Exact counts of one tenant. Nothing is refused before `reserve` has returned False; what was reserved is released once, by its caller."""
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
-        """Wait until so much more of each fits here (True), or nobody can give it (False). `reserve` has the last word.
+        """Wait until so much more of each fits here (True), or no hub can give it (False). `reserve` has the last word.
 
-        Raises UnavailableError: nobody can be asked, and it does not fit.
+        Raises UnavailableError: it does not fit, and the ledger does not answer.
         """
 
     def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
@@ -50,4 +50,4 @@ class CountLedger(Protocol):
         """Return how far the count is above its limit: after the limit was lowered."""
 
     def set_limits(self, limits: EffectiveLimits) -> None:
-        """Obey other limits from now on. What is reserved stays so; nothing more is granted until it fits."""
+        """Apply other limits from now on. What is reserved stays reserved; nothing more is granted until it fits."""

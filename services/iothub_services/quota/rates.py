@@ -70,7 +70,7 @@ class SlidingWindow:
         self._total += units
 
     def let_pass(self, limit: int) -> None:
-        """Obey another limit; what is spent stays spent."""
+        """Apply another limit; what is spent stays spent."""
         self.limit = limit
 
     def spent(self, now: float) -> int:
@@ -123,7 +123,7 @@ class SlidingWindows:
 
 
 class Rate:
-    """Every window of one name in one object, for a place of the engine that has room for one meter."""
+    """Every window of one name in one object, where the engine takes a single meter."""
 
     __slots__ = ("_day", "_meter")
 
@@ -142,7 +142,7 @@ class Rate:
 
 
 class Tried:
-    """A rate with windows on trial behind it: what passes is held against them, and told when they would have refused."""
+    """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have refused."""
 
     __slots__ = ("_obeyed", "_tell", "_trial")
 
@@ -152,7 +152,7 @@ class Tried:
         self._tell = tell
 
     def take(self, units: int, now: float) -> float:
-        """As the obeyed rate says; 0.0 if there is none."""
+        """As the enforced rate says; 0.0 if there is none."""
         wait: float = 0.0 if self._obeyed is None else self._obeyed.take(units, now)
         if wait == 0.0 and self._trial.take(units, now) != 0.0:
             self._tell()
@@ -179,7 +179,7 @@ class Rates:
         self._sliding_trials: dict[Quota, SlidingWindows] = {}
 
     def set_limits(self, limits: EffectiveLimits) -> None:
-        """Obey other limits from now on; nobody watches any more."""
+        """Apply other limits from now on, without watchers (`watch`)."""
         self._watched = {}
         now = self._clock.monotonic()
         for quota in Quota:
@@ -197,12 +197,12 @@ class Rates:
 
     @property
     def meters(self) -> Mapping[Quota, Meter]:
-        """Those of obeyed limits, without what is behind them."""
+        """The meters of enforced limits, without dry-run windows."""
         return self._meters
 
     @property
     def sliding(self) -> Mapping[Quota, SlidingWindows]:
-        """The obeyed windows above which somebody is refused at once."""
+        """The enforced windows above which a request is refused at once."""
         return self._sliding
 
     def watch(self, watched: Mapping[Quota, MeterLike]) -> None:
@@ -317,7 +317,7 @@ class RateBook:
 
     @property
     def is_rested(self) -> bool:
-        """Whether this book may be thrown away: nobody uses it, and a new one would let no more pass."""
+        """Whether these rates may be dropped: no session uses them, and new ones would let no more pass."""
         return not self._devices and self.tenant.is_rested and all(rates.is_rested for rates in self._idle.values())
 
 
@@ -344,7 +344,7 @@ def _set_meter(meters: dict[Quota, Meter], quota: Quota, windows: Iterable[Windo
 
 
 def _is_rested(meter: Meter, now: float) -> bool:
-    """Whether as much may pass at once as through a new meter: every window is asked for all that it has room for."""
+    """Whether as much may pass at once as through a new meter: every window is asked for its whole limit."""
     return meter.wait(max(window.limit for window in (*meter.buckets, *meter.budgets)), now) == 0.0
 
 

@@ -1,7 +1,7 @@
 """Which limit is in force: plan, then the tenant's override, then the device's; the upper layer wins, name by name.
 
-Knows no store and no figures in use. A layer that only tries a limit out (`dry-run:`) leaves the obeyed one of the layer below in
-force, and the other way round: the two are resolved apart.
+Knows no store and no figures in use. A dry-run limit of a layer leaves the enforced one of the layer below in force, and the other way
+round: the two are resolved separately.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class EffectiveLimits:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Who says what about one name. `layer` None: nobody, so it is unlimited. `text`: the value in the grammar's form."""
+    """Which layer sets which value for one name. `layer` None: no layer, so it is unlimited. `text`: the value in the grammar's form."""
 
     quota: Quota
     text: str

@@ -60,7 +60,7 @@ class SlotFile:
         self._free = [slot for slot in range(SLOTS, 0, -1) if not self._words[slot * _WORDS]]
 
     def records(self) -> Iterator[SlotRecord]:
-        """Walk over the slots in use."""
+        """Iterate over the slots in use."""
         words = self._words
         for slot in range(1, SLOTS + 1):
             digest, owner, start, used = words[slot * _WORDS : slot * _WORDS + _WORDS]

@@ -63,8 +63,8 @@ class Cell:
         self.end = end
         self.opens_at = start - (end - start)
         self.used = used
-        self.elsewhere = 0  # used by other hubs, as far as this one has heard
-        self.is_anew = False  # set to 0, and others have not heard
+        self.elsewhere = 0  # used by other hubs, by their last reports
+        self.is_anew = False  # set to 0, and not reported yet
         self.slot = 0
         self.is_dirty = False
 
@@ -82,7 +82,7 @@ class Usage:
     """All cells of this process.
 
     Invariants: at most one cell per key is current; a cell is in the dirty list once or not at all. Where other hubs count the same
-    windows (`is_shared`), `untold` are the cells that have changed since they were told.
+    windows (`is_shared`), `untold` are the cells that have changed since they were reported.
     """
 
     def __init__(self, store: UsageStore, clock: Clock, slots: SlotFile | None = None) -> None:
@@ -121,7 +121,7 @@ class Usage:
 
     @property
     def cells(self) -> list[Cell]:
-        """Those of the present windows that somebody has asked for."""
+        """The cells of present windows that are in use."""
         return list(self._cells.values())
 
     def changed(self, cell: Cell) -> None:

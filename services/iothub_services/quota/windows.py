@@ -1,4 +1,4 @@
-"""Allowances of an hour and more: is there still room in the calendar windows of one name?
+"""Allowances of an hour and more: checks whether units fit into the calendar windows of one name.
 
 Knows no store: the cells of `usage` count and survive. What is refused counts nowhere.
 """
@@ -42,7 +42,7 @@ class DayCounter:
         windows: Iterable[Window],
         on_trial: Callable[[], None],
     ) -> None:
-        """`owner`: tenant id and device name, "" for the tenant. `on_trial` is told when a dry-run limit would have refused."""
+        """`owner`: tenant id and device name, "" for the tenant. `on_trial` is called when a dry-run limit would have refused."""
         self._usage = usage
         self._clock = clock
         self._owner = owner
@@ -52,7 +52,7 @@ class DayCounter:
         self.set_windows(windows)
 
     def set_windows(self, windows: Iterable[Window]) -> None:
-        """Obey other limits. What is used stays used; windows below an hour are not looked at."""
+        """Apply other limits. What is used stays used; windows below an hour are ignored."""
         allowances: dict[int, _Allowance] = {}
         for window in windows:
             if not window.is_durable:
@@ -89,7 +89,7 @@ class DayCounter:
         return 0.0
 
     def left(self) -> int | None:
-        """Return how many units fit into all windows now; None: no limit is obeyed."""
+        """Return how many units fit into all windows now; None: there is no limit."""
         cells = [(allowance.limit, self._usage.cell(allowance.key)) for allowance in self._allowances]
         room = [limit - cell.used - cell.elsewhere for limit, cell in cells if limit is not None]
         return max(min(room), 0) if room else None

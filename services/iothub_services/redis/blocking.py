@@ -27,7 +27,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 class Pauses:
-    """How long a lost server is left alone: twice as long each time, at most a second, and never as long as others do."""
+    """How long to wait before a lost server is tried again: twice as long each time, at most a second, with jitter."""
 
     def __init__(self, uniform: Callable[[], float] = random.random) -> None:
         self._uniform = uniform
@@ -44,7 +44,7 @@ class Pauses:
 class BlockingRedis:
     """Blocking calls, each for a few time-outs at most.
 
-    Invariant: after a time-out nobody waits for the same server before its pause is over: calls fail at once then.
+    Invariant: after a time-out calls fail at once, without a new wait for the same server, until the pause is over.
     """
 
     def __init__(self, link: Link, clock: Clock, pauses: Pauses | None = None) -> None:

@@ -3,9 +3,9 @@
 Knows no key. Runs on the reactor thread but for `_work`.
 
 Theory: one thread has the connection, and one batch is under way at a time; what is called meanwhile is gathered and goes next, so the batches are
-as large as the load. A server that does not answer costs whoever asked first one time-out. From then on the client is `is_degraded`: every call
-fails at once, whatever is gathered too, and only a PING of the client's own, after a growing pause, finds out when that is over. A client that
-nobody uses sends one every second, too.
+as large as the load. When a server does not answer, the first calls wait for one time-out. From then on the client is `is_degraded`: every call
+fails at once, gathered ones too, and only a PING of the client's own, after a growing pause, finds out when the server is back. An idle client
+sends a PING every second, too.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Bounds:
     batch: int = 512
     batch_bytes: int = 1 << 20
     gather_s: float = 0.001
-    gather_calls: int = 32  # so many are company enough
+    gather_calls: int = 32  # so many are sent without waiting for more
 
 
 class Meter(Protocol):
-    """Hears of every pipeline: calls in it, those that were refused, seconds from sending to the last answer; `is_lost`: there was none."""
+    """Called for every pipeline: calls in it, refused ones, seconds from sending to the last answer; `is_lost`: there was no answer."""
 
     def done(self, calls: int, refused: int, seconds: float, *, is_lost: bool) -> None: ...
 
@@ -90,7 +90,7 @@ class RedisClient:
     """Made, started, closed; calls before the start wait for it.
 
     Invariants: no more than `Bounds.waiting` calls and their bytes wait, those under way included; every call has one outcome.
-    `on_state`: hears why the client became degraded, and "" when that is over.
+    `on_state`: called with the reason when the client becomes degraded, and with "" when that is over.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class RedisClient:
     def start(self) -> None:
         self._thread = Thread(target=self._work, name="iothub-redis", daemon=True)
         self._thread.start()
-        self._probe()  # whether it answers is known before anybody asks
+        self._probe()  # so that the first call need not find out
         self._look_again()
 
     def close(self, timeout_s: float = STOP_S) -> None:
@@ -258,7 +258,7 @@ class RedisClient:
     # --- a server that does not answer, or refuses us
 
     def _look_again(self) -> None:
-        """Find out while nobody asks, so that the alarm does not wait for the next CONNECT."""
+        """Probe an idle server, so that the alarm does not wait for the next CONNECT."""
         self._look_timer = self._reactor.callLater(_LOOK_S, self._look_again)
         if not (self._is_busy or self._gathered or self.trouble):
             self._put([], [_PING])

@@ -1,4 +1,4 @@
-"""The section `[redis]` as the values that this room takes.
+"""Makes this package's objects from the section `[redis]`.
 
 Knows no object of a running hub.
 """

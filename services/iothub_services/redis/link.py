@@ -1,10 +1,10 @@
 """Batches of calls over one connection that is made again when it is lost.
 
-Knows neither a thread nor a pause: whoever calls decides when a lost server is asked again. Blocks; used by one thread at a time.
+Knows neither a thread nor a pause: the caller decides when a lost server is tried again. Blocks; used by one thread at a time.
 
 Theory: a batch is one pipeline, and its answers come in order. Nothing is ever sent twice: when the connection is lost, what had no answer fails as
-"may be written", unless nothing of it was sent. A script that the server has not been told on this connection goes before the first call of
-it; so calls of several scripts are done in their order, and only a SCRIPT FLUSH between can put one that must be repeated behind others.
+"may be written", unless nothing of it was sent. A script is loaded on each connection before the first call of it; so calls of several scripts are
+done in their order, and only a SCRIPT FLUSH in between can put one that must be repeated behind others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PATIENCE = 4.0  # time-outs that a batch may take, when every answer comes just
 
 
 class LinkLostError(RedisUnavailableError):
-    """The server does not answer, or lets us not in: it is the whole batch that failed."""
+    """The server does not answer, or refuses the login: the whole batch failed."""
 
 
 class Connect(Protocol):

@@ -21,17 +21,17 @@ class RegistryMeter:
         registry.feed(metrics.REDIS_PIPELINES, lambda: self._pipelines)
 
     def done(self, calls: int, refused: int, seconds: float, *, is_lost: bool) -> None:
-        """Hear of a pipeline that has its outcome."""
+        """Count a pipeline that is done."""
         self._pipelines += 1
         self._duration.observe(seconds)
         self._calls.add("answered", amount=calls - refused)
         self._calls.add("lost" if is_lost else "refused", amount=refused)
 
     def bypassed(self, calls: int) -> None:
-        """Hear of calls that failed at once."""
+        """Count calls that failed at once."""
         self._calls.add("bypassed", amount=calls)
 
     def watch(self, client: RedisClient) -> None:
-        """Show how the client is."""
+        """Register the metrics of the client's state."""
         self._registry.feed(metrics.REDIS_UP, lambda: int(not client.is_degraded))
         self._registry.feed(metrics.REDIS_WAITING, lambda: client.waiting)

@@ -1,6 +1,6 @@
-"""Which of several Redis servers is spoken to: the first one that is the master, or the one that the Sentinels name.
+"""Chooses one of several Redis servers: the first one that is the master, or the one that the Sentinels name.
 
-Knows addresses and roles, no call of anybody.
+Knows addresses and roles, and no calls.
 """
 
 from __future__ import annotations

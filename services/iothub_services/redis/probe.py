@@ -1,4 +1,4 @@
-"""Is Redis reached, and does it let the hub in? Knows the connection and no key."""
+"""Checks whether Redis answers and accepts the hub's login. Knows the connection and no key."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _ABORTED = struct.pack("ii", 1, 0)  # SO_LINGER: what a closed connection has no
 
 
 class Wire(Protocol):
-    """A connection that is open. Whoever got an error from `send` or `read` closes it: what comes next would be somebody else's answer."""
+    """An open connection. After an error of `send` or `read` the caller closes it: the next answer would belong to another call."""
 
     def is_usable(self) -> bool:
         """Say whether the peer has neither closed it nor said something unasked. Costs one system call."""
@@ -59,7 +59,7 @@ class Wire(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WireOptions:
-    """How a server is spoken to. `client_name`: what CLIENT LIST shows."""
+    """Options of a connection. `client_name`: what CLIENT LIST shows."""
 
     database: int = 0
     username: str = ""
@@ -110,7 +110,8 @@ class RedisWire:
 def open_wire(endpoint: Endpoint, options: WireOptions) -> RedisWire:
     """Connect, prove who we are, choose the database. Raises RedisUnavailableError.
 
-    Whatever closes the connection aborts it: a call that was given up would be done behind what was called since (!).
+    Invariant: closing the connection always aborts it (RST). Otherwise the server could still execute a call that was given up, after calls that
+    were made later on another connection.
     """
     connection = _connection(endpoint, options)
     try:
@@ -135,7 +136,7 @@ def _connection(endpoint: Endpoint, options: WireOptions) -> Any:
         "socket_keepalive": True,
         "protocol": _RESP2,
         "client_name": options.client_name,
-        "retry": Retry(NoBackoff(), 0),  # whoever repeats a call must know whether it was done
+        "retry": Retry(NoBackoff(), 0),  # the caller decides: it knows whether a call may be repeated
     }
     if not options.is_tls:
         return Connection(**chosen)  # type: ignore[no-untyped-call]

@@ -2,9 +2,9 @@
 
 Knows no bodies (they are on disk) and no sessions. One index per tenant: there is nothing in it to leak.
 
-Theory: a node per Topic Level, an entry where a topic ends. A match walks the trie with an explicit stack, a bounded number of nodes at a time;
+Theory: a node per Topic Level, an entry where a topic ends. A match visits the trie with an explicit stack, a bounded number of nodes at a time;
 the children of a node are copied when it is visited, so the trie may change between two slices: what is deleted meanwhile is not found, what is added
-may be or not. An entry is replaced only by a higher version (versions come from the store), so late news does no harm.
+may be or not. An entry is replaced only by a higher version (versions come from the store), so a late report does no harm.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class RetainedIndex:
 
     def __init__(self) -> None:
         self._root = _Node()
-        self._deleted: dict[bytes, int] | None = {}  # deletions heard of before `load`
+        self._deleted: dict[bytes, int] | None = {}  # deletions that were reported before `load`
         self.messages = 0
         self.bytes = 0
 
     def load(self, topics: Iterable[RetainedTopic]) -> None:
-        """Take what the store has; what was heard since it was asked (`put`, `remove`) wins by its version."""
+        """Add what the store has; changes that were reported meanwhile (`put`, `remove`) win by their versions."""
         deleted = self._deleted or {}
         for topic in topics:
             if deleted.get(topic.topic, 0) < topic.version:
@@ -107,7 +107,7 @@ class RetainedIndex:
 
 
 class Matches:
-    """A walk over an index; `take` goes on with it."""
+    """An iteration over an index; `take` continues it."""
 
     def __init__(self, root: _Node, topic_filter: bytes) -> None:
         self._levels = topic_filter.split(b"/")

@@ -1,8 +1,11 @@
-"""The retained-message port (storage page, section 8): what every driver must do.
+"""The retained-message port: what every driver must do.
 
 Knows no wildcard and no session: the index of topics is the caller's (`retained.index`),
 bodies are encoded messages (`iothub.records.message`).
 All methods block; drivers run in a thread of their own.
+
+Invariant: each write gets a version from a counter per tenant that outlives every message. Caches compare versions, never clocks; a version
+that restarts would leave an old message in them.
 """
 
 from __future__ import annotations

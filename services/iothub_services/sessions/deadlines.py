@@ -40,7 +40,7 @@ class Deadlines:
             self._compact()
 
     def due(self, now: float) -> list[tuple[SessionHome, Session]]:
-        """Take the sessions to look at now; whoever looks adds them again if something is still to come."""
+        """Take the sessions to look at now; the caller adds one again if something is still to come."""
         found = []
         while self._heap and self._heap[0][0] <= now:
             entry = heapq.heappop(self._heap)

@@ -1,6 +1,6 @@
-"""How sessions end: when their time comes, by a word of somebody, or for another to take their place; and the deadlines until then.
+"""Ends sessions when they expire, on request, or when another takes their place; runs the deadlines until then.
 
-Knows no connections that come: the session manager asks. The end of a persistent session is an event, durable before its queue goes.
+Knows no new connections: the session manager does. The end of a persistent session is an event, durable before its queue is dropped.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Endings:
             await self.end(home, session, reason, Drop.PURGED)
 
     async def end(self, home: SessionHome, session: Session, reason: str, drop: Drop = Drop.SESSION_ENDED) -> None:
-        """End a session whose connection is gone: its Will, its orphaned messages, its event, its queue. Raises IotHubError: it lives on."""
+        """End a session whose connection is gone: its Will, its orphaned messages, its event, its queue. Raises IotHubError: it has not ended."""
         control: SessionControl = session.control
         expires_at = control.expires_at
         control.expires_at = control.queued_at = 0.0
@@ -102,7 +102,7 @@ class Endings:
         is_alone, is_expiry = self._cluster.is_alone, reason == "expired"
         try:
             claim = None if is_alone else await self._fence(session, is_expiry=is_expiry)
-            # before anybody waits: an epoch that another hub claims meanwhile must not be ended
+            # before the first wait: an epoch that another hub claims meanwhile must not be ended
             subject = subject_of(session, self._clock)
             redistributed = await self._orphaned.redistribute(session, claim)
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
@@ -124,9 +124,9 @@ class Endings:
         await self._orphaned.drop(session.queue_id, partial(self._count_lost, home, session, drop, redistributed))
 
     async def _fence(self, session: Session, *, is_expiry: bool) -> Claim | None:
-        """Claim the queue of a session that is to end: whoever has it at another hub learns so from the store, whatever it has heard.
+        """Claim the queue of a session that is to end, so that the store refuses its reader at another hub, whatever that hub has read of the log.
 
-        None: the queue is lost. Raises BackendError: it is not its time, for somebody else has claimed it since.
+        None: the queue is lost. Raises BackendError: the session must not end now, because another hub has claimed it since.
         """
         if is_expiry:
             _require_here(session.control)
@@ -140,7 +140,7 @@ class Endings:
         if place is not None:
             before, place.fenced = place.fenced, claim.epoch
         if is_expiry and claim.epoch - 1 not in (session.epoch, before):
-            # its epoch stays: what that one says must count here
+            # the session's epoch stays: the other hub's events must count here
             raise BackendError("another hub has claimed the session", retryable=True)
         session.epoch = max(session.epoch, claim.epoch)
         return claim

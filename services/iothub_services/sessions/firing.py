@@ -1,6 +1,6 @@
-"""Wills that have fired and are not stored yet: a session's end waits for its own, a hub's end for all.
+"""Wills that have fired and are not stored yet: a session's end waits for its own, a hub's stop for all.
 
-Knows no Will and no store: it is told when one begins and when it is done.
+Knows no Will and no store: the caller reports when one fires and when it is done.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Firing:
         self._under_way[session] += 1
 
     def done(self, session: Session) -> None:
-        """It is stored, or will never be."""
+        """The Will is stored, or will never be."""
         self._under_way[session] -= 1
         if self._under_way[session]:
             return

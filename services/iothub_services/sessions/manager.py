@@ -5,7 +5,7 @@ session is an event, durable before its effect is acknowledged; a new incarnatio
 durable has not happened: the session is as it was, with its Will and its deadlines, or there is none.
 
 Theory: an incarnation's reader epochs are `queue_id << 24 | n`. Queue ids rise for the whole hub and are never re-used, so every epoch of a
-new incarnation lies above all epochs of its predecessors without anybody having to remember those.
+new incarnation lies above all epochs of its predecessors, which need not be remembered.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class SessionManager:
         self._plane.close(connection, Reason.TAKEN_OVER)  # [MQTT-3.1.4-3]
 
     def _fetch(self, home: SessionHome, session: Session) -> None:
-        """Another hub has it: from now on it is ours. That one hears of it from the log; its client's Will is ours to send."""
+        """Take over a session from another hub. That hub learns it from the log; from now on this hub sends the Will."""
         control: SessionControl = session.control
         place = control.place
         if place is None:
@@ -179,7 +179,7 @@ class SessionManager:
         self.forget(home, other)
 
     async def _keep_within(self, home: SessionHome, session: Session, limits: QueueLimits) -> None:
-        """The limits have changed since its queue was created, and nobody who looked at the sessions has seen it."""
+        """Set the limits of a queue when they have changed since it was created and the session was not in the list of sessions then."""
         while (now := home.queue_limits(session.device)) != limits and not session.is_discarded:
             limits = now
             try:
@@ -237,7 +237,7 @@ class SessionManager:
         return [resumed, *cleared, *will_events(subject, control.will)]
 
     def _put_back(self, home: SessionHome, session: Session, before: Terms, *, is_written: bool) -> None:
-        """Nobody came after all: the session waits for its client on its old terms."""
+        """Undo an opening that failed: the session waits for its client on its old terms."""
         control: SessionControl = session.control
         had_will = control.will is not None
         control.put_back(before)
@@ -313,13 +313,13 @@ class SessionManager:
             return True
 
     def queue_lost(self, home: SessionHome, session: Session) -> None:
-        """The store says that the session's queue is not there: see whether the session ends by that. Nobody waits for it."""
+        """The store says that the session's queue is missing: check whether the session has to end. Returns at once."""
         if session not in self._losing:
             self._losing.add(session)
             Deferred.fromCoroutine(self._end_lost(home, session))
 
     async def _end_lost(self, home: SessionHome, session: Session) -> None:
-        """Without its queue publishers would be acknowledged for what is stored nowhere."""
+        """End the session if its queue is lost. Otherwise publishers would get acknowledgements for messages that are stored nowhere."""
         try:
             await self._cluster.catch_up()
             async with self._directory.holding(home.tenant_id, session.client_id):
@@ -361,7 +361,7 @@ class SessionManager:
             session.window = session.inbound = None  # what is sent and received now, that one knows
 
     def hold(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
-        """A session is this hub's again, or now: its hub is gone."""
+        """Make a session this hub's own: the hub that had it is gone."""
         control: SessionControl = session.control
         if control.place is not None:
             control.place.holder, control.place.is_online = HERE, False
@@ -369,7 +369,7 @@ class SessionManager:
             self._endings.start_deadlines(home, session, offline_s)
 
     def hand_over(self, home: SessionHome, session: Session, reason: Reason) -> None:
-        """Its client is connected elsewhere now, or the session has ended there: who is connected here has to go. The Will is theirs."""
+        """Close the connection here: the client is connected to another hub now, or the session has ended there. That hub sends the Will."""
         connection = session.connection
         if connection is not None:
             session.control.will = None
@@ -377,7 +377,7 @@ class SessionManager:
             self._plane.close(connection, reason)
 
     def forget(self, home: SessionHome, session: Session) -> None:
-        """The session has ended at another hub, which has seen to its queue."""
+        """Forget a session that has ended at another hub, which drops its queue."""
         if session.is_discarded:
             return
         self._endings.stop_deadlines(session)
@@ -385,7 +385,7 @@ class SessionManager:
         self._plane.discard(session)
 
     def abandon_queue(self, queue_id: int) -> None:
-        """A session that began here and that the log does not know leaves its queue to nobody."""
+        """Drop the queue of a session that began here and that the log does not know."""
         self._orphaned.drop_soon(queue_id)
 
     def note(self, session_events: list[Event]) -> None:

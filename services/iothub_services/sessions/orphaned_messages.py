@@ -85,7 +85,7 @@ class OrphanedMessages:
         return redistributed
 
     def keep(self, session: Session) -> None:
-        """It lives on, here or elsewhere: it is in its shared groups, and what is in its queue is its own again."""
+        """The session goes on, here or elsewhere: it is in its shared groups again, and the messages in its queue are its own."""
         if session.queue_id in self._redistributed:
             del self._redistributed[session.queue_id]
             self._plane.join_groups(session)
@@ -103,7 +103,7 @@ class OrphanedMessages:
             on_dropped(records)
 
     def drop_soon(self, queue_id: int) -> None:
-        """Drop the queue of a session that did not come into being; nobody waits for it."""
+        """Drop the queue of a session that was not created. Returns at once."""
         Deferred.fromCoroutine(self.drop(queue_id))
 
     def drop_again(self) -> None:

@@ -90,16 +90,16 @@ class Cluster(Protocol):
 
     @property
     def is_alone(self) -> bool:
-        """There are none."""
+        """Whether there are none."""
 
     def place(self, epoch: int) -> Place | None:
-        """Where a session is that begins here; None: nobody else can ever use these stores."""
+        """Return the place of a session that begins here; None: no other hub can use these stores."""
 
     async def catch_up(self) -> None:
-        """Everything that is durable in the log now is applied when it returns. Raises UnavailableError."""
+        """Return when everything that is durable in the log now has been applied. Raises UnavailableError."""
 
     async def settle(self) -> None:
-        """What was durable before is known to every hub when it returns."""
+        """Return when every hub knows what was durable before the call."""
 
 
 class SingleHub:

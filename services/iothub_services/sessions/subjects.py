@@ -1,4 +1,4 @@
-"""Of whom an event of a session speaks, and when.
+"""The subject of a session's event: which session, and when.
 
 Knows no event.
 """

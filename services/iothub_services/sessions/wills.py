@@ -1,6 +1,6 @@
-"""The Wills of sessions: how one is fired, named and told to the log.
+"""The Wills of sessions: how one is fired, identified and logged.
 
-Knows no deadlines and no topics: others say when a Will is due, and the session's home publishes it.
+Knows no deadlines and no topics: the caller says when a Will is due, and the tenant's broker publishes it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ class Wills:
         return len(self._firing)
 
     def fire(self, home: SessionHome, session: Session) -> None:
-        """Publish the Will of a persistent session, if it has one; the log forgets it once it is stored."""
+        """Publish the Will of a persistent session, if it has one.
+
+        Invariant: the log keeps the Will until it is stored. Otherwise a crash in between would lose it.
+        """
         control: SessionControl = session.control
         will, control.will, control.will_at = control.will, None, 0.0
         if will is None:
             return
 
-        def done() -> None:  # not earlier: if the hub dies before, the next one sends it
+        def done() -> None:  # not earlier: if the hub dies before, its next start sends the Will
             if control.will is None:  # else the next connection's has taken its place in the log
                 self._journal.note([events.will_cleared(subject_of(session, self._clock))])
             self._firing.done(session)
@@ -56,7 +59,7 @@ class Wills:
 
 
 def will_events(subject: Subject, will: Will | None) -> list[Event]:
-    """What tells the log of the Will that a CONNECT brought."""
+    """Return the event for the Will of a CONNECT."""
     if will is None:
         return []
     return [
@@ -74,6 +77,9 @@ def will_events(subject: Subject, will: Will | None) -> list[Event]:
 
 
 def _will_id(session: Session) -> bytes:
-    """One id per session and connection: whoever publishes this Will again is de-duplicated by the queues."""
+    """One id per session and connection.
+
+    Invariant: every hub that publishes this Will uses the same message id, so that the queues recognise a repeat and store it once (QoS 2).
+    """
     name = f"will\0{session.tenant.tenant_id}\0{session.client_id}\0{session.epoch or id(session)}"
     return hashlib.blake2b(name.encode(), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""The checkpoint port (storage page, section 3): versions of all sessions' records, and the pointer that says which of them counts.
+"""The checkpoint port: versions of all sessions' records, and the pointer that says which of them counts.
 
 Knows stored records, not what makes a checkpoint and not who starts from one. All methods block.
 Formats are in `iothub.records.checkpoint`, which the jobs share that write checkpoints.

@@ -1,4 +1,4 @@
-"""The session-state port (storage page, section 3): what every driver must do.
+"""The session-state port: what every driver must do.
 
 Knows records as bytes (`iothub.records.state` reads them) and places in the event log; knows no fold.
 All methods block; drivers run in a thread of their own.

@@ -81,13 +81,11 @@ class StateService:
         self._on_alarm = on_alarm
         self._on_damage = on_damage
         self._on_damaged_event = counted_by(on_damage)
-        self._checkpoints = checkpoints  # None: nobody makes any
+        self._checkpoints = checkpoints  # None: no job makes any
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
         self._records: dict[Key, bytes] = {}
-        self._is_log_enough = (
-            True  # to fold anew what is not written; else a checkpoint has what the log was trimmed of (!)
-        )
+        self._is_log_enough = True  # to fold again what is not written; False: the log was trimmed up to a checkpoint, which alone has the rest
         self._is_begun = False  # something was loaded or appended: nothing is written before
         self._is_failing = False  # the store did not answer when it was asked last
         self._is_behind = (
@@ -119,7 +117,7 @@ class StateService:
         (an alarm says why), they are those of the store, with what the log has behind that. When a server fails in the middle, it may be
         called again: nothing of the attempt before is left.
 
-        Raises ConflictError: Events between store and log are missing, so the sessions could not be told.
+        Raises ConflictError: Events between store and log are missing, so the sessions are not known.
         """
         self._is_begun = True
         self._ask_store_anew()
@@ -128,7 +126,10 @@ class StateService:
             return self._load_stored() if checkpoint is None else self._load_from(checkpoint)
 
     def _ask_store_anew(self) -> None:
-        """What was folded and is not written would look written to another attempt, and its rows would never be (!)."""
+        """Forget what was folded and is not written, and ask the store what it has.
+
+        Invariant: every attempt to load begins here. Otherwise the next attempt would take folded states for written ones, and never write them.
+        """
         self._known.clear()
         self._changed.clear()
         self._records.clear()
@@ -161,7 +162,7 @@ class StateService:
         self._on_alarm("checkpoint_unused", f"{why}; the start goes on from the session states")
 
     def _tell_lack(self, after: Offsets, end: Offsets) -> None:
-        """Say that sessions are perhaps not as they were."""
+        """Raise the alarm that sessions may have changed by the loss."""
         lost = self._log.lacks(after, end)
         if lost:
             text = f"the session log lacks {lost} events between offset {_shown(after) or 0} and {_shown(end)}"
@@ -217,7 +218,7 @@ class StateService:
             )
 
     def _require_own_log(self, first: Offsets) -> None:
-        """Of a log that others write, too, what is trimmed is kept elsewhere: nobody starts without it."""
+        """Raises ConflictError for a shared log: what was trimmed is stored elsewhere, and a start without it would lose sessions."""
         if self._log.is_shared:
             raise ConflictError(
                 f"the session log begins at offset {_shown(first)}, neither checkpoint nor session states have what was before: "
@@ -225,7 +226,10 @@ class StateService:
             )
 
     def _check_end(self) -> None:
-        """Go on above everything that the store has seen when the log has lost its end: what is appended must not look folded (!)."""
+        """When the log has lost its end, continue above everything that the store has seen.
+
+        Invariant: what is appended gets a higher offset than any that the states or a checkpoint name. Else it would look folded, and be lost.
+        """
         last = self._log.end()
         seen = self._seen(last)
         if not any(seen) or (len(last) == len(seen) and all(map(operator.ge, last, seen))):
@@ -238,7 +242,10 @@ class StateService:
         self._log.skip_to(above)
 
     def _seen(self, end: Offsets) -> Offsets:
-        """Return up to where the states have seen a log; one above a checkpoint of what is lost, which must never fit this log again (!)."""
+        """Return up to where the states have seen a log.
+
+        Invariant: one above the checkpoint, if the log has lost what the checkpoint names, so that it can never match this log again.
+        """
         pointer = None
         if self._checkpoints is not None:
             with suppress(CorruptRecordError):
@@ -261,7 +268,7 @@ class StateService:
         return [_last(islice(rest, len(op))) if isinstance(op, list) else self._other(op) for op in ops]
 
     def _other(self, op: DropTenant | TrimStatistics | StatesOf) -> object:
-        """Whoever asked for it asks again when it fails."""
+        """Do an operation that appends no events; its caller repeats it when it fails."""
         if isinstance(op, DropTenant):
             return self._drop_tenant(op.tenant_id)
         try:
@@ -285,7 +292,7 @@ class StateService:
             self._failed(error)
 
     def _is_due(self) -> bool:
-        """Say whether to write without waiting for idle time. A store that fails is left alone for a while: trying lasts until it times out."""
+        """Say whether to write without waiting for idle time. A store that fails is not called for a while: each attempt takes a time-out."""
         are_many = self._untried >= _GATHERED
         if self._is_failing:
             return are_many
@@ -324,7 +331,7 @@ class StateService:
             self._is_failing = False
 
     def _forget(self) -> None:
-        """Forget what was folded and cannot be written: memory has an end, and the log has it all; what it does not have stays."""
+        """Forget folded states that cannot be written, to bound memory: the log can give them again. States that it cannot give stay."""
         self._known.clear()
         if not self._is_log_enough:
             return
@@ -344,7 +351,7 @@ class StateService:
     def states_of(self, keys: Sequence[Key]) -> list[SessionState]:
         """Return those of these sessions that have not ended by the log's end now. Blocking; in the log's thread, or before it works.
 
-        What is read for this is not remembered: somebody may ask for every session of a great tenant.
+        What is read for this is not remembered: one call may name every session of a large tenant.
         """
         self._catch_up()
         unknown = [key for key in keys if key not in self._known and key not in self._changed]

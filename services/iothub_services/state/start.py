@@ -1,9 +1,9 @@
-"""What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are whole.
+"""What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are complete.
 
-Knows pointer, rows, the log's bounds and how many events it lacks; folding the tail behind is the service's.
+Knows pointer, rows, the log's bounds and how many events it lacks; the service folds the tail.
 
-Theory: live states that reach up to the pointer or further were folded from every event up to there, and the fold knows no way back. So whatever a
-damaged log has lost behind the pointer, they have seen no less of than pointer and tail: they are preferred as soon as the tail is not whole.
+Theory: live states that reach the pointer or further were folded from every event up to there, and a fold never goes back. So when a damaged log
+has lost events after the pointer, the live states have seen at least what pointer and tail have: a start uses them when the tail is incomplete.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Checkpoint:
 def find_checkpoint(
     store: CheckpointStore | None, log: EventLog, applied: Offsets, on_unusable: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Read the checkpoint that counts; None: there is none, or `on_unusable` has heard why it cannot be used.
+    """Read the checkpoint that counts; None: there is none, or it cannot be used, and `on_unusable` was called with the cause.
 
-    `applied`: what the live states include. When they have seen more than the log has, they alone know it.
+    `applied`: what the live states include. When they have seen more than the log has, only they have it.
     """
     if store is None:
         return None
@@ -101,7 +101,10 @@ def includes(applied: Offsets, pointer: Pointer) -> bool:
 
 
 def _hole(pointer: Pointer, log: EventLog, end: Offsets, applied: Offsets) -> str:
-    """Say why the live states are better than a tail that is not whole; "": it is whole, or they are no better (!)."""
+    """Say why the live states must be used in place of checkpoint and tail; "": the tail is complete, or the states have no more than that.
+
+    Invariant: a tail that lacks events is not folded when the states have seen those events: sessions that only the states have would be lost.
+    """
     if not includes(applied, pointer):
         return ""
     lost = log.lacks(pointer.offsets, end)

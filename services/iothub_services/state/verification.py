@@ -2,9 +2,9 @@
 
 Knows ports, not drivers; reads alone, so it may run beside a hub. Takes memory for every session twice.
 
-Theory: a hub writes states behind its log, so the rows alone lag. What a start would make of them counts: the rows, and over them the tail of the log
-from where they are applied. How far that is is read before the rows, the log's end after them: so no row knows more than that end, and none
-less than that place. The other side is the checkpoint, or nothing, with everything behind it folded over.
+Theory: a hub writes states after its log, so the rows alone lag. What a start would make of them counts: the rows with the tail of the log folded
+over them, from the applied offsets on. These are read before the rows, the log's end after them: so every row includes the applied offsets, and none
+more than that end. The other side is the checkpoint, or nothing, with everything after it folded over.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _take(states: _States, event: Event, offset: int) -> None:
 
 
 def _compare(live: _States, rebuilt: _States, found: Verification, *, is_whole: bool) -> None:
-    """Note every session that differs. One that has ended may be missing on either side: nobody keeps it for ever."""
+    """Note every session that differs. One that has ended may be missing on either side: tombstones are removed in time."""
     unread = {(each.tenant_id, each.client_id) for each in found.differences}
     found.compared += len(unread)
     for key in sorted((live.keys() | rebuilt.keys()) - unread):

@@ -1,1 +1,1 @@
-"""Streams: matching messages of a tenant to a topic of Kafka, and an application's records to devices."""
+"""Streams: a tenant's matching messages go to a topic of Kafka, and an application's records to devices."""

@@ -1,6 +1,6 @@
-"""The sender, the receiver and the watch of a hub that has no Kafka: nothing is written, and who waits is told so in the end.
+"""The sender, the receiver and the watch of a hub that has no Kafka: nothing is written, and a publish to a stream is given up in the end.
 
-Knows why. There may be streams all the same: somebody made them with other settings.
+Knows why. There may still be streams: they were made under other settings.
 """
 
 from __future__ import annotations

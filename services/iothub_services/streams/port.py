@@ -1,6 +1,6 @@
 """What a stream is, and what is asked of a driver: one that takes records for topics, one that gives records of topics.
 
-Knows no Kafka client and no tenant's accounts. A stream is no queue: nobody here remembers what an application has read.
+Knows no Kafka client and no tenant's accounts. A stream is no queue: the hub does not remember what an application has read.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def refused_topic(topic: str) -> str:
 
 
 class Outgoing:
-    """One record on its way. `owner` is the caller's; `is_sent`: the driver has it, and nobody else can know whether it is written.
+    """One record to be written. `owner` is the caller's; `is_sent`: the driver has it, and only its answer says whether it is written.
 
     `key`, `value`: None is Kafka's null.
     """

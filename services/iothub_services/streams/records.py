@@ -52,7 +52,7 @@ class Wish:
 
 
 def headers_of(message: Message, device: str) -> Headers:
-    """Return what a consumer is told beside the payload; `message` has its id."""
+    """Return what a consumer gets beside the payload; `message` has its id."""
     headers = [
         ("topic", message.topic),
         ("device", device.encode()),

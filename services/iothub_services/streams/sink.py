@@ -2,11 +2,13 @@
 
 Knows no Kafka client and no accounts. On the reactor thread.
 
-Theory: a stream is a session of no client (`is_sink`), so the router finds it like any other. A PUBLISH for streams leaves the worker's books
-and is on its tenant's: when a tenant has `tenant_bytes` on their way, its publishers to streams are not read, and nobody else waits (!). When
-Kafka has the message in every stream, the queues and the retained store get it as ever, and only then the publisher its acknowledgement. After
-`give_up_s` the publish is given up by the rule of the queues: 0x97 where nothing was sent to Kafka, else the connection ends without an answer.
-What was sent goes on and stays on the books until Kafka has answered.
+Theory: a stream is a session of no client (`is_sink`), so the router finds it like any other. When Kafka has the message in every stream, the
+queues and the retained store get it as usual, and only then the publisher its acknowledgement. After `give_up_s` the publish is given up by the
+rule of the queues: 0x97 where nothing was sent to Kafka, else the connection ends without an answer. What was sent goes on, and counts for its
+tenant until Kafka has answered.
+
+Invariant: the bytes of a PUBLISH for streams count for its tenant, no longer for the worker. When a tenant has `tenant_bytes` in progress, only
+its own publishers to streams are not read; otherwise one tenant's slow topic would stop every publisher of the hub.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from iothub.engine.state import Session
 from iothub_services.streams.port import Answer, Headers, Outgoing, Stream, StreamSender
 from iothub_services.streams.records import headers_of, size_of
 
-RECORD_MOST_BYTES = (2 << 20) - 4096  # what our topics take, with room for a batch's own bytes
+RECORD_MOST_BYTES = (2 << 20) - 4096  # what our topics take, less a batch's own bytes
 _LATE_S = 3.0  # a record without an answer for so long is worth an alarm
 
 OnAlarm = Callable[[str], None]
@@ -44,7 +46,7 @@ class OutletBounds:
 
 
 class Room:
-    """What one tenant has on its way, and what all have."""
+    """What one tenant has in progress, and what all have."""
 
     __slots__ = ("_bounds", "_whole", "bytes")
 
@@ -109,7 +111,7 @@ class _Pending:
 class StreamOutlet:
     """Fulfils `iothub.engine.ports.Store`.
 
-    Invariants: a publish in `_order` is on its tenant's books and on none of the worker's, unless it is over; each is answered once.
+    Invariants: a publish in `_order` counts for its tenant and not for the worker, unless it is over; each is answered once.
     """
 
     def __init__(
@@ -156,7 +158,7 @@ class StreamOutlet:
         return 0 if room is None else room.bytes
 
     def sink(self, stream: Stream) -> Sink:
-        """Return where a stream's session gives its messages; all of one tenant share its room."""
+        """Return where a stream's session gives its messages; all streams of a tenant share its bound."""
         room = self._rooms.setdefault(stream.tenant_id, Room(self._bounds, self._whole))
         return Sink(stream, stream.topic(self._prefix), room)
 
@@ -167,9 +169,9 @@ class StreamOutlet:
         self._sender.send(Outgoing(on_written, topic, key, value, headers, len(value or b"")))
 
     def forget(self, sink: Sink) -> None:
-        """Its stream was deleted, or its tenant stopped: nobody waits for it any more, lest what is published now overtakes on the way to the queues.
+        """End the wait for a stream that was deleted, or whose tenant stopped; else later messages would overtake on the way to the queues.
 
-        What is on its way goes on.
+        Records that were sent are still written.
         """
         sink.is_forgotten = True
         freed = [each for each in self._order if not each.is_over and sink in each.records.values()]
@@ -222,7 +224,7 @@ class StreamOutlet:
             self._sender.send(record)
 
     def _refuse(self, publish: StoredPublish, sinks: Sequence[Sink]) -> None:
-        """No stream takes it: too large for a record; or nobody waits for an answer, and the room is full."""
+        """Drop what no stream takes: too large for a record, or over the bound of its tenant with no acknowledgement to delay."""
         for sink in sinks:
             sink.refused += 1
             self.refused += 1
@@ -230,7 +232,7 @@ class StreamOutlet:
         self._call_soon(lambda: self._pass_on(publish, is_taken=False))
 
     def _pass_on(self, publish: StoredPublish, *, is_taken: bool) -> None:
-        """The streams have it, or will never take it: now the queues and the retained store, if they want it. Nobody at all is a refusal."""
+        """Pass it on to the queues and the retained store, once the streams have it or refused it for good. No receiver at all is a refusal."""
         if not is_taken and not publish.targets and not publish.has_direct and not publish.retain:
             publish.code = 0x97
         if publish.targets or publish.retain or publish.inbound is not None:
@@ -311,7 +313,7 @@ class StreamOutlet:
             self._give_up(pending)
 
     def _give_up(self, pending: _Pending) -> None:
-        """What was not sent is taken back; what was goes on, and nobody can know."""
+        """Take back what was not sent. What was sent may or may not be written."""
         for record in list(pending.records):
             if self._sender.give_up(record):
                 self._off(pending, record)
@@ -326,7 +328,7 @@ class StreamOutlet:
     # --- private
 
     def _books(self, publish: StoredPublish, sign: int) -> None:
-        """Move a publish between its tenant's books and the worker's, which bound everybody's stored messages."""
+        """Move a publish between the counts of its tenant and those of the worker, which bound the stored messages of all tenants."""
         turn = self._attached.turn
         turn.unstored_messages += sign
         turn.unstored_bytes += sign * publish.message.size

@@ -28,7 +28,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_no_terminal_means_no_question(data_dir: Path) -> None:
-    """G6: without a terminal nothing ever waits for an answer."""
+    """Without a terminal nothing ever waits for an answer."""
     call(data_dir, "tenant", "create", "asked")
 
     assert call(data_dir, "device", "set-password", "asked", "dev1", given="").returncode == 2

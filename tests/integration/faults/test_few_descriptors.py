@@ -1,4 +1,4 @@
-"""A hub with 256 descriptors and 1,000 who want in: who is there is served, and there is room again afterwards (C9)."""
+"""A hub with 256 descriptors and 1,000 who want in: who is there is served, and there is room again afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers: garbage, other protocols, huge declared lengths, half-open sockets, slow connects (reliability page, A3, A4, A9).
+"""Unauthenticated clients: garbage, other protocols, huge declared lengths, half-open sockets, slow connects.
 
 A witness pair plays ping-pong throughout.
 """

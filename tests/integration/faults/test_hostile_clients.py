@@ -1,4 +1,4 @@
-"""Clients with a password and bad manners: deep topics, many properties, identifier and PUBREL storms, no reading (A5, A6, C4, C5)."""
+"""Clients with a password and bad manners: deep topics, many properties, identifier and PUBREL storms, no reading."""
 
 from __future__ import annotations
 

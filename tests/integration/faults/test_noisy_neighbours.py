@@ -1,4 +1,4 @@
-"""One tenant floods the hub with what is expensive to answer; another tenant's witness pair stays under 1 s (fairness, tenancy page, section 5)."""
+"""One tenant floods the hub with what is expensive to answer; another tenant's witness pair stays under 1 s."""
 
 from __future__ import annotations
 

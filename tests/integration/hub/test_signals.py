@@ -23,7 +23,7 @@ from tests.support.waiting import until
 def test_stop_says_goodbye_to_everybody_and_is_quick(
     make_hub: Callable[..., Hub], party: Callable[..., Party], number: signal.Signals
 ) -> None:
-    """G4: 5.0 clients hear 0x8B; one that has not even said CONNECT keeps nobody waiting."""
+    """5.0 clients get 0x8B; one that has not sent CONNECT delays nothing."""
     hub = make_hub()
     hub.start()
     join = party(hub)
@@ -162,7 +162,7 @@ def alarms(hub: Hub) -> dict[str, str]:
 def test_certificates_are_reloaded_without_touching_connections(
     make_hub: Callable[..., Hub], party: Callable[..., Party], tmp_path: Path
 ) -> None:
-    """G2: new handshakes use the new one; a bad one keeps the old one and raises an alarm, until a good one comes."""
+    """New handshakes use the new one; a bad one keeps the old one and raises an alarm, until a good one comes."""
     hub = make_hub("tcp", "tls", "http")
     for key in ("cert", "key"):
         hub.settings[f"listeners.tls.{key}_file"] = str(hub.data_dir / f"{key}.pem")

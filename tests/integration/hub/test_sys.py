@@ -12,7 +12,7 @@ from tests.support.waiting import until
 def test_tenant_reads_its_own_figures_and_nobody_elses(
     make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
 ) -> None:
-    """B1: another tenant's work moves nothing here; the rule that opens all topics does not open $SYS."""
+    """Another tenant's work moves nothing here; the rule that opens all topics does not open $SYS."""
     hub = make_hub(mqtt__sys_interval="1s")
     hub.tenant("beta", "dev1")
     hub.run("quota", "set", "acme", "connections=10")

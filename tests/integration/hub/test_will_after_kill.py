@@ -1,4 +1,4 @@
-"""A hub that was killed owes the Wills of the clients that it had: the next one sends them (storage page, section 7)."""
+"""A hub is killed: the next one sends the Wills of the clients that were connected to it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def is_served(client: socket.socket) -> bool:
 
 
 def test_hub_without_free_descriptors_stays_calm_and_recovers(hub) -> None:
-    """Row C9 of the scoreboard: processor below 20 %, existing clients unharmed, new ones within 5 s of relief."""
+    """Processor below 20 %, existing clients unharmed, new ones within 5 s of relief."""
     process, address = hub
     witness = socket.create_connection(address, timeout=10)
     assert is_served(witness)

@@ -116,7 +116,7 @@ def test_plane_close_reaches_the_client_and_is_told_once(hub) -> None:
 
 
 def test_plane_first_packet_that_is_no_connect_is_closed(hub) -> None:
-    """Row A3 of the scoreboard, over sockets: closed at once, the control plane never asked."""
+    """Over sockets: closed at once, the control plane is never asked."""
     for kind in (*range(2, 16), 0):
         with socket.create_connection(hub.listeners.addresses()["tcp"], timeout=10) as client:
             client.sendall(bytes((kind << 4, 2, 0, 1)))

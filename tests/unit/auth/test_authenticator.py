@@ -166,7 +166,7 @@ def test_malformed_username_is_told_without_what_it_says() -> None:
 
 
 def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable() -> None:
-    """One Refusal for all; only the log knows the cause (B13)."""
+    """One Refusal for all; only the log knows the cause."""
     house = House()
     house.add("off", hash_generated(SECRET, PEPPER), is_enabled=False)
     house.add("human", "is pw")
@@ -293,7 +293,7 @@ def test_success_clears_failures() -> None:
 
 
 def test_dead_store_refuses_who_is_not_in_memory() -> None:
-    """Cached records live out their age; everything else is unavailable (B12)."""
+    """Cached records live out their age; everything else is unavailable."""
     house = House()
     house.add("dev2", hash_generated(SECRET, PEPPER))
     house.connect()
@@ -410,7 +410,7 @@ def test_full_password_pool_refuses_known_and_unknown_alike() -> None:
 
 
 def test_review_tells_who_may_stay() -> None:
-    """After a change: credential, state, ban; a dead store changes nothing (B6)."""
+    """After a change: credential, state, ban; a dead store changes nothing."""
     house = House()
     proven = house.connect()
 

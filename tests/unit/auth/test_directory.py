@@ -79,7 +79,7 @@ def test_same_question_is_asked_once() -> None:
 
 
 def test_tenants_do_not_share_devices() -> None:
-    """The tenant is part of every key (B1)."""
+    """The tenant is part of every key."""
     directory, threads, _ = make()
     first, second = begin(directory.device(ACME, "dev")), begin(directory.device(BMCE, "dev"))
     threads.finish()
@@ -317,7 +317,7 @@ def test_absence_is_remembered_for_those_who_knock_and_not_for_urgent_questions(
 
 
 def test_any_error_of_a_driver_is_a_dead_store_and_is_told() -> None:
-    """Garbage from the store opens no door and kills no CONNECT (B12)."""
+    """Garbage from the store lets nobody in and fails the look-up like a dead store."""
     directory, threads, failures = make()
     result = begin(directory.tenant("acme"))
     threads.calls.pop()[1].errback(ValueError("half a row"))

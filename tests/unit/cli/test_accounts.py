@@ -236,7 +236,7 @@ def test_secret_comes_from_a_file(acme: Cli, tmp_path: Path) -> None:
 
 
 def test_prompt_without_a_terminal_is_a_mistake(acme: Cli) -> None:
-    """No-TTY never prompts (G6)."""
+    """No-TTY never prompts."""
     assert "without a terminal" in acme("device", "create", "acme", "dev2", "--prompt", code=2).err
     assert "without a terminal" in acme("device", "set-password", "acme", "dev1", code=2).err
 

@@ -36,7 +36,7 @@ def test_accounts_may_be_said_to_be_anothers(acme: Cli) -> None:
 
 
 def test_files_beside_go_along_with_the_accounts_that_made_them(acme: Cli) -> None:
-    """Else the next start is refused, whichever of the two is adopted (!)."""
+    """Else the next start is refused, whichever of the two is adopted."""
     data_dir = DataDir(acme.data_dir)
     installation_of(Config(), data_dir).note(data_dir)
 

@@ -162,7 +162,7 @@ def test_output_that_cannot_be_written_is_unavailable(
 
 
 def test_configuration_is_checked_with_the_same_words_as_serve_uses(cli: Cli) -> None:
-    """G1: same message and exit code both ways, before anything is touched."""
+    """Same message and exit code both ways, before anything is touched."""
     for flag in ("listeners.tcp.prot=1", "listeners.tls.port=8883", "http.port=x", "listeners.tcp.port=off"):
         check, serve = cli("config", "check", "--set", flag, code=2), cli("serve", "--set", flag, code=2)
         assert check.err == serve.err

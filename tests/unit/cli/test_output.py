@@ -24,7 +24,7 @@ def test_jsonl_is_one_object_per_line(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_csv_reads_back_and_runs_no_formula(capsys: pytest.CaptureFixture[str]) -> None:
-    """G8: a text that a client chose is a text, also in a spreadsheet; a negative number stays one."""
+    """A text that a client chose is a text, also in a spreadsheet; a negative number stays one."""
     output.write_rows(ROWS, ("name", "count", "parts", "is_open", "note"), "csv")
     lines = list(csv.reader(io.StringIO(capsys.readouterr().out)))
 

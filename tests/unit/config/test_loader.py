@@ -194,7 +194,7 @@ BAD_FILES = [
 
 @pytest.mark.parametrize(("body", "expected"), BAD_FILES, ids=[body.replace("\n", " ") for body, _ in BAD_FILES])
 def test_mistake_in_a_file_is_named(tmp_path: Path, body: str, expected: str) -> None:
-    """F4, G1: every mistake stops the start with one line that names the file and what to write instead."""
+    """Every mistake stops the start with one line that names the file and what to write instead."""
     file = write(tmp_path, f"{HEAD}{body}\n")
 
     text = problem(file=file)

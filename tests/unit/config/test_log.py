@@ -55,7 +55,7 @@ def test_less_important_lines_are_left_out() -> None:
 
 
 def test_secrets_are_blanked_at_any_depth() -> None:
-    """G5: planted secrets do not reach the log."""
+    """Planted secrets do not reach the log."""
     out = io.StringIO()
     log.configure(stream=out)
 
@@ -68,7 +68,7 @@ def test_secrets_are_blanked_at_any_depth() -> None:
 @pytest.mark.parametrize("form", ["json", "text"])
 @pytest.mark.parametrize("hostile", ["a\nb", "a\x1b[31mb", "a\rb", "a\x00b", "a\u2028b", "a\u202eb", b"a\nb"])
 def test_hostile_text_stays_on_its_line(form: str, hostile: object) -> None:
-    """G5: newline and ANSI in client strings are neutralised."""
+    """Newline and ANSI in client strings are neutralised."""
     out = io.StringIO()
     log.configure(form=form, stream=out)
 

@@ -337,7 +337,7 @@ def repeated_elsewhere(bench: Bench) -> tuple[Client, Client]:
 
 
 def test_storage_keeps_the_identifier_of_a_repeat_when_the_first_attempt_fails() -> None:
-    """Else PUBREL finds nothing, the identifier stays on disk, and the next message that has it is taken for a repeat (!)."""
+    """Else PUBREL finds nothing, the identifier stays on disk, and the next message under it is taken for a repeat, and lost."""
     bench = Bench()
     _, now = repeated_elsewhere(bench)
     bench.store.fails = False

@@ -57,7 +57,7 @@ def test_nothing_is_asked_before_the_first_call(cluster: FakeCluster) -> None:
 
 
 def test_failed_append_is_not_written_twice(cluster: FakeCluster, log: KafkaEvents) -> None:
-    """Who tries again with the same events waits for the answers to the first attempt (!)."""
+    """A second attempt with the same events waits for the answers to the first one."""
     log.open()
     events = [event(number) for number in range(5)]
     cluster.is_away = True
@@ -102,7 +102,7 @@ def test_damaged_events_are_named_one_by_one(cluster: FakeCluster, log: KafkaEve
 
 
 def test_event_in_a_wrong_partition_is_not_folded(cluster: FakeCluster, log: KafkaEvents) -> None:
-    """Its offset there is none of its session's: the next one at home would look folded (!). Statistics have no home."""
+    """Its offset belongs to another partition: the session's next event in its own would look folded. Statistics may be in any partition."""
     (logged,) = log.append([event(1, "c")])
     home = logged.partition
     away = (home + 1) % 3
@@ -180,7 +180,7 @@ def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
 def test_nothing_is_acknowledged_after_the_topic_was_replaced(
     cluster: FakeCluster, log: KafkaEvents, is_asked: bool, tells_ids: bool
 ) -> None:
-    """The states know offsets of the old one: what came into the new one would look folded (!)."""
+    """The states have offsets of the old topic: events in the new one would look folded, and be lost."""
     cluster.tells_ids = tells_ids
     log.append([event(number) for number in range(3)])
     log.end()
@@ -235,7 +235,7 @@ def test_log_that_was_trimmed_is_read_from_where_it_begins(log: KafkaEvents) -> 
 
 
 def test_reader_whose_place_was_trimmed_away_hears_of_it(log: KafkaEvents) -> None:
-    """It would miss what was between, and fold on (!)."""
+    """Else the reader would skip the events between, and fold the later ones."""
     first, *_ = log.append([event(number) for number in range(5)])
     after = raised(NOWHERE, first.partition, 2)
     assert len(log.read(after, 1)) == 1

@@ -61,7 +61,7 @@ def test_lane_writes_what_several_asked_for(house: House) -> None:
 
 
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(house: House) -> None:
-    """And the lane by itself, in a topic that it makes anew (!)."""
+    """The lane goes on by itself, in a topic that it creates again."""
     house.sessions.append([event(1)])
     house.lane([[sample(1)]])
     del house.cluster.topics[STATISTICS]

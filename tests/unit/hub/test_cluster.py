@@ -237,7 +237,7 @@ def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> No
 
 
 def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> None:
-    """The sessions of the hub before it get an heir (!). It sees the others all the while, and opens when they have seen it again."""
+    """So another hub takes over the sessions of its earlier run. It sees the others meanwhile, and opens when they have seen it again."""
     two = other(node)
     peers, answers = now(node.stores.join(node.replaced.append)), [UnavailableError("away")] * 15
 
@@ -359,7 +359,7 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
 
 
 def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log could not be read while it was gone: its clients are there again, and their Wills are not due (!)."""
+    """The log could not be read while the hub was away: its clients are connected again, so their Wills are not due."""
     inherited: list[frozenset[int]] = []
     two = other(node)
     node.begin()
@@ -438,7 +438,7 @@ def test_hub_deregisters_after_everything_else(node: Node) -> None:
 
 
 def test_hub_is_alone_only_when_it_knows_what_the_other_one_said_last(node: Node) -> None:
-    """The other's row says goodbye before its last events have been read here: they may have made sessions and routes (!)."""
+    """The other's row says that it left before its last events have been read here: they may have made sessions and routes."""
     two = other(node)
     node.begin()
     node.pass_time(6, two)

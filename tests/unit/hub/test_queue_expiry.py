@@ -91,7 +91,7 @@ def test_expired_messages_leave_and_are_counted_by_name() -> None:
 
 
 def test_what_may_have_been_sent_is_spared_while_nobody_knows() -> None:
-    """After a crash of the hub the reservation is all that is known (!)."""
+    """After a crash of the hub only the reservation says what the client may have."""
     bench = Bench(sent_upto=-1)
     bench.store(3, 1.0)
     bench.reserve(1024)

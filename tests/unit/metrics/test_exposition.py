@@ -152,7 +152,7 @@ def test_tenant_page_is_capped_by_whole_tenants() -> None:
 
 
 def test_big_tenant_page_is_quick() -> None:
-    """C12: 20,000 series are rendered without a thread; the bound here is only against quadratic mistakes."""
+    """20,000 series are rendered without a thread; the bound here is only against quadratic mistakes."""
     pages = TenantPages(20_000)
 
     parts = list(pages.render(sample(f"tenant-{number}") for number in range(10_000)))

@@ -223,7 +223,7 @@ def test_only_the_first_request_is_answered(face: http.HttpFace) -> None:
 
 
 def test_slow_request_is_cut_after_its_time(face: http.HttpFace, reactor: MemoryReactorClock) -> None:
-    """A9: whoever trickles bytes does not keep its connection."""
+    """A client that trickles bytes does not keep its connection."""
     protocol, transport = connect(face)
     for _ in range(int(http.CONNECTION_LIFE_S)):
         protocol.dataReceived(b"G")

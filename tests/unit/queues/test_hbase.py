@@ -53,7 +53,7 @@ def spread(queue_ids: Iterable[int], number: int = 1, body: bytes = b"body", qos
 
 
 def test_table_without_the_coprocessor_is_refused_before_a_queue_looks_lost() -> None:
-    """Its region servers have no jar of ours: whoever took every queue for gone would end every session (!)."""
+    """Region servers without the jar: every queue seems to be missing, and the hub would end every session."""
     house = HBase()
     made(house.store(1)[0], 1)
     house.gateway.verbs["getRowWithColumns"] = lambda _arguments: (thrift.LIST, thrift.structs([]))

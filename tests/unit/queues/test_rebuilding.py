@@ -139,7 +139,7 @@ def test_damaged_first_page_costs_the_file(path: Path) -> None:
 
 @pytest.mark.parametrize("part", [slice(PAGE), slice(0, PAGE // 2), slice(PAGE // 2, PAGE)], ids=["all", "top", "end"])
 def test_lost_rows_of_queues_are_made_anew(path: Path, part: slice) -> None:
-    """All messages are there; they may have been sent before, positions and epochs begin above all that were (!)."""
+    """All messages are there, marked as sent before; new positions and epochs are above all earlier ones."""
     damage(path, root(path, "queue"), part)
 
     store = opened(path)

@@ -66,7 +66,7 @@ def test_source_is_forgotten_with_its_last_answer() -> None:
 
 
 def test_connection_that_was_told_of_a_failure_begins_anew() -> None:
-    """What was answered well before the failure changes nothing: its thread gives up those behind until the failure is told (!)."""
+    """A success before the failure changes nothing: the thread gives up what is behind until the failure has been reported."""
     sources, item = Sources(), publish(Link(5))
     source = sources.enter(item)
     assert source is not None

@@ -245,7 +245,7 @@ def test_writer_reports_refusals_and_drops_by_policy(house: House) -> None:
 
 
 def test_writer_records_the_publishers_identifier_with_the_append(house: House) -> None:
-    """Inbound QoS 2: a repeated PUBLISH is a duplicate; PUBREL is durable before its answer (!)."""
+    """Inbound QoS 2: a repeated PUBLISH is a duplicate; the removal for PUBREL is durable before PUBCOMP."""
     reader, publisher = house.session(1), house.session(2)
     items = [publish(reader, qos=2), publish(reader, qos=2)]
     for item in items:

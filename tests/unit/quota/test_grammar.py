@@ -10,7 +10,7 @@ from iothub_services.quota.names import Quota
 
 
 def test_parse_reads_names_units_and_windows() -> None:
-    """The forms of the tenancy page."""
+    """A level, a rate with two windows, sizes and times with their units."""
     limits = parse_limits(
         "connections=100 publish_messages=10000000/1d,500/1s publish_bytes=1MiB/10s session_expiry_s=7d"
     )

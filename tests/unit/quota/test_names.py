@@ -1,4 +1,4 @@
-"""The list of quota names is the one of the tenancy page, and its standard values are valid."""
+"""The list of quota names is complete, and its standard values are valid."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_window_passes_its_limit_at_once_and_then_no_more() -> None:
 
 @pytest.mark.parametrize("rate", [60, 75, 400])
 def test_window_is_exact_within_five_per_cent(rate: int) -> None:
-    """Never above the limit in any window, and at least 95 % of it under constant demand (C1)."""
+    """Never above the limit in any window, and at least 95 % of it under constant demand."""
     window = SlidingWindow(50, 1)
     passed: list[float] = []
     for number in range(rate * 20):

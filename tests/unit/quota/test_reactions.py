@@ -1,4 +1,4 @@
-"""The table of reactions is whole, agrees with the list of reasons, and reads as the tenancy page says."""
+"""The table of reactions is complete, agrees with the list of reasons, and each quota has the reaction that the tests name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_table_has_every_row_and_every_name() -> None:
     ],
 )
 def test_rows_read_as_the_tenancy_page_says(hit: Hit, old: str, new: str) -> None:
-    """Section 4, word by word."""
+    """Each quota has exactly these reactions."""
     assert (describe(reaction(hit, 4)), describe(reaction(hit, 5))) == (old, new)
     assert reaction(hit, 3) is reaction(hit, 4)
 

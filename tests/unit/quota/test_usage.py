@@ -129,7 +129,7 @@ def test_twin_slots_of_a_kill_between_two_steps_are_one(tmp_path: Path, store: U
 
 
 def test_deleted_tenant_leaves_memory_slots_and_file(tmp_path: Path, clock: ManualClock, store: UsageStore) -> None:
-    """B11: nothing comes back from any of the three, now or after a start."""
+    """Nothing comes back from any of the three, now or after a start."""
     slots = SlotFile(tmp_path / "usage.map")
     other = usage_key(2, "", Quota.PUBLISH_MESSAGES, DAY)
     usage = Usage(store, clock, slots)

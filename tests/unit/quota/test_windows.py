@@ -213,7 +213,7 @@ def test_changed_limit_keeps_what_is_used(machine: Machine) -> None:
 
 
 def test_clock_set_back_gives_no_second_allowance(machine: Machine) -> None:
-    """Within a window's length the later window stays in force; a mistake of years does not lock a tenant out (D9)."""
+    """Within a window's length the later window stays in force; a mistake of years does not lock a tenant out."""
     counter = machine.counter(machine.start(), "publish_messages=10/1d")
     machine.clock.advance(13 * HOUR)
     taken(counter, 10)

@@ -135,7 +135,7 @@ def test_will_keeps_its_message_expiry_interval() -> None:
 
 
 def test_fold_ignores_events_of_a_fenced_reader() -> None:
-    """In a log nothing can be refused, only the fold can fence (!)."""
+    """A log cannot refuse an event, so the fold has to fence."""
     state = folded(created(1), events.session_resumed(at(5), protocol_version=5, session_expiry_s=60))
 
     for late in (

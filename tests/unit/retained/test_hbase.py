@@ -151,7 +151,7 @@ def test_message_with_a_new_time_is_not_expired_by_its_old_one(house: House) -> 
 
 
 def test_entry_comes_before_the_message(house: House) -> None:
-    """A crash between the two leaves an entry without a message, never a message that nobody finds (!)."""
+    """A crash between the two leaves an entry without a message, never a message without an entry, which no look-up finds."""
     house.fates.append(("mutateRowTs", "refused"))
     with pytest.raises(BackendError):
         house.one.put([RetainedWrite(1, b"a", b"x", 100)])

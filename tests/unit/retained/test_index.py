@@ -27,7 +27,7 @@ def found(index: RetainedIndex, topic_filter: bytes, now_ms: int = 0) -> set[byt
 
 
 def reference(topic_filter: bytes, topic: bytes) -> bool:
-    """Section 4.7, word by word."""
+    """MQTT §4.7, word by word."""
     wanted, levels = topic_filter.split(b"/"), topic.split(b"/")
     if levels[0].startswith(b"$") and wanted[0] in (b"+", b"#"):
         return False

@@ -91,7 +91,7 @@ def test_will_of_a_device_that_may_not_publish_there_any_more_is_dropped(house: 
 
 
 def test_log_has_a_will_until_it_is_stored(house: House) -> None:
-    """A hub that dies in between finds it there, and sends it again (storage page, section 7)."""
+    """After a crash in between, the next start finds the Will in the log and sends it again."""
     sleeper = keep(house, "sleeper", username="acme/dev2")
     sleeper.subscribe(("w/#", 1))
     sleeper.disconnect()

@@ -252,7 +252,7 @@ def mark(folder: Path) -> tuple[int, ...] | None:
 def test_job_holds_the_log_until_its_hours_are_complete(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trimmed as far as the mark allows, the next run still makes every open hour from all of its records (!)."""
+    """After trimming up to the mark, the next run still computes every open hour from all of its records."""
     acme = house(tmp_path, "acme")["acme"]
     now_ms = NOON_MS + 5 * HOUR_MS + 1
     monkeypatch.setattr(job, "_now_ms", lambda: now_ms)

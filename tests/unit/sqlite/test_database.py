@@ -232,7 +232,7 @@ def test_rows_before_a_damaged_page_are_kept(tmp_path: Path, table: str) -> None
 
 
 def test_counter_of_an_autoincrement_table_survives_a_salvage(tmp_path: Path) -> None:
-    """Offsets of a log must not restart, also when its newest rows were trimmed (!)."""
+    """Offsets of a log never restart, also when its newest rows were trimmed: the fold would ignore new events with used offsets."""
     path = tmp_path / "things.db"
     filled(path)
     database = opened(path)

@@ -61,7 +61,7 @@ def test_row_holds_the_record_at_the_place_of_its_partition(house: House) -> Non
 
 
 def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
-    """Not even after a major compaction, which forgets deletes (!)."""
+    """Not even after a major compaction, which forgets deletes."""
     house.one.apply((5,), [StateWrite(1, "a", 5, b"r")])
     house.one.apply((7,), [StateWrite(1, "a", 7, None)])
     house.gateway.compact()
@@ -78,7 +78,7 @@ def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
 
 
 def test_rows_are_durable_before_the_log_counts_as_applied(house: House) -> None:
-    """A hub that dies in between repeats what changes nothing (!)."""
+    """After a crash in between the same rows are written again, which changes nothing."""
     house.fates.extend([("mutateRowTs", "done"), ("mutateRowTs", "refused")])
     writes = [StateWrite(1, "a", 1, b"1"), StateWrite(1, "d", 2, b"2")]
 

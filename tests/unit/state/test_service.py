@@ -154,7 +154,7 @@ def test_service_folds_nothing_that_the_log_refused(house: House) -> None:
 
 
 def test_service_goes_on_above_the_states_when_the_log_was_lost(house: House) -> None:
-    """A fresh log must not begin below them: its events would be taken for folded ones (!)."""
+    """A new log must not begin below them: its events would be taken for folded ones, and lost."""
     house.service([[created()], [resumed(2)]])
     house.service.idle()
     house.log = FailingEvents()

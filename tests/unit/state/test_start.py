@@ -78,7 +78,7 @@ def test_sessions_go_on_after_a_start_from_a_checkpoint(house: House) -> None:
 
 
 def test_session_that_ended_stays_ended(house: House) -> None:
-    """Its tombstone is in the checkpoint, and fences what a dead hub wrote late (!)."""
+    """Its tombstone is in the checkpoint, and fences late events of a dead hub."""
     house.log.append([events.session_expired(Subject(7, "a", 9, 100))])
     house.make_checkpoint(version=2)
     house.log.append([created("a", 4)])
@@ -170,7 +170,7 @@ def test_states_that_have_seen_more_than_the_log_count(house: House) -> None:
 
 
 def test_checkpoint_of_a_lost_log_never_counts_again(house: House) -> None:
-    """Log and states were removed; the offsets that follow must not grow into those that the checkpoint names (!)."""
+    """Log and states were removed; new offsets must never reach those that the checkpoint names, or it would match again."""
     house.log, house.store = MemoryEvents(), MemoryStates()
     assert house.start() == {}
     assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_lost"]
@@ -180,7 +180,7 @@ def test_checkpoint_of_a_lost_log_never_counts_again(house: House) -> None:
 
 
 def test_log_that_lost_its_end_is_never_folded_across_the_hole(house: House) -> None:
-    """What the states alone have is missing between the old events and the next ones (!)."""
+    """Between the old events and the next ones those are missing that only the states have."""
     house.apply((5,))
     house.log = MemoryEvents()
     house.log.append([created("a"), created("b"), resumed("a", 2), resumed("b", 2)])  # an older copy of the file
@@ -226,7 +226,7 @@ def lose(house: House, *offsets: int) -> None:
 
 
 def test_states_that_have_seen_what_the_log_lost_from_within_count(house: House) -> None:
-    """Pointer and tail would lose a session that the states still have, and nobody could tell (!)."""
+    """A start from checkpoint and tail would lose, unnoticed, a session that the states still have."""
     house.apply((5,))
     lose(house, 5)
 
@@ -355,7 +355,7 @@ def test_start_from_a_checkpoint_leaves_its_rows_to_be_written_behind(house: Hou
 
 
 def test_what_only_a_checkpoint_has_is_never_forgotten(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is trimmed up to it and the store fails for long: a fold from the log alone would lack its sessions (!)."""
+    """The log is trimmed up to the checkpoint and the store fails for long: a fold of the log alone would lack its sessions."""
     house.log.trim((3,))
     service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
     service.load()

@@ -1,4 +1,4 @@
-"""A Kafka cluster as the settings describe it: makes clients for it, and puts their errors into the house's words.
+"""A Kafka cluster as the settings describe it: makes clients for it, and translates their errors into ours.
 
 Knows kafka-python's options and no topic. Clients are made when they are needed: making one asks the brokers.
 """
@@ -34,7 +34,7 @@ _LINGER_MS = 10  # never waited for: every write is flushed
 _AGES_MS = 1 << 31  # a batch stays with its producer, which alone can send it again without doubling it
 _METADATA_AGE_MS = 30_000
 
-# No repetition will do, whatever happens to the cluster.
+# Errors that no retry repairs, whatever happens to the cluster.
 _FINAL = (
     kafka_errors.MessageSizeTooLargeError,
     kafka_errors.RecordListTooLargeError,
@@ -48,7 +48,7 @@ _last_words = listen()
 
 
 class KafkaCluster:
-    """The way to one cluster."""
+    """Makes clients for one cluster."""
 
     def __init__(self, settings: Kafka) -> None:
         self.settings = settings
@@ -72,12 +72,12 @@ class KafkaCluster:
         return made
 
     def consumer(self, wait_ms: int = FETCH_WAIT_MS, group: str | None = None) -> KafkaConsumer:
-        """One that is told what to read, and is in no group. `group`: under which name its offsets are kept, if any."""
+        """Return a consumer that reads what it is assigned, and joins no group. `group`: the name under which its offsets are kept, if any."""
         return self._made(
             KafkaConsumer,
             group_id=group,
             enable_auto_commit=False,
-            auto_offset_reset="none",  # a place that was trimmed away is a gap, never another place (!)
+            auto_offset_reset="none",  # to jump from an offset that was trimmed away would skip events unseen
             fetch_max_bytes=_FETCH_BYTES,
             fetch_max_wait_ms=wait_ms,
             max_partition_fetch_bytes=_FETCH_BYTES // 4,

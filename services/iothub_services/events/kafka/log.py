@@ -67,15 +67,15 @@ class KafkaEvents:
         return probe(self._cluster)
 
     def owner(self) -> Owner | None:
-        """Return whose the topics are; None: nobody's yet. Raises BackendError, ConflictError, CorruptRecordError."""
+        """Return the owner of the topics; None: they have none yet. Raises BackendError, ConflictError, CorruptRecordError."""
         return topics_owner(self._cluster, self._reader)
 
     def claim(self, owner: Owner) -> Owner:
-        """Take the topics unless somebody has them; returns whose they are then. Raises ConflictError, and as `owner`."""
+        """Claim the topics unless they have an owner; returns their owner. Raises ConflictError, and as `owner`."""
         return claim_topics(self._cluster, self._reader, self._writer, owner)
 
     def begin_again(self) -> None:
-        """Forget what was found and what has no answer: for events that nobody folds, once a topic or a right is gone."""
+        """Forget the topics and the unanswered records: for events that are not folded, when a topic or a right is gone."""
         self._writer.begin_again()
         self._reader.close()
         self._topics = {}
@@ -181,7 +181,7 @@ class KafkaEvents:
         return LoggedEvent(record.partition, offset + base if offset >= 0 else 0, event)
 
     def _require(self, is_same: bool, *, is_written: bool) -> None:
-        """Raises BackendError when it is not the same topic any more: somebody has put another topic in the place of ours."""
+        """Raises BackendError when the topic has another id: it was deleted, and created again by somebody else."""
         if not is_same:
             self._is_replaced = True
             name = self._topics[Topic.SESSIONS].name

@@ -1,9 +1,9 @@
-"""Whose the topics of a prefix are: a topic of its own with one partition, whose first record says it.
+"""The owner of the topics of a prefix: the first record of a topic of its own, with one partition, names it.
 
 Knows no event and no accounts; what follows from another owner is `iothub.hub.installation`'s.
 
-Theory: Kafka has no compare-and-swap, but a partition has one order that everybody sees: of all who write into an empty topic one is first, and
-nobody ever takes its place, since nothing is removed. So whoever finds the topic empty writes, and then reads who was first.
+Theory: Kafka has no compare-and-swap, but all readers see the records of a partition in one order. Of several installations that write into an empty
+topic one is first, and stays first, since nothing is removed. So a hub that finds the topic empty writes its record, and then reads which is first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PrefixOwner:
 
 
 def topics_owner(cluster: KafkaCluster, reader: KafkaReader) -> Owner | None:
-    """Return whose the topics are; None: nobody's yet. Raises BackendError, ConflictError, CorruptRecordError."""
+    """Return the owner of the topics; None: they have none yet. Raises BackendError, ConflictError, CorruptRecordError."""
     name = kafka_owner_topic(cluster.settings.topic_prefix)
     with cluster.admin() as admin:
         is_there = name in admin.list_topics()
@@ -45,7 +45,7 @@ def topics_owner(cluster: KafkaCluster, reader: KafkaReader) -> Owner | None:
 
 
 def claim_topics(cluster: KafkaCluster, reader: KafkaReader, writer: KafkaWriter, owner: Owner) -> Owner:
-    """Take the topics unless somebody has them, and return whose they are then.
+    """Claim the topics unless they have an owner, and return their owner.
 
     Raises:
         ConflictError: The cluster refuses to make the topic.

@@ -54,7 +54,7 @@ class KafkaReader:
     def fetch(self, topic: str, starts: Mapping[int, int], count: int) -> list[Fetched]:
         """At most `count` records from these offsets on; an empty list: there are none now.
 
-        0 is where the topic begins now. Another offset that was trimmed away is an error: who had read up to there would miss what was trimmed.
+        0 is where the topic begins now. Any other offset that was trimmed away is an error: its reader would miss the trimmed records.
         """
         with self._lock, self._cluster.errors_translated():
             wanted = {TopicPartition(topic, partition): start for partition, start in starts.items()}

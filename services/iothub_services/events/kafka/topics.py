@@ -3,7 +3,9 @@
 Knows names and settings of topics and no event.
 
 Theory: the session log has generations. The first is the topic PREFIX.session-events; when a log was lost, or its states come from another
-log, it goes on in PREFIX.session-events.1 and so on, and the generation is the upper part of every offset: offsets never begin again (!).
+log, it goes on in PREFIX.session-events.1 and so on, and the generation is the upper part of every offset.
+
+Invariant: offsets never restart, also in a new topic: events with used offsets would look folded, and be lost.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def open_topics(
 
 
 def find_topics(cluster: KafkaCluster, topics: Collection[Topic] = tuple(Topic)) -> dict[Topic, KafkaTopic]:
-    """Return our topics, or some, as they are, for somebody who only reads. Raises BackendError, NotFoundError."""
+    """Return our topics, or some, as they are, for a caller that only reads. Raises BackendError, NotFoundError."""
     with cluster.admin() as admin:
         found = admin.list_topics()
         generations = _generations(cluster.settings, found)
@@ -104,7 +106,7 @@ def wanted_settings(settings: Kafka, topic: Topic) -> dict[str, str]:
 
 
 def make_owner_topic(cluster: KafkaCluster, name: str) -> None:
-    """Make the topic that says whose the others are, unless it is there: its first record stays for ever.
+    """Create the topic that names the owner of the others, unless it exists: its first record stays for ever.
 
     Raises:
         BackendError: The cluster does not answer, or does not let us.
@@ -174,7 +176,7 @@ def _described(
 
 
 def _check_partitions(admin: KafkaAdminClient, settings: Kafka, name: str) -> None:
-    """The log must have as many as configured: the number decides where a key is. And as many copies at least."""
+    """The log must have exactly the configured partitions, since their number decides where a key is, and at least the configured copies."""
     (described,) = admin.describe_topics([name])
     count, copies = len(described["partitions"]), min(len(each["replica_nodes"]) for each in described["partitions"])
     if count != settings.partitions:

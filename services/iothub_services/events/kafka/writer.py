@@ -3,7 +3,7 @@
 Knows records as bytes with a place; knows no event.
 
 Theory: what was handed to the producer stays with it until a broker has answered: it alone can send a record again without doubling it or
-letting a later one overtake. So a write that is not answered in time is left where it is, and who tries again with the same objects waits
+letting a later one overtake. So a write that is not answered in time is left where it is, and a second attempt with the same objects waits
 for the same answers. A record that was given up by its caller may therefore still be written: the error says so (`is_written`).
 """
 
@@ -48,7 +48,7 @@ class _Sent:
 
 
 class KafkaWriter:
-    """Belongs to one thread. Invariant: `_sent` has every record that is without an answer, or whose answer was not told yet."""
+    """Belongs to one thread. Invariant: `_sent` has every record without an answer, and every record whose answer was not returned yet."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
@@ -131,7 +131,7 @@ class KafkaWriter:
             raise self._unanswered()
 
     def _failure(self, sent: list[_Sent]) -> BackendError:
-        """Forget what failed, so that it is sent again: by another producer, this one may have lost count of its records, or given up all."""
+        """Forget what failed, so that it is sent again by another producer: this one may have lost count of its records, or given up all."""
         failed = [one for one in sent if one.future.failed()]
         error = self._cluster.error(failed[0].future.exception, is_written=len(failed) < len(sent))
         error.is_written |= error.retryable
@@ -142,11 +142,11 @@ class KafkaWriter:
 
     def _flush(self, producer: KafkaProducer) -> None:
         """Wait for the answers, but not for long."""
-        with contextlib.suppress(KafkaTimeoutError):  # who asked looks at what has come
+        with contextlib.suppress(KafkaTimeoutError):  # the caller looks at the answers that have come
             producer.flush(timeout=self._cluster.settings.timeout_s)
 
     def _forget_answered(self) -> None:
-        """What has its answer and is not asked for again was given up by its caller."""
+        """Forget answers that are not asked for again: their callers gave up."""
         self._sent = {key: sent for key, sent in self._sent.items() if not sent.future.is_done}
 
     def _require_size(self, records: Sequence[Record]) -> None:

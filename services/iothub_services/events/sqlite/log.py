@@ -2,7 +2,9 @@
 
 Knows events as bytes with a key, all in one partition.
 `append` and `trim` belong to one thread, `read` to another one (or the same): it sees what is committed.
-AUTOINCREMENT, because offsets must not begin again after everything was trimmed (!).
+
+Invariant: offsets never restart, also when everything was trimmed: events with used offsets would look folded, and be lost. Therefore the
+tables have AUTOINCREMENT.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class SqliteEvents(SqliteStore):
         name, offset = _TABLES[Topic.SESSIONS], reached(offsets, 0)
         with self._database.transaction() as connection:
             if _end(connection, Topic.SESSIONS) < offset:
-                connection.execute(f"DELETE FROM {name}")  # noqa: S608  below is a hole now: nobody may fold across it (!)
+                connection.execute(f"DELETE FROM {name}")  # noqa: S608  they end before the hole: no fold may cross it
                 connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
 

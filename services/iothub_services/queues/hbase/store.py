@@ -1,4 +1,4 @@
-"""The queue driver `hbase`: virtual queues inside HBase, kept by our coprocessor (storage page, sections 4 and 6).
+"""The queue driver `hbase`: virtual queues inside HBase, kept by our coprocessor (ops/hbase).
 
 Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`, `tails`, `stats` and
 `list_queues` to another one (or the same), if the caller is one for many threads.
@@ -114,7 +114,10 @@ class HBaseQueues:
                 self._is_open = True
 
     def _require_coprocessor(self) -> None:
-        """Without it each queue looks as if it were not there, and its session as if it had to end (!). Raises BackendError."""
+        """Refuse to go on when regions run without the coprocessor. Raises BackendError.
+
+        Invariant: checked before the first read. Without the coprocessor every queue seems to be missing, and the hub would end every session.
+        """
         told = self._regions.ask(requests.DUE, requests.due(0, 1, *EARLIEST))
         without = told.count(b"")
         if without:

@@ -8,8 +8,9 @@ each writer, tells what it told the first time. A call that was not done for cer
 batches are one pipeline; a tenant near its bounds needs more rounds (`room`), and so does a queue whose call is open. When one fails, what the
 others did is kept with the items of the batch, and the repeat asks for the rest alone. Between queues there is no transaction.
 
-A queue that has gone back - its server was replaced by a copy that is older - never gives a position again that this hub was told of: the call
-says which was the last, and the queue goes on behind it (!). What was acknowledged and is not there is lost; `on_back` hears of it.
+Invariant: a position that this hub knows of is never issued again, not even when an older copy replaces the server. Each call names the last
+position that the hub knows, and the queue continues after it; else a new message would look acknowledged. What was acknowledged and is missing
+is lost; `on_back` is called.
 """
 
 from __future__ import annotations

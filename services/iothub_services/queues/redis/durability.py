@@ -3,9 +3,11 @@
 Knows CONFIG, INFO and their words; knows no queue.
 
 Theory: `appendonly yes` with `appendfsync always` syncs the file before any answer leaves. With `everysec` one could ask behind each batch
-(`WAITAOF`), but a batch would wait a second for its sync, and readers would see what is not on the disk yet. `no-appendfsync-on-rewrite yes`
-leaves the file unsynced while it is rewritten (!). A `maxmemory-policy` of `allkeys-...` removes queues to make room for something else; those
-of `volatile-...` do not, for no key of a queue expires.
+(`WAITAOF`), but a batch would wait a second for its sync, and readers would see what is not on the disk yet. A `maxmemory-policy` of
+`allkeys-...` removes queues to free memory; those of `volatile-...` do not, for no key of a queue expires.
+
+Invariant: `no-appendfsync-on-rewrite` must be `no`. With `yes` Redis does not sync while it rewrites the file, so a power cut loses messages
+that were acknowledged, although `appendfsync` is `always`.
 """
 
 from __future__ import annotations

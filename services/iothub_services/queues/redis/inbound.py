@@ -1,11 +1,13 @@
 """Inbound QoS 2 of persistent publishers in Redis: the intent before the append, `routed` behind it, and what a crash left between.
 
-Knows the three steps of the storage page, section 6; the append itself is `append`'s.
+Knows the order of the steps (intent, append, `routed`); the append itself is `append`'s.
 
-Theory: queues are changed one by one, so a crash may leave a message in some of its queues. The intent is durable in the publisher's own queue,
-with all that is needed to finish it, before anything is appended. Every queue gets the message under the message id that the intent keeps, and
-remembers it, so repeating the append doubles nothing at QoS 2. Whoever claims the publisher's queue finishes what was not routed; an intent
-that is damaged stays open, and the client's own repeat routes it.
+Theory: queues are changed one by one, so a crash may leave a message in some of its queues. Every queue gets the message under the message id
+that the intent keeps, and remembers it, so repeating the append doubles nothing at QoS 2. The hub that claims the publisher's queue finishes
+what was not routed; a damaged intent stays open, and the client's own repeat routes it.
+
+Invariant: the intent, with all that is needed to finish it, is durable in the publisher's own queue before the first append; `routed` is
+durable before PUBREC. In any other order a crash loses the message or stores it twice.
 """
 
 from __future__ import annotations

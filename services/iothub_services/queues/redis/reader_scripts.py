@@ -2,8 +2,10 @@
 
 Knows keys by their order (`names`), and no connection. Forms of what is stored: `scripts`.
 
-Theory: a reader's calls are numbered within its epoch, the number is kept as `moved`. One that was given up and made again may still come,
-behind what was called since: it would lower what is reserved, or open again what is finished. So a number that is not higher is too late (!).
+Theory: a reader's calls are numbered within its epoch; the queue keeps the last number as `moved`.
+
+Invariant: a call whose number is not above `moved` changes nothing. A call that was given up and repeated may still arrive after later ones,
+and would lower what is reserved or reopen what is finished.
 """
 
 from __future__ import annotations
@@ -122,7 +124,7 @@ if tonumber(state[2]) > tonumber(state[3]) then return damaged() end
 passes_out_of_memory()
 local epoch = state[1]
 if redis.call('HGET', meta, 'token') ~= ARGV[1] then
-  redis.call('HINCRBY', meta, 'epoch', 1) -- an epoch has 64 bits, a number of Lua 53 (!)
+  redis.call('HINCRBY', meta, 'epoch', 1) -- not in Lua: an epoch has 64 bits, a Lua number 53, so two epochs could become equal
   epoch = redis.call('HGET', meta, 'epoch')
   redis.call('HSET', meta, 'token', ARGV[1], 'owner', ARGV[2])
   redis.call('HDEL', meta, 'moved')

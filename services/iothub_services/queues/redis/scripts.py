@@ -3,9 +3,11 @@
 Knows keys by their order (`names`), and no connection; what readers do is in `reader_scripts`. A script that comes upon damage, or fails of it,
 may have done a part of its work: the queue is lost then, and goes as a whole.
 
-Theory: Redis runs one script at a time, so a queue has one writer at any moment, whichever hubs call. A script that must also run while Redis is
-above `maxmemory` - whatever removes something - begins with a write that needs no memory: Redis refuses only the first write of a
-script, never a later one (!). Numbers are written by `text`: Lua's own form of a large one has an exponent.
+Theory: Redis runs one script at a time, so a queue has one writer at any moment, whichever hubs call. Numbers are written by `text`: Lua's own
+form of a large one has an exponent.
+
+Invariant: a script that removes something begins with a write that needs no memory. Redis refuses only the first write of a script, never a
+later one; so the script also runs while Redis is above `maxmemory`, and removing can free memory.
 
 Record `POSITION-0`, always these fields in this order: v version 1 | q QoS | f flags | e deadline (ms, 0: none) | i subscription identifiers, by
 commas | d message id (QoS 2, else empty) | b body.
@@ -167,7 +169,7 @@ local function victims_for(size)
   return victims
 end
 
--- Behind the XADD of what needs their room (!). Returns positions.
+-- Called after the XADD that needs the space, never before: if Redis refused the XADD, the messages would be gone for nothing. Returns positions.
 local function drop(victims)
   local positions = {}
   for _, entry in ipairs(victims) do

@@ -1,4 +1,4 @@
-"""The queue driver `redis`: virtual queues in Redis, each changed by one Lua script at a time (storage page, sections 4 and 6).
+"""The queue driver `redis`: virtual queues in Redis, each changed by one Lua script at a time.
 
 Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`, `tails`, `stats` and
 `list_queues` to another one (or the same).

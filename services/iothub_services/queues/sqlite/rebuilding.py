@@ -4,9 +4,11 @@ Knows the tables; knows no session but where its queue was.
 
 Theory. A session's state says its queue, its tenant and its reader epoch. Head and tail come from the positions that were saved: what is in
 the tables was not acknowledged, so the head lies before the first. Positions that were ever sent lie less than a window's span above the head,
-so nothing above `_GAP` behind the last saved one can have been sent (!). With no position saved the tail is the time in microseconds: no queue was
-ever that long, whatever it held. Everything up to the new tail may have been sent before: `reserved` is the tail, so that what was saved
-goes out with DUP=1 (!).
+so nothing more than `_GAP` above the last saved one can have been sent. With no position saved the tail is the time in microseconds: no queue
+was ever that long, whatever it held.
+
+Invariant: the new tail is above every position that was ever sent: a position issued twice would look acknowledged, and its message be lost.
+`reserved` is the new tail: everything up to it may have been sent before, so what was saved goes out with DUP=1.
 """
 
 from __future__ import annotations

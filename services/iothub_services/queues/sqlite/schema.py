@@ -1,7 +1,8 @@
-"""The tables of `queues.db` (storage page, section 4: the layout was decided by measurement).
+"""The tables of `queues.db`.
 
-Knows SQL only. Bodies are appended and stored once; fan-out costs references. `body.id` is never in use twice at a time, so a
-reference can only be older than or as old as its body. `ref.is_shared`: more than one reference was made.
+Knows SQL only. Bodies are appended and stored once; fan-out costs references. The layout is measured: one table (queue, position, body)
+takes about three times the CPU per message. `body.id` is never in use twice at a time, so a reference can only be older than or as old as
+its body. `ref.is_shared`: more than one reference was made.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ SELECT_STANDING = """SELECT id, tenant, messages, bytes, head, tail, epoch, max_
     FROM queue WHERE tenant = ? ORDER BY id"""
 SELECT_PAGE = """SELECT ref.position, ref.qos, ref.flags, ref.subscription_ids, ref.expires_at_ms, body.b
     FROM ref LEFT JOIN body ON body.id = ref.body WHERE ref.queue = ? AND ref.position > ? ORDER BY ref.position LIMIT ?"""
-# `> 0` chooses the index. It stands last: SQLite begins at the first lower bound that it reads (!).
+# `> 0` makes SQLite choose the index. It must be last: SQLite starts at the first lower bound that it reads, and would else pass all earlier rows.
 SELECT_EXPIRED = """SELECT expires_at_ms, queue, position FROM ref
     WHERE expires_at_ms > ? AND expires_at_ms <= ? AND expires_at_ms > 0 ORDER BY expires_at_ms, queue, position LIMIT ?"""
 # The rest of a mark's own millisecond: by itself, or each look would begin with all of it that stays. One message may be in 100,000 queues.

@@ -1,4 +1,4 @@
-"""The default driver of the queue port: one `queues.db` (storage page, sections 4 and 6).
+"""The default driver of the queue port: one `queues.db`.
 
 Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`,
 `tails`, `stats` and `list_queues` to another one (or the same): they see what is committed.

@@ -1,6 +1,6 @@
-"""Where this hub's counts are asked for: many questions in one script, one answer for all who wait for the same count.
+"""Requests this hub's counts from the ledger: many requests in one script, one answer for all callers that wait for the same count.
 
-Knows the ledger's scripts and no tenant. Who needs units waits in `room`; whatever else has changed is told with the next turn.
+Knows the ledger's scripts and no tenant. A caller that needs units waits in `room`; all other changes are reported with the next turn.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ Later = Callable[[float, Callable[[], object]], object]
 class Desk:
     """On the reactor thread.
 
-    Invariants: a grant is asked for once at a time. While the ledger does not answer (`is_away`) every hub keeps what it was granted; one that was
-    stopped for longer than its lease, or whose lease has ended, uses nothing more until it has declared what it has.
+    Invariant: one request per grant is under way at a time. While the ledger does not answer (`is_away`) every hub keeps what it was granted.
+
+    Invariant: a hub that was stopped for longer than its lease, or whose lease has ended, uses no more units until it has declared what it has:
+    the ledger may have granted them to others.
     """
 
     def __init__(self, lease: Lease, clock: Clock, later: Later, on_trouble: Callable[[BackendError], None]) -> None:
@@ -41,7 +43,7 @@ class Desk:
         self._eager: dict[str, Grant] = {}
         self._is_called = False
         self.is_open = False  # the ledger can be asked
-        self.is_away = False  # it does not answer: nobody needs to wait for it
+        self.is_away = False  # it does not answer: callers do not wait for it
         self.heard_at = (
             -inf
         )  # monotonic: when the last turn that was answered had begun, or was found to have no answer
@@ -50,7 +52,7 @@ class Desk:
     # --- grants
 
     def open(self, grant: Grant) -> Grant:
-        """Count it from now on; what is in use is told with the next turn."""
+        """Count it from now on; what is in use is reported with the next turn."""
         before = self._grants.get(grant.name)
         if before is not None:
             grant.granted, grant.others = before.granted, before.others
@@ -83,7 +85,7 @@ class Desk:
             self._changed[name] = grant
 
     def change_all(self) -> None:
-        """Everything must be told again."""
+        """Report everything again."""
         self._changed.update(self._grants)
 
     # --- asking
@@ -99,7 +101,7 @@ class Desk:
     async def room(self, wanted: Sequence[tuple[Grant, int]]) -> bool:
         """Return True when all fit, and may be taken if that is done at once; False when the ledger says no.
 
-        Raises UnavailableError: something is short, and nobody can be asked.
+        Raises UnavailableError: something is short, and the ledger does not answer.
         """
         while (short := next((each for each in wanted if not self.fits(*each)), None)) is not None:
             if not await self._ask(*short):
@@ -134,7 +136,7 @@ class Desk:
             self._on_trouble(error)
 
     async def tell(self) -> None:
-        """Tell what has changed, a batch of it. Raises LapsedError, BackendError."""
+        """Report a batch of changes. Raises LapsedError, BackendError."""
         self._expire()
         for grant in islice(self._eager.values(), BATCH):
             if grant.is_running_out:
@@ -142,7 +144,7 @@ class Desk:
         await self._send(list(islice((grant for grant in self._changed.values() if not grant.is_asked), BATCH)))
 
     async def tell_all(self) -> None:
-        """Tell everything that has changed by now. Raises LapsedError, BackendError."""
+        """Report all changes until now. Raises LapsedError, BackendError."""
         names = list(self._changed)
         for start in range(0, len(names), BATCH):
             found = [self._changed[name] for name in names[start : start + BATCH] if name in self._changed]
@@ -193,7 +195,7 @@ class Desk:
         ]
 
     def _expire(self) -> None:
-        """Nobody waits for longer than a client would."""
+        """End the wait of callers after the time that a client would wait."""
         now = self._clock.monotonic()
         for grant in [grant for grant in self._changed.values() if grant.waiting and not grant.is_asked]:
             late = [each for each in grant.waiting if now > each.until + SETTLING_S]
@@ -202,7 +204,7 @@ class Desk:
                 each.answer.errback(UnavailableError("the quota ledger did not answer in time"))
 
     def fail(self, error: BackendError) -> None:
-        """The ledger is away: who waits hears so, and what was granted stays."""
+        """The ledger does not answer: waiting callers get an error, and what was granted stays."""
         self.is_open, self.is_away = False, True
         if self._has_share:  # else it was this hub that was away
             self.heard_at = self._clock.monotonic()
@@ -210,7 +212,7 @@ class Desk:
             grant.fail(UnavailableError(f"the quota ledger cannot be used: {error}"))
 
     def lapse(self) -> None:
-        """What was granted may be others' by now: nothing more is used until everything is declared."""
+        """Use no more units until everything is declared: the ledger may have granted them to others."""
         self.is_open, self.heard_at = False, -inf
 
     def _end(self, before: Grant) -> None:

@@ -1,12 +1,13 @@
-"""What one hub may use of one count: granted by the ledger, a little more than it needs where that is free, and asked for when it is short.
+"""What one hub may use of one count: granted by the ledger, a little more than needed where that is free, and requested when it is short.
 
-Knows no Redis: what is to be asked is a `Question`, what was answered a `Verdict`.
+Knows no Redis: a request is a `Question`, its answer a `Verdict`.
 
-Theory. `granted` is what the ledger holds for this hub. Where the sum over all hubs is within the limit, a hub that stays within its grant needs to
-ask nobody, and may go on when nobody can be asked. The sum is above the limit while more is in use than the limit allows: a hub comes back that was
-paused while Redis lost its data, or a limit was lowered. Then a unit that is freed here is not this hub's to use again without asking. What a
-question gives back is given up before it is asked: while the answer is under way another hub may have it already. Who goes short waits: for the
-ledger's answer, and while other hubs hold more than they use, for those to give it back. Only then a refusal is a refusal.
+Theory. `granted` is what the ledger holds for this hub. While the sum over all hubs is within the limit, a hub that stays within its grant need not
+ask, and may go on while the ledger does not answer. The sum is above the limit while more is in use than the limit allows: after a limit was lowered,
+or when a hub returns that was paused while Redis lost its data. Then a unit that is freed here must not be used again without a request. A caller
+that is short waits for the ledger's answer and, while other hubs hold more than they use, for those to give it back. Only then it is refused.
+
+Invariant: what a request gives back is given up here before the request is sent: another hub may have it before the answer comes.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Verdict:
 
 @dataclass(slots=True)
 class Waiting:
-    """Somebody who needs `count` units. `until`: so long others may take to give something back."""
+    """A caller that needs `count` units. `until`: how long it waits for other hubs to give something back."""
 
     count: int
     until: float
@@ -50,7 +51,7 @@ class Waiting:
 
 
 class Grant:
-    """Invariant: what is `wanted` elsewhere is given back with the next question; `others` is as last heard."""
+    """Invariant: what is `wanted` elsewhere is given back with the next request; `others` is of the last answer."""
 
     __slots__ = (
         "_apply",
@@ -76,9 +77,9 @@ class Grant:
         is_fading: bool = False,
         is_eager: bool = False,
     ) -> None:
-        """`measure` says what is used, `apply` hears what is granted.
+        """`measure` returns what is used, `apply` is called with what is granted.
 
-        `is_fading`: what is used becomes less by itself. `is_eager`: nobody waits for units; some must always be there.
+        `is_fading`: what is used becomes less by itself. `is_eager`: callers cannot wait for units, so some must always be there.
         """
         self.name = name
         self.limit = limit
@@ -136,7 +137,7 @@ class Grant:
         return max(SPARE, self.limit // 20)
 
     def take(self, verdict: Verdict, now: float) -> bool:
-        """Obey; answer those who waited, each of whom may take at once. Return whether somebody must be asked for again."""
+        """Apply an answer, and let waiting callers go on, each of which may take at once. Return whether another request is needed."""
         self.is_asked = False
         self.granted, self.others = verdict.granted, verdict.others
         self.obey()
@@ -153,12 +154,12 @@ class Grant:
         return bool(self.waiting)
 
     def obey(self) -> None:
-        """Let whoever counts know what is granted."""
+        """Report what is granted to the counting code."""
         if self._apply is not None:
             self._apply(min(self.granted, self.limit))
 
     def fail(self, error: Exception) -> None:
-        """Nobody can be asked."""
+        """The ledger does not answer: fail the waiting callers."""
         self.is_asked = False
         waiting, self.waiting = self.waiting, []
         for each in waiting:

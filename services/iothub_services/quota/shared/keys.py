@@ -3,8 +3,8 @@
 Knows no script and no value.
 
     SCOPE{quota}:hubs       HASH  hub -> "until number": its lease in Unix ms of Redis, and how many scripts it has run
-    SCOPE{quota}:state      HASH  settled, seen: when everybody had time to come back, and when anybody was there last
-    SCOPE{quota}:wanted     ZSET  count or rate -> when somebody went short of it while others held more than they used
+    SCOPE{quota}:state      HASH  settled, seen: when all hubs had time to come back, and when a hub was there last
+    SCOPE{quota}:wanted     ZSET  count or rate -> when a hub went short of it while others held more than they used
     SCOPE{quota}:c:NAME     HASH  hub -> "granted spare", NAME is TENANT:QUOTA or, for what may be refused in a window, TENANT:QUOTA/SECONDS
     SCOPE{quota}:r:NAME     HASH  hub -> "held wished" of a rate, in units of its window; NAME is TENANT:QUOTA/SECONDS
     SCOPE{quota}:w:NAME     HASH  data directory -> used; NAME is TENANT:QUOTA/SECONDS@START or TENANT:QUOTA/SECONDS@START:DEVICE

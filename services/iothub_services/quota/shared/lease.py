@@ -33,7 +33,7 @@ class Lease:
     """On the reactor thread. Invariant: `name` is "" until `enter` has succeeded, and again from `lose` on."""
 
     def __init__(self, call: Caller, keys: Keys, place: str, clock: Clock) -> None:
-        """`place`: names this hub's data directory, and nobody else's."""
+        """`place`: a unique name of this hub's data directory."""
         self._call = call
         self.keys = keys
         self._place = place

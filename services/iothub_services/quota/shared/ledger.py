@@ -4,7 +4,7 @@ Knows no Redis. Shared are `connections`, `sessions` and `subscriptions`; every 
 session, or of what every hub knows (docs/guide/quotas.md).
 
 Theory. Hubs that share the sessions' stores know each other's sessions. Those are counted, as they are on one machine, but they are
-`elsewhere`: the hub that has them holds their units in the ledger. A session that moves is told by both, whatever the limits say.
+`elsewhere`: the hub that has them holds their units in the ledger. When a session moves, both hubs report it, whatever the limits say.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SharedLedger(LocalLedger):
         return max(self.used(quota) - self._elsewhere[quota], 0)
 
     def held(self) -> dict[Quota, tuple[int, int]]:
-        """Return what the ledger has granted to (this hub, others), by count; as last heard."""
+        """Return what the ledger has granted to (this hub, others), by count; of the last answer."""
         return {quota: (grant.granted, grant.others) for quota, grant in self._grants.items()}
 
     def set_limits(self, limits: EffectiveLimits) -> None:

@@ -2,10 +2,10 @@
 
 Knows the engine's meters and no message. Asked for and changed several times a second; between that only units are counted.
 
-Theory. The parts of all hubs are never more than the limit, for the ledger gives nobody what another one still holds. A hub's wish is a little
-more than what it spends; has somebody been held back since the last look, it wishes a multiple. What nobody wishes is divided, too: while nobody
-spends much the first messages after a silence find a rate. A bucket keeps its tokens when its part changes: a part that goes to and fro is
-no new burst. Who wishes what he had wished before reports nothing. Who is held back by a part of a limit tries again soon: it may have grown.
+Theory. The parts of all hubs are never more than the limit, because the ledger gives no hub what another one still holds. A hub wishes a little more
+than it spends, and a multiple of that if a publisher was held back since the last look. What no hub wishes is divided, too, so that the first
+messages after a silence find a rate. A bucket keeps its tokens when its part changes, so that a changing part allows no new burst. A hub whose wish
+has not changed reports nothing. A publisher that is held back by a part of a limit tries again soon: the part may have grown.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _FIRST_HUNGER = 0.3
 _NOTICEABLE = 0.02  # of a limit
 _WHOLE = 0.97
 _SAVED_S = 0.4  # of a limit, at all hubs together: what a bucket holds where there is one hub
-_STILL_S = 0.25  # so long after somebody was held back who spends may still be short
+_STILL_S = 0.25  # how long after a publisher was held back the hub may still be short
 _SILENCE_S = 0.16
 _SHORT_LOOK_S = 0.04
-_LOOK_S = 0.16  # who is held back tries again with a tick of the wheel: in less he may seem to be silent
+_LOOK_S = 0.16  # a publisher that is held back tries again with a tick of the timer wheel: in less time it may seem to be silent
 
 
 class WatchedMeter:
-    """A meter in whose place the engine asks this one: what is spent is counted, and when somebody was held back last.
+    """A meter in front of another one: it counts what is spent, and notes when a publisher was held back last.
 
-    `saved`: tokens for which a bucket had no room any more when its part became less; the first who would be held back later have them.
+    `saved`: tokens that no longer fitted into a bucket when its part became less; the first publishers that would be held back later get them.
     """
 
     __slots__ = ("_meter", "asked_at", "held_back", "is_whole", "saved", "short_until", "spent")
@@ -148,7 +148,7 @@ class LeasedRate:
         self.wish = -1.0
 
     def report(self) -> float:
-        """Return the wish, which counts as told."""
+        """Return the wish, which counts as reported."""
         self.is_due = False
         self._reported = self.wish
         return self.wish
@@ -191,7 +191,7 @@ class TenantRates:
         return [rate for *_, rate in self._leases.values()]
 
     def due(self) -> Iterator[LeasedRate]:
-        """Look at every rate; return those of which something is to be told."""
+        """Look at every rate; return those that have something to report."""
         now = self._clock.monotonic()
         for watched, _, _, rate in self._leases.values():
             rate.look(watched, now)
@@ -256,7 +256,7 @@ class LeasedRates:
             rate.is_due |= rate.name == name
 
     def change_all(self) -> None:
-        """Everything must be told again."""
+        """Report everything again."""
         for tenant in self._tenants.values():
             for rate in tenant.rates:
                 rate.is_due = True

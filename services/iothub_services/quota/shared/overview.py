@@ -1,4 +1,4 @@
-"""What the ledger says of itself to who only looks: which hubs hold a lease, and whether all have declared what they have.
+"""A read-only overview of the ledger: which hubs hold a lease, and whether all have declared what they have.
 
 Knows no hub and changes nothing: what is read is what `scripts` keep (`keys`).
 """

@@ -11,8 +11,8 @@ back under another name, declares what it holds, and only then lets its old name
 - When nobody at all was there for `GAP_MS`, it is Redis that was away, or its clock was set: every lease that held then begins anew, and nothing
   is lost. One that had ended before has ended: others may have got what was held under it.
 - A grant is never more than the limit leaves; what exists already (`used`) is counted whatever the limit says.
-- Who declares more than the limit leaves makes every hub that has some of it ask: so they hear that nothing is free any more.
-- A hub may be granted more than it asks for, its spare: not while somebody wants it, and never more than its part of half of what is free.
+- A hub that declares more than the limit leaves makes every hub that has some of it ask: so they learn that nothing is free any more.
+- A hub may be granted more than it asks for, its spare: not while another hub wants it, and never more than its part of half of what is free.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEASE_MS = 10_000
 SETTLE_MS = 3_000
 GAP_MS = 2_000
 WANTED_MS = 2_000
-KEPT_S = 3_600  # a key that nobody declares for so long goes; hubs declare everything more often
+KEPT_S = 3_600  # a key that no hub declares for so long expires; hubs declare everything more often
 
 # KEYS 1 hubs, 2 state. ARGV 1 hub, 2 number, 3 lease.
 _COMMON = """

@@ -1,7 +1,9 @@
-"""The hub's life with the ledger: it comes, says several times a second that it lives and what has changed, and comes back when it was lost.
+"""Keeps the hub registered in the ledger: it joins, renews its lease and reports changes several times a second, and joins again after a loss.
 
-Knows the parts by reference and no tenant. The way back is always the same, whatever was lost - an answer, the lease, everything in
-Redis: a new name, everything declared anew, the old name given up.
+Knows the parts by reference and no tenant.
+
+Invariant: after any loss - an answer, the lease, everything in Redis - the hub takes a new name, declares everything under it, and only then gives up
+the old name. So what it holds is never counted too little.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from iothub_services.quota.usage import Usage
 TURN_S = 0.1
 RESTLESS_S = 0.05  # while demands for rates change
 AGAIN_S = 0.5
-DECLARE_S = 600.0  # everything is told so often, for what is kept in Redis ends
+DECLARE_S = 600.0  # everything is reported so often, because the keys in Redis expire
 
 log = logging.get(__name__)
 
@@ -35,7 +37,7 @@ class Mode(Enum):
 
     SHARED = "shared"  # over all hubs
     SETTLING = "settling"  # the ledger was empty: hubs declare what they have, nothing more is granted
-    DEGRADED = "degraded"  # nobody can be asked: every hub keeps its last share
+    DEGRADED = "degraded"  # the ledger does not answer: every hub keeps its last share
 
 
 class SharedQuota:
@@ -51,7 +53,7 @@ class SharedQuota:
         usage: Usage,
         on_mode: Callable[[Mode, str], None],
     ) -> None:
-        """`place`: names this data directory. `on_mode` hears every change of `mode`, and why."""
+        """`place`: names this data directory. `on_mode` is called at every change of `mode`, with the reason."""
         self._clock = clock
         self._later = later
         self._on_mode = on_mode
@@ -115,8 +117,8 @@ class SharedQuota:
                 self.desk.wanted(name.decode())
                 self.rates.wanted(name.decode())
         if not settling and self.mode is not Mode.SHARED:
-            self.rates.change_all()  # everybody has declared: now rates are divided
-            self.windows.change_all()  # and all is heard that others have used
+            self.rates.change_all()  # all hubs have declared: now rates are divided
+            self.windows.change_all()  # and what others have used is read
         self._set_mode(
             Mode.SETTLING if settling else Mode.SHARED, "the ledger was empty; all hubs declare what they have"
         )
@@ -148,7 +150,7 @@ class SharedQuota:
         self._lease.lose()
         self.returns += 1
         if isinstance(error, LapsedError):
-            self.desk.lapse()  # who waits goes on waiting: we are back in a moment
+            self.desk.lapse()  # callers go on waiting: the hub joins again in a moment
         else:
             self.desk.fail(error)
             self._set_mode(Mode.DEGRADED, str(error))

@@ -1,7 +1,7 @@
-"""Calendar windows that several hubs use together: each says what it has used, and hears what the others have.
+"""Calendar windows that several hubs use together: each reports what it has used, and reads what the others have.
 
-Knows no limits and no durability: the cells of `usage` are kept by each hub as on one machine; after a loss of Redis all say theirs again.
-What a hub has not yet heard of the others is what they use in one turn: by so much may a window be exceeded.
+Knows no limits and no durability: the cells of `usage` are kept by each hub as on one machine; after a loss of Redis all report theirs again.
+A hub learns the others' use once a turn, so a window may be exceeded by what they use in one turn.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class SharedWindows:
         usage.is_shared = True
 
     def change_all(self) -> None:
-        """Everything must be told again."""
+        """Report everything again."""
         self._usage.untold.update(dict.fromkeys(self._usage.cells))
 
     async def tell(self) -> None:
-        """Say what has changed, a batch of it. Raises LapsedError, BackendError."""
+        """Report a batch of changes. Raises LapsedError, BackendError."""
         untold = self._usage.untold
         cells = list(islice(untold, BATCH))
         if not cells:
             return
         anew = {cell for cell in cells if cell.is_anew}
-        for cell in cells:  # what changes from now on is told by the next turn
+        for cell in cells:  # what changes from now on is reported with the next turn
             del untold[cell]
             cell.is_anew = False
         try:

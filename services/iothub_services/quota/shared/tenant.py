@@ -1,6 +1,6 @@
 """What one tenant may use where several hubs serve it: its counts, its rates and its windows, each by its own way of sharing.
 
-Knows the ways and no message: the tenant's broker obeys limits, asks for room, and closes.
+Knows no message: the tenant's broker applies limits, waits for `room`, and closes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SharedTenant:
         self._windows.obey(rates.sliding, rates.meters)
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
-        """Wait until all fit, or the ledger says no. Raises UnavailableError: something is short and nobody can be asked."""
+        """Wait until all fit, or the ledger says no. Raises UnavailableError: something is short and the ledger does not answer."""
         found = [(grant, count) for quota, count in wanted if count > 0 for grant in self._windows.grants(quota)]
         return await self._shared.desk.room([*found, *self.ledger.wanted(*wanted)])
 

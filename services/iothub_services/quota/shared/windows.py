@@ -94,11 +94,11 @@ class SharedRateWindows:
                 self._desk.close(grant)
 
     def grants(self, quota: Quota) -> Sequence[Grant]:
-        """Return what must have room before a unit is taken."""
+        """Return the grants in which a unit must fit before it is taken."""
         return self._asked.get(quota, ())
 
     def spent(self, quota: Quota) -> None:
-        """Units were taken: others hear of it with the next turn."""
+        """Units were taken: report them with the next turn."""
         for grant in self._asked.get(quota, ()):
             self._desk.changed(grant)
 

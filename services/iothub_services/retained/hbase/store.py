@@ -6,8 +6,8 @@ Theory: the bare tenant's row is its counter of versions, moved by atomic increm
 hole. A batch takes its versions at once, and the last of them is the timestamp of all its rows, so that one call writes many: batches
 of a tenant do not overlap. HBase shows the cells with the highest timestamp, and a delete hides what is not above it; so of two hubs that
 write a topic at once the higher version stays, whichever comes late. Who retries takes new versions.
-What expires is also noted in an index over all tenants, in the order of time, before the message is written. An entry says where to look, not what is
-true: it is compared with the message, and goes when its message has another time, though not before every write of its time is over.
+What expires also has an entry in an index over all tenants, in the order of time, written before the message. An entry only says where to look: it is
+compared with the message, and removed when the message has another time, but not before every write that began at its time is over.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class HBaseRetained:
         yield
 
     def probe(self) -> None:
-        """Write something small that nobody reads. Raises BackendError."""
+        """Write a small cell that is never read. Raises BackendError."""
         self._caller.call(calls.mutate_row(self._table, keys.META, {EXPIRY_COLUMN: _MARK}))
 
     def put(self, writes: list[RetainedWrite]) -> list[int]:
@@ -162,7 +162,7 @@ class HBaseRetained:
         return dict(zip(counts, self._caller.call_all(asked), strict=True))
 
     def _expire(self, entries: Sequence[_Expiry], now_ms: int, count: int) -> list[tuple[int, bytes]]:
-        """Delete at most `count` of the messages that these entries speak of, and the entries that nobody needs any more."""
+        """Delete at most `count` of the messages of these entries, and the entries that are not needed any more."""
         metas = self._metas([keys.retained_key(entry.tenant_id, entry.topic) for entry in entries])
         gone: list[tuple[int, bytes]] = []
         due: dict[int | None, list[Mutation]] = {}

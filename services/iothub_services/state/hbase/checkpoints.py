@@ -2,7 +2,7 @@
 
 Knows rows as bytes. A job may write the same table with any other client: row keys and cells are those of `iothub.records`.
 
-Theory: a version's rows are written where nobody reads yet, so half a job leaves nothing but garbage. The pointer changes by compare-and-swap alone;
+Theory: a version's rows are written before anything reads them, so an unfinished job leaves only garbage. The pointer changes by compare-and-swap;
 a swap whose answer was lost is known by what the pointer says afterwards, for no two jobs want the same pointer.
 """
 
@@ -51,7 +51,7 @@ class HBaseCheckpoints:
             raise
 
     def _is_at(self, wanted: Pointer) -> bool:
-        """Say whether the pointer is this one; also False when nobody can say."""
+        """Say whether the pointer is this one; also False when that cannot be read."""
         try:
             return self.pointer() == wanted
         except BackendError:

@@ -26,7 +26,7 @@ SCHEMA = Schema(
             tenant INTEGER NOT NULL, client_id TEXT NOT NULL, offset INTEGER NOT NULL, record BLOB NOT NULL,
             PRIMARY KEY (tenant, client_id)) WITHOUT ROWID""",
     ),
-    # `applied` is not saved from a damaged file: rows were lost, and only the whole log can tell which
+    # `applied` is not saved from a damaged file: rows were lost, and only a fold of the whole log shows which
 )
 
 

@@ -1,7 +1,7 @@
-"""A Kafka cluster for the streams of a running hub: nothing is sent, read or made there before its topics are seen to be ours.
+"""A Kafka cluster for the streams of a running hub: nothing is sent, read or made there before the topics are known to be ours.
 
-Knows no installation: the caller's `claim` takes what is nobody's, and raises for what is somebody else's. A hub without its log on Kafka starts
-while Kafka is away, so nobody has looked before; whoever makes the first client looks, in its own thread.
+Knows no installation: the caller's `claim` claims topics without an owner, and raises if they have another one. A hub whose log is not on Kafka
+starts also while Kafka is away, so the first client calls `claim`, in its own thread.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Reads the topics of streams to devices from Kafka, in a thread of its own: a page of one stream at a time, committed when it is dealt with.
 
-Knows topics and offsets and no MQTT. Which hub reads which stream is decided elsewhere: the consumer is told its partitions and is in no group;
-the group's name is only where offsets are kept, so that any Kafka tool shows the lag.
+Knows topics and offsets and no MQTT. Which hub reads which stream is decided elsewhere: the consumer is assigned its partitions and joins no group;
+the group's name only says where offsets are kept, so that any Kafka tool shows the lag.
 
-Theory: a stream whose page is out is paused, all others are read on, so that a tenant that may go slowly keeps up nobody else; a topic that
-cannot be made or read keeps up its own stream. What was handed over is not read again while this hub reads the stream, whatever happens to the
-consumer; a page that was not dealt with when the hub died is: at least once.
+Theory: a stream whose page is not dealt with is paused, all others are read, so that a slow tenant delays only itself; a topic that cannot be made
+or read stops only its own stream. What was handed over is not read again while this hub reads the stream, whatever happens to the consumer; a page
+that was not dealt with when the hub died is read again: at least once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KafkaReceiver:
         self._on_page: OnPage | None = None
         self._condition = threading.Condition()
         self._wanted: tuple[Stream, ...] = ()  # this and what follows: under the condition
-        self._left: set[int] = set()  # streams that were not to be followed in between: their pages are nobody's
+        self._left: set[int] = set()  # streams that were left in between: their pages do not count
         self._done: deque[tuple[int, Mapping[int, int]]] = deque()
         self._is_closing = False
         self._consumer: KafkaConsumer | None = None  # the thread's own
@@ -155,7 +155,7 @@ class KafkaReceiver:
         self._followed = wanted
 
     def _forget(self, stream_id: int) -> None:
-        """What was handed over is read again from where it was committed, if this hub reads it ever again."""
+        """Forget what was handed over: if this hub reads the stream again, it starts from the committed offsets."""
         self._out.discard(stream_id)
         self._places.pop(stream_id, None)
 
@@ -222,7 +222,7 @@ class KafkaReceiver:
             self._call_in_reactor(lambda: on_page(stream_id, page))
 
     def _commit(self) -> None:
-        """What was dealt with is not read again, and its stream goes on. What fails is there at the next turn."""
+        """Commit what was dealt with, and resume its stream. A commit that fails is repeated at the next turn."""
         while (consumer := self._consumer) is not None:
             with self._condition:
                 if not self._done:
@@ -255,7 +255,7 @@ class KafkaReceiver:
         return self._consumer
 
     def _begin_again(self, error: BaseException) -> None:
-        """Everything anew in a moment, from where it was handed over."""
+        """Start again in a moment with a new consumer, after what was handed over."""
         told = self._cluster.error(error) if isinstance(error, KafkaError) else error
         self.trouble = str(told) or type(error).__name__
         self._close_consumer()

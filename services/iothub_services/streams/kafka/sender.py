@@ -2,12 +2,12 @@
 
 Knows topics as names and records as bytes; knows no stream and no MQTT.
 
-Theory: each partition of a topic is a lane. One batch of a lane is under way; what comes meanwhile is the next batch, so batches are as large as the
-load makes them. What is in no batch yet can be taken back (`give_up`). The producer's own thread sends, repeats and keeps the order; it is given a
-batch only when its topic is known, so that one topic that is missing holds nobody else up. A topic that is not there is made again, if anybody wants
-it; else what is for it counts as written. What the producer has for a topic that is gone stays there, and would keep back what comes for a new one
-of that name: when the producer has nothing else another one begins, so that nothing goes twice (`_emptied`). What fails for a reason that may pass
-goes back to the head of its lane, and to another producer where this one may have lost count; then a record may be in the topic twice, with the same
+Theory: each partition of a topic has a queue (`lanes`). One batch of a partition is under way; what comes meanwhile is the next batch, so batches
+grow with the load. A record that is in no batch yet can be taken back (`give_up`). The producer's own thread sends, repeats and keeps the order; it
+gets a batch only when its topic is known, so that a missing topic delays no other one. A topic that is missing is made again if a stream needs it;
+otherwise its records count as written. Records that the producer has for a deleted topic stay there, and would delay those for a new topic of that
+name: when the producer has nothing else, it is replaced, so that nothing is sent twice (`_emptied`). Records that fail for a reason that may pass go
+back to the head of their queue, and to another producer if this one may have lost count; then a record may be in the topic twice, with the same
 message id.
 """
 
@@ -38,9 +38,9 @@ _RETRY_S = 1.0
 _BATCH_RECORDS = 4_096
 _BATCH_BYTES = REQUEST_BYTES // 8
 _CLOSE_S = 1.0
-_EMPTYING_S = 60.0  # so often nothing is given for a moment, until a producer with records for nobody has nothing else
+_EMPTYING_S = 60.0  # how often the producer is emptied, so that one with records of a deleted topic can be replaced
 _EMPTYING_SHARE_S = 1.0
-_GONE_S = 5.0  # no longer waits a new topic for a producer that has records for the old one
+_GONE_S = 5.0  # how long a new topic waits at most for a producer that has records of the old one
 _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)  # the producer is as good as before
 
 log = logging.get(__name__)
@@ -52,7 +52,7 @@ MakeTopic = Callable[[str], bool]
 class _Topic:
     """What is known of one topic.
 
-    `new`: of no lane yet; `lanes`: by partition, what waits, oldest first; `given`: by partition, what has no answer yet.
+    `new`: not assigned to a partition yet; `lanes`: by partition, what waits, oldest first; `given`: by partition, what has no answer yet.
     """
 
     __slots__ = ("failed_at", "given", "lanes", "new", "topic_id", "tried_at")
@@ -71,17 +71,17 @@ class _Topic:
 
     @property
     def waiting(self) -> Iterator[Outgoing]:
-        """In the order of each key: a key has one lane."""
+        """Return what waits, in the order of each key: all records of a key are in one partition."""
         return chain(*self.lanes.values(), self.new)
 
     def drop_given_up(self) -> None:
-        """What was given up is kept by nobody, however long the topic is not there: the oldest are given up first."""
+        """Remove records that were given up from the head, so that they need no memory while the topic is missing: the oldest are given up first."""
         for lane in (self.new, *self.lanes.values()):
             while lane and lane[0].is_given_up:
                 lane.popleft()
 
     def sort(self, partitions: Sequence[int]) -> bool:
-        """Put what is new into its lanes. False: the partitions are others by now, and what is under way must end first."""
+        """Assign new records to partitions. False: the partitions have changed, and what is under way must end first."""
         if partitions != list(self.lanes):
             if self.given:
                 return False
@@ -270,7 +270,7 @@ class KafkaSender:
         return is_broken and batch.generation == self._generation
 
     def _let_go(self, name: str, topic: _Topic) -> None:
-        """It is not there, and nobody wants it: what is for it counts as written."""
+        """The topic is missing and no stream needs it: its records count as written."""
         del self._topics[name]
         with self._lock:
             waiting = [record for record in topic.waiting if not record.is_given_up]
@@ -295,7 +295,7 @@ class KafkaSender:
         self._left_over.add(name)
 
     def _emptied(self, now: float) -> bool:
-        """Replace a producer that has records for nobody when it has no others; True: nothing is given just now, so that this moment comes."""
+        """Replace a producer that has only records of deleted topics. True: it gets nothing for now, so that it will have only these."""
         since_s = now - self._left_over_at
         is_awaited = any(name in self._topics for name in self._left_over)
         if any(topic.given for topic in self._topics.values()) and not (is_awaited and since_s >= _GONE_S):

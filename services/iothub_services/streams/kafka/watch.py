@@ -19,7 +19,7 @@ log = logging.get(__name__)
 
 
 class KafkaWatch:
-    """Fulfils `StreamWatch`. `trouble`, `doubt`: what the last looks told; "" while nobody asks."""
+    """Fulfils `StreamWatch`. `trouble`, `doubt`: the results of the last looks; "" while it is not needed."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
@@ -54,7 +54,7 @@ class KafkaWatch:
                     self._condition.wait(_AGAIN_S if self._failures else _LOOK_S)
 
     def _turn(self) -> bool:
-        """Look once, if anybody wants to know; False: the hub stops."""
+        """Look once, if that is needed; False: the hub stops."""
         if self._is_closing:
             return False
         if not self._is_needed:
@@ -62,7 +62,7 @@ class KafkaWatch:
             return True
         try:
             self._look()
-        except Exception as error:  # the edge of this thread: without it nobody would ever be told again
+        except Exception as error:  # the edge of this thread: without it no result would ever be reported again
             log.error("defect in the watch over Kafka", exc_info=error)
             self._failures += 1
             if self._failures >= _FAILURES:

@@ -155,7 +155,7 @@ def test_plan_that_cannot_be_looked_up_loses_no_change(desk: Desk) -> None:
 
 
 def test_queues_that_cannot_be_bounded_now_hold_up_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is full: rights are withdrawn within a second all the same (B6)."""
+    """The disk is full: rights are withdrawn within a second all the same."""
     gate: Deferred[None] = Deferred()
 
     async def wait(_tenant_id: int, _messages: int, _bytes: int) -> None:

@@ -296,7 +296,7 @@ def test_session_that_expires_is_claimed_first(stage: Stage) -> None:
 
 
 def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(stage: Stage) -> None:
-    """The first was refused by the other hub's claim, and claimed above it: what that one says still counts (!)."""
+    """The first attempt lost to the other hub's claim, and claimed above it; the other hub's events must still count."""
     stage.house.join("c", props=KEPT).drop()
     stage.house.settle()
     session = stage.house.session("c")
@@ -346,7 +346,7 @@ def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(stage: Stag
 
 
 def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes behind the end could not be done: the fold and all other hubs know of no session (!)."""
+    """Nothing that follows the end would count: for the fold and all other hubs there is no session."""
     stage.house.join("c", props=KEPT).drop()
     stage.house.settle()
     stage.echo()

@@ -155,7 +155,7 @@ def test_page_of_great_messages_is_short() -> None:
 
 
 def test_what_came_live_meanwhile_is_not_replayed() -> None:
-    """Neither the new message again, nor the old one after it (storage page, section 8)."""
+    """The replay sends neither the new message again, nor the old one after it."""
     desk = Desk(1000)
     desk.client.transport.is_stuck = True
     desk.subscribe()

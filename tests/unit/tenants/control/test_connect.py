@@ -42,7 +42,7 @@ def test_wrong_credentials_are_all_answered_alike(house: House, username: str | 
     [("acme/nobody", "unknown_device"), ("dev1", "malformed_username"), (None, "malformed_username")],
 )
 def test_refused_login_is_told_with_its_cause(house: House, username: str | None, cause: str) -> None:
-    """The client hears little; log and metric say what is wrong with its username (!)."""
+    """The client gets a plain refusal; log and metric say what is wrong with its username."""
     assert house.stranger().connect("c", username, "secret" if username else None).code == 0x87
 
     assert house.told.causes == [cause]

@@ -1,6 +1,11 @@
 package iothub.hbase.queue;
 
-/** The publisher's side of QoS 2: intent, routed, finished (storage page, section 6). */
+/**
+ * The publisher's side of QoS 2: intent, routed, finished.
+ *
+ * <p>Invariant: the intent is durable before the first append, `routed` before PUBREC, the removal before PUBCOMP. In any other order a crash loses
+ * the message or stores it twice.
+ */
 final class InboundMoves {
   private static final int NEW = 0;
   private static final int OPEN = 1;
