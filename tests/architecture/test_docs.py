@@ -113,10 +113,18 @@ def test_every_function_that_a_flow_names_is_in_a_file_of_its_step(page: Path) -
 
 
 def test_every_flow_of_the_design_has_its_page() -> None:
-    """Start, CONNECT, SUBSCRIBE, both kinds of PUBLISH, stop."""
+    """Start, CONNECT, SUBSCRIBE, both kinds of PUBLISH, from an event to a checkpoint, stop."""
     pages = {path.stem for path in (DOCS / "flows").glob("*.md")}
 
-    assert pages == {"connect", "publish_online", "publish_persistent", "subscribe", "start", "stop"}
+    assert pages == {
+        "connect",
+        "event_to_checkpoint",
+        "publish_online",
+        "publish_persistent",
+        "subscribe",
+        "start",
+        "stop",
+    }
 
 
 def test_every_page_is_reachable_from_the_index() -> None:
