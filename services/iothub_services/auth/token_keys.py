@@ -1,4 +1,4 @@
-"""Keys that tokens (JWT) are verified with: read as people bring them, judged, sealed if they are secret, and made ready for use.
+"""Keys that verify tokens (JWT): read from what people provide, checked, encrypted if they are secret, and made ready for use.
 
 Knows no token and no store. A key is of exactly one algorithm: what is read here for one is never used for another.
 """

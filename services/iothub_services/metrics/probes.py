@@ -35,7 +35,7 @@ def disk_free_bytes(path: Path) -> int:
 
 
 def is_read_only(path: Path) -> bool:
-    """Say whether the file system of `path` takes no writes from anybody.
+    """Say whether the file system of `path` is mounted read-only.
 
     Raises:
         OSError: The path is gone.

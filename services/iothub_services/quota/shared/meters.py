@@ -46,10 +46,10 @@ class WatchedMeter:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self.asked_at = 0.0  # when anybody wanted anything last
+        self.asked_at = 0.0  # when units were last asked for
         self.spent = 0
         self.saved = 0.0
-        self.held_back = 0  # times that somebody was
+        self.held_back = 0  # how often a publisher was
         self.short_until = 0.0
         self.is_whole = True
 

@@ -8,7 +8,7 @@ back under another name, declares what it holds, and only then lets its old name
 
 - Where nothing was (`state` is missing), or something may be lost (a number is not the next one, a hub comes back), no count is granted until
   `settled`: every hub that lives has declared by then what it holds. A Redis that was killed may lack what it had said a moment before.
-- When nobody at all was there for `GAP_MS`, it is Redis that was away, or its clock was set: every lease that held then begins anew, and nothing
+- When no hub at all was there for `GAP_MS`, Redis itself was away, or its clock was set: every lease that held then begins anew, and nothing
   is lost. One that had ended before has ended: others may have got what was held under it.
 - A grant is never more than the limit leaves; what exists already (`used`) is counted whatever the limit says.
 - A hub that declares more than the limit leaves makes every hub that has some of it ask: so they learn that nothing is free any more.
@@ -200,7 +200,7 @@ return answer
 # KEYS 3 wanted, 4... rates. ARGV 4 how long a key is kept (s), 5... for each rate: name, limit, wished (less than 0: nothing any more), held now.
 # Answers {ms to settle, share, share, ...} as text: to every hub in proportion to its wish if all fit, else fair parts;
 # never what another one still holds.
-# While others settle, everybody goes on with what he holds.
+# While others settle, each hub keeps what it holds.
 SHARE = _script("""
 local living, count, settling = present()
 if not living then

@@ -2,7 +2,7 @@
 
 Knows records as bytes. Any thread may use it, and several hubs may share the table.
 
-Theory: HBase shows the cell with the highest timestamp, so a row never goes back, whoever writes late, and no write has to compare. Rows are folded
+Theory: HBase shows the cell with the highest timestamp, so a late write never takes a row back, and no write has to compare. Rows are folded
 together up to one place in each partition, and that place is the timestamp of all of a partition's rows: the row says the same at its own
 offset and anywhere up to there, and one call writes many rows. A row that is to be gone is an empty record: an older write stays below it, which
 a delete of HBase's would not see to after its next major compaction. How far the log is applied is a row of its own, moved by
