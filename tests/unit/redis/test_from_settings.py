@@ -54,7 +54,7 @@ def test_without_an_address_it_is_said_what_to_set() -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (("redis.cert_file=a.pem", "redis.security=tls"), r"redis\.cert_file and redis\.key_file are needed together"),
+        (("redis.cert_file=a.pem", "redis.security=tls"), r"redis\.cert_file and redis\.key_file must be set together"),
         (("redis.username=hub",), r"redis\.username needs redis\.password_file"),
         (("redis.ca_file=a.pem",), r'are for redis\.security = "tls"'),
         (("redis.security=ssl",), "expected one of plain, tls"),
