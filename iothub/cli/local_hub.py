@@ -15,7 +15,7 @@ from iothub.net import admin_frames
 from iothub.net.admin_frames import FrameDecoder
 from iothub.records.admin_commands import Json, Query, Request
 
-SILENCE_S = 10.0  # a hub that works on an answer reports progress more often
+SILENCE_S = 15.0  # longer than a hub waits for the session log before it refuses (10 s)
 _READ_BYTES = 64 << 10
 _CLOSED = (
     "the hub closed the connection without an answer: it is stopping or has too many requests; see `iothub status`"

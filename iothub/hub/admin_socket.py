@@ -38,5 +38,5 @@ class NotedStates:
 
 
 def driver_of(queues: QueueStore, driver: str) -> DriverOf:
-    """Return what knows which driver has a queue. It is in memory: `AdminQueries` has asked for the queue's place before."""
-    return queues.home if isinstance(queues, RoutingStore) else lambda _queue_id: driver
+    """Return what knows which driver has a queue. Nothing is asked: `AdminQueries` has read the queue before."""
+    return queues.known_home if isinstance(queues, RoutingStore) else lambda _queue_id: driver

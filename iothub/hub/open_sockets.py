@@ -67,5 +67,6 @@ class OpenSockets:
             await self._http.stopListening()
 
     def _close_admin(self) -> None:
-        if self._admin is not None:
-            self._admin.close()
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()

@@ -117,11 +117,13 @@ class Runner:
             raise ConflictError(f"run {run.id} is done, but its lease had expired: see `iothub job show {run.id}`")
 
     def _do(self, run: Run, start: Start) -> _Outcome:
+        self._renewed_at = self._timing.clock.monotonic()  # the lease was taken a moment ago
         with self._places.scratch(run.id) as folder:
             log = RunLog(self._places.log_file(run.id))
             try:
                 with _file_named(folder):
                     command, environment = start(run, folder)
+                self._renew(run)
                 child = Child(command, environment, folder, log)
                 try:
                     return self._listen(run, child, log)
@@ -132,8 +134,7 @@ class Runner:
 
     def _listen(self, run: Run, child: Child, log: RunLog) -> _Outcome:
         clock = self._timing.clock
-        self._renewed_at = clock.monotonic()
-        until = self._renewed_at + self._timing.max_runtime_s
+        until = clock.monotonic() + self._timing.max_runtime_s
         last_report: Done | Failed | None = None
         figures: Mapping[str, object] = {}
         while not child.is_over and clock.monotonic() < until:

@@ -45,7 +45,9 @@ def hub(made: Hub, services: Services) -> Iterator[Hub]:
     yield made
     made.close()
     services.up()
+    made.start()
     made.run("retain", "delete", "acme", "#", "--yes")
+    assert made.stop() == 0
 
 
 def is_ready(hub: Hub) -> bool:

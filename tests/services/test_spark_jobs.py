@@ -140,7 +140,7 @@ def test_log_on_kafka_is_read_by_place(services: Services, kafka: Kafka) -> None
 
     with (
         closing(KafkaStretches(KafkaLog(kafka.brokers, own_settings(services).topic_prefix))) as none,
-        pytest.raises(NotFoundError, match="the first `iothub serve` makes it"),
+        pytest.raises(NotFoundError, match="the first `iothub serve` creates it"),
     ):
         none.end()
 

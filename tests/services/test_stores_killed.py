@@ -24,6 +24,7 @@ from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
+from iothub_services.state.verification import verify
 from ops.services.house import Services
 from tests.support.hbase_tables import caller, fresh_sets, until_done
 from tests.support.night import by_day
@@ -90,7 +91,8 @@ def sessions_applied(tools: DirectCaller, tables: Tables) -> Iterator[None]:
     assert {state.client_id: state.epoch for state in states} == {
         name: 2 if name in names[:30] else 1 for name in names
     }
-    assert second.verify().differences == []
+    second.idle()
+    assert verify(log, HBaseStates(tools, tables)).differences == []
 
 
 @contextmanager

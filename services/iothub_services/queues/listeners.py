@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from iothub.base.reasons import Drop
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
 from iothub_services.queues.threads import LoadedRecord
@@ -79,6 +79,8 @@ class Plane(Protocol):
     """What answers go to: `iothub.engine.plane.Plane`."""
 
     turn: Turn
+
+    def close(self, connection: Any, reason: Reason) -> None: ...
 
     def end_batch(self) -> None: ...
 

@@ -79,6 +79,10 @@ class RoutingStore:
             self._find_unknown((queue_id,))
         return self._homes.get(queue_id)
 
+    def known_home(self, queue_id: int) -> str | None:
+        """Return the name of a queue's driver, None when it is not in memory. Asks no driver: for the reactor thread."""
+        return self._homes.get(queue_id)
+
     def _find_unknown(self, queue_ids: Iterable[int]) -> None:
         """Look in all drivers for the queues that are not known yet, all at once. Raises BackendError: one does not answer."""
         unknown = [queue_id for queue_id in queue_ids if queue_id not in self._homes]

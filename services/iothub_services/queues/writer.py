@@ -20,7 +20,7 @@ from typing import Any, cast
 from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, NotFoundError
-from iothub.base.reasons import Drop
+from iothub.base.reasons import Drop, Reason
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
@@ -345,11 +345,13 @@ class QueueWriter:
         queue_id = session.queue_id
         if not session.is_discarded and queue_id not in self._looked_into and not self._reads.is_closing:
             self._looked_into.add(queue_id)
-            self._reads.submit(Read(queue_id, session.epoch, session.loaded, 1, 1), partial(self._looked, session))
+            read = Read(queue_id, session.epoch, session.loaded, 1, 1)
+            self._reads.submit(read, partial(self._looked, session, session.epoch))
 
-    def _looked(self, session: Session, answer: object) -> None:
+    def _looked(self, session: Session, epoch: int, answer: object) -> None:
         self._looked_into.discard(session.queue_id)
-        self._refused(session, answer)
+        if epoch == session.epoch:  # else the client has come again, and its queue was claimed meanwhile
+            self._refused(session, answer)
 
     def _refused(self, session: Session, answer: object) -> None:
         if isinstance(answer, NotFoundError):
@@ -370,8 +372,15 @@ class QueueWriter:
             getattr(self._attached, verb)(session, move.value)
         elif isinstance(answer, BackendError) and answer.retryable:
             self._submit_move(move, session, verb)
-        elif answer is False and move.epoch == session.epoch:  # else of an earlier connection
+        elif move.epoch != session.epoch:
+            return  # of an earlier connection
+        elif answer is False:
             self._look_into(session)
+        elif (
+            session.connection is not None
+        ):  # what is not durable cannot be acknowledged: the client comes again, and its queue is claimed anew
+            log.error("a queue refuses what its reader has done", queue=session.queue_id, cause=str(answer))
+            self._attached.close(session.connection, Reason.STORE_UNAVAILABLE)
 
 
 def _failed(pending: _Pending, answer: object) -> None:

@@ -101,6 +101,7 @@ class Endings:
         await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
         is_alone, is_expiry = self._cluster.is_alone, reason == "expired"
         try:
+            self._orphaned.leave_groups(session)
             claim = None if is_alone else await self._fence(session, is_expiry=is_expiry)
             # before the first wait: an epoch that another hub claims meanwhile must not be ended
             subject = subject_of(session, self._clock)

@@ -42,6 +42,17 @@ class OrphanedMessages:
         self._undropped: dict[int, OnDropped] = {}
         self._redistributed: dict[int, int | None] = {}
 
+    def leave_groups(self, session: Session) -> bool:
+        """Take a session whose end begins out of its shared groups; False: it has no shared subscription.
+
+        Invariant: this comes before its queue is claimed. The claim waits for what publishers have appended until now, so that this is read, and
+        redistributed, too; behind the claim nothing comes any more.
+        """
+        if not self._plane.leave_groups(session):
+            return False
+        self._redistributed.setdefault(session.queue_id, None)
+        return True
+
     async def claim(self, queue_id: int) -> Claim | None:
         """Become the queue's reader; None: it is lost. Raises BackendError."""
         try:
@@ -55,9 +66,9 @@ class OrphanedMessages:
         Durable when it returns, and done once: what finds no other member is dropped with the queue. Raises BackendError: a store failed; the
         next attempt to end the session does all of it again, so that a message may arrive twice. `claim`: if the queue was claimed just now.
         """
-        if not self._plane.leave_groups(session):
+        if not self.leave_groups(session):
             return 0
-        redistributed = self._redistributed.setdefault(session.queue_id, None)
+        redistributed = self._redistributed[session.queue_id]
         if redistributed is None:
             redistributed = self._redistributed[session.queue_id] = await self._redistribute_queue(session, claim)
         return redistributed

@@ -20,7 +20,7 @@ from iothub_tenants.accounts import mysql
 from iothub_tenants.accounts.bounds import SqlBounds
 
 MYSQL = ("mysql", "mariadb")
-_MYSQL_CLOCK = "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
+_MYSQL_CLOCK = "SELECT UNIX_TIMESTAMP() * 1000"  # without a local time between: that jumps with daylight saving
 _POSTGRESQL_CLOCK = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
 _LOCK_LOST = (1205, 1213)  # MySQL: lock wait timeout, deadlock
 _LOCK_LOST_STATES = ("40001", "40P01", "55P03")  # PostgreSQL: serialization failure, deadlock, lock not available

@@ -109,7 +109,7 @@ class AdminQueries:
         sessions = list((await self._sessions(request)).values())
         found = await self._run("housekeeping.sessions", _first, sessions, after, limit + 1)
         page = found[:limit]
-        return page, page[-1].client_id if len(found) > limit else None
+        return page, page[-1].client_id if page and len(found) > limit else None
 
     # --- queues
 
@@ -212,7 +212,7 @@ class AdminQueries:
         return {} if broker is None else broker.plane.sessions
 
     async def _tenant(self, request: Request) -> TenantRecord:
-        record = await self._find_tenant(request.tenant)
+        record = await self._find_tenant(request.tenant) if _is_text(request.tenant) else None
         if record is None:
             raise NotFoundError(f"there is no tenant {request.tenant!r}; `iothub tenant list` shows them")
         return record
@@ -282,9 +282,14 @@ def _no_session(tenant: str, client_id: str) -> NotFoundError:
 def _text(request: Request, name: str) -> str:
     """Raises ConfigError: what was asked with is no text of the protocol."""
     value = request.argument.get(name)
-    if not isinstance(value, str) or any("\ud800" <= mark <= "\udfff" for mark in value):
+    if not isinstance(value, str) or not _is_text(value):
         raise ConfigError(f"{request.verb}: {name}: expected a text in UTF-8")
     return value
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is UTF-8: bytes of a command line that are not arrive as lone surrogates."""
+    return not any("\ud800" <= mark <= "\udfff" for mark in value)
 
 
 def _number(request: Request, name: str) -> int:

@@ -212,9 +212,9 @@ def test_wipe_leaves_no_data(house: Services) -> None:
 
 def test_what_does_not_run_cannot_be_paused(house: Services) -> None:
     """A test of a pause that paused nothing would prove nothing."""
-    with pytest.raises(ServicesError, match="kafka does not run"):
+    with pytest.raises(ServicesError, match="kafka cannot be paused: it does not run"):
         house.pause("kafka")
-    with pytest.raises(ServicesError, match="kafka does not run"):
+    with pytest.raises(ServicesError, match="kafka cannot be resumed: it does not run"):
         house.resume("kafka")
 
 

@@ -114,7 +114,8 @@ def test_damaged_queue_costs_its_own_messages_alone(house: RedisQueueHouse, stor
             redis.run("SET", f"{base}:{part}", "x")
         with house.store() as other, other.group():
             (answer,) = other.append([many])
-        assert answer.positions == (Refused.GONE, Refused.GONE, 1)
+        of_qos_0 = 1 if part == "d" else Refused.GONE  # the ids of a queue are looked at for QoS 2 alone
+        assert answer.positions == (of_qos_0, Refused.GONE, 1)
         assert positions(store, 2, epoch) == [1]
     with house.store() as other:
         other.open()

@@ -54,7 +54,6 @@ def test_sockets_open_and_close_in_their_order(monkeypatch: pytest.MonkeyPatch) 
         "accepting ended",
         "administrators refused",
         "closed",
-        "administrators refused",
     ]
     assert Deferred.fromCoroutine(sockets.open.close_http()).called
 

@@ -11,11 +11,13 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, NotFoundError
-from iothub.base.reasons import Drop
+from iothub.base.reasons import Drop, Reason
+from iothub.engine.limits import ListenerInfo
 from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
-from iothub.engine.state import Session, TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.testing.clock import ManualClock
+from iothub.testing.engine import Bench, LoopbackTransport
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.group_thread import Bounds, Patience
 from iothub_services.queues.listeners import StoreListeners
@@ -284,6 +286,18 @@ def test_writer_answers_moves_when_they_are_durable(house: House) -> None:
     house.queues.claim(1, b"other")
     house.writer.ack(session, 1)
     assert house.run() == []
+
+
+def test_connection_of_a_reader_whose_moves_the_store_refuses_for_good_ends(house: House) -> None:
+    """Its client would wait for ever for what is never durable; it comes again, and its queue is claimed anew."""
+    session = house.session(1)
+    house.run()
+    link = session.connection = Connection(Bench().plane, LoopbackTransport(), ListenerInfo(), "127.0.0.1:1", None)
+    house.queues.failures = [BackendError("not allowed", retryable=False)] * 4
+
+    house.writer.ack(session, 1)
+
+    assert ("close", link, Reason.STORE_UNAVAILABLE) in house.run()
 
 
 def test_writer_lets_acknowledgements_make_room_for_appends_of_the_same_commit(house: House) -> None:

@@ -149,6 +149,27 @@ def test_session_that_comes_to_another_hub_is_not_ended_here(
     assert session.control.expires_at == 0.0
 
 
+def test_member_has_left_its_groups_before_its_queue_is_claimed(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is published while the claim is at work lands behind the last page that is read, and is dropped with the queue."""
+    sleeper_with_messages(house, SHARED)
+    session = house.session("c")
+    session.control.place = Place(HERE, session.epoch)
+    monkeypatch.setattr(house.sessions._endings, "_cluster", Cluster())
+    claim = house.queues.claim
+    seen: list[bool] = []
+
+    async def watched(queue_id: int, owner: bytes) -> Claim:
+        seen.append(is_in_its_group(house))
+        return await claim(queue_id, owner)
+
+    monkeypatch.setattr(house.queues, "claim", watched)
+
+    house.pass_time(100)
+
+    assert seen == [False]
+    assert "c" not in house.acme.plane.sessions
+
+
 def test_end_that_the_log_did_not_take_is_tried_again_beside_other_hubs(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

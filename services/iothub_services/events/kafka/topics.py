@@ -79,7 +79,7 @@ def find_topics(cluster: KafkaCluster, topics: Collection[Topic] = tuple(Topic))
         names = {topic: topic_name(cluster.settings, topic, generations[topic]) for topic in topics}
         missing = [name for name in names.values() if name not in found]
         if missing:
-            raise NotFoundError(f"{cluster.name} has no topic {missing[0]}: the first `iothub serve` makes it")
+            raise NotFoundError(f"{cluster.name} has no topic {missing[0]}: the first `iothub serve` creates it")
         return _described(admin, names, generations)
 
 
