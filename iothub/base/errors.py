@@ -1,4 +1,4 @@
-"""The errors of the house: one root, and one class for each question "what should the edge do about it?".
+"""The errors of iothub: one root, and one class for each question "what should the edge do about it?".
 
 Knows nothing of MQTT packets, of SQL or of click: an error states facts, the edge (CLI, listener, service loop) decides what to say.
 """

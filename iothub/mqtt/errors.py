@@ -1,4 +1,4 @@
-"""The one known error of the decoder: what a peer sent cannot be taken, and under which name of the house's list.
+"""The one known error of the decoder: what a peer sent cannot be taken, and under which name of the list in `iothub/base/reasons.py`.
 
 Knows nothing of what the edge does about it; `version` says in which form a refused CONNECT may be answered.
 """

@@ -1,6 +1,6 @@
 """Which sources the compiled modules were built from: a hash that lies beside them.
 
-Knows nothing of the house and imports nothing of it: setup.py writes the hash before anything is installed.
+Knows nothing of iothub and imports nothing of it: setup.py writes the hash before anything is installed.
 """
 
 from __future__ import annotations

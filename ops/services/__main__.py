@@ -1,4 +1,4 @@
-"""`python -m ops.services`: the real servers from the command line; `house` does the work."""
+"""`python -m ops.services`: the real servers from the command line; `services` does the work."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 from ops.services.errors import ServicesError
-from ops.services.house import Services
 from ops.services.places import Places, Ports, places_here, ports_here
 from ops.services.servers import ALWAYS, NAMES
+from ops.services.services import Services
 from ops.services.tools import coprocessor, find_tools
 
 _MIB = 1 << 20

@@ -46,9 +46,9 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from ops.services.errors import ServicesError
-from ops.services.house import Services
 from ops.services.hub_settings import sql_urls
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.running import running
 
 LEVELS = ("memory", "redis", "sqlite", "mariadb", "postgresql")

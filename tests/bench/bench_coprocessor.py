@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.queue_table import QueueTable, queue_table
 

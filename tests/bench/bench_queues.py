@@ -29,10 +29,10 @@ from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from ops.services.errors import ServicesError
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.own_tables import own_tables
-from tests.support.redis_hubs import RedisQueueHouse
+from tests.support.redis_hubs import RedisQueueHarness
 from tests.support.running import running
 
 DRIVERS = ("sqlite", "hbase", "redis")
@@ -76,10 +76,10 @@ def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
 def _on_redis() -> Iterator[QueueStore]:
     services = Services(say=_say)
     with running(services, "redis"):
-        house = RedisQueueHouse(services)
-        with house.store() as store:
+        harness = RedisQueueHarness(services)
+        with harness.store() as store:
             yield store
-        house.remove()
+        harness.remove()
 
 
 @contextmanager

@@ -47,7 +47,7 @@ from iothub_spark.stores.opened import opened_log
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from ops.services.errors import ServicesError
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.event_log import EventMill, append, make_log
 from tests.support.kafka import own_topics
 from tests.support.running import running

@@ -29,7 +29,7 @@ from runs import TOOLS, Broker, one_run  # noqa: E402
 
 from iothub.config.sections import Kafka  # noqa: E402
 from ops.services.errors import ServicesError  # noqa: E402
-from ops.services.house import Services  # noqa: E402
+from ops.services.services import Services  # noqa: E402
 from tests.support.kafka import own_topics  # noqa: E402
 from tests.support.running import running  # noqa: E402
 
@@ -62,7 +62,7 @@ replication = 1
 """
 
 
-class House:
+class Harness:
     """Kafka with a topic of our own, and a prepared data directory with a stream into it."""
 
     def __init__(self, services: Services, kafka: Kafka, data: Path, folder: Path) -> None:
@@ -82,11 +82,11 @@ class House:
 
 
 @contextmanager
-def opened(data: Path) -> Iterator[House]:
-    """Give a house; a Kafka that runs goes on, one that was started here is stopped. Raises ServicesError."""
+def opened(data: Path) -> Iterator[Harness]:
+    """Give a harness; a Kafka that runs goes on, one that was started here is stopped. Raises ServicesError."""
     services = Services(say=lambda line: sys.stderr.write(f"{line}\n") and None)
     with running(services, "kafka"), own_topics(services) as kafka, tempfile.TemporaryDirectory() as folder:
-        yield House(services, kafka, data, Path(folder))
+        yield Harness(services, kafka, data, Path(folder))
 
 
 def subscribed(data: Path, shape: Shape, options: argparse.Namespace) -> Run:
@@ -102,18 +102,18 @@ def subscribed(data: Path, shape: Shape, options: argparse.Namespace) -> Run:
     }
 
 
-def applied(kind: str, house: House, data: Path, shape: Shape, options: argparse.Namespace) -> Run:
+def applied(kind: str, harness: Harness, data: Path, shape: Shape, options: argparse.Namespace) -> Run:
     """Run the hub with an application in Python behind it: a subscriber, or a stream's consumer."""
-    broker = Broker(kind, brokers.iothub(house.folder if kind == "stream" else data), options)
+    broker = Broker(kind, brokers.iothub(harness.folder if kind == "stream" else data), options)
     run: Run = {"invalid": []}
     told: Run = {}
     try:
         if broker.start():
-            application = _application(house.words if kind == "stream" else _words(broker.port))
-            kafka_cpu_s = house.kafka_cpu_s()
+            application = _application(harness.words if kind == "stream" else _words(broker.port))
+            kafka_cpu_s = harness.kafka_cpu_s()
             run = broker.run(f"publish {shape.options}")
             told = _told(application, run.get("acked", 0))
-            run["kafka_cpu_s"] = house.kafka_cpu_s() - kafka_cpu_s
+            run["kafka_cpu_s"] = harness.kafka_cpu_s() - kafka_cpu_s
         run["invalid"] = broker.problems + run["invalid"]
     finally:
         run["invalid"] += broker.stop()
@@ -169,19 +169,19 @@ def _measured(run: Run, told: Run, *, is_stream: bool) -> Run:
 def table(data: Path, options: argparse.Namespace, turns: int, shapes: Sequence[Shape] = SHAPES) -> list[Row]:
     """Let the two take turns (A B, B A, ...). `data`: accounts as `accounts.make` leaves them. Without Kafka there are no rows."""
     try:
-        with opened(data) as house:
-            return [_row(shape, data, house, options, turns) for shape in shapes]
+        with opened(data) as harness:
+            return [_row(shape, data, harness, options, turns) for shape in shapes]
     except ServicesError as error:
         sys.stderr.write(f"bench: no table of streams: {error}\n")
         return []
 
 
-def _row(shape: Shape, data: Path, house: House, options: argparse.Namespace, turns: int) -> Row:
+def _row(shape: Shape, data: Path, harness: Harness, options: argparse.Namespace, turns: int) -> Row:
     runs: dict[str, list[Run]] = {kind: [] for kind in KINDS}
     for turn in range(turns):
         for name in KINDS if turn % 2 == 0 else reversed(KINDS):
             is_in_c = name == "mqttload"
-            run = subscribed(data, shape, options) if is_in_c else applied(name, house, data, shape, options)
+            run = subscribed(data, shape, options) if is_in_c else applied(name, harness, data, shape, options)
             runs[name].append(run)
             told = {key: value for key, value in run.items() if key != "run"}
             sys.stderr.write(f"{shape.name}: {name}: {json.dumps(told)}\n")

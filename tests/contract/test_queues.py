@@ -18,7 +18,7 @@ from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import RedisHouse
+from tests.support.redis_queues import RedisHarness
 
 
 @pytest.fixture(params=["memory", "sqlite", "hbase", "redis"])
@@ -29,7 +29,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore
     elif request.param == "hbase":
         queues = HBase().store()[0]
     elif request.param == "redis":
-        queues = RedisHouse().store()
+        queues = RedisHarness().store()
     yield queues
     queues.close()
 

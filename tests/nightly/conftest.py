@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
 from ops.services.servers import ALWAYS
+from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub
 

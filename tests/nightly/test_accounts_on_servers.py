@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.fresh_tables import SERVER_VARIABLE
 from tests.support.sql_servers import SERVERS, own_database
 

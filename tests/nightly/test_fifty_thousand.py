@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.kafka_hub import PERSISTENT, readiness
 from tests.support.packets import PUBACK, PUBLISH

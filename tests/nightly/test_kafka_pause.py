@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.kafka import own_topics
 from tests.support.kafka_hub import Subscribing, folded, kafka_hub, log_of, readiness
 from tests.support.waiting import until

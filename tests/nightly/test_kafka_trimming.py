@@ -25,7 +25,7 @@ from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_spark.jobs import compact_events, verify
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.event_log import EventMill, Facts, replay
 from tests.support.hbase_tables import caller
 from tests.support.kafka import own_topics, produce

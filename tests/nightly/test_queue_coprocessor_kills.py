@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.coprocessor_writers import WideWriter, check_stored, written_through
 from tests.support.queue_bytes import Code, record, step

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from iothub_services.auth.authenticator import Authenticated
-from ops.services.house import Services
 from ops.services.hub_settings import sql_urls
+from ops.services.services import Services
 from tests.support.fleet import import_fleet, storm
 from tests.support.hub import Hub
 from tests.support.redis_cache import accounts_with, hubs, settings_of

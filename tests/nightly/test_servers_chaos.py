@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.kills import run_kills, steady_cast

@@ -21,7 +21,7 @@ from iothub_services.state.hbase.checkpoints import HBaseCheckpoints as HubCheck
 from iothub_spark.jobs import compact_events
 from iothub_spark.stores import marks
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.event_log import EventMill, replay
 from tests.support.hbase_tables import caller
 from tests.support.kafka import own_topics

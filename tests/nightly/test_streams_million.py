@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from iothub.config.sections import Queues
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.kafka import own_topics
 from tests.support.streams import Publisher, first_places, last_places, reading, records_in, stream_hub

@@ -43,17 +43,17 @@ class _Shifted:
 
     is_over = False
 
-    def __init__(self, house: House, first: int) -> None:
-        self._house = house
+    def __init__(self, harness: Harness, first: int) -> None:
+        self._harness = harness
         self._first = first
 
     def on_outcome(self, index: int, outcome: bytes | BackendError) -> None:
         number = self._first + index
         is_error = isinstance(outcome, BackendError)
-        self._house.on_outcome(number, outcome if is_error else _append(number).decode(outcome))
+        self._harness.on_outcome(number, outcome if is_error else _append(number).decode(outcome))
 
 
-class House:
+class Harness:
     """A client, its world, and everything that was asked with its outcome. Each call appends its own number to its own cell."""
 
     def __init__(self) -> None:
@@ -121,23 +121,23 @@ class House:
 @given(STEPS)
 def test_connections_keep_their_promises(steps: list[tuple[str, int]]) -> None:
     """Every call has exactly one outcome in the end; "not written" is never a lie; answers are one's own; bounds hold."""
-    house = House()
-    house.world.gateway.tables[TABLE] = {}
+    harness = Harness()
+    harness.world.gateway.tables[TABLE] = {}
 
     for kind, count in steps:
-        house.step(kind, count)
-        assert all(each.in_flight <= IN_FLIGHT for each in house.client.connections)
-        assert all(len(wire.requests) <= IN_FLIGHT for wire in house.world.wires if not wire.is_aborted)
+        harness.step(kind, count)
+        assert all(each.in_flight <= IN_FLIGHT for each in harness.client.connections)
+        assert all(len(wire.requests) <= IN_FLIGHT for wire in harness.world.wires if not wire.is_aborted)
     for _ in range(3):
-        house.world.advance(TIMEOUT_S)
+        harness.world.advance(TIMEOUT_S)
 
-    answered_by_now = len(house.outcomes)
-    house.client.close()
-    assert house.world.getDelayedCalls() == []
-    assert answered_by_now == len(house.outcomes) == house.asked, "silence was not ended by its time-out"
-    sent = house.sent()
+    answered_by_now = len(harness.outcomes)
+    harness.client.close()
+    assert harness.world.getDelayedCalls() == []
+    assert answered_by_now == len(harness.outcomes) == harness.asked, "silence was not ended by its time-out"
+    sent = harness.sent()
     assert len(sent) == len(set(sent)), "a call was sent twice"
-    for number, outcome in house.outcomes.items():
+    for number, outcome in harness.outcomes.items():
         if isinstance(outcome, BackendError):
             assert outcome.is_written == (number in sent)
         else:
@@ -148,15 +148,15 @@ def test_connections_keep_their_promises(steps: list[tuple[str, int]]) -> None:
 @given(STEPS)
 def test_calls_of_a_batch_with_one_pin_keep_their_order(steps: list[tuple[str, int]]) -> None:
     """Whatever happened to them: none is sent before an earlier one, or after one of them has failed with the connection."""
-    house = House()
-    house.world.gateway.tables[TABLE] = {}
+    harness = Harness()
+    harness.world.gateway.tables[TABLE] = {}
 
     for kind, count in steps:
-        house.step(kind, count)
-    house.client.close()
+        harness.step(kind, count)
+    harness.client.close()
 
-    place = {number: at for at, number in enumerate(house.sent())}
-    for batch in house.batches:
+    place = {number: at for at, number in enumerate(harness.sent())}
+    for batch in harness.batches:
         for pin in range(PINS):
             places = [place.get(number, NEVER) for number in batch if number % PINS == pin]
             assert places == sorted(places), "one was sent before, or in place of, an earlier one"

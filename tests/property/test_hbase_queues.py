@@ -45,8 +45,8 @@ def bodies(store: HBaseQueues, queue_id: int) -> dict[int, bytes]:
     return {record.position: record.body for record in store.read(queue_id, epoch, 0, MANY, MANY).records}
 
 
-def hub(house: HBase) -> tuple[HBaseQueues, Faults]:
-    store, caller = house.store()
+def hub(harness: HBase) -> tuple[HBaseQueues, Faults]:
+    store, caller = harness.store()
     for queue_id in (*QUEUES, PUBLISHER):
         store.create(TENANT, queue_id, QueueLimits())
     faulty = Faults()
@@ -60,8 +60,8 @@ def test_appends_are_done_once_whatever_is_lost(
     planned: list[tuple[list[tuple[list[int], int, bool]], int]], played: list[Fault]
 ) -> None:
     """A batch is repeated as the writer's thread repeats it, and given up now and then: positions stay dense, in order, once."""
-    house = HBase()
-    store, faulty = hub(house)
+    harness = HBase()
+    store, faulty = hub(harness)
     faulty.played = list(played)
     acknowledged: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in QUEUES}
     sent: dict[int, list[bytes]] = {queue_id: [] for queue_id in QUEUES}
@@ -107,8 +107,8 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
     queue_ids: list[int], first: list[Fault], second: list[Fault], is_other_hub: bool
 ) -> None:
     """The hub is killed with an intent open; whoever claims finishes it, and the client's repeat doubles nothing."""
-    house = HBase()
-    store, faulty = hub(house)
+    harness = HBase()
+    store, faulty = hub(harness)
     epoch = store.claim(PUBLISHER, b"hub").epoch
     deliveries = tuple(Delivery(queue_id, 2) for queue_id in queue_ids)
     faulty.played = list(first)
@@ -121,7 +121,7 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
     faulty.played = []
 
     if is_other_hub:
-        store, caller = house.store(2)
+        store, caller = harness.store(2)
         caller.fault = faulty
     faulty.played = list(second)
     while True:
@@ -151,8 +151,8 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
 @given(st.lists(targets, min_size=1, max_size=8), faults, st.integers(1, 12))
 def test_tenant_never_holds_more_than_its_bound(planned: list[list[int]], played: list[Fault], most: int) -> None:
     """Whatever region is asked when: the sum stays within the bound, and what was refused did not fit."""
-    house = HBase()
-    store, faulty = hub(house)
+    harness = HBase()
+    store, faulty = hub(harness)
     store.set_tenant_limits(TENANT, most, 0)
     faulty.played = list(played)
     ops = [

@@ -15,7 +15,7 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
 from iothub_tenants.background.remote_sessions import RemoteSessions
-from tests.support.control_house import House, now, run
+from tests.support.control_harness import Harness, now, run
 
 _NUMBERS = count()
 HUBS = ("2.20", "3.30")
@@ -28,9 +28,9 @@ said = st.lists(
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """One for all examples: each has a client of its own."""
-    made = House(tmp_path_factory.mktemp("house"))
+    made = Harness(tmp_path_factory.mktemp("harness"))
     yield made
     made.close()
 
@@ -67,7 +67,7 @@ def event_of(client_id: str, kind: str, epoch: int, hub: str, topic_filter: str,
 @settings(max_examples=120, deadline=None)
 @given(said=said, cuts=st.sets(st.integers(0, 25)))
 def test_picture_is_what_the_fold_makes(
-    house: House, said: list[tuple[str, int, str, str, bool]], cuts: set[int]
+    harness: Harness, said: list[tuple[str, int, str, str, bool]], cuts: set[int]
 ) -> None:
     """Who has the session, its epoch, terms, subscriptions and Will; or that there is none."""
     client_id = f"c{next(_NUMBERS)}"
@@ -75,13 +75,13 @@ def test_picture_is_what_the_fold_makes(
     state: SessionState | None = None
     for event in log:
         state = fold(state, event)
-    registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
-    remote_sessions = RemoteSessions(house.hub, cast("Any", registry), cast("Any", run), "1.10", 1)
+    registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
+    remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), "1.10", 1)
     places = [0, *sorted(cut for cut in cuts if cut < len(log)), len(log)]
     for begin, end in pairwise(places):
         now(remote_sessions.apply_events(log[begin:end]))
 
-    session = house.acme.plane.sessions.get(client_id)
+    session = harness.acme.plane.sessions.get(client_id)
     if state is None or state.is_ended:
         assert session is None
         return

@@ -76,7 +76,7 @@ def _refusal(check: Callable[[str], None], name: str) -> str:
 @given(st.one_of(FILTERS, st.text(alphabet="ab+#/$", max_size=8)))
 @settings(max_examples=400)
 def test_rules_take_the_filters_that_the_engine_takes(text: str) -> None:
-    """[MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1]: one notion of a Topic Filter in the house, `$share` forms aside."""
+    """[MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1]: one notion of a Topic Filter in the harness, `$share` forms aside."""
     try:
         acl_rules.check_filter(text)
     except ConfigError:

@@ -24,7 +24,7 @@ from iothub_services.queues.port import (
 )
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.redis.calls import Call
-from tests.support.redis_queues import Fault, RedisHouse
+from tests.support.redis_queues import Fault, RedisHarness
 
 TENANT = 7
 QUEUES = range(1, 5)
@@ -54,11 +54,11 @@ class Faults:
         return self.played.pop(0) if self.played else Fault.NONE
 
 
-def hub(house: RedisHouse) -> tuple[RedisQueues, Faults]:
-    store = house.store()
+def hub(harness: RedisHarness) -> tuple[RedisQueues, Faults]:
+    store = harness.store()
     for queue_id in (*QUEUES, PUBLISHER):
         store.create(TENANT, queue_id, QueueLimits())
-    house.fault = faulty = Faults()
+    harness.fault = faulty = Faults()
     return store, faulty
 
 
@@ -82,7 +82,7 @@ def test_appends_are_done_once_whatever_is_lost(
     planned: list[tuple[list[tuple[list[int], int]], int]], played: list[Fault]
 ) -> None:
     """A batch is repeated as the writer's thread repeats it, and given up now and then: positions stay dense, in order, once."""
-    store, faulty = hub(RedisHouse())
+    store, faulty = hub(RedisHarness())
     faulty.played = list(played)
     acknowledged: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in QUEUES}
     sent: dict[int, list[bytes]] = {queue_id: [] for queue_id in QUEUES}
@@ -127,8 +127,8 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
     queue_ids: list[int], first: list[Fault], second: list[Fault], is_other_hub: bool
 ) -> None:
     """The hub is killed with an intent open; whoever claims finishes it, and the client's repeat doubles nothing."""
-    house = RedisHouse()
-    store, faulty = hub(house)
+    harness = RedisHarness()
+    store, faulty = hub(harness)
     epoch = store.claim(PUBLISHER, b"hub").epoch
     deliveries = tuple(Delivery(queue_id, 2) for queue_id in queue_ids)
     faulty.played = list(first)
@@ -141,7 +141,7 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
     faulty.played = []
 
     if is_other_hub:
-        store = house.store(2)
+        store = harness.store(2)
     faulty.played = list(second)
     epoch = until_done(lambda: store.claim(PUBLISHER, b"later")).epoch
     repeated = Append(b"j" * 16, b"once", 0, deliveries, Inbound(PUBLISHER, epoch, 5))
@@ -158,7 +158,7 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
 @given(st.lists(targets, min_size=1, max_size=8), faults, st.integers(1, 12))
 def test_tenant_never_holds_more_than_its_bound(planned: list[list[int]], played: list[Fault], most: int) -> None:
     """Whatever is lost: the sum stays within the bound, and what was refused did not fit."""
-    store, faulty = hub(RedisHouse())
+    store, faulty = hub(RedisHarness())
     store.set_tenant_limits(TENANT, most, 0)
     faulty.played = list(played)
     ops = [
@@ -203,7 +203,7 @@ steps = st.lists(appends | appends | moves | others, max_size=20)
 @given(steps)
 def test_driver_does_what_the_model_does(planned: list[tuple[object, ...]]) -> None:
     """Any order of verbs: the same answers, the same queues. Message ids rise, so that remembered ones make no difference."""
-    model, store = MemoryQueues(), RedisHouse().store()
+    model, store = MemoryQueues(), RedisHarness().store()
     both: tuple[QueueStore, QueueStore] = (model, store)
     for each in both:
         for queue_id in QUEUES:

@@ -12,10 +12,10 @@ import pytest
 from iothub.config.sections import Kafka
 from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
-from ops.services.house import Services
 from ops.services.places import Ports
 from ops.services.probes import is_free
 from ops.services.servers import ALWAYS, NAMES, ports_of
+from ops.services.services import Services
 from ops.services.thrift import Gateway
 from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.kafka import create_topic, delete_topic, own_topics
@@ -36,16 +36,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def _set() -> Iterator[Services]:
     """Those that the tests have started are stopped after them; those that ran already go on."""
-    house = _chosen()
-    before = {report.name for report in house.reports() if report.state != "down"}
-    yield house
+    servers = _chosen()
+    before = {report.name for report in servers.reports() if report.state != "down"}
+    yield servers
     for name in reversed(ALWAYS):
         if name not in before:
-            house.down(name)
+            servers.down(name)
 
 
 @pytest.fixture(scope="session")
-def _house(_set: Services) -> Services:
+def _servers(_set: Services) -> Services:
     """All of them."""
     _set.up()
     return _set
@@ -69,51 +69,51 @@ def postgresql(_set: Services) -> Services:
     return _up(_set, "postgresql")
 
 
-def _up(house: Services, name: str) -> Services:
-    if next(report.state for report in house.reports() if report.name == name) != "running":
-        house.up(name)
-    return house
+def _up(servers: Services, name: str) -> Services:
+    if next(report.state for report in servers.reports() if report.name == name) != "running":
+        servers.up(name)
+    return servers
 
 
 def _chosen() -> Services:
     """Return the set of this folder; if another program has its ports, one with the next that are free: another set is tested, too."""
-    house = Services(say=print)
-    if any(report.state != "down" for report in house.reports()):
-        return house
-    shifts = range(house.ports.shift, house.ports.shift + 1_000, 100)
+    servers = Services(say=print)
+    if any(report.state != "down" for report in servers.reports()):
+        return servers
+    shifts = range(servers.ports.shift, servers.ports.shift + 1_000, 100)
     free = (
         ports for ports in map(Ports, shifts) if all(is_free(port) for name in NAMES for port in ports_of(name, ports))
     )
-    return Services(ports=next(free, house.ports), say=print)
+    return Services(ports=next(free, servers.ports), say=print)
 
 
-def _processes(house: Services) -> list[tuple[str, str, int | None]]:
-    return [(report.name, report.state, report.pid) for report in house.reports() if report.name in ALWAYS]
+def _processes(servers: Services) -> list[tuple[str, str, int | None]]:
+    return [(report.name, report.state, report.pid) for report in servers.reports() if report.name in ALWAYS]
 
 
 @pytest.fixture
 def broker_alone() -> Iterator[Services]:
     """Kafka alone, up whatever the test before has done to it; it goes on if it ran already."""
-    house = _chosen()
-    was_up = any(report.name == "kafka" and report.state != "down" for report in house.reports())
-    house.up("kafka")
-    yield house
+    servers = _chosen()
+    was_up = any(report.name == "kafka" and report.state != "down" for report in servers.reports())
+    servers.up("kafka")
+    yield servers
     if was_up:
-        house.up("kafka")
+        servers.up("kafka")
     else:
-        house.down("kafka")
+        servers.down("kafka")
 
 
 @pytest.fixture
-def services(_house: Services, _answered: list[tuple[str, str, int | None]]) -> Services:
+def services(_servers: Services, _answered: list[tuple[str, str, int | None]]) -> Services:
     """Return the servers, all of them up, whatever the test before has done to them.
 
     The same processes as before are not asked again: HBase's answer is one of every region of every table.
     """
-    if _processes(_house) != _answered:
-        _house.up()
-        _answered[:] = _processes(_house)
-    return _house
+    if _processes(_servers) != _answered:
+        _servers.up()
+        _answered[:] = _processes(_servers)
+    return _servers
 
 
 @pytest.fixture(scope="session")
@@ -140,12 +140,12 @@ def kafka(services: Services) -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="session")
-def _used_tables(_house: Services) -> Iterator[list[bytes]]:
+def _used_tables(_servers: Services) -> Iterator[list[bytes]]:
     """Dropped together, at the end: each would wait seconds for the master."""
     names: list[bytes] = []
     yield names
-    _house.up()
-    drop_tables(_house, names)
+    _servers.up()
+    drop_tables(_servers, names)
 
 
 @pytest.fixture
@@ -159,11 +159,11 @@ def table(services: Services, _used_tables: list[bytes]) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def _store_tables(_house: Services, request: pytest.FixtureRequest) -> Iterator[deque[Tables]]:
+def _store_tables(_servers: Services, request: pytest.FixtureRequest) -> Iterator[deque[Tables]]:
     """As many as the module's STORE_TABLES says: a deleted row of HBase's hides what is written with an older time, so none is used twice."""
     name, count = request.module.STORE_TABLES
-    _house.up()
-    with fresh_tables(_house, name, count) as made:
+    _servers.up()
+    with fresh_tables(_servers, name, count) as made:
         yield deque(made)
 
 

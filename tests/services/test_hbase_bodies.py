@@ -24,7 +24,7 @@ from iothub_services.queues.hbase.body_sweep import sweep, sweep_leased
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.hbase.sweep_lease import SweepLease
 from iothub_services.queues.port import Move, MoveKind, QueueStore
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.own_tables import caller_of, flush_regions, own_tables
 
 REGIONS = 4
@@ -35,9 +35,9 @@ FAR_AHEAD_MS = 1 << 50
 
 
 @pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[Tables]:
-    _house.up()
-    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
+def _tables(_servers: Services) -> Iterator[Tables]:
+    _servers.up()
+    with own_tables(_servers, REGIONS, "queues", "queue_index", "bodies") as tables:
         yield tables
 
 

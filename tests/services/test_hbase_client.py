@@ -20,8 +20,8 @@ from iothub_services.hbase.pages import pages
 from iothub_services.hbase.refusals import HBaseError
 from iothub_services.hbase.replies import Cell
 from iothub_services.hbase.wire import Bounds
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support import table_calls
 
 APPENDS = 10_000

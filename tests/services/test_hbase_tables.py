@@ -19,8 +19,8 @@ from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import layouts
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.own_tables import drop_tables
 
 REGIONS = 4

@@ -17,8 +17,8 @@ from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub, free_port
 from tests.support.own_tables import caller_of, reopen_regions
@@ -28,9 +28,9 @@ from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
-def hub(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+def hub(_servers: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """One for all tests: each has clients of its own."""
-    with own_stores(_house) as stores:
+    with own_stores(_servers) as stores:
         hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
         hub.start()
         yield hub

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
@@ -29,8 +29,8 @@ STOP_S = STOP_TIMEOUT_S + 10.0  # the machine may be busy
 
 
 @pytest.fixture(scope="module")
-def stores(_house: Services) -> Iterator[Stores]:
-    with own_stores(_house) as made:
+def stores(_servers: Services) -> Iterator[Stores]:
+    with own_stores(_servers) as made:
         yield made
 
 

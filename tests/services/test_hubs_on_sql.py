@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from iothub.base.units import Endpoint
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
@@ -32,8 +32,8 @@ SHORT_S = 4  # of a hub that is to give calls up soon
 
 
 @pytest.fixture(scope="module")
-def stores(_house: Services) -> Iterator[Stores]:
-    with own_stores(_house) as made:
+def stores(_servers: Services) -> Iterator[Stores]:
+    with own_stores(_servers) as made:
         yield made
 
 

@@ -22,8 +22,8 @@ from iothub.config.sections import Kafka
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.statistics import StatisticsLane
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.waiting import until
 
 ATTEMPTS = 3

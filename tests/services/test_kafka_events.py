@@ -23,7 +23,7 @@ from iothub_services.events.statistics import StatisticsLane
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_services.state.verification import Verification, verify
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.kafka import change_topic, delete_topic
 
 _ATTEMPTS = 20  # each as long as the timeout; a broker removes a topic when it has time
@@ -48,7 +48,7 @@ def resumed(client_id: str, epoch: int) -> Event:
     return events.session_resumed(Subject(7, client_id, epoch, 100), protocol_version=5, session_expiry_s=60)
 
 
-class House:
+class Harness:
     """A log, states and alarms of one hub on these topics."""
 
     def __init__(self, kafka: Kafka, store: MemoryStates | None = None) -> None:
@@ -73,59 +73,61 @@ class House:
 
 
 @pytest.fixture
-def hub(kafka: Kafka) -> Iterator[Callable[..., House]]:
+def hub(kafka: Kafka) -> Iterator[Callable[..., Harness]]:
     """Makes hubs on these topics; what they have begun ends behind the test."""
     with ExitStack() as stack:
 
-        def made(store: MemoryStates | None = None) -> House:
-            house = House(kafka, store)
-            stack.callback(house.log.close)
-            return house
+        def made(store: MemoryStates | None = None) -> Harness:
+            harness = Harness(kafka, store)
+            stack.callback(harness.log.close)
+            return harness
 
         yield made
 
 
 @pytest.fixture
-def house(hub: Callable[..., House]) -> House:
+def harness(hub: Callable[..., Harness]) -> Harness:
     return hub()
 
 
-def test_start_folds_what_the_states_do_not_have(hub: Callable[..., House], house: House) -> None:
+def test_start_folds_what_the_states_do_not_have(hub: Callable[..., Harness], harness: Harness) -> None:
     """From the place of the states to the end of each partition; states that were lost come back from the log alone."""
-    house.start()
+    harness.start()
     names = [f"client-{number}" for number in range(40)]
-    house.service([[created(name)] for name in names])
-    house.service.idle()
-    house.service([[resumed(name, 2)] for name in names[:20]])
+    harness.service([[created(name)] for name in names])
+    harness.service.idle()
+    harness.service([[resumed(name, 2)] for name in names[:20]])
     expected = {name: 2 if name in names[:20] else 1 for name in names}
 
-    for store in (house.store, MemoryStates()):
+    for store in (harness.store, MemoryStates()):
         later = hub(store)
         assert later.start() == expected
         assert later.store.applied_offsets() == later.log.end()
         assert (later.alarms, later.verified().differences) == ([], [])
 
 
-def test_two_hubs_share_the_log(hub: Callable[..., House], house: House) -> None:
+def test_two_hubs_share_the_log(hub: Callable[..., Harness], harness: Harness) -> None:
     """Each folds what the other appended, in the order of the log."""
     other = hub()
-    house.start()
+    harness.start()
     other.start()
     for epoch in range(1, 10, 2):
-        house.service([[created(f"client-{number}", epoch)] for number in range(20)])
+        harness.service([[created(f"client-{number}", epoch)] for number in range(20)])
         other.service([[resumed(f"client-{number}", epoch + 1)] for number in range(20)])
-    for each in (house, other):
+    for each in (harness, other):
         each.service.idle()
 
         assert each.verified().differences == []
         assert {state.epoch for number in range(20) if (state := each.service.state_of(7, f"client-{number}"))} == {10}
 
 
-def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, hub: Callable[..., House], house: House) -> None:
+def test_event_in_a_wrong_partition_changes_no_session(
+    kafka: Kafka, hub: Callable[..., Harness], harness: Harness
+) -> None:
     """Nor does a damaged one. Each is named and counted once, by a hub that runs and by one that starts."""
-    house.start()
-    house.service([[created("a")]])
-    house.service.idle()
+    harness.start()
+    harness.service([[created("a")]])
+    harness.service.idle()
     astray = events.session_discarded(Subject(7, "a", 1, 200), reason="astray")
     home = partition_of(astray.key, kafka.partitions)
     away = (home + 1) % kafka.partitions
@@ -133,12 +135,12 @@ def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, hub: Callab
     values = (encode_event(astray), b"{", encode_event(astray))
     KafkaWriter(KafkaCluster(kafka)).write([Record(value, name, away, key, value) for value in values])
 
-    house.service([[resumed("a", 2)]])
-    house.service.idle()
+    harness.service([[resumed("a", 2)]])
+    harness.service.idle()
     later = hub()
 
     assert later.start() == {"a": 2}
-    for each in (house, later):
+    for each in (harness, later):
         state = each.service.state_of(7, "a")
         assert state is not None
         assert (state.epoch, each.alarms) == (2, [])
@@ -150,105 +152,105 @@ def test_event_in_a_wrong_partition_changes_no_session(kafka: Kafka, hub: Callab
 
 
 def test_hub_goes_on_in_another_topic_when_the_log_was_deleted(
-    services: Services, kafka: Kafka, hub: Callable[..., House], house: House
+    services: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
 ) -> None:
     """With the sessions as the states have them; what is written then is found by the next start."""
-    house.start()
-    house.service([[created("a")], [created("b")]])
-    house.service.idle()
-    house.log.close()
+    harness.start()
+    harness.service([[created("a")], [created("b")]])
+    harness.service.idle()
+    harness.log.close()
     delete_topic(services, topic_name(kafka, Topic.SESSIONS))
 
-    later = hub(house.store)
+    later = hub(harness.store)
     assert later.start() == {"a": 1, "b": 1}
     assert later.alarms == ["event_log_lost"]
     later.service([[resumed("a", 2)]])
 
-    last = hub(house.store)
+    last = hub(harness.store)
     assert last.start() == {"a": 2, "b": 1}
     assert last.alarms == []
 
 
 def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
-    services: Services, kafka: Kafka, house: House
+    services: Services, kafka: Kafka, harness: Harness
 ) -> None:
     """Neither while it is gone, nor when somebody has made it anew."""
-    house.start()
-    house.service([[created("a")]])
+    harness.start()
+    harness.service([[created("a")]])
     delete_topic(services, topic_name(kafka, Topic.SESSIONS))
     with pytest.raises(BackendError, match="not acknowledged yet"):
-        house.service([[resumed("a", 2)]])
+        harness.service([[resumed("a", 2)]])
     open_topics(KafkaCluster(kafka))
 
     with pytest.raises(BackendError, match="was replaced or cut while the hub ran; restart the hub"):
-        house.service([[resumed("a", 3)]])
+        harness.service([[resumed("a", 3)]])
 
 
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
-    services: Services, kafka: Kafka, hub: Callable[..., House], house: House
+    services: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
 ) -> None:
     """Session events do not wait for it, and the lane creates the topic again by itself."""
     log = KafkaEvents(kafka)
     lane = StatisticsLane(log)
     lane.idle()
     lane([[sample(1)]])
-    house.start()
-    house.service([[created("a")]])
+    harness.start()
+    harness.service([[created("a")]])
     delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
 
     with pytest.raises(BackendError):
         lane([[sample(2)]])
-    house.service([[resumed("a", 2)], [created("b")]])
-    house.log.probe()
-    assert {state.client_id: state.epoch for state in hub(house.store).service.load()} == {"a": 2, "b": 1}
+    harness.service([[resumed("a", 2)], [created("b")]])
+    harness.log.probe()
+    assert {state.client_id: state.epoch for state in hub(harness.store).service.load()} == {"a": 2, "b": 1}
 
     for _ in range(_ATTEMPTS):
         with suppress(BackendError):
             lane([[sample(2)]])
             break
     lane.probe()
-    assert [logged.event.at_ms for logged in house.log.read((), 9, Topic.ANALYTICS)] == [2]
+    assert [logged.event.at_ms for logged in harness.log.read((), 9, Topic.ANALYTICS)] == [2]
     log.close()
 
 
-def test_trimmed_log_is_read_from_where_it_begins(kafka: Kafka, hub: Callable[..., House], house: House) -> None:
+def test_trimmed_log_is_read_from_where_it_begins(kafka: Kafka, hub: Callable[..., Harness], harness: Harness) -> None:
     """By who asks for all of it; who stands in the gap hears of it, and who has neither states nor checkpoint does not start."""
-    house.start()
+    harness.start()
     names = [f"client-{number}" for number in range(40)]
-    house.service([[created(name)] for name in names])
-    assert not house.service.idle()
-    end = house.log.end()
-    house.log.trim((*end[:-1], end[-1] - 1))
+    harness.service([[created(name)] for name in names])
+    assert not harness.service.idle()
+    end = harness.log.end()
+    harness.log.trim((*end[:-1], end[-1] - 1))
 
-    assert house.log.begin() == (*(offset + 1 for offset in end[:-1]), end[-1])
-    assert len(list(read_between(house.log, NOWHERE, end, refuse_damage))) == 1
+    assert harness.log.begin() == (*(offset + 1 for offset in end[:-1]), end[-1])
+    assert len(list(read_between(harness.log, NOWHERE, end, refuse_damage))) == 1
     with (
         closing(KafkaEvents(kafka, is_read_only=True)) as reader,
         pytest.raises(BackendError, match="the topic was trimmed above what is to be read"),
     ):
         reader.read(tuple(1 for _ in end), 9)
-    assert len(hub(house.store).start()) == len(names)
+    assert len(hub(harness.store).start()) == len(names)
     with pytest.raises(ConflictError, match="neither checkpoint nor session states have what was before"):
         hub().start()
 
 
-def test_gap_between_log_and_states_is_refused(hub: Callable[..., House], house: House) -> None:
+def test_gap_between_log_and_states_is_refused(hub: Callable[..., Harness], harness: Harness) -> None:
     """Sessions would be missing or wrong, and nobody could tell."""
-    house.start()
-    house.service([[created("a")], [created("b")]])
-    house.service.idle()
-    house.log.append([resumed("a", 2), resumed("b", 2)])
-    house.log.append([resumed("a", 3), resumed("b", 3)])
-    end = house.log.end()
-    house.log.trim(tuple(max(offset - 1, 0) for offset in end))
+    harness.start()
+    harness.service([[created("a")], [created("b")]])
+    harness.service.idle()
+    harness.log.append([resumed("a", 2), resumed("b", 2)])
+    harness.log.append([resumed("a", 3), resumed("b", 3)])
+    end = harness.log.end()
+    harness.log.trim(tuple(max(offset - 1, 0) for offset in end))
 
     with pytest.raises(ConflictError, match="the session states need it from"):
-        hub(house.store).start()
+        hub(harness.store).start()
 
 
-def test_topic_under_which_events_would_be_lost_is_refused(services: Services, kafka: Kafka, house: House) -> None:
+def test_topic_under_which_events_would_be_lost_is_refused(services: Services, kafka: Kafka, harness: Harness) -> None:
     """As Kafka tells its settings; so is another number of partitions."""
-    house.log.open()
+    harness.log.open()
     change_topic(services, topic_name(kafka, Topic.SESSIONS), **{"retention.ms": "60000"})
 
     with pytest.raises(ConflictError, match=r"would lose events: retention\.ms=60000, needed is -1"):
@@ -259,17 +261,17 @@ def test_topic_under_which_events_would_be_lost_is_refused(services: Services, k
         KafkaEvents(replace(kafka, topic_prefix=f"{kafka.topic_prefix}.other", replication=3)).open()
 
 
-def test_event_that_is_too_large_fails_alone(kafka: Kafka, house: House) -> None:
+def test_event_that_is_too_large_fails_alone(kafka: Kafka, harness: Harness) -> None:
     """Its neighbours are written once."""
-    house.log.open()
+    harness.log.open()
     large = events.session_discarded(Subject(7, "large", 3, 1), reason="x" * (3 << 20))
     batch = [event(1), large, event(2)]
     with pytest.raises(BackendError) as caught:
-        house.log.append(batch)
+        harness.log.append(batch)
     assert not caught.value.retryable
 
-    house.log.append([batch[0]])
+    harness.log.append([batch[0]])
     with pytest.raises(BackendError):
-        house.log.append([batch[1]])
-    house.log.append([batch[2]])
-    assert [logged.event.at_ms for logged in house.log.read((), 9)] == [1, 2]
+        harness.log.append([batch[1]])
+    harness.log.append([batch[2]])
+    assert [logged.event.at_ms for logged in harness.log.read((), 9)] == [1, 2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iothub.config.sections import Kafka
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.kafka_hub import (
     PERSISTENT,

@@ -14,7 +14,7 @@ from iothub.records.events import EventType, Topic
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.kafka.topics import topic_name
 from iothub_services.events.port import NOWHERE
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.kafka import delete_topic
 from tests.support.kafka_hub import Subscribing, kafka_hub, readiness

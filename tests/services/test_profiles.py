@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub, free_port
 from tests.support.kafka import own_topics
@@ -47,10 +47,10 @@ def not_ok(hub: Hub) -> dict[str, tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def hubs(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Hub]]:
+def hubs(_servers: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Hub]]:
     """Two of a cluster: the first one's files edited, the second one's copied."""
-    folder, ports = tmp_path_factory.mktemp("cluster"), _house.ports
-    with own_stores(_house) as stores, own_database(_house, "mariadb") as url:
+    folder, ports = tmp_path_factory.mktemp("cluster"), _servers.ports
+    with own_stores(_servers) as stores, own_database(_servers, "mariadb") as url:
         one, two = (Hub(folder / name, {"tcp": free_port(), "http": free_port()}) for name in ("one", "two"))
         one.run("init", "--profile", "cluster")
         (one.data_dir / "accounts.url").write_text(f"{url}\n")
@@ -60,7 +60,7 @@ def hubs(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator
                 'addresses = ["redis-1:6379"]': f'addresses = ["{HOST}:{ports.redis}"]',
                 'thrift = ["hbase-1:9090", "hbase-2:9090"]': f'thrift = ["{HOST}:{ports.thrift}"]\nregions = 2',
                 '# namespace = "iothub"': f'namespace = "{stores.namespace}"',
-                '# admin_program = "hbase"': f'admin_program = "{_house.places.folder / "hbase-java"}"',
+                '# admin_program = "hbase"': f'admin_program = "{_servers.places.folder / "hbase-java"}"',
                 'brokers = ["kafka-1:9092", "kafka-2:9092", "kafka-3:9092"]': f'brokers = ["{HOST}:{ports.kafka}"]',
                 "replication = 3": "replication = 1",
                 '# topic_prefix = "iothub"': f'topic_prefix = "{stores.environment["IOTHUB_KAFKA__TOPIC_PREFIX"]}"',

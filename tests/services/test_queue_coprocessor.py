@@ -12,8 +12,8 @@ from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import DirectCaller
-from ops.services.house import Services
 from ops.services.places import ROOT
+from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.own_tables import reopen_regions
 from tests.support.queue_bytes import Bytes, Code, Kind, Status, appended, claimed, record, request, step
@@ -27,9 +27,9 @@ OTHER_REGION = 1
 
 
 @pytest.fixture(scope="module")
-def _table(_house: Services) -> Iterator[QueueTable]:
-    _house.up()
-    with queue_table(_house, REGIONS) as table:
+def _table(_servers: Services) -> Iterator[QueueTable]:
+    _servers.up()
+    with queue_table(_servers, REGIONS) as table:
         yield table
 
 

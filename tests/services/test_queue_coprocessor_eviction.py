@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.night import by_day
 from tests.support.queue_bytes import record
@@ -19,9 +19,9 @@ TABLES = 2
 
 
 @pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[Iterator[QueueTable]]:
-    _house.up()
-    with queue_tables(_house, 1, TABLES) as made:
+def _tables(_servers: Services) -> Iterator[Iterator[QueueTable]]:
+    _servers.up()
+    with queue_tables(_servers, 1, TABLES) as made:
         yield iter(made)
 
 

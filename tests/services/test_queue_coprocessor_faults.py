@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.coprocessor_writers import MANY_QUEUES, check_stored, written_through
 from tests.support.night import by_day
@@ -24,10 +24,10 @@ TABLES = 2
 
 
 @pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[Iterator[QueueTable]]:
+def _tables(_servers: Services) -> Iterator[Iterator[QueueTable]]:
     """One for each test, made together."""
-    _house.up()
-    with queue_tables(_house, REGIONS, TABLES) as made:
+    _servers.up()
+    with queue_tables(_servers, REGIONS, TABLES) as made:
         yield iter(made)
 
 

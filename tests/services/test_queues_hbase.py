@@ -20,7 +20,7 @@ from iothub_services.queues.hbase.bodies import PIECE_BYTES
 from iothub_services.queues.hbase.body_sweep import sweep
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind, Overflow, QueueLimits
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.own_tables import caller_of, own_tables
 
 T = TypeVar("T")
@@ -32,9 +32,9 @@ CASES = queue_contract.CASES + queue_expiry_contract.CASES
 
 
 @pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[Tables]:
-    _house.up()
-    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
+def _tables(_servers: Services) -> Iterator[Tables]:
+    _servers.up()
+    with own_tables(_servers, REGIONS, "queues", "queue_index", "bodies") as tables:
         yield tables
 
 

@@ -14,12 +14,12 @@ from iothub.testing.queue_contract import MANY, made
 from iothub_services.hbase.tables import Tables
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.cut_link import CutLink
 from tests.support.night import at_night, by_day
 from tests.support.own_tables import own_tables, reopen_regions
-from tests.support.queue_writers import QueueHouse, repeated
+from tests.support.queue_writers import QueueHarness, repeated
 
 REGIONS = 4
 QUEUES = 16  # over all regions
@@ -30,16 +30,16 @@ _FIRST = iter(range(1, 1 << 20, 100))
 
 
 @pytest.fixture(scope="module")
-def _tables(_house: Services) -> Iterator[Tables]:
-    _house.up()
-    with own_tables(_house, REGIONS, "queues", "queue_index", "bodies") as tables:
+def _tables(_servers: Services) -> Iterator[Tables]:
+    _servers.up()
+    with own_tables(_servers, REGIONS, "queues", "queue_index", "bodies") as tables:
         yield tables
 
 
 @pytest.fixture
-def house(_tables: Tables, services: Services) -> QueueHouse:
+def harness(_tables: Tables, services: Services) -> QueueHarness:
     """The same tables for all tests of this file; each takes queues of its own. The servers are up."""
-    return QueueHouse(services, _tables, HBaseQueues, _tables.queues)
+    return QueueHarness(services, _tables, HBaseQueues, _tables.queues)
 
 
 def fresh() -> range:
@@ -48,24 +48,24 @@ def fresh() -> range:
     return range(first, first + QUEUES)
 
 
-def test_link_is_cut_between_call_and_answer(services: Services, house: QueueHouse) -> None:
+def test_link_is_cut_between_call_and_answer(services: Services, harness: QueueHarness) -> None:
     """What was done and not answered is found again, repeated, at the positions that it got."""
     queues = fresh()
-    house.create(queues)
+    harness.create(queues)
     with CutLink(HOST, services.ports.thrift) as link:
-        with house.writing(1, queues, port=link.port) as hubs:
+        with harness.writing(1, queues, port=link.port) as hubs:
             for _ in range(20):
                 link.cut()
                 time.sleep(0.05)
         assert link.cuts > 0
         assert hubs[0].failures > 0
-    house.check(hubs, queues)
+    harness.check(hubs, queues)
 
 
-def test_inbound_qos2_while_the_link_is_cut(services: Services, house: QueueHouse) -> None:
+def test_inbound_qos2_while_the_link_is_cut(services: Services, harness: QueueHarness) -> None:
     """Whichever answer is lost - of the intent, of the appends, of `routed` - each message is there once."""
     queues = fresh()
-    with CutLink(HOST, services.ports.thrift) as link, house.store(link.port) as store:
+    with CutLink(HOST, services.ports.thrift) as link, harness.store(link.port) as store:
         readers = {queue_id: made(store, queue_id).epoch for queue_id in queues[:4]}
         publisher = made(store, queues[9])
         for number in range(1, 41):
@@ -81,43 +81,45 @@ def test_inbound_qos2_while_the_link_is_cut(services: Services, house: QueueHous
             assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 41)]
 
 
-def test_hubs_append_while_regions_close_and_open(house: QueueHouse) -> None:
+def test_hubs_append_while_regions_close_and_open(harness: QueueHarness) -> None:
     """A region that is on its way refuses for a moment. Eight hubs write to one queue."""
     queues = fresh()[:1]
-    house.create(queues)
+    harness.create(queues)
 
-    with house.writing(WRITERS, queues) as hubs:
-        reopen_regions(house.services, house.table, ROUNDS)
+    with harness.writing(WRITERS, queues) as hubs:
+        reopen_regions(harness.services, harness.table, ROUNDS)
 
-    house.check(hubs, queues)
+    harness.check(hubs, queues)
 
 
 @pytest.mark.parametrize(
     ("writers", "count"),
     [pytest.param(2, QUEUES, id="many queues"), *at_night(pytest.param(WRITERS, 1, id="one queue"))],
 )
-def test_hubs_append_while_hbase_is_killed(services: Services, house: QueueHouse, writers: int, count: int) -> None:
+def test_hubs_append_while_hbase_is_killed(services: Services, harness: QueueHarness, writers: int, count: int) -> None:
     """Kill -9 under load: what may have been written is sent again, with the same bytes."""
     queues = fresh()[:count]
-    house.create(queues)
+    harness.create(queues)
 
-    with house.writing(writers, queues, is_reading=count > 1) as hubs:
+    with harness.writing(writers, queues, is_reading=count > 1) as hubs:
         time.sleep(FLIGHT_S)
         services.kill("hbase")
         services.up("hbase")
 
-    house.check(hubs, queues)
+    harness.check(hubs, queues)
     assert sum(hub.failures for hub in hubs) > 0
 
 
 @pytest.mark.parametrize("is_restarted", [False, *at_night(True)])
-def test_hubs_append_while_their_gateway_is_killed(services: Services, house: QueueHouse, is_restarted: bool) -> None:
+def test_hubs_append_while_their_gateway_is_killed(
+    services: Services, harness: QueueHarness, is_restarted: bool
+) -> None:
     """HBase goes on; calls that the gateway had taken may be done after it has gone. At night it is restarted in good order, too."""
     services.up("gateway")
     queues = fresh()
-    house.create(queues)
+    harness.create(queues)
 
-    with house.writing(2, queues, port=services.ports.second_thrift, is_reading=True) as hubs:
+    with harness.writing(2, queues, port=services.ports.second_thrift, is_reading=True) as hubs:
         time.sleep(FLIGHT_S)
         services.kill("gateway")
         services.up("gateway")
@@ -126,5 +128,5 @@ def test_hubs_append_while_their_gateway_is_killed(services: Services, house: Qu
             services.restart("gateway")
 
     services.down("gateway")
-    house.check(hubs, queues)
+    harness.check(hubs, queues)
     assert sum(hub.failures for hub in hubs) > 0

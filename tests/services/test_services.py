@@ -10,8 +10,8 @@ import tomllib
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from ops.services.thrift import Gateway, ThriftRefusedError
 from tests.support.kafka import broker, produce
 from tests.support.night import at_night

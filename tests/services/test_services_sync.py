@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from ops.services.thrift import Gateway, Sent
 from tests.support.kafka import produce
 from tests.support.strace import SYNCING, Call, Tracer

@@ -27,8 +27,8 @@ from iothub_spark.stores.log import Stretch, range_after
 from iothub_spark.stores.log_kafka import KafkaStretches
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints
 from iothub_spark.stores.rows_hbase import HBaseStates as HBaseSessions
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.event_log import EventMill, replay
 from tests.support.hbase_tables import caller, fresh_tables
 from tests.support.job_checkpoints import JobCheckpoints
@@ -47,17 +47,17 @@ pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(scope="module")
-def own_checkpoints(_house: Services) -> Iterator[deque[Tables]]:
-    with fresh_tables(_house, "checkpoints", len(CASES) + 1) as made:
+def own_checkpoints(_servers: Services) -> Iterator[deque[Tables]]:
+    with fresh_tables(_servers, "checkpoints", len(CASES) + 1) as made:
         yield deque(made)
 
 
 @pytest.fixture(scope="module")
-def tables(_house: Services) -> Iterator[Tables]:
+def tables(_servers: Services) -> Iterator[Tables]:
     """State and checkpoints in a namespace of their own, cut where the sessions of the test are."""
     names = Tables("sparkjobs")
     wanted = [each for each in layouts(names.namespace, 8) if each.name.endswith((":state", ":checkpoints"))]
-    with made_tables(_house, [replace(each, splits=(b"\0\0\0\1device-3", b"\0\0\0\2")) for each in wanted]):
+    with made_tables(_servers, [replace(each, splits=(b"\0\0\0\1device-3", b"\0\0\0\2")) for each in wanted]):
         yield names
 
 

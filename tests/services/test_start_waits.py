@@ -17,8 +17,8 @@ from iothub.records import keys
 from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import layouts
 from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support import table_calls
 from tests.support.clients import Door
 from tests.support.hanging_gateway import HangingGateway
@@ -40,8 +40,8 @@ STATES, ALL = "sessions are being loaded from HBase and Kafka", "sessions are be
 
 
 @pytest.fixture(scope="module")
-def stores(_house: Services) -> Iterator[Stores]:
-    with own_stores(_house) as made:
+def stores(_servers: Services) -> Iterator[Stores]:
+    with own_stores(_servers) as made:
         yield made
 
 

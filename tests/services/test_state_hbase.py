@@ -15,7 +15,7 @@ from iothub_services.hbase.calls import Mutation
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hbase_tables import caller, until_done
 from tests.support.own_tables import flush_regions
 

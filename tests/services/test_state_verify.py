@@ -21,8 +21,8 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.service import StateService
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
 from tests.support.hbase_tables import caller
 from tests.support.left_behind import left_behind

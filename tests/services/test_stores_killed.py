@@ -25,7 +25,7 @@ from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from iothub_services.state.verification import verify
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hbase_tables import caller, fresh_sets, until_done
 from tests.support.night import by_day
 from tests.support.retained_writers import check, written_by_all

@@ -14,7 +14,7 @@ from iothub_services.streams.kafka.receiver import KafkaReceiver, group_of
 from iothub_services.streams.kafka.sender import KafkaSender
 from iothub_services.streams.kafka.topics import StreamTopics
 from iothub_services.streams.port import Direction, Incoming, Outgoing, Stream
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.kafka import own_topics
 from tests.support.streams import read_all, write
 

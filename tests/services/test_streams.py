@@ -14,7 +14,7 @@ from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.streams.kafka.topics import StreamTopics
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.kafka import own_topics
 from tests.support.night import by_day

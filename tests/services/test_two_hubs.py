@@ -16,8 +16,8 @@ import pytest
 
 from iothub.base.units import Endpoint
 from iothub.hub.cluster import SETTLE_S
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
@@ -36,8 +36,8 @@ At = Callable[[Hub], Party]
 
 
 @pytest.fixture(scope="module")
-def made(_house: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    with own_stores(_house) as stores, pair_of_hubs(tmp_path_factory.mktemp("pair"), stores) as pair:
+def made(_servers: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with own_stores(_servers) as stores, pair_of_hubs(tmp_path_factory.mktemp("pair"), stores) as pair:
         yield pair
 
 

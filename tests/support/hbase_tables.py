@@ -16,7 +16,7 @@ from iothub.base.errors import BackendError
 from iothub.records import keys
 from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.own_tables import caller_of, made_tables
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ _END_S = 30.0
 
 
 @dataclass
-class JobHouse:
+class JobHarness:
     """A data directory whose `spark.python` does the given steps, whatever job is asked for. `end` it, whatever happens."""
 
     data_dir: Path

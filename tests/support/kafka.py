@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
-from ops.services.house import Services
+from ops.services.services import Services
 
 WAIT_S = 30.0
 

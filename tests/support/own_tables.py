@@ -15,8 +15,8 @@ from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import TableLayout, Tables, layouts
 from iothub_services.hbase.wire import Bounds
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support import table_calls
 
 _REGION_ADMIN = "iothub.hbase.admin.RegionAdmin"

@@ -15,7 +15,7 @@ from iothub.base.errors import BackendError
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables, layouts
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.own_tables import caller_of, flush_regions, made_tables, reopen_regions
 from tests.support.queue_bytes import Page, Told

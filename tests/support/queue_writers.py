@@ -25,7 +25,7 @@ from iothub_services.queues.port import (
     QueueStore,
     StaleEpochError,
 )
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.night import by_day
 from tests.support.own_tables import caller_of
 
@@ -149,7 +149,7 @@ def check_written(store: QueueStore, hubs: Sequence[WritingHub], queues: Sequenc
 
 
 @dataclass(frozen=True)
-class QueueHouse:
+class QueueHarness:
     """One driver's queues on the real HBase, in `table`. `make`: its store, on a caller and tables."""
 
     services: Services

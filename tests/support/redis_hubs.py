@@ -19,8 +19,8 @@ from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.from_settings import blocking
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.hub import free_port
 from tests.support.queue_writers import WritingHub, check_written, hubs_writing
 
@@ -28,7 +28,7 @@ DATABASE = 41  # nobody else's: it is emptied
 
 
 @dataclass(frozen=True)
-class RedisQueueHouse:
+class RedisQueueHarness:
     """The queues below one prefix, and hubs that use them."""
 
     services: Services

@@ -29,7 +29,7 @@ class Fault(Enum):
     FULL = auto()  # Redis is above maxmemory: it refuses this one
 
 
-class RedisHouse:
+class RedisHarness:
     """One server. `settings`: what CONFIG GET says; `forbidden`: verbs that this user may not call."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from iothub.base.errors import BackendError
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hbase_tables import caller, until_done
 
 HUBS = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ops.services.house import Services
+from ops.services.services import Services
 
 
 @contextmanager

@@ -16,8 +16,8 @@ from pathlib import Path
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import DirectCaller
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.kafka import own_topics

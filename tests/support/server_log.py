@@ -18,8 +18,8 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.service import StateService
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.spark import sqlite_spec
 
 _AT_ONCE = 1_000  # events of one append

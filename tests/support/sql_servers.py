@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
-from ops.services.house import Services
 from ops.services.hub_settings import sql_urls
+from ops.services.services import Services
 
 SERVERS = ("mariadb", "postgresql")
 # An order of words as on most servers, not that of bytes.

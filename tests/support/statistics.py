@@ -35,7 +35,7 @@ def sampled(tenant_id: int, sequence: int, minute: int = 0, incarnation: str = "
     return analytics.tenant_sampled(tenant_id, period(sequence, minute, incarnation), Sample(**figures))
 
 
-def house(folder: Path, *names: str) -> dict[str, int]:
+def harness(folder: Path, *names: str) -> dict[str, int]:
     """Make logs and accounts in a folder; returns the tenants' numbers."""
     make_log(folder / "events.db")
     store = init_store(sqlite_url(folder / "accounts.db"), pepper=b"p" * 32, clock=ManualClock())

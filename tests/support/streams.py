@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from iothub.config.sections import Kafka
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.kafka import broker

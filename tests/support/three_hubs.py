@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.hub import Hub
 from tests.support.packets import packet, string
 from tests.support.sql_hub import sql_hubs

@@ -139,7 +139,7 @@ def _begun(
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         connection.settimeout(_START_S)
-        connection.connect(_house(kind))
+        connection.connect(_harness(kind))
         socket.send_fds(connection, [request.encode()], [file.fileno() for file in files])
         return connection, int(connection.recv(64))
     except BaseException:
@@ -150,7 +150,7 @@ def _begun(
 _starting = threading.Lock()
 
 
-def _house(kind: str) -> str:
+def _harness(kind: str) -> str:
     with _starting:
         return _started(kind)
 

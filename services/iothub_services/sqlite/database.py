@@ -1,4 +1,4 @@
-"""One SQLite file of ours: opened, checked, upgraded, and its errors put into the house's words.
+"""One SQLite file of ours: opened, checked, upgraded, and its errors turned into ours.
 
 Knows no table: a driver brings its `Schema`. Knows no thread either: `Database.writer` belongs to one thread at a time,
 `Database.reader` to another.

@@ -113,7 +113,7 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
 
 @contextmanager
 def errors_translated(path: Path) -> Iterator[None]:
-    """Put the errors of SQLite into the house's words. Raises BackendError; CorruptRecordError: the file itself is damaged."""
+    """Raise the errors of SQLite as ours. Raises BackendError; CorruptRecordError: the file itself is damaged."""
     try:
         yield
     except sqlite3.Error as error:

@@ -15,7 +15,7 @@ from tests.integration.hub.test_health import get, read
 from tests.support.alive import is_alive
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
-from tests.support.jobs import JobHouse
+from tests.support.jobs import JobHarness
 from tests.support.waiting import until
 
 WAIT_S = 120.0  # for what takes a second on a quiet machine: the suite runs other processes beside these
@@ -24,27 +24,27 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[JobHouse]:
+def harness(tmp_path: Path) -> Iterator[JobHarness]:
     (tmp_path / "fake").mkdir()
-    house = JobHouse(fresh_hub(tmp_path).data_dir, tmp_path / "fake")
-    yield house
-    house.end()
+    harness = JobHarness(fresh_hub(tmp_path).data_dir, tmp_path / "fake")
+    yield harness
+    harness.end()
 
 
-def under_way(house: JobHouse, tmp_path: Path, *steps: str) -> tuple[subprocess.Popen[str], int, int]:
+def under_way(harness: JobHarness, tmp_path: Path, *steps: str) -> tuple[subprocess.Popen[str], int, int]:
     """A run whose process, and one that this has started, are at work; their ids."""
     job, java, ready = tmp_path / "job.pid", tmp_path / "java.pid", tmp_path / "ready"
-    house.does("note:hello", f"pid:{job}", f"java:{java}", f"touch:{ready}", *(steps or ("forever",)))
-    running = house.start("run", "compact_events", "-o", "json")
+    harness.does("note:hello", f"pid:{job}", f"java:{java}", f"touch:{ready}", *(steps or ("forever",)))
+    running = harness.start("run", "compact_events", "-o", "json")
     until(ready.exists, "the job's process", WAIT_S)
     return running, int(job.read_text()), int(java.read_text())
 
 
-def test_of_runs_that_begin_at_once_one_is_done_and_the_others_are_told(house: JobHouse, tmp_path: Path) -> None:
+def test_of_runs_that_begin_at_once_one_is_done_and_the_others_are_told(harness: JobHarness, tmp_path: Path) -> None:
     """Real processes, no order between them."""
     go = tmp_path / "go"
-    house.does(f"until:{go}", "done:{}")
-    started = [house.start("run", "compact_events") for _ in range(4)]
+    harness.does(f"until:{go}", "done:{}")
+    started = [harness.start("run", "compact_events") for _ in range(4)]
     refused = []
 
     until(lambda: len([each for each in started if each.poll() is not None]) == 3, "three that are refused", WAIT_S)
@@ -58,13 +58,13 @@ def test_of_runs_that_begin_at_once_one_is_done_and_the_others_are_told(house: J
     assert winner.returncode == 0
     assert [code for code, _ in refused] == [4, 4, 4]
     assert all(f"as process {winner.pid} on" in said for _, said in refused)
-    assert [run["result"] for run in house.history()] == ["done"]
+    assert [run["result"] for run in harness.history()] == ["done"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_run_takes_everything_with_it(harness: JobHarness, tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C at a terminal, `systemctl stop`."""
-    running, job, java = under_way(house, tmp_path)
+    running, job, java = under_way(harness, tmp_path)
 
     running.send_signal(number)
     _, said = running.communicate(timeout=WAIT_S)
@@ -74,13 +74,13 @@ def test_interrupted_run_takes_everything_with_it(house: JobHouse, tmp_path: Pat
     assert "Traceback" not in said
     assert not is_alive(job)
     assert not is_alive(java)
-    assert [run["result"] for run in house.history()] == ["interrupted"]
-    assert list(house.data_dir.glob("jobs/run-*/")) == []
+    assert [run["result"] for run in harness.history()] == ["interrupted"]
+    assert list(harness.data_dir.glob("jobs/run-*/")) == []
 
 
-def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
+def test_killed_job_is_a_failed_run(harness: JobHarness, tmp_path: Path) -> None:
     """Also by the kernel, when memory ends."""
-    running, job, java = under_way(house, tmp_path)
+    running, job, java = under_way(harness, tmp_path)
 
     os.kill(job, signal.SIGKILL)
     _, said = running.communicate(timeout=WAIT_S)
@@ -88,37 +88,37 @@ def test_killed_job_is_a_failed_run(house: JobHouse, tmp_path: Path) -> None:
     assert running.returncode == 1
     assert "its process was killed by SIGKILL" in said
     assert not is_alive(java)
-    assert [(run["result"], run["kind"]) for run in house.history()] == [("failed", "died")]
+    assert [(run["result"], run["kind"]) for run in harness.history()] == [("failed", "died")]
 
 
-def test_job_of_a_killed_runner_ends_and_its_lease_expires(house: JobHouse, tmp_path: Path) -> None:
+def test_job_of_a_killed_runner_ends_and_its_lease_expires(harness: JobHarness, tmp_path: Path) -> None:
     """Nobody could note anything: the row says `running` as long as there may have been a heartbeat."""
-    running, job, java = under_way(house, tmp_path)
+    running, job, java = under_way(harness, tmp_path)
 
     running.kill()
     running.communicate(timeout=WAIT_S)
 
     until(lambda: not is_alive(job) and not is_alive(java), "the end of both processes", WAIT_S)
-    assert [run["result"] for run in house.history()] == ["running"]
-    house.does("done:{}")
-    assert house.run("run", "usage").returncode == 4
-    house.let_lease_expire()
-    assert house.run("run", "usage").returncode == 0
-    assert [(run["job"], run["result"], run["kind"]) for run in house.history()] == [
+    assert [run["result"] for run in harness.history()] == ["running"]
+    harness.does("done:{}")
+    assert harness.run("run", "usage").returncode == 4
+    harness.let_lease_expire()
+    assert harness.run("run", "usage").returncode == 0
+    assert [(run["job"], run["result"], run["kind"]) for run in harness.history()] == [
         ("usage", "done", None),
         ("compact_events", "died", "died"),
     ]
-    assert list(house.data_dir.glob("jobs/run-*/")) == []
+    assert list(harness.data_dir.glob("jobs/run-*/")) == []
 
 
-def test_hubs_with_one_accounts_database_have_one_turn(house: JobHouse, tmp_path: Path) -> None:
+def test_hubs_with_one_accounts_database_have_one_turn(harness: JobHarness, tmp_path: Path) -> None:
     """Two data directories, as two machines have them."""
     url = tmp_path / "url"
-    url.write_text(f"sqlite:///{house.data_dir}/accounts.db")
-    other = JobHouse(fresh_hub(tmp_path / "other").data_dir, house.folder)
+    url.write_text(f"sqlite:///{harness.data_dir}/accounts.db")
+    other = JobHarness(fresh_hub(tmp_path / "other").data_dir, harness.folder)
     with (other.data_dir / "iothub.toml").open("a") as file:
         file.write(f'\n[sql]\nurl_file = "{url}"\n')
-    running, _, _ = under_way(house, tmp_path)
+    running, _, _ = under_way(harness, tmp_path)
 
     refused = other.run("run", "usage")
 
@@ -127,14 +127,14 @@ def test_hubs_with_one_accounts_database_have_one_turn(house: JobHouse, tmp_path
     running.communicate(timeout=WAIT_S)
 
 
-def test_terminal_is_told_in_words(house: JobHouse) -> None:
+def test_terminal_is_told_in_words(harness: JobHarness) -> None:
     """One line for each stage, no JSON."""
-    house.does("stage:read:1:10", "stage:read:10:10", "stage:write:3:3", "note:all is well", 'done:{"rows": 3}')
+    harness.does("stage:read:1:10", "stage:read:10:10", "stage:write:3:3", "note:all is well", 'done:{"rows": 3}')
     ours, theirs = pty.openpty()
 
     done = subprocess.run(
-        house.command("run", "compact_events"),
-        env=house.environment,
+        harness.command("run", "compact_events"),
+        env=harness.environment,
         stdout=subprocess.PIPE,
         stderr=theirs,
         text=True,
@@ -154,13 +154,13 @@ def test_terminal_is_told_in_words(house: JobHouse) -> None:
     assert "figures  rows=3" in done.stdout
 
 
-def test_hub_shows_what_became_of_jobs(house: JobHouse) -> None:
+def test_hub_shows_what_became_of_jobs(harness: JobHarness) -> None:
     """From its start on, wherever they ran."""
-    house.does("done:{}")
-    house.run("run", "compact_events")
-    house.does("failed:unavailable:no broker answers", "exit:7")
-    house.run("run", "usage")
-    hub = Hub(house.data_dir, {"http": free_port()})
+    harness.does("done:{}")
+    harness.run("run", "compact_events")
+    harness.does("failed:unavailable:no broker answers", "exit:7")
+    harness.run("run", "usage")
+    hub = Hub(harness.data_dir, {"http": free_port()})
 
     hub.start()
     try:

@@ -16,7 +16,7 @@ from iothub.records.events import Event, Subject
 from tests.support.alive import is_alive
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import IOTHUB
-from tests.support.jobs import JobHouse
+from tests.support.jobs import JobHarness
 from tests.support.left_behind import left_behind
 from tests.support.waiting import until
 
@@ -58,7 +58,7 @@ def java_of(runner: int) -> list[int]:
 
 def test_night_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
     """A checkpoint that counts and that the states agree with; then a runner that is killed takes Spark with it, and changes nothing."""
-    house = JobHouse(data_dir, tmp_path / "fake")
+    harness = JobHarness(data_dir, tmp_path / "fake")
     first = run(data_dir, "job", "run", "compact_events", "-o", "json")
     assert first.returncode == 0, first.stderr
     assert json.loads(first.stdout)["figures"]["rows"] == SESSIONS
@@ -78,10 +78,10 @@ def test_night_from_the_command_line(data_dir: Path, tmp_path: Path) -> None:
     killed.wait()
 
     until(lambda: not any(map(is_alive, found)), "the end of the job and its Java", 30)
-    house.let_lease_expire()
-    house.does("done:{}")
-    assert house.run("run", "usage").returncode == 0
-    assert [(each["result"], each["kind"]) for each in house.history()] == [
+    harness.let_lease_expire()
+    harness.does("done:{}")
+    assert harness.run("run", "usage").returncode == 0
+    assert [(each["result"], each["kind"]) for each in harness.history()] == [
         ("done", None),
         ("died", "died"),
         ("done", None),

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.hub import Hub, free_port
-from tests.support.quota_house import House, Tenancy, open_house
+from tests.support.quota_harness import Harness, Tenancy, open_harness
 
 Make = Callable[..., Tenancy]
 
 
 @pytest.fixture(scope="session")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """A hub that serves."""
     hub = Hub(tmp_path_factory.mktemp("quota") / "hub", ports={"tcp": free_port(), "http": free_port()})
     hub.settings |= {"sql.poll_interval": "50ms", "auth.failure_reply_ms": "20"}  # so that nobody waits long
     hub.init()
     hub.start()
     try:
-        with open_house(hub) as made:
+        with open_harness(hub) as made:
             yield made
         assert hub.stop() == 0
         assert "Traceback" not in hub.log, hub.log
@@ -30,10 +30,10 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 @pytest.fixture
-def tenant(house: House) -> Iterator[Make]:
+def tenant(harness: Harness) -> Iterator[Make]:
     """`tenant("connections=4")` makes one; its clients go when the test ends."""
-    yield house.tenant
-    house.clear()
+    yield harness.tenant
+    harness.clear()
 
 
 @pytest.fixture(params=[4, 5], ids=["3.1.1", "5.0"])

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from tests.support.packets import CONNACK, DISCONNECT, PUBREC
-from tests.support.quota_house import Tenancy, closing_packets
+from tests.support.quota_harness import Tenancy, closing_packets
 from tests.support.raw import RawClient
 
 Make = Callable[..., Tenancy]

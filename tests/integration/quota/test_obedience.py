@@ -12,28 +12,28 @@ import pytest
 from iothub_tenants.accounts import plans
 from tests.support.hub import Hub, free_port
 from tests.support.packets import DISCONNECT, SUBACK
-from tests.support.quota_house import House, Tenancy, closing_packets, open_house, publish_until_refused
+from tests.support.quota_harness import Harness, Tenancy, closing_packets, open_harness, publish_until_refused
 
 
 @pytest.fixture(scope="module")
-def hub_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def hub_harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     """A hub that may be killed."""
     hub = Hub(tmp_path_factory.mktemp("mortal") / "hub", ports={"tcp": free_port(), "http": free_port()})
     hub.init()
     hub.start()
-    with open_house(hub) as made:
+    with open_harness(hub) as made:
         yield made
     hub.close()
 
 
 @pytest.fixture
-def mortal(hub_house: House) -> Iterator[House]:
+def mortal(hub_harness: Harness) -> Iterator[Harness]:
     """Its tenants' clients go when the test ends."""
-    yield hub_house
-    hub_house.clear()
+    yield hub_harness
+    hub_harness.clear()
 
 
-def test_day_survives_a_kill(mortal: House) -> None:
+def test_day_survives_a_kill(mortal: Harness) -> None:
     """As many as the day allows, before and after together; sessions, subscriptions and queues are counted again from what is stored."""
     windows = {
         (version, limit): mortal.tenant(limit)
@@ -89,7 +89,7 @@ def spend_connect(here: Tenancy, version: int) -> int:
     return connack.code
 
 
-def test_command_is_obeyed_within_a_second(mortal: House) -> None:
+def test_command_is_obeyed_within_a_second(mortal: Harness) -> None:
     """`iothub quota set` and `unset`, for the tenant and for one device, without a reconnect."""
     here = mortal.tenant()
     client = here.connect(5)
@@ -111,7 +111,7 @@ def test_command_is_obeyed_within_a_second(mortal: House) -> None:
     assert closing_packets(client) == [(DISCONNECT, 0x90)]
 
 
-def test_changed_plan_is_obeyed(mortal: House) -> None:
+def test_changed_plan_is_obeyed(mortal: Harness) -> None:
     """By every tenant on it, within a second."""
     here = mortal.tenant()
     plans.set_plan(mortal.store, "tiny", "subscriptions=1")
@@ -125,7 +125,7 @@ def test_changed_plan_is_obeyed(mortal: House) -> None:
     assert client.subscribe(("b", 0), ("c", 0)).codes == [0, 0x97]
 
 
-def test_dry_run_reports_and_refuses_nothing(mortal: House) -> None:
+def test_dry_run_reports_and_refuses_nothing(mortal: Harness) -> None:
     """Counts, refusing rates, rates that hold back, of the tenant and of a device, calendar windows: each as often as it would have said no."""
     here = mortal.tenant(
         "dry-run:connections=1 dry-run:subscribes=2/1m dry-run:publish_messages=2/1m dry-run:publish_bytes=1000/1d",
@@ -159,7 +159,7 @@ def test_dry_run_reports_and_refuses_nothing(mortal: House) -> None:
     assert client.subscribe(("t", 0)).kind == SUBACK
 
 
-def test_explain_says_what_limits_whom_and_why(mortal: House) -> None:
+def test_explain_says_what_limits_whom_and_why(mortal: Harness) -> None:
     """Layer by layer: a trial hides nothing, a device's word comes first."""
     here = mortal.tenant("connections=5 dry-run:connects=3/1s", device=("session_subscriptions=7",))
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from tests.support.packets import DISCONNECT, PUBLISH
-from tests.support.quota_house import Tenancy, closing_packets, publish_until_refused
+from tests.support.quota_harness import Tenancy, closing_packets, publish_until_refused
 from tests.support.raw import RawClient
 
 Make = Callable[..., Tenancy]

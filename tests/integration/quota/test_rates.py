@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, Packet, packet, string
-from tests.support.quota_house import House, Tenancy
+from tests.support.quota_harness import Harness, Tenancy
 from tests.support.raw import RawClient
 
 SECONDS = 10.0
@@ -119,11 +119,11 @@ def storing(here: Tenancy, version: int) -> tuple[RawClient, Flow]:
 
 
 def connecting(here: Tenancy, version: int) -> tuple[RawClient, Flow]:
-    idle = RawClient(here.house.hub.ports["tcp"], version)
+    idle = RawClient(here.harness.hub.ports["tcp"], version)
     here.clients.append(idle)
 
     def send(number: int) -> RawClient:
-        client = RawClient(here.house.hub.ports["tcp"], version)
+        client = RawClient(here.harness.hub.ports["tcp"], version)
         here.clients.append(client)
         client.send(client.connect_bytes(f"c{number}", f"{here.name}/dev1", here.secrets["dev1"]))
         return client
@@ -142,25 +142,25 @@ def subscribing(here: Tenancy, version: int) -> tuple[RawClient, Flow]:
 
 
 @pytest.fixture(scope="module")
-def measured(house: House) -> Iterator[dict[tuple[str, int], Flow]]:
+def measured(harness: Harness) -> Iterator[dict[tuple[str, int], Flow]]:
     """All flows after their ten seconds; measured again if the machine stood still so long that it was the one who was measured."""
     for _ in range(3):
-        house.clear()
-        named, flows = begin(house)
+        harness.clear()
+        named, flows = begin(harness)
         if offer(flows) < STANDSTILL_S:
             break
     yield named
-    house.clear()
+    harness.clear()
 
 
-def begin(house: House) -> tuple[dict[tuple[str, int], Flow], dict[RawClient, Flow]]:
+def begin(harness: Harness) -> tuple[dict[tuple[str, int], Flow], dict[RawClient, Flow]]:
     """A tenant and a flow for every name and version."""
     flows: dict[RawClient, Flow] = {}
     named: dict[tuple[str, int], Flow] = {}
     for version in VERSIONS:
         for quota in (*HOLDING_BACK, *REFUSING):
             limit = REFUSING_RATE if quota in REFUSING else RATE * (SIZE if quota.endswith("bytes") else 1)
-            here = house.tenant(f"{quota}={limit}/1s")
+            here = harness.tenant(f"{quota}={limit}/1s")
             if quota == "persistent_fanout":
                 client, flow = storing(here, version)
             elif quota in REFUSING:

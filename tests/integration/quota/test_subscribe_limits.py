@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.packets import DISCONNECT
-from tests.support.quota_house import REFUSED_3X, REFUSED_5, Tenancy, closing_packets
+from tests.support.quota_harness import REFUSED_3X, REFUSED_5, Tenancy, closing_packets
 from tests.support.raw import RawClient
 
 Make = Callable[..., Tenancy]

@@ -11,7 +11,7 @@ from iothub.testing.accounts_contract import CASES, Case
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.contract.test_accounts import fill
 from tests.support.sql_servers import SERVERS, own_database
 

@@ -20,7 +20,7 @@ from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import device
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.sql_servers import SERVERS, own_database
 
 PEPPER = b"p" * 32

@@ -15,8 +15,8 @@ from iothub.base.units import Endpoint
 from iothub.config.sections import Redis
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.from_settings import blocking
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.raw import RawClient

@@ -14,12 +14,12 @@ from iothub.testing.queue_contract import MANY, made
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.redis.blocking import BlockingRedis
-from ops.services.house import Services
 from ops.services.places import HOST
+from ops.services.services import Services
 from tests.support.cut_link import CutLink
 from tests.support.night import by_day
 from tests.support.queue_writers import WritingHub, repeated
-from tests.support.redis_hubs import RedisQueueHouse
+from tests.support.redis_hubs import RedisQueueHarness
 from tests.support.waiting import until
 
 QUEUES = range(1, 17)
@@ -30,12 +30,12 @@ RECOVERY_S = 10.0
 
 
 @pytest.fixture
-def house(redis_server: Services) -> Iterator[RedisQueueHouse]:
-    house = RedisQueueHouse(redis_server)
-    house.create(QUEUES)
-    yield house
+def harness(redis_server: Services) -> Iterator[RedisQueueHarness]:
+    harness = RedisQueueHarness(redis_server)
+    harness.create(QUEUES)
+    yield harness
     redis_server.up("redis")
-    house.remove()
+    harness.remove()
 
 
 def answered(hubs: list[WritingHub]) -> int:
@@ -51,62 +51,62 @@ def recovery_s(hubs: list[WritingHub]) -> float:
     return time.monotonic() - begun
 
 
-def test_redis_is_killed_under_load(house: RedisQueueHouse) -> None:
+def test_redis_is_killed_under_load(harness: RedisQueueHarness) -> None:
     """Kill -9 with hubs in full flight, two of which take queues from each other: positions stay dense, everything once, in order."""
-    with house.writing(2, QUEUES, is_reading=True) as hubs:
+    with harness.writing(2, QUEUES, is_reading=True) as hubs:
         for _ in range(KILLS):
             time.sleep(FLIGHT_S)
-            house.services.kill("redis")
+            harness.services.kill("redis")
             time.sleep(0.3)
-            house.services.up("redis")
+            harness.services.up("redis")
             assert recovery_s(hubs) <= RECOVERY_S
 
     assert sum(hub.failures for hub in hubs) > 0
-    house.check(hubs, QUEUES)
-    assert house.lost == []
+    harness.check(hubs, QUEUES)
+    assert harness.lost == []
 
 
-def test_redis_is_restarted_in_good_order(house: RedisQueueHouse) -> None:
+def test_redis_is_restarted_in_good_order(harness: RedisQueueHarness) -> None:
     """As an operator does."""
-    with house.writing(2, QUEUES) as hubs:
+    with harness.writing(2, QUEUES) as hubs:
         time.sleep(FLIGHT_S)
-        house.services.restart("redis")
+        harness.services.restart("redis")
         assert recovery_s(hubs) <= RECOVERY_S
 
-    house.check(hubs, QUEUES)
+    harness.check(hubs, QUEUES)
 
 
-def test_redis_holds_its_breath(house: RedisQueueHouse) -> None:
+def test_redis_holds_its_breath(harness: RedisQueueHarness) -> None:
     """What was sent into the pause is done when it is over, though the hub has given that connection up: once all the same."""
-    with house.writing(2, QUEUES) as hubs:
+    with harness.writing(2, QUEUES) as hubs:
         time.sleep(FLIGHT_S)
-        house.services.pause("redis")
+        harness.services.pause("redis")
         time.sleep(PAUSE_S)
-        house.services.resume("redis")
+        harness.services.resume("redis")
         assert recovery_s(hubs) <= RECOVERY_S
 
     assert sum(hub.failures for hub in hubs) > 0
-    house.check(hubs, QUEUES)
+    harness.check(hubs, QUEUES)
 
 
-def test_link_is_cut_between_call_and_answer(house: RedisQueueHouse) -> None:
+def test_link_is_cut_between_call_and_answer(harness: RedisQueueHarness) -> None:
     """What was done and not answered is found again, repeated, at the positions that it got."""
-    with CutLink(HOST, house.services.ports.redis) as link:
-        with house.writing(1, QUEUES, port=link.port, is_reading=True) as hubs:
+    with CutLink(HOST, harness.services.ports.redis) as link:
+        with harness.writing(1, QUEUES, port=link.port, is_reading=True) as hubs:
             for _ in range(by_day(8, 40)):
                 link.cut()
                 time.sleep(0.1)
         assert link.cuts > 0
         assert hubs[0].failures > 0
-    house.check(hubs, QUEUES)
+    harness.check(hubs, QUEUES)
 
 
-def test_inbound_qos2_while_the_link_is_cut(house: RedisQueueHouse) -> None:
+def test_inbound_qos2_while_the_link_is_cut(harness: RedisQueueHarness) -> None:
     """Whichever answer is lost - of the intent, of the appends, of `routed` - each message is there once."""
-    with house.store() as straight:
+    with harness.store() as straight:
         readers = {queue_id: straight.claim(queue_id, b"reader").epoch for queue_id in QUEUES[:4]}
         publisher = straight.claim(QUEUES[9], b"publisher")
-    with CutLink(HOST, house.services.ports.redis) as link, house.store(link.port) as store:
+    with CutLink(HOST, harness.services.ports.redis) as link, harness.store(link.port) as store:
         for number in range(1, 31):
             link.cut(number % 3)
             deliveries = tuple(Delivery(queue_id, 2) for queue_id in readers)
@@ -115,29 +115,29 @@ def test_inbound_qos2_while_the_link_is_cut(house: RedisQueueHouse) -> None:
             assert answers == [Appended((number,) * len(readers))]
         assert link.cuts > 5
 
-    with house.store() as straight:
+    with harness.store() as straight:
         for queue_id, epoch in readers.items():
             page = straight.read(queue_id, epoch, 0, MANY, MANY)
             assert [record.body for record in page.records] == [b"%d" % number for number in range(1, 31)]
 
 
-def test_replica_takes_over(house: RedisQueueHouse, tmp_path: Path) -> None:
+def test_replica_takes_over(harness: RedisQueueHarness, tmp_path: Path) -> None:
     """It lacks what came last: that is told, and no position is given again; all that it has is there."""
-    master = house.services.ports.redis
-    with house.replica(tmp_path) as replica, house.store(master, replica) as store:
+    master = harness.services.ports.redis
+    with harness.replica(tmp_path) as replica, harness.store(master, replica) as store:
         claim = store.claim(1, b"reader")
         assert answers(store, 1, 2, 3) == [1, 2, 3]
-        with closing(house.connection()) as first, closing(house.connection(replica)) as second:
+        with closing(harness.connection()) as first, closing(harness.connection(replica)) as second:
             until(lambda: has_copied(first), "the replica's copy", timeout_s=20)
             second.run("REPLICAOF", "NO", "ONE")
             assert answers(store, 4, 5) == [4, 5]
-            house.services.kill("redis")
+            harness.services.kill("redis")
             assert answers(store, 6) == [6]
-            assert len(house.back) == 1
+            assert len(harness.back) == 1
             page = store.read(1, claim.epoch, 0, MANY, MANY)
             assert [record.body for record in page.records] == [b"1", b"2", b"3", b"6"]
             assert answers(store, 7) == [7]
-            assert (len(house.back), house.lost) == (1, [])
+            assert (len(harness.back), harness.lost) == (1, [])
 
 
 def answers(store: RedisQueues, *numbers: int) -> list[int]:
@@ -151,17 +151,17 @@ def has_copied(master: BlockingRedis) -> bool:
     return master.run("WAIT", 1, 100) == 1
 
 
-def test_silent_redis_costs_a_time_out_and_no_more(house: RedisQueueHouse) -> None:
+def test_silent_redis_costs_a_time_out_and_no_more(harness: RedisQueueHarness) -> None:
     """Whoever calls again meanwhile is told at once; nothing hangs."""
-    with house.store() as store:
+    with harness.store() as store:
         made(store, 99)
-        house.services.pause("redis")
+        harness.services.pause("redis")
         begun = time.monotonic()
         for _ in range(3):
             with pytest.raises(BackendError) as caught:
                 store.tails([99])
             assert caught.value.retryable
         took_s = time.monotonic() - begun
-        house.services.resume("redis")
+        harness.services.resume("redis")
 
     assert took_s < 4.0

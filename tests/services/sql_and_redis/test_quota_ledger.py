@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.clients import Door
 from tests.support.hub import Hub
 from tests.support.party import Guest, Party

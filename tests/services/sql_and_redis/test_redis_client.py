@@ -17,7 +17,7 @@ from iothub.config.sections import Redis
 from iothub_services.redis import from_settings
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.calls import RedisUnavailableError, Script, command
-from ops.services.house import Services
+from ops.services.services import Services
 from tests.support.redis_cache import TIMEOUT_S, CachedHub, accounts_with, hubs, settings_of
 from tests.support.waiting import until
 

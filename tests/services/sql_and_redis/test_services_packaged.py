@@ -12,9 +12,9 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from ops.services.house import Services
 from ops.services.hub_settings import sql_urls
 from ops.services.places import HOST
+from ops.services.services import Services
 
 SHORT_S = 0.5
 _BOUNDS = {"mariadb": {"read_timeout": 1}, "postgresql": {}}

@@ -95,7 +95,7 @@ class Told:
         self.failures.append(call)
 
 
-class House:
+class Harness:
     """An Authenticator with everything around it."""
 
     def __init__(self, **settings: Any) -> None:
@@ -135,57 +135,57 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_right_secret_gets_in_and_is_answered_from_memory_afterwards() -> None:
     """Two questions to the store for the first CONNECT, none for the next."""
-    house = House()
+    harness = Harness()
 
-    first = house.connect()
-    second = house.connect()
+    first = harness.connect()
+    second = harness.connect()
 
     assert isinstance(first, Authenticated)
     assert first.device.name == "dev1"
-    assert house.auth.is_current(second)
-    assert house.accounts.questions == ["acme", "1/dev1"]
+    assert harness.auth.is_current(second)
+    assert harness.accounts.questions == ["acme", "1/dev1"]
 
 
 def test_chosen_password_is_proven_in_the_pool() -> None:
     """And a wrong one is not."""
-    house = House()
-    house.add("human", "is pw")
+    harness = Harness()
+    harness.add("human", "is pw")
 
-    assert isinstance(house.connect("human", b"pw"), Authenticated)
-    assert house.connect("human", b"no").reason is Reason.BAD_CREDENTIALS
+    assert isinstance(harness.connect("human", b"pw"), Authenticated)
+    assert harness.connect("human", b"no").reason is Reason.BAD_CREDENTIALS
 
 
 def test_malformed_username_is_told_without_what_it_says() -> None:
     """Nobody is asked, nothing is counted for a ban: it names nobody. It may be a secret in the wrong place, so it is in no log."""
-    house = House(failures=FailureSettings(failures=1))
+    harness = Harness(failures=FailureSettings(failures=1))
     for _ in range(3):
-        house.auth.refuse_nameless(Credentials("", "", None, "192.0.2.1", client_id="c"))
+        harness.auth.refuse_nameless(Credentials("", "", None, "192.0.2.1", client_id="c"))
 
-    assert house.told.refusals == [("malformed_username", False)] * 3
-    assert house.accounts.questions == []
+    assert harness.told.refusals == [("malformed_username", False)] * 3
+    assert harness.accounts.questions == []
 
 
 def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable() -> None:
     """One Refusal for all; only the log knows the cause."""
-    house = House()
-    house.add("off", hash_generated(SECRET, PEPPER), is_enabled=False)
-    house.add("human", "is pw")
-    house.add("cert", "CN=cert", credential_kind=CredentialKind.X509)
+    harness = Harness()
+    harness.add("off", hash_generated(SECRET, PEPPER), is_enabled=False)
+    harness.add("human", "is pw")
+    harness.add("cert", "CN=cert", credential_kind=CredentialKind.X509)
 
     refusals = [
-        house.connect(tenant="nobody"),
-        house.connect("nobody"),
-        house.connect(secret=b"wrong"),
-        house.connect(secret=None),
-        house.connect(secret=b""),
-        house.connect(secret=b"x" * 2000),
-        house.connect("off"),
-        house.connect("human", b"wrong"),
-        house.connect("cert", SECRET),
+        harness.connect(tenant="nobody"),
+        harness.connect("nobody"),
+        harness.connect(secret=b"wrong"),
+        harness.connect(secret=None),
+        harness.connect(secret=b""),
+        harness.connect(secret=b"x" * 2000),
+        harness.connect("off"),
+        harness.connect("human", b"wrong"),
+        harness.connect("cert", SECRET),
     ]
 
     assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
-    assert [cause for cause, _ in house.told.refusals] == [
+    assert [cause for cause, _ in harness.told.refusals] == [
         "unknown_tenant",
         "unknown_device",
         "wrong_secret",
@@ -200,169 +200,169 @@ def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable()
 
 def test_absent_secret_proves_nothing_even_for_an_empty_credential() -> None:
     """Absent is not empty (CVE-2016-9877)."""
-    house = House()
-    house.add("none", "")
+    harness = Harness()
+    harness.add("none", "")
 
     for secret in (None, b"", b"x"):
-        assert isinstance(house.connect("none", secret), Refusal)
+        assert isinstance(harness.connect("none", secret), Refusal)
 
 
 def test_certificate_subject_must_be_equal() -> None:
     """Byte by byte; a secret does not replace it."""
-    house = House()
-    house.add("cert", "CN=cert,O=acme", credential_kind=CredentialKind.X509)
+    harness = Harness()
+    harness.add("cert", "CN=cert,O=acme", credential_kind=CredentialKind.X509)
 
-    assert isinstance(house.connect("cert", None, certificate_subject="CN=cert,O=acme"), Authenticated)
+    assert isinstance(harness.connect("cert", None, certificate_subject="CN=cert,O=acme"), Authenticated)
     for subject in (None, "", "CN=cert", "CN=cert,O=acme\0", "cn=cert,o=acme"):
-        assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
+        assert isinstance(harness.connect("cert", None, certificate_subject=subject), Refusal)
 
 
 def test_common_name_is_compared_alone() -> None:
     """Whatever else the subject says, and when only the common name is known; several names are none."""
-    house = House()
-    house.add("cert", "dev1", credential_kind=CredentialKind.X509)
+    harness = Harness()
+    harness.add("cert", "dev1", credential_kind=CredentialKind.X509)
 
     for subject in ("CN=dev1", "CN=dev1,O=Acme", "=dev1"):
-        assert isinstance(house.connect("cert", None, certificate_subject=subject), Authenticated)
+        assert isinstance(harness.connect("cert", None, certificate_subject=subject), Authenticated)
     for subject in ("dev1", "CN=dev2", "O=dev1", "CN=dev1,CN=dev2", "=dev2", "=", "CN=dev1\0", "CN=O\\=dev1"):
-        assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
+        assert isinstance(harness.connect("cert", None, certificate_subject=subject), Refusal)
 
 
 def test_whole_subject_is_not_proven_by_a_common_name() -> None:
     """A proxy that tells a common name may tell anything after it."""
-    house = House()
-    house.add("cert", "CN=dev1,O=Acme", credential_kind=CredentialKind.X509)
+    harness = Harness()
+    harness.add("cert", "CN=dev1,O=Acme", credential_kind=CredentialKind.X509)
 
     for subject in ("=dev1", "=CN=dev1,O=Acme", "CN=dev1\\,O\\=Acme", "O=Acme,CN=dev1"):
-        assert isinstance(house.connect("cert", None, certificate_subject=subject), Refusal)
+        assert isinstance(harness.connect("cert", None, certificate_subject=subject), Refusal)
 
 
 def test_suspended_tenant_says_so_only_to_a_proven_device() -> None:
     """Nobody learns from outside that a tenant exists."""
-    house = House()
-    house.change(state=TenantState.SUSPENDED)
+    harness = Harness()
+    harness.change(state=TenantState.SUSPENDED)
 
-    assert house.connect().reason is Reason.TENANT_SUSPENDED
-    assert house.connect(secret=b"wrong").reason is Reason.BAD_CREDENTIALS
-    house.change(state=TenantState.DELETING)
-    assert house.connect().reason is Reason.BAD_CREDENTIALS
+    assert harness.connect().reason is Reason.TENANT_SUSPENDED
+    assert harness.connect(secret=b"wrong").reason is Reason.BAD_CREDENTIALS
+    harness.change(state=TenantState.DELETING)
+    assert harness.connect().reason is Reason.BAD_CREDENTIALS
 
 
 def test_networks_and_bans_keep_a_proven_device_out() -> None:
     """By address, device and Client Identifier."""
-    house = House()
-    house.change(denied_networks=("192.0.2.0/24",))
-    assert house.connect().reason is Reason.ADDRESS_DENIED
-    house.change(denied_networks=(), bans=(Ban(BanKind.CLIENT_ID, "evil"),))
-    assert house.connect(client_id="evil").reason is Reason.BANNED
-    assert isinstance(house.connect(client_id="good"), Authenticated)
-    house.change(bans=(Ban(BanKind.DEVICE, "dev1", until=house.clock.wall() + 5),))
-    assert house.connect().reason is Reason.BANNED
+    harness = Harness()
+    harness.change(denied_networks=("192.0.2.0/24",))
+    assert harness.connect().reason is Reason.ADDRESS_DENIED
+    harness.change(denied_networks=(), bans=(Ban(BanKind.CLIENT_ID, "evil"),))
+    assert harness.connect(client_id="evil").reason is Reason.BANNED
+    assert isinstance(harness.connect(client_id="good"), Authenticated)
+    harness.change(bans=(Ban(BanKind.DEVICE, "dev1", until=harness.clock.wall() + 5),))
+    assert harness.connect().reason is Reason.BANNED
 
 
 def test_repeated_failures_ban_even_the_right_secret_for_a_while() -> None:
     """The tenth failure is told as a ban; unknown names count alike; others are not touched."""
-    house = House(failures=FailureSettings(failures=3))
+    harness = Harness(failures=FailureSettings(failures=3))
     for _ in range(3):
-        house.connect(secret=b"wrong")
-        house.connect("nobody")
+        harness.connect(secret=b"wrong")
+        harness.connect("nobody")
 
-    assert house.connect().reason is Reason.BAD_CREDENTIALS
-    assert [is_ban for _, is_ban in house.told.refusals[:6]] == [False] * 4 + [True] * 2
-    assert [cause for cause, _ in house.told.refusals[6:]] == ["failure_ban"]
-    assert isinstance(house.connect(address="192.0.2.2"), Authenticated)
-    house.clock.advance(900)
-    assert isinstance(house.connect(), Authenticated)
+    assert harness.connect().reason is Reason.BAD_CREDENTIALS
+    assert [is_ban for _, is_ban in harness.told.refusals[:6]] == [False] * 4 + [True] * 2
+    assert [cause for cause, _ in harness.told.refusals[6:]] == ["failure_ban"]
+    assert isinstance(harness.connect(address="192.0.2.2"), Authenticated)
+    harness.clock.advance(900)
+    assert isinstance(harness.connect(), Authenticated)
 
 
 def test_failures_do_not_ban_on_the_unlimited_plan() -> None:
     """For trying and for load tests."""
-    house = House(failures=FailureSettings(failures=1))
-    house.change(plan="unlimited")
-    house.connect(secret=b"wrong")
+    harness = Harness(failures=FailureSettings(failures=1))
+    harness.change(plan="unlimited")
+    harness.connect(secret=b"wrong")
 
-    assert isinstance(house.connect(), Authenticated)
+    assert isinstance(harness.connect(), Authenticated)
 
 
 def test_success_clears_failures() -> None:
     """Typing errors of the past do not add up."""
-    house = House(failures=FailureSettings(failures=2))
+    harness = Harness(failures=FailureSettings(failures=2))
     for _ in range(5):
-        house.connect(secret=b"wrong")
-        assert isinstance(house.connect(), Authenticated)
+        harness.connect(secret=b"wrong")
+        assert isinstance(harness.connect(), Authenticated)
 
 
 def test_dead_store_refuses_who_is_not_in_memory() -> None:
     """Cached records live out their age; everything else is unavailable."""
-    house = House()
-    house.add("dev2", hash_generated(SECRET, PEPPER))
-    house.connect()
-    house.accounts.is_down = True
+    harness = Harness()
+    harness.add("dev2", hash_generated(SECRET, PEPPER))
+    harness.connect()
+    harness.accounts.is_down = True
 
-    assert isinstance(house.connect(), Authenticated)
-    assert house.connect("dev2").reason is Reason.SERVER_UNAVAILABLE
-    assert house.connect(tenant="other").reason is Reason.SERVER_UNAVAILABLE
-    assert house.told.failures == ["accounts.device", "accounts.tenant"]
-    house.clock.advance(61)
-    assert house.connect().reason is Reason.SERVER_UNAVAILABLE
-    house.accounts.is_down = False
-    assert isinstance(house.connect(), Authenticated)
+    assert isinstance(harness.connect(), Authenticated)
+    assert harness.connect("dev2").reason is Reason.SERVER_UNAVAILABLE
+    assert harness.connect(tenant="other").reason is Reason.SERVER_UNAVAILABLE
+    assert harness.told.failures == ["accounts.device", "accounts.tenant"]
+    harness.clock.advance(61)
+    assert harness.connect().reason is Reason.SERVER_UNAVAILABLE
+    harness.accounts.is_down = False
+    assert isinstance(harness.connect(), Authenticated)
 
 
 def test_dead_store_neither_counts_nor_bans() -> None:
     """An outage is nobody's failure."""
-    house = House(failures=FailureSettings(failures=1))
-    house.accounts.is_down = True
-    house.connect()
-    house.accounts.is_down = False
+    harness = Harness(failures=FailureSettings(failures=1))
+    harness.accounts.is_down = True
+    harness.connect()
+    harness.accounts.is_down = False
 
-    assert isinstance(house.connect(), Authenticated)
+    assert isinstance(harness.connect(), Authenticated)
 
 
 def test_change_is_obeyed_at_once() -> None:
     """A revoked secret ends with `invalidate`, not with the age of a record; so does an absence."""
-    house = House()
-    house.connect()
-    house.connect("dev2")
-    house.add("dev1", hash_generated(b"new", PEPPER))
-    house.add("dev2", hash_generated(SECRET, PEPPER))
-    assert isinstance(house.connect(), Authenticated)
+    harness = Harness()
+    harness.connect()
+    harness.connect("dev2")
+    harness.add("dev1", hash_generated(b"new", PEPPER))
+    harness.add("dev2", hash_generated(SECRET, PEPPER))
+    assert isinstance(harness.connect(), Authenticated)
 
-    house.auth.invalidate(1, "dev1")
-    assert isinstance(house.connect(), Refusal)
-    assert isinstance(house.connect(secret=b"new"), Authenticated)
-    assert isinstance(house.connect("dev2"), Refusal)
-    house.auth.invalidate(1)
-    assert isinstance(house.connect("dev2"), Authenticated)
+    harness.auth.invalidate(1, "dev1")
+    assert isinstance(harness.connect(), Refusal)
+    assert isinstance(harness.connect(secret=b"new"), Authenticated)
+    assert isinstance(harness.connect("dev2"), Refusal)
+    harness.auth.invalidate(1)
+    assert isinstance(harness.connect("dev2"), Authenticated)
 
 
 def test_change_during_a_check_is_not_missed() -> None:
     """A password proven against a credential that was replaced meanwhile does not get in."""
-    house = House()
-    house.add("human", "is pw")
-    house.connect("human", b"no")
-    house.threads.is_held = True
-    outcome = house.begin("human", b"pw")
-    house.add("human", "is other")
-    house.auth.invalidate(1, "human")
+    harness = Harness()
+    harness.add("human", "is pw")
+    harness.connect("human", b"no")
+    harness.threads.is_held = True
+    outcome = harness.begin("human", b"pw")
+    harness.add("human", "is other")
+    harness.auth.invalidate(1, "human")
 
-    house.threads.is_held = False
-    house.threads.finish()
+    harness.threads.is_held = False
+    harness.threads.finish()
 
     assert isinstance(outcome[0], Refusal)
 
 
 def test_record_read_before_a_change_is_not_kept() -> None:
     """The answer of a question asked before a change is neither used nor cached."""
-    house = House()
-    house.threads.is_held = True
-    outcome = house.begin(secret=b"new")
-    call, answer = house.threads.held.pop()
+    harness = Harness()
+    harness.threads.is_held = True
+    outcome = harness.begin(secret=b"new")
+    call, answer = harness.threads.held.pop()
     old = call()
-    house.accounts.tenant = replace(house.accounts.tenant, state=TenantState.SUSPENDED)
-    house.add("dev1", hash_generated(b"new", PEPPER))
-    house.auth.invalidate(1)
-    house.threads.is_held = False
+    harness.accounts.tenant = replace(harness.accounts.tenant, state=TenantState.SUSPENDED)
+    harness.add("dev1", hash_generated(b"new", PEPPER))
+    harness.auth.invalidate(1)
+    harness.threads.is_held = False
     answer.callback(old)
 
     assert outcome[0].reason is Reason.TENANT_SUSPENDED
@@ -370,13 +370,13 @@ def test_record_read_before_a_change_is_not_kept() -> None:
 
 def test_device_that_a_plug_in_proved_is_not_let_in_by_what_was_read_before_a_change() -> None:
     """The tenant was suspended while its record was on its way: the old one decides nothing."""
-    house = House()
-    house.threads.is_held = True
-    outcome = collect(house.auth.vouch(Credentials("acme", "dev1", None, "192.0.2.1")))
-    call, answer = house.threads.held.pop()
+    harness = Harness()
+    harness.threads.is_held = True
+    outcome = collect(harness.auth.vouch(Credentials("acme", "dev1", None, "192.0.2.1")))
+    call, answer = harness.threads.held.pop()
     old = call()
-    house.threads.is_held = False
-    house.change(state=TenantState.SUSPENDED)
+    harness.threads.is_held = False
+    harness.change(state=TenantState.SUSPENDED)
 
     answer.callback(old)
 
@@ -385,92 +385,92 @@ def test_device_that_a_plug_in_proved_is_not_let_in_by_what_was_read_before_a_ch
 
 def test_stamp_of_a_proven_device_ends_with_the_next_change() -> None:
     """The caller asks again before it touches a session."""
-    house = House()
-    proven = house.connect()
-    house.auth.invalidate(2)
-    assert house.auth.is_current(proven)
-    house.auth.invalidate(1, "other")
-    assert not house.auth.is_current(proven)
+    harness = Harness()
+    proven = harness.connect()
+    harness.auth.invalidate(2)
+    assert harness.auth.is_current(proven)
+    harness.auth.invalidate(1, "other")
+    assert not harness.auth.is_current(proven)
 
 
 def test_full_password_pool_refuses_known_and_unknown_alike() -> None:
     """While checks cannot be taken on, every failure is told as overload; proven ones still get in."""
-    house = House(checks=CheckSettings(pending=1))
-    house.add("human", "is pw")
-    house.connect()
-    house.connect("human", b"x")
-    house.connect("nobody")
-    house.threads.is_held = True
-    house.begin("human", b"pw")
+    harness = Harness(checks=CheckSettings(pending=1))
+    harness.add("human", "is pw")
+    harness.connect()
+    harness.connect("human", b"x")
+    harness.connect("nobody")
+    harness.threads.is_held = True
+    harness.begin("human", b"pw")
 
-    refusals = [house.connect("human", b"y"), house.connect("nobody"), house.connect(secret=b"wrong")]
+    refusals = [harness.connect("human", b"y"), harness.connect("nobody"), harness.connect(secret=b"wrong")]
 
     assert {refusal.reason for refusal in refusals} == {Reason.OVERLOAD}
-    assert isinstance(house.connect(), Authenticated)
+    assert isinstance(harness.connect(), Authenticated)
 
 
 def test_review_tells_who_may_stay() -> None:
     """After a change: credential, state, ban; a dead store changes nothing."""
-    house = House()
-    proven = house.connect()
+    harness = Harness()
+    proven = harness.connect()
 
     def review() -> Any:
-        (outcome,) = collect(house.auth.review(proven, client_id="c1", address="192.0.2.1"))
+        (outcome,) = collect(harness.auth.review(proven, client_id="c1", address="192.0.2.1"))
         return outcome
 
-    house.change(version=2)
+    harness.change(version=2)
     assert review().tenant.version == 2
-    house.change(state=TenantState.SUSPENDED)
+    harness.change(state=TenantState.SUSPENDED)
     assert review().reason is Reason.TENANT_SUSPENDED
-    house.change(state=TenantState.ACTIVE, bans=(Ban(BanKind.CLIENT_ID, "c1"),))
+    harness.change(state=TenantState.ACTIVE, bans=(Ban(BanKind.CLIENT_ID, "c1"),))
     assert review().reason is Reason.BANNED
-    house.change(bans=())
-    house.accounts.is_down = True
+    harness.change(bans=())
+    harness.accounts.is_down = True
     assert isinstance(review(), StoreDownError)
-    house.accounts.is_down = False
-    house.add("dev1", hash_generated(SECRET, PEPPER))
-    house.auth.invalidate(1, "dev1")
+    harness.accounts.is_down = False
+    harness.add("dev1", hash_generated(SECRET, PEPPER))
+    harness.auth.invalidate(1, "dev1")
     assert review().reason is Reason.CREDENTIAL_REVOKED
-    house.change(id=9)
+    harness.change(id=9)
     assert review().reason is Reason.CREDENTIAL_REVOKED
 
 
 def test_too_many_that_wait_for_the_accounts_have_a_cause_of_their_own() -> None:
     """The accounts answer: whoever reads the log need not look for what is wrong with them."""
-    house = House(directory=DirectorySettings(loads=1, few_loads=0))
-    house.connect()
-    house.threads.is_held = True
-    house.begin("made-up")
+    harness = Harness(directory=DirectorySettings(loads=1, few_loads=0))
+    harness.connect()
+    harness.threads.is_held = True
+    harness.begin("made-up")
 
-    refusal = house.connect("nobody")
+    refusal = harness.connect("nobody")
 
     assert (refusal.reason, refusal.cause) == (Reason.SERVER_UNAVAILABLE, "accounts_busy")
-    assert house.told.failures == []
+    assert harness.told.failures == []
 
 
 def test_review_waits_for_no_flood_of_other_questions() -> None:
     """Whoever asks for made-up names must not keep a revoked device connected."""
-    house = House(directory=DirectorySettings(loads=1, asked=1))
-    proven = house.connect()
-    house.threads.is_held = True
-    house.begin("made-up")
-    house.threads.is_held = False
-    house.change(state=TenantState.SUSPENDED)
+    harness = Harness(directory=DirectorySettings(loads=1, asked=1))
+    proven = harness.connect()
+    harness.threads.is_held = True
+    harness.begin("made-up")
+    harness.threads.is_held = False
+    harness.change(state=TenantState.SUSPENDED)
 
-    (outcome,) = collect(house.auth.review(proven, client_id="c1", address="192.0.2.1"))
+    (outcome,) = collect(harness.auth.review(proven, client_id="c1", address="192.0.2.1"))
 
     assert outcome.reason is Reason.TENANT_SUSPENDED
 
 
 def test_review_closes_the_predecessor_of_a_device_that_shows_the_same() -> None:
     """Deleted and made anew between two looks: a certificate or a token lets in both."""
-    house = House()
-    house.add("dev2", "CN=dev2", credential_kind=CredentialKind.X509, id=4)
-    proven = house.connect("dev2", None, certificate_subject="CN=dev2")
-    house.add("dev2", "CN=dev2", credential_kind=CredentialKind.X509, id=5)
-    house.auth.invalidate(1, "dev2")
+    harness = Harness()
+    harness.add("dev2", "CN=dev2", credential_kind=CredentialKind.X509, id=4)
+    proven = harness.connect("dev2", None, certificate_subject="CN=dev2")
+    harness.add("dev2", "CN=dev2", credential_kind=CredentialKind.X509, id=5)
+    harness.auth.invalidate(1, "dev2")
 
-    (outcome,) = collect(house.auth.review(proven, client_id="c1", address="192.0.2.1"))
+    (outcome,) = collect(harness.auth.review(proven, client_id="c1", address="192.0.2.1"))
 
     assert outcome.reason is Reason.CREDENTIAL_REVOKED
 
@@ -483,56 +483,56 @@ def test_secrets_do_not_show_in_a_log() -> None:
     assert "hush" not in repr(DeviceRecord("dev1", "hush"))
 
 
-def jwt_house() -> House:
+def jwt_harness() -> Harness:
     """Device `robot` shows tokens of the tenant's issuer."""
-    house = House()
-    house.add("robot", "", credential_kind=CredentialKind.JWT)
-    house.change(token_issuers=(issuer(),))
-    return house
+    harness = Harness()
+    harness.add("robot", "", credential_kind=CredentialKind.JWT)
+    harness.change(token_issuers=(issuer(),))
+    return harness
 
 
 def test_token_of_a_trusted_issuer_lets_its_device_in() -> None:
     """Until it ends: by the wall clock now, by the monotonic one from now on."""
-    house = jwt_house()
-    house.clock.jump_wall(500.0)
+    harness = jwt_harness()
+    harness.clock.jump_wall(500.0)
 
-    proven = house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60))
+    proven = harness.connect("robot", token(sub="robot", exp=harness.clock.wall() + 60))
 
     assert isinstance(proven, Authenticated)
     assert proven.token is not None
-    assert proven.ends_at == house.clock.monotonic() + 60
-    assert house.connect().ends_at == math.inf
+    assert proven.ends_at == harness.clock.monotonic() + 60
+    assert harness.connect().ends_at == math.inf
 
 
 def test_device_for_tokens_takes_nothing_else() -> None:
     """And a device with a secret takes no token."""
-    house = jwt_house()
-    shown = token(sub="dev1", exp=house.clock.wall() + 60)
+    harness = jwt_harness()
+    shown = token(sub="dev1", exp=harness.clock.wall() + 60)
 
     causes = [
-        house.connect("robot", secret, certificate_subject="robot").cause
+        harness.connect("robot", secret, certificate_subject="robot").cause
         for secret in (SECRET, b"", None, b"\0", b"x" * 9000)
     ]
 
     assert causes == ["token_malformed", "no_secret", "no_secret", "token_malformed", "token_too_large"]
-    assert house.connect("dev1", shown).cause == "wrong_secret"
-    assert house.connect("robot", shown).cause == "token_subject"
+    assert harness.connect("dev1", shown).cause == "wrong_secret"
+    assert harness.connect("robot", shown).cause == "token_subject"
 
 
 def test_refused_token_is_like_any_other_refusal() -> None:
     """The peer is told nothing, at the same time; the log has the cause, and never the token."""
-    house = jwt_house()
-    good = {"sub": "robot", "exp": house.clock.wall() + 60}
+    harness = jwt_harness()
+    good = {"sub": "robot", "exp": harness.clock.wall() + 60}
     wrong = [
         token(**good | {"sub": "other"}),
         token(**good, number=1),
         token(**good | {"exp": 1}),
-        token(**good, nbf=house.clock.wall() + 9),
+        token(**good, nbf=harness.clock.wall() + 9),
         token(**good, aud="other"),
         b"garbage",
     ]
 
-    refusals = [house.connect("robot", shown) for shown in wrong]
+    refusals = [harness.connect("robot", shown) for shown in wrong]
 
     assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
     assert [refusal.cause for refusal in refusals] == [
@@ -543,43 +543,43 @@ def test_refused_token_is_like_any_other_refusal() -> None:
         "token_audience",
         "token_malformed",
     ]
-    assert house.connect("nobody", wrong[0]).reason is Reason.BAD_CREDENTIALS
+    assert harness.connect("nobody", wrong[0]).reason is Reason.BAD_CREDENTIALS
 
 
 def test_old_token_does_not_ban_its_device() -> None:
     """A device that tries its expired token until it gets a new one is no guesser; a forged one is."""
-    house = jwt_house()
+    harness = jwt_harness()
     for _ in range(20):
-        assert house.connect("robot", token(sub="robot", exp=1)).cause == "token_expired"
-    assert isinstance(house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60)), Authenticated)
+        assert harness.connect("robot", token(sub="robot", exp=1)).cause == "token_expired"
+    assert isinstance(harness.connect("robot", token(sub="robot", exp=harness.clock.wall() + 60)), Authenticated)
 
     for _ in range(10):
-        house.connect("robot", token(sub="robot", exp=1, number=1))
-    assert house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60)).cause == "failure_ban"
+        harness.connect("robot", token(sub="robot", exp=1, number=1))
+    assert harness.connect("robot", token(sub="robot", exp=harness.clock.wall() + 60)).cause == "failure_ban"
 
 
 def test_token_of_another_tenants_issuer_is_refused() -> None:
     """Keys are a tenant's own."""
-    house = jwt_house()
-    house.accounts.tenant = replace(house.accounts.tenant, token_issuers=(issuer(number=1),))
-    house.auth.invalidate(1)
+    harness = jwt_harness()
+    harness.accounts.tenant = replace(harness.accounts.tenant, token_issuers=(issuer(number=1),))
+    harness.auth.invalidate(1)
 
-    assert house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60)).cause == "token_signature"
+    assert harness.connect("robot", token(sub="robot", exp=harness.clock.wall() + 60)).cause == "token_signature"
 
 
 def test_review_closes_what_a_removed_issuer_has_let_in() -> None:
     """A new key beside the old one keeps it; the moment at which it ends stays the same."""
-    house = jwt_house()
-    proven = house.connect("robot", token(sub="robot", exp=house.clock.wall() + 60))
-    secret = house.connect()
-    house.clock.jump_wall(1000.0)
+    harness = jwt_harness()
+    proven = harness.connect("robot", token(sub="robot", exp=harness.clock.wall() + 60))
+    secret = harness.connect()
+    harness.clock.jump_wall(1000.0)
 
     def review(who: Authenticated) -> Any:
-        (outcome,) = collect(house.auth.review(who, client_id="c1", address="192.0.2.1"))
+        (outcome,) = collect(harness.auth.review(who, client_id="c1", address="192.0.2.1"))
         return outcome
 
-    house.change(version=2, token_issuers=(replace(issuer(), keys=(*issuer(number=1).keys, *issuer().keys)),))
+    harness.change(version=2, token_issuers=(replace(issuer(), keys=(*issuer(number=1).keys, *issuer().keys)),))
     assert (review(proven).token, review(proven).ends_at) == (proven.token, proven.ends_at)
-    house.change(version=3, token_issuers=())
+    harness.change(version=3, token_issuers=())
     assert review(proven).reason is Reason.CREDENTIAL_REVOKED
     assert isinstance(review(secret), Authenticated)

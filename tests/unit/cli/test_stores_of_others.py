@@ -20,7 +20,7 @@ from iothub_services.redis import from_settings as redis_settings
 from tests.support.command import Cli
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 from tests.support.hbase_calls import FakeCaller
-from tests.support.redis_queues import RedisHouse
+from tests.support.redis_queues import RedisHarness
 from tests.support.timed_gateway import TimedGateway
 
 NOBODY = Endpoint("127.0.0.1", 1)
@@ -36,7 +36,7 @@ ON_SERVERS = Config(
 )
 
 
-class House:
+class Harness:
     """A data directory, and servers whose stores may be taken."""
 
     def __init__(self, data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,59 +70,59 @@ class House:
 
 
 @pytest.fixture
-def house(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> House:
-    return House(DataDir(cli.data_dir), monkeypatch)
+def harness(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Harness:
+    return Harness(DataDir(cli.data_dir), monkeypatch)
 
 
-def test_stores_of_nobody_are_open(house: House) -> None:
+def test_stores_of_nobody_are_open(harness: Harness) -> None:
     """Nothing is taken by a command: that is the hub's."""
-    assert set(house.opens().values()) == {True}
-    stores.require_own_stores(house.data_dir, ON_SERVERS)
+    assert set(harness.opens().values()) == {True}
+    stores.require_own_stores(harness.data_dir, ON_SERVERS)
 
-    assert house.gateway.tables == {table: {} for table in COLUMNS}
-    assert "iothub.installation" not in house.cluster.topics
+    assert harness.gateway.tables == {table: {} for table in COLUMNS}
+    assert "iothub.installation" not in harness.cluster.topics
 
 
-def test_tables_of_others_are_shut(house: House) -> None:
+def test_tables_of_others_are_shut(harness: Harness) -> None:
     """The log on Kafka is nobody's, and is open."""
-    claim(FakeCaller(house.gateway), COLUMNS, THEIRS)
+    claim(FakeCaller(harness.gateway), COLUMNS, THEIRS)
 
-    opened = house.opens()
+    opened = harness.opens()
 
     assert {name for name, is_open in opened.items() if is_open} == {"events"}
     with pytest.raises(ConflictError, match="HBase's table iothub:"):
-        stores.require_own_stores(house.data_dir, ON_SERVERS)
+        stores.require_own_stores(harness.data_dir, ON_SERVERS)
 
 
-def test_topics_of_others_are_shut(house: House) -> None:
-    KafkaEvents(SETTINGS, cluster=house.cluster).claim(THEIRS)
+def test_topics_of_others_are_shut(harness: Harness) -> None:
+    KafkaEvents(SETTINGS, cluster=harness.cluster).claim(THEIRS)
 
-    opened = house.opens()
+    opened = harness.opens()
 
     assert {name for name, is_open in opened.items() if not is_open} == {"events"}
     with pytest.raises(ConflictError, match="Kafka's topics iothub"):
-        stores.require_own_stores(house.data_dir, ON_SERVERS)
+        stores.require_own_stores(harness.data_dir, ON_SERVERS)
 
 
-def test_queues_of_others_on_redis_are_shut(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_of_others_on_redis_are_shut(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """By what begins a job."""
-    redis = RedisHouse()
+    redis = RedisHarness()
     monkeypatch.setattr(redis_settings, "blocking", lambda *_: redis)
     on_redis = Config(queues=Queues(driver="redis"), redis=Redis(addresses=(NOBODY,)))
     for is_theirs in (False, True):
         if is_theirs:
             redis.redis.execute_command("SET", "iothub:queues:owner", encode_owner(THEIRS))
         with pytest.raises(ConflictError, match="Redis's queues") if is_theirs else nullcontext():
-            stores.require_own_stores(house.data_dir, on_redis)
+            stores.require_own_stores(harness.data_dir, on_redis)
     assert redis.closed > 0
     assert redis.redis.execute_command("KEYS", "*") == [b"iothub:queues:owner"]
 
 
-def test_job_begins_nothing_on_files_of_others(house: House) -> None:
-    house.data_dir.write_installation(THEIRS.installation)
+def test_job_begins_nothing_on_files_of_others(harness: Harness) -> None:
+    harness.data_dir.write_installation(THEIRS.installation)
 
     with pytest.raises(ConflictError, match="its stores belong to installation bbbb"):
-        stores.require_own_stores(house.data_dir, Config())
+        stores.require_own_stores(harness.data_dir, Config())
 
 
 class Borrowed(FakeCaller):

@@ -14,7 +14,7 @@ from iothub.doctor.findings import Finding, State
 from iothub.hub.installation import Installation
 from iothub.hub.quota_ledger import ledger_keys
 from iothub_services.redis import from_settings
-from tests.support.redis_queues import Fault, RedisHouse
+from tests.support.redis_queues import Fault, RedisHarness
 
 SETTINGS = Config(redis=Redis(addresses=(Endpoint("127.0.0.1", 1),)))
 KEYS = ledger_keys(SETTINGS, "abc")
@@ -22,11 +22,11 @@ FAR = 9_999_999_999_999
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
-    house = RedisHouse()
-    monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
+def harness(monkeypatch: pytest.MonkeyPatch) -> RedisHarness:
+    harness = RedisHarness()
+    monkeypatch.setattr(from_settings, "blocking", lambda *_: harness)
     monkeypatch.setattr(quota_ledger, "installation_of", lambda *_: Installation(SETTINGS, "abc"))
-    return house
+    return harness
 
 
 def found(folder: Path) -> Finding:
@@ -34,28 +34,28 @@ def found(folder: Path) -> Finding:
     return finding
 
 
-def test_hubs_that_share_the_limits_are_named(house: RedisHouse, tmp_path: Path) -> None:
+def test_hubs_that_share_the_limits_are_named(harness: RedisHarness, tmp_path: Path) -> None:
     """By their numbers, each once; who has lost his lease is not there."""
     assert found(tmp_path).text == "no hub has used it yet"
-    house.redis.hset(KEYS.state, "settled", 1)
+    harness.redis.hset(KEYS.state, "settled", 1)
     assert found(tmp_path).text == "no hub holds a lease"
     for hub, until in {"2-cd.5": FAR, "10-ab.6": FAR, "2-cd.7": FAR, "3-ef.8": 1}.items():
-        house.redis.hset(KEYS.hubs, hub, f"{until} 17")
+        harness.redis.hset(KEYS.hubs, hub, f"{until} 17")
 
     assert found(tmp_path).state is State.OK
     assert found(tmp_path).text.endswith("node.number 2, 10")
-    assert house.closed == 4
+    assert harness.closed == 4
 
 
-def test_ledger_that_was_emptied_is_a_warning(house: RedisHouse, tmp_path: Path) -> None:
+def test_ledger_that_was_emptied_is_a_warning(harness: RedisHarness, tmp_path: Path) -> None:
     """For some seconds nobody gets in."""
-    house.redis.hset(KEYS.state, "settled", FAR)
+    harness.redis.hset(KEYS.state, "settled", FAR)
 
     assert (found(tmp_path).state, "wait" in found(tmp_path).advice) == (State.WARN, True)
 
 
-def test_ledger_that_does_not_answer_is_a_warning(house: RedisHouse, tmp_path: Path) -> None:
+def test_ledger_that_does_not_answer_is_a_warning(harness: RedisHarness, tmp_path: Path) -> None:
     """A hub goes on with its last share."""
-    house.fault = lambda _: Fault.LOST_BEFORE
+    harness.fault = lambda _: Fault.LOST_BEFORE
 
     assert (found(tmp_path).state, "last share" in found(tmp_path).advice) == (State.WARN, True)

@@ -10,7 +10,7 @@ from iothub.doctor.findings import State
 from iothub.doctor.redis_queues import check
 from iothub_services.redis import from_settings
 from iothub_services.redis.calls import ADVICE, RedisUnavailableError
-from tests.support.redis_queues import RedisHouse
+from tests.support.redis_queues import RedisHarness
 
 
 def settings(durability: str = "disk") -> Config:
@@ -30,24 +30,24 @@ def test_server_is_judged_by_what_it_keeps(
     monkeypatch: pytest.MonkeyPatch, durability: str, appendfsync: str, state: State
 ) -> None:
     """A hub would not start with it, or it was allowed to lose something: said in words either way; nothing is written."""
-    house = RedisHouse()
-    house.settings["appendfsync"] = appendfsync
-    monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
+    harness = RedisHarness()
+    harness.settings["appendfsync"] = appendfsync
+    monkeypatch.setattr(from_settings, "blocking", lambda *_: harness)
 
     (finding,) = check(settings(durability)).run()
 
     assert finding.state is state
     assert ("appendfsync" in finding.text) is (state is State.FAIL)
-    assert house.redis.execute_command("KEYS", "*") == []
-    assert house.closed == 3  # two of the queues, one of the probe
+    assert harness.redis.execute_command("KEYS", "*") == []
+    assert harness.closed == 3  # two of the queues, one of the probe
 
 
 def test_server_that_cannot_be_asked_needs_no_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """The advice is not CONFIG SET."""
-    house = RedisHouse()
+    harness = RedisHarness()
     error = RedisUnavailableError("Redis at here:1: no", remedy="said once")
-    monkeypatch.setattr(house, "run_many", lambda calls: [error] * len(calls))
-    monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
+    monkeypatch.setattr(harness, "run_many", lambda calls: [error] * len(calls))
+    monkeypatch.setattr(from_settings, "blocking", lambda *_: harness)
 
     (finding,) = check(settings()).run()
 

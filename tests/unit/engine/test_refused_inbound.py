@@ -11,7 +11,7 @@ from iothub.testing.engine import Bench, Client, TopicPolicy, ack, publish
 RECEIVER, OWN = 8, 9
 
 
-def house() -> tuple[Bench, Client]:
+def harness() -> tuple[Bench, Client]:
     """A receiver whose queue is full, and a publisher."""
     bench = Bench()
     bench.client("s", queue_id=RECEIVER).subscribe(b"a", 2)
@@ -30,7 +30,7 @@ def sent(payload: bytes, packet_id: int = 1, *, dup: bool = False) -> bytes:
 
 def test_refusal_leaves_when_the_identifier_is_durably_free() -> None:
     """Nobody has room (0x97); the order of answers stays [MQTT-4.6.0-3]."""
-    bench, publisher = house()
+    bench, publisher = harness()
     publisher.send(sent(b"1") + sent(b"2", 2))
     bench.store.commit()
 
@@ -46,7 +46,7 @@ def test_refusal_leaves_when_the_identifier_is_durably_free() -> None:
 
 def test_refusal_that_nobody_hears_leaves_a_message_for_the_repeat() -> None:
     """Its connection has gone while the store forgot it: a transient receiver does not get it twice."""
-    bench, publisher = house()
+    bench, publisher = harness()
     publisher.send(sent(b"1"))
     bench.store.commit()
     publisher.drop()
@@ -66,7 +66,7 @@ def test_refusal_that_nobody_hears_leaves_a_message_for_the_repeat() -> None:
 
 
 def test_pubrel_before_the_refusal_changes_nothing() -> None:
-    bench, publisher = house()
+    bench, publisher = harness()
     publisher.send(sent(b"1"))
     bench.store.commit()
 
@@ -79,7 +79,7 @@ def test_pubrel_before_the_refusal_changes_nothing() -> None:
 @pytest.mark.parametrize("is_repeat", [False, True])
 def test_refusal_of_a_repeat_says_nothing_of_what_was_recorded_before(is_repeat: bool) -> None:
     """Nothing was recorded now, by a store that fails; but an earlier hub may have."""
-    bench, publisher = house()
+    bench, publisher = harness()
     bench.store.fails = False
 
     publisher.send(sent(b"1", dup=is_repeat))
@@ -96,7 +96,7 @@ def test_refusal_of_a_repeat_says_nothing_of_what_was_recorded_before(is_repeat:
 @pytest.mark.parametrize("dup", [False, True])
 def test_denied_repeat_is_forgotten_before_its_client_hears_of_it(dup: bool) -> None:
     """An earlier hub may have recorded it, when it was allowed."""
-    bench, publisher = house()
+    bench, publisher = harness()
     bench.plane.policy_changed(publisher.session, TopicPolicy(set(), set()))
     bench.store.queue(OWN).intents[1] = b"earlier"
 

@@ -19,7 +19,7 @@ from tests.support.fake_kafka import SETTINGS, FakeCluster
 STATISTICS = "iothub.analytics-events"
 
 
-class House:
+class Harness:
     """A hub's two ways into one cluster."""
 
     def __init__(self) -> None:
@@ -47,90 +47,90 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_lane_writes_what_several_asked_for(house: House) -> None:
+def test_lane_writes_what_several_asked_for(harness: Harness) -> None:
     """Its topic is made before anybody counts; the session log is not touched."""
-    house.lane.idle()
-    assert list(house.cluster.topics) == [STATISTICS]
+    harness.lane.idle()
+    assert list(harness.cluster.topics) == [STATISTICS]
 
-    assert house.lane([[sample(1), sample(2)], [sample(3)]]) == [None, None]
-    assert house.written() == [1, 2, 3]
+    assert harness.lane([[sample(1), sample(2)], [sample(3)]]) == [None, None]
+    assert harness.written() == [1, 2, 3]
 
 
-def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(house: House) -> None:
+def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(harness: Harness) -> None:
     """The lane goes on by itself, in a topic that it creates again."""
-    house.sessions.append([event(1)])
-    house.lane([[sample(1)]])
-    del house.cluster.topics[STATISTICS]
+    harness.sessions.append([event(1)])
+    harness.lane([[sample(1)]])
+    del harness.cluster.topics[STATISTICS]
     with pytest.raises(BackendError, match="not acknowledged yet"):
-        house.lane([[sample(2)]])
+        harness.lane([[sample(2)]])
 
-    house.sessions.append([event(2)])
-    house.sessions.probe()
-    assert len(house.sessions.read(NOWHERE, 9)) == 2
+    harness.sessions.append([event(2)])
+    harness.sessions.probe()
+    assert len(harness.sessions.read(NOWHERE, 9)) == 2
 
-    house.lane([[sample(2)]])
-    house.lane.probe()
-    assert house.written() == [2]
+    harness.lane([[sample(2)]])
+    harness.lane.probe()
+    assert harness.written() == [2]
 
 
-def test_sessions_go_on_without_the_right_to_write_statistics(house: House) -> None:
+def test_sessions_go_on_without_the_right_to_write_statistics(harness: Harness) -> None:
     """Each attempt has a producer of its own: one that was refused sends nothing more; a right that is given is seen."""
-    house.lane.idle()
+    harness.lane.idle()
     refused = sample(1)
-    house.cluster.send_error = TopicAuthorizationFailedError("no right")
+    harness.cluster.send_error = TopicAuthorizationFailedError("no right")
     for _ in range(2):
         with pytest.raises(BackendError, match="no right") as caught:
-            house.lane([[refused]])
+            harness.lane([[refused]])
         assert caught.value.retryable
 
-    house.cluster.send_error = None
-    house.sessions.append([event(1)])
-    house.lane([[refused]])
+    harness.cluster.send_error = None
+    harness.sessions.append([event(1)])
+    harness.lane([[refused]])
 
-    assert house.written() == [1]
+    assert harness.written() == [1]
 
 
-def test_topic_that_the_cluster_refuses_to_make_is_an_alarm_until_it_lets_us(house: House) -> None:
+def test_topic_that_the_cluster_refuses_to_make_is_an_alarm_until_it_lets_us(harness: Harness) -> None:
     """No right, a policy, too few brokers: somebody puts it right while the hub runs, and what waited is written."""
-    house.cluster.create_error = PolicyViolationError.errno
-    thread = house.thread()
+    harness.cluster.create_error = PolicyViolationError.errno
+    thread = harness.thread()
     answers: list[object] = []
     thread.submit([sample(1)], answers.append)
     thread.drain()
-    house.cluster.create_error = 0
+    harness.cluster.create_error = 0
     thread.submit([sample(2)], answers.append)
     thread.drain()
 
     assert isinstance(answers[0], BackendError)
     assert answers[0].retryable
     assert answers[1] is None
-    (failing, why), *others = house.alarms
+    (failing, why), *others = harness.alarms
     assert failing == "statistics_failing"
     assert why.startswith("Kafka refuses to make topic iothub.analytics-events with 3 partitions")
     assert others == [("statistics_failing", "")]
-    assert house.written() == [2]
+    assert harness.written() == [2]
 
 
-def test_given_up_events_take_no_memory(house: House) -> None:
+def test_given_up_events_take_no_memory(harness: Harness) -> None:
     """What waits is with whoever counts, and bounded there."""
-    house.lane([[sample(0)]])
-    house.cluster.is_away = True
+    harness.lane([[sample(0)]])
+    harness.cluster.is_away = True
     for number in range(1, 50):
         with pytest.raises(BackendError):
-            house.lane([[sample(number)]])
+            harness.lane([[sample(number)]])
 
-    assert house.log._writer._sent == {}
-    assert all(not producer.waiting for producer in house.cluster.producers)
+    assert harness.log._writer._sent == {}
+    assert all(not producer.waiting for producer in harness.cluster.producers)
 
 
-def test_journal_answers_when_the_log_has_them(house: House) -> None:
+def test_journal_answers_when_the_log_has_them(harness: Harness) -> None:
     """A failure is the caller's, who keeps what it cannot lose; the alarm says that sessions go on."""
-    thread = house.thread()
-    journal = StatisticsJournal(thread, house.told.append)
+    thread = harness.thread()
+    journal = StatisticsJournal(thread, harness.told.append)
     answers: list[object] = []
 
     def ask(number: int) -> None:
@@ -138,17 +138,17 @@ def test_journal_answers_when_the_log_has_them(house: House) -> None:
         thread.drain()
 
     ask(1)
-    house.cluster.is_away = True
+    harness.cluster.is_away = True
     ask(2)
-    house.cluster.is_away = False
+    harness.cluster.is_away = False
     ask(3)
 
     assert (answers[0], answers[2]) == (None, None)
     assert "1 records are not acknowledged yet" in str(answers[1])
-    assert [one.at_ms for one in house.told] == [1, 2, 3]
-    assert [(word, bool(text)) for word, text in house.alarms] == [
+    assert [one.at_ms for one in harness.told] == [1, 2, 3]
+    assert [(word, bool(text)) for word, text in harness.alarms] == [
         ("statistics_failing", True),
         ("statistics_failing", False),
     ]
-    assert house.alarms[0][1].endswith("; statistics wait, and some are lost if this lasts; sessions go on")
-    assert house.written() == [1, 3]
+    assert harness.alarms[0][1].endswith("; statistics wait, and some are lost if this lasts; sessions go on")
+    assert harness.written() == [1, 3]

@@ -25,7 +25,7 @@ T = TypeVar("T")
 DAY_MS = 86_400_000
 
 
-class House:
+class Harness:
     """A hub's sweep on a gateway in memory, with one body that nothing refers to and that is two days old."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,31 +64,31 @@ class House:
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> House:
-    return House(monkeypatch)
+def harness(monkeypatch: pytest.MonkeyPatch) -> Harness:
+    return Harness(monkeypatch)
 
 
-def test_hub_sweeps_once_a_day(house: House) -> None:
+def test_hub_sweeps_once_a_day(harness: Harness) -> None:
     """What gets loose meanwhile waits for the next time; the metric counts what went."""
-    house.look()
-    assert house.bodies == 0
-    assert "iothub_hbase_bodies_swept_total 1" in house.registry.render().decode()
+    harness.look()
+    assert harness.bodies == 0
+    assert "iothub_hbase_bodies_swept_total 1" in harness.registry.render().decode()
 
-    scans = house.caller.made.count("scannerOpenWithScan")
-    house.hbase.gateway.now += DAY_MS - 60_000
-    house.look()
-    assert house.caller.made.count("scannerOpenWithScan") == scans
-    house.hbase.gateway.now += 60_000
-    house.look()
-    assert house.caller.made.count("scannerOpenWithScan") > scans
+    scans = harness.caller.made.count("scannerOpenWithScan")
+    harness.hbase.gateway.now += DAY_MS - 60_000
+    harness.look()
+    assert harness.caller.made.count("scannerOpenWithScan") == scans
+    harness.hbase.gateway.now += 60_000
+    harness.look()
+    assert harness.caller.made.count("scannerOpenWithScan") > scans
 
 
-def test_hub_that_stops_ends_its_sweep(house: House) -> None:
+def test_hub_that_stops_ends_its_sweep(harness: Harness) -> None:
     """Another one may begin at once; nothing is an error."""
-    house.sweep.stop()
+    harness.sweep.stop()
 
-    house.look()
-    assert house.bodies == 1
-    house.begin()
-    house.look()
-    assert house.bodies == 0
+    harness.look()
+    assert harness.bodies == 1
+    harness.begin()
+    harness.look()
+    assert harness.bodies == 0

@@ -26,7 +26,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
-from tests.support.control_house import now
+from tests.support.control_harness import now
 
 
 class Follower:

@@ -33,7 +33,7 @@ from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.state.sqlite.store import SqliteStates
 from tests.support.fake_kafka import FakeCluster
 from tests.support.hbase_calls import FakeCaller
-from tests.support.redis_queues import PREFIX, RedisHouse
+from tests.support.redis_queues import PREFIX, RedisHarness
 from tests.support.timed_gateway import TimedGateway
 
 T = TypeVar("T")
@@ -184,37 +184,37 @@ def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
 ON_REDIS = Config(queues=Queues(driver="redis"), redis=Redis(addresses=(Endpoint("127.0.0.1", 1),)))
 
 
-def redis_house(monkeypatch: pytest.MonkeyPatch) -> RedisHouse:
+def redis_harness(monkeypatch: pytest.MonkeyPatch) -> RedisHarness:
     """A Redis that every connection leads to."""
-    house = RedisHouse()
-    monkeypatch.setattr(from_settings, "blocking", lambda *_: house)
-    return house
+    harness = RedisHarness()
+    monkeypatch.setattr(from_settings, "blocking", lambda *_: harness)
+    return harness
 
 
 def test_queues_on_redis_need_it_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked what it keeps before a start, and belongs to the first installation; a file that is left over is used as well."""
-    house, told = redis_house(monkeypatch), []
+    harness, told = redis_harness(monkeypatch), []
     chosen = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, ours, lambda *alarm: told.append(alarm))
     queues = chosen.queues()
-    assert house.calls == []
+    assert harness.calls == []
 
     chosen.needed["Redis"]()
     chosen.owned["Redis"].claim()
-    house.settings["appendonly"] = "no"
+    harness.settings["appendonly"] = "no"
     with pytest.raises(UnavailableError, match='Redis does not keep queues safely: appendonly is "no"'):
         chosen.needed["Redis"]()
 
     assert unused_files(ON_REDIS, DataDir(tmp_path)) == (DataDir(tmp_path).queues,)
     assert told == []
     queues.close()
-    assert house.closed == 4  # two of the queues, one of each probe
+    assert harness.closed == 4  # two of the queues, one of each probe
     with pytest.raises(ConfigError, match=r"queues on Redis \(driver redis\).*or set redis\.addresses"):
         queue_drivers(Config(), DataDir(tmp_path))
 
 
 def test_queues_on_redis_of_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything of them is read."""
-    redis_house(monkeypatch)
+    redis_harness(monkeypatch)
     theirs = Installation(ON_REDIS, "b" * 32, ManualClock())
     first = Drivers(ON_REDIS, DataDir(tmp_path / "b"), open_file, nobody, lambda: theirs)
     second = Drivers(ON_REDIS, DataDir(tmp_path / "a"), open_file, nobody, ours)
@@ -231,21 +231,21 @@ def test_queues_on_redis_of_others_are_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_emptied_redis_is_told_and_kept_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the hub runs, and at the next start; nobody else gets its place meanwhile."""
-    house, directory, told = redis_house(monkeypatch), DataDir(tmp_path), []
+    harness, directory, told = redis_harness(monkeypatch), DataDir(tmp_path), []
     first = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: told.append(alarm))
     queues = first.queues()
     first.owned["Redis"].claim()
     queues.create(7, 1, QueueLimits())
     directory.write_installation("a" * 32)
-    house.redis.execute_command("FLUSHALL")
+    harness.redis.execute_command("FLUSHALL")
     cast("RedisQueues", queues).probe()
 
     assert [(word, why.endswith("1 queues are gone, with all messages that waited in them")) for word, why in told] == [
         ("queues_gone", True)
     ]
-    assert house.redis.execute_command("GET", "iothub:queues:owner") is not None
+    assert harness.redis.execute_command("GET", "iothub:queues:owner") is not None
 
-    house.redis.execute_command("FLUSHALL")
+    harness.redis.execute_command("FLUSHALL")
     second = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: told.append(alarm))
     second.queues()
     second.needed["Redis"]()
@@ -258,14 +258,14 @@ def test_emptied_redis_that_somebody_else_has_taken_gets_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its queues would have the same ids."""
-    house = redis_house(monkeypatch)
+    harness = redis_harness(monkeypatch)
     chosen = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, ours)
     queues = cast("RedisQueues", chosen.queues())
     chosen.owned["Redis"].claim()
     queues.create(7, 1, QueueLimits())
-    house.redis.execute_command("FLUSHALL")
-    house.store().claim_store(Owner("b" * 32, "two", 1))
-    house.redis.execute_command("RENAME", f"{PREFIX}:queues:owner", "iothub:queues:owner")
+    harness.redis.execute_command("FLUSHALL")
+    harness.store().claim_store(Owner("b" * 32, "two", 1))
+    harness.redis.execute_command("RENAME", f"{PREFIX}:queues:owner", "iothub:queues:owner")
 
     for _ in range(2):
         with pytest.raises(UnavailableError, match=r"belongs to installation b{32}"):

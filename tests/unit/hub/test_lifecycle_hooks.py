@@ -10,12 +10,12 @@ import pytest
 from iothub.hooks import Happening, Hooks
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.records.events import Event, EventType
-from tests.support.control_house import House, plugged
+from tests.support.control_harness import Harness, plugged
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.close()
 
@@ -24,11 +24,11 @@ def event(kind: EventType, client_id: str = "c") -> Event:
     return Event(kind, 7, client_id, 5, 2_000, {"reason": "client", "device": "away"})
 
 
-def test_plug_in_hears_of_sessions_by_the_names_of_tenant_and_device(house: House) -> None:
+def test_plug_in_hears_of_sessions_by_the_names_of_tenant_and_device(harness: Harness) -> None:
     """Of one that is not in memory by what the event says."""
     told: list[Happening] = []
-    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), house.hub.brokers, house.clock)
-    house.join("c")
+    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), harness.hub.brokers, harness.clock)
+    harness.join("c")
 
     lifecycle.on_event(event(EventType.SESSION_DISCONNECTED))
     lifecycle.on_event(event(EventType.SESSION_DISCONNECTED, "other"))
@@ -40,20 +40,20 @@ def test_plug_in_hears_of_sessions_by_the_names_of_tenant_and_device(house: Hous
     ]
 
 
-def test_plug_in_hears_of_the_hub_and_not_of_statistics(house: House) -> None:
+def test_plug_in_hears_of_the_hub_and_not_of_statistics(harness: Harness) -> None:
     told: list[Happening] = []
-    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), house.hub.brokers, house.clock)
+    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), harness.hub.brokers, harness.clock)
 
     lifecycle.on_hub("hub.started")
     lifecycle.on_event(event(EventType.TENANT_SAMPLED))
 
-    assert told == [Happening("hub.started", at=house.clock.wall())]
+    assert told == [Happening("hub.started", at=harness.clock.wall())]
 
 
-def test_nothing_is_done_without_a_plug_in(house: House) -> None:
-    lifecycle = LifecycleHooks(Hooks(), house.hub.brokers, house.clock)
+def test_nothing_is_done_without_a_plug_in(harness: Harness) -> None:
+    lifecycle = LifecycleHooks(Hooks(), harness.hub.brokers, harness.clock)
 
     lifecycle.on_hub("hub.started")
     lifecycle.on_event(event(EventType.SESSION_DISCONNECTED))
 
-    assert len(house.hub.brokers) == 0
+    assert len(harness.hub.brokers) == 0

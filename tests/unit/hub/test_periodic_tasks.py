@@ -11,7 +11,7 @@ from iothub.base.errors import BackendError
 from iothub.hub.periodic_tasks import TAIL_SLICE, AccountChanges, MachineCheck, QueueTails, RetainedExpiry
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
-from tests.support.control_house import now
+from tests.support.control_harness import now
 
 
 def brokers(**of_tenant_7: Any) -> Any:

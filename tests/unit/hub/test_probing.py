@@ -23,7 +23,7 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.fake_kafka import FakeCluster
 from tests.support.hbase_calls import FakeCaller
-from tests.support.redis_queues import RedisHouse
+from tests.support.redis_queues import RedisHarness
 from tests.support.timed_gateway import TimedGateway
 
 NOBODY = (Endpoint("127.0.0.1", 1),)
@@ -125,8 +125,8 @@ def test_server_that_is_away_is_told_without_a_secret(
 
 def test_servers_that_answer_are_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each by a question that needs what a hub needs."""
-    house = RedisHouse()
-    monkeypatch.setattr(redis_settings, "blocking", lambda *_: house)
+    harness = RedisHarness()
+    monkeypatch.setattr(redis_settings, "blocking", lambda *_: harness)
     with closing(init_store(sqlite_url(tmp_path / "accounts.db"))) as store:
         found = [
             probe_redis(Redis(addresses=NOBODY)),
@@ -142,4 +142,4 @@ def test_servers_that_answer_are_reached(tmp_path: Path, monkeypatch: pytest.Mon
         "sqlite answers",
     ]
     assert all(each.is_reached for each in found)
-    assert house.closed == 1
+    assert harness.closed == 1

@@ -16,7 +16,7 @@ from iothub.hub.stop import Stop
 from iothub.testing.clock import ManualClock
 
 
-class House:
+class Harness:
     """A hub whose stores close at once, unless they hang."""
 
     def __init__(self, *hanging: str) -> None:
@@ -59,11 +59,11 @@ class House:
 
 def test_stores_close_in_their_order() -> None:
     """Streams and queues first, then what was noted of sessions, then their log and their states."""
-    house = House()
+    harness = Harness()
 
-    assert house.close().called
+    assert harness.close().called
 
-    assert house.closed == ["streams", "queues", "flushed", "metered", "events", "states"]
+    assert harness.closed == ["streams", "queues", "flushed", "metered", "events", "states"]
 
 
 def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
@@ -72,41 +72,41 @@ def test_other_hubs_hear_of_the_end_when_the_log_has_everything() -> None:
         ((), ["followed", "events", "deregistered"]),
         (("events",), ["followed", "events", "silence"]),
     ):
-        house = House(*hanging)
+        harness = Harness(*hanging)
 
-        async def stop_following(house: House) -> None:
-            house.closed.append("followed")
+        async def stop_following(harness: Harness) -> None:
+            harness.closed.append("followed")
 
-        async def leave(house: House, *, has_logged_all: bool) -> None:
-            house.closed.append("deregistered" if has_logged_all else "silence")
+        async def leave(harness: Harness, *, has_logged_all: bool) -> None:
+            harness.closed.append("deregistered" if has_logged_all else "silence")
 
-        house.control.cluster = SimpleNamespace(
-            stop_following=partial(stop_following, house), leave=partial(leave, house)
+        harness.control.cluster = SimpleNamespace(
+            stop_following=partial(stop_following, harness), leave=partial(leave, harness)
         )
-        house.close()
-        house.reactor.advance(20)
+        harness.close()
+        harness.reactor.advance(20)
 
-        assert [word for word in house.closed if word in ("followed", "events", "deregistered", "silence")] == said
+        assert [word for word in harness.closed if word in ("followed", "events", "deregistered", "silence")] == said
 
 
 def test_states_stay_open_under_a_log_that_hangs() -> None:
     """Its thread works with them; the next start folds what is missing."""
-    house = House("events")
+    harness = Harness("events")
 
-    assert house.close().called
+    assert harness.close().called
 
-    assert house.closed == ["streams", "queues", "flushed", "metered", "events"]
+    assert harness.closed == ["streams", "queues", "flushed", "metered", "events"]
 
 
 @pytest.mark.parametrize("others", [(), ("queues",)])
 def test_states_that_hang_are_given_up_in_time(others: tuple[str, ...]) -> None:
     """The stop has a limit, whatever the file system does."""
-    house = House("states", *others)
-    done = house.close()
+    harness = Harness("states", *others)
+    done = harness.close()
     assert not done.called
 
     with capture_logs() as lines:
-        house.reactor.advance(3.1)
+        harness.reactor.advance(3.1)
 
     assert done.called
     assert [line["event"] for line in lines] == [
@@ -117,11 +117,11 @@ def test_states_that_hang_are_given_up_in_time(others: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_hub_that_lets_go_of_hbase_raises_no_alarm_about_it(is_silent: bool) -> None:
     """First the word that it is over, then the connections: at the end, or when time is."""
-    house = House(*(["states"] if is_silent else []))
-    house.stores.hbase = SimpleNamespace(close=lambda: house.closed.append("hbase"))
+    harness = Harness(*(["states"] if is_silent else []))
+    harness.stores.hbase = SimpleNamespace(close=lambda: harness.closed.append("hbase"))
 
-    done = house.close()
-    house.reactor.advance(3.1)
+    done = harness.close()
+    harness.reactor.advance(3.1)
 
     assert done.called
-    assert house.closed[-3:] == ["over", "not waited for", "hbase"]
+    assert harness.closed[-3:] == ["over", "not waited for", "hbase"]

@@ -25,7 +25,7 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.admin_commands import OtherHubs
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 
 STREAMS = [Stream(number, 7, "acme", f"s{number}", Direction.IN, "#", 1, 1000) for number in range(20)]
 
@@ -40,16 +40,16 @@ class Stage:
     """The streaming of a hub without Kafka; the accounts say what the test says."""
 
     def __init__(
-        self, house: House, monkeypatch: Any, others: OtherHubs | None = None, topics: StreamTopics | None = None
+        self, harness: Harness, monkeypatch: Any, others: OtherHubs | None = None, topics: StreamTopics | None = None
     ) -> None:
         self.troubles: list[str] = []
         self.found: list[Stream] | BackendError = STREAMS
         drivers = stream_drivers(Config(), Installation(Config()), lambda call: call(), lambda: STREAMS)
-        parts = stream_parts(Config(), house.store, replace(drivers, topics=topics), house.clock)
+        parts = stream_parts(Config(), harness.store, replace(drivers, topics=topics), harness.clock)
         run = cast("Any", self.run)
-        self.streaming = Streaming(parts, house.hub, cast("Any", None), run, others, "iothub", self.troubles.append)
+        self.streaming = Streaming(parts, harness.hub, cast("Any", None), run, others, "iothub", self.troubles.append)
         monkeypatch.setattr(streams, "active", self.active)
-        self.streaming.start(house.plane)
+        self.streaming.start(harness.plane)
 
     async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
@@ -62,9 +62,9 @@ class Stage:
 
 def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeypatch: Any) -> None:
     """And by all of those that are left when one goes."""
-    house = House(tmp_path)
+    harness = Harness(tmp_path)
     living = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}
-    stages = {node: Stage(house, monkeypatch, OtherHubs(node, lambda node=node: living[node])) for node in living}
+    stages = {node: Stage(harness, monkeypatch, OtherHubs(node, lambda node=node: living[node])) for node in living}
     for stage in stages.values():
         now(stage.streaming.refresh())
     shares = [set(stage.streaming._followed) for stage in stages.values()]
@@ -77,13 +77,13 @@ def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeyp
     left = [set(stages[node].streaming._followed) for node in (1, 2)]
 
     assert (left[0] | left[1], left[0] & left[1]) == (set(STREAMS), set())
-    house.close()
+    harness.close()
 
 
 def test_accounts_that_do_not_answer_are_asked_again(tmp_path: Any, monkeypatch: Any) -> None:
     """What was known stays."""
-    house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
+    harness = Harness(tmp_path)
+    stage = Stage(harness, monkeypatch)
     now(stage.streaming.refresh())
     stage.found = BackendError("away", retryable=True)
     stage.streaming.heard([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
@@ -94,13 +94,13 @@ def test_accounts_that_do_not_answer_are_asked_again(tmp_path: Any, monkeypatch:
     now(stage.streaming.refresh())
 
     assert (stage.streaming.is_stale, len(stage.streaming.book)) == (False, 0)
-    house.close()
+    harness.close()
 
 
 def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypatch: Any) -> None:
     """Their own, those of tenants, and their rules."""
-    house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
+    harness = Harness(tmp_path)
+    stage = Stage(harness, monkeypatch)
     heard = {}
     for kind, subject in (
         (ChangeKind.STREAM, "s"),
@@ -114,13 +114,13 @@ def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypa
         heard[subject] = stage.streaming.is_stale
 
     assert heard == {"s": True, "acme": True, "device:stream:s": True, "device:dev1": False, "dev1": False}
-    house.close()
+    harness.close()
 
 
 def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> None:
     """Somebody made them with other settings; without streams nothing is wrong."""
-    house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
+    harness = Harness(tmp_path)
+    stage = Stage(harness, monkeypatch)
     now(stage.streaming.look())
     now(stage.streaming.refresh())
     now(stage.streaming.look())
@@ -136,13 +136,13 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
     }
     assert stage.streaming.describe("acme", "unknown") is None
     assert stage.streaming.close(1)
-    house.close()
+    harness.close()
 
 
 def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: Any, monkeypatch: Any) -> None:
     """Nothing is looked at while there are none; what the watch does not know is told as it says it."""
-    house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
+    harness = Harness(tmp_path)
+    stage = Stage(harness, monkeypatch)
     asked: list[bool] = []
     watch = SimpleNamespace(trouble="", doubt="", watch=lambda is_needed: asked.append(is_needed), close=lambda: None)
     stage.streaming._watch = cast("Any", watch)
@@ -163,7 +163,7 @@ def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: A
     now(stage.streaming.look())
     told = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
     assert [stage.troubles[-1], *(each and each["state"] for each in told)] == ["not known"] * 3
-    house.close()
+    harness.close()
 
 
 def test_a_topic_is_made_again_only_while_the_accounts_have_its_stream() -> None:
@@ -191,11 +191,11 @@ def test_a_deleted_tenant_waits_for_its_topics_but_not_for_anothers(
     tmp_path: Any, monkeypatch: Any, capsys: pytest.CaptureFixture[str], answer: IotHubError | None, is_done: bool
 ) -> None:
     """What Kafka refuses today it may allow tomorrow; the topics of another installation are told of, and stay."""
-    house = House(tmp_path)
+    harness = Harness(tmp_path)
     topics = StreamTopics(KafkaCluster(Kafka((Endpoint("k1", 9092), Endpoint("k2", 9092)))))
     monkeypatch.setattr(topics, "delete", Mock(side_effect=answer))
     monkeypatch.setattr(streams, "of_tenant", lambda *_: STREAMS[:1])
-    stage = Stage(house, monkeypatch, topics=topics)
+    stage = Stage(harness, monkeypatch, topics=topics)
 
     assert now(stage.streaming.delete_topics(7, "acme")) is is_done
 
@@ -203,15 +203,15 @@ def test_a_deleted_tenant_waits_for_its_topics_but_not_for_anothers(
     command = "--bootstrap-server k1:9092,k2:9092 --delete --topic 'iothub[.]acme[.]s0[.]in,iothub[.]acme[.]s0[.]in[.]refused'"
     for words in ("iothub.acme.s0.in, iothub.acme.s0.in.refused", command):
         assert (words in line) == isinstance(answer, NotOursError)
-    house.close()
+    harness.close()
 
 
 def test_a_hub_without_kafka_names_the_topics_of_a_deleted_tenant(
     tmp_path: Any, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It cannot know whether there are any."""
-    house = House(tmp_path)
-    stage = Stage(house, monkeypatch)
+    harness = Harness(tmp_path)
+    stage = Stage(harness, monkeypatch)
     told = []
     for found in ([], STREAMS[:1]):
         monkeypatch.setattr(streams, "of_tenant", lambda *_, found=found: found)
@@ -219,7 +219,7 @@ def test_a_hub_without_kafka_names_the_topics_of_a_deleted_tenant(
         told.append("iothub.acme.s0.in, iothub.acme.s0.in.refused" in capsys.readouterr().err)
 
     assert told == [False, True]
-    house.close()
+    harness.close()
 
 
 def test_pace_is_of_the_last_whole_span() -> None:

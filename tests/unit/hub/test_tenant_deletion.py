@@ -19,7 +19,7 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from tests.support import property_names as names
-from tests.support.control_house import House, now, run
+from tests.support.control_harness import Harness, now, run
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 WILL = ("wills/x", b"gone", 1, False)
@@ -33,8 +33,8 @@ class Desk:
     `asked`: whose topics Kafka was to delete, in order; it does not, yet, for those in `not_yet`.
     """
 
-    def __init__(self, house: House, store: AccountStore) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, store: AccountStore) -> None:
+        self.harness = harness
         self.emptied: list[str] = []
         self.is_down = False
         self.damaged: set[str] = set()
@@ -44,11 +44,11 @@ class Desk:
             tenants.create(store, f"other{number}")
         tenants.create(store, "acme")
         self.accounts = store
-        self.authenticator = house.hub.authenticator
-        self.brokers = house.hub.brokers
-        self.plane = house.plane
-        self.sessions = house.sessions
-        self.usage = Usage(house.usage_store, house.clock)
+        self.authenticator = harness.hub.authenticator
+        self.brokers = harness.hub.brokers
+        self.plane = harness.plane
+        self.sessions = harness.sessions
+        self.usage = Usage(harness.usage_store, harness.clock)
         self.queue_admin = cast("Any", Emptied(self, "queues"))
         self.retained_admin = cast("Any", Emptied(self, "retained"))
         self.journal_thread = self
@@ -71,11 +71,11 @@ class Desk:
         tenants.delete(self.accounts, tenant)
         record = Registry(self.accounts).find_tenant(tenant)
         assert record is not None
-        self.house.accounts.add(record)
+        self.harness.accounts.add(record)
 
     def finish(self) -> None:
         now(self.deletions.finish())
-        self.house.settle()
+        self.harness.settle()
 
     def is_known(self) -> bool:
         return "acme" in {tenant.name for tenant in tenants.list_all(self.accounts)}
@@ -98,18 +98,18 @@ class Emptied:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    house = House(tmp_path)
-    store = init_store(sqlite_url(tmp_path / "accounts.db"), pepper=bytes(32), clock=house.clock)
-    yield Desk(house, store)
+    harness = Harness(tmp_path)
+    store = init_store(sqlite_url(tmp_path / "accounts.db"), pepper=bytes(32), clock=harness.clock)
+    yield Desk(harness, store)
     store.close()
-    house.close()
+    harness.close()
 
 
 def test_tenant_leaves_connections_then_stores_then_accounts(desk: Desk) -> None:
     """Whoever is in is closed, nobody's Will is published, and the name is free when nothing is left of it."""
-    guest = desk.house.join(props=KEPT, will=WILL)
-    desk.house.join("away", props=KEPT).disconnect()
-    broker = desk.house.acme
+    guest = desk.harness.join(props=KEPT, will=WILL)
+    desk.harness.join("away", props=KEPT).disconnect()
+    broker = desk.harness.acme
     desk.delete()
 
     desk.finish()
@@ -119,7 +119,7 @@ def test_tenant_leaves_connections_then_stores_then_accounts(desk: Desk) -> None
     assert desk.brokers.present(7) is None
     assert broker.plane.counters.drops()["denied"] == 1
     assert not desk.is_known()
-    assert desk.house.ask().connack.code != 0
+    assert desk.harness.ask().connack.code != 0
 
 
 def test_tenant_whose_stores_fail_keeps_its_name_until_they_are_empty(desk: Desk) -> None:
@@ -158,7 +158,7 @@ def test_tenants_whose_stores_fail_hold_up_no_others(desk: Desk, capsys: pytest.
 def test_connect_that_had_begun_before_keeps_the_name_for_another_turn(desk: Desk) -> None:
     """Its session would be a successor's otherwise."""
     desk.delete()
-    record = desk.house.accounts.tenants["acme"]
+    record = desk.harness.accounts.tenants["acme"]
     assert record.state is TenantState.DELETING
     late = desk.queue_admin.drop_tenant
 
@@ -207,7 +207,7 @@ def test_who_comes_while_kafka_is_waited_for_leaves_nothing(desk: Desk) -> None:
     desk.delete()
     desk.not_yet = {"acme"}
     desk.finish()
-    now(desk.brokers.broker(desk.house.accounts.tenants["acme"]))
+    now(desk.brokers.broker(desk.harness.accounts.tenants["acme"]))
 
     desk.finish()
     assert desk.emptied == ["queues", "retained", "states"] * 2

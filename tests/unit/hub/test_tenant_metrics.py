@@ -15,27 +15,27 @@ from iothub_services.metrics.alarms import Alarms
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.sys_topics import figures
-from tests.support.control_house import EVERYTHING, House, device
+from tests.support.control_harness import EVERYTHING, Harness, device
 
 ACME, BETA = 7, 8
 
 
 class Desk:
-    """A house with tenants `acme` and `beta`, and the pages of its metrics."""
+    """A harness with tenants `acme` and `beta`, and the pages of its metrics."""
 
     def __init__(self, path: Path) -> None:
-        self.house = House(path)
-        self.house.accounts.add(TenantRecord(BETA, "beta", rules=(EVERYTHING,)), device("dev1"))
+        self.harness = Harness(path)
+        self.harness.accounts.add(TenantRecord(BETA, "beta", rules=(EVERYTHING,)), device("dev1"))
         self.telemetry = Telemetry(Alarms(ManualClock()))
-        self.telemetry.past = self.house.past
+        self.telemetry.past = self.harness.past
         self.pages = self.paged(20_000)
 
     def paged(self, series_max: int) -> TenantMetrics:
-        return TenantMetrics(self.house.hub.brokers, self.telemetry, lambda _tenant_id: TenantUsage(0, 0), series_max)
+        return TenantMetrics(self.harness.hub.brokers, self.telemetry, lambda _tenant_id: TenantUsage(0, 0), series_max)
 
     def use(self, tenant: str = "acme") -> None:
         """One message of 21 bytes to oneself, and one for nobody."""
-        guest = self.house.join(username=f"{tenant}/dev1")
+        guest = self.harness.join(username=f"{tenant}/dev1")
         guest.subscribe(("a", 0))
         guest.publish("a", b"x" * 16)
         guest.take()
@@ -55,20 +55,20 @@ class Desk:
 def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
     yield made
-    made.house.close()
+    made.harness.close()
 
 
 def test_counters_of_an_idle_tenant_stay_and_go_on(desk: Desk) -> None:
     """A counter that goes back makes silently wrong sums, one that vanishes ends a graph."""
     desk.use()
     before = {series: number for series, number in desk.page().items() if "_total{" in series}
-    assert desk.house.hub.brokers.drop_idle() == 1
+    assert desk.harness.hub.brokers.drop_idle() == 1
 
     away = desk.page()
     assert {series: number for series, number in away.items() if "_total{" in series} == before
     assert away['iothub_tenant_connections{tenant="acme"}'] == away['iothub_tenant_sessions{tenant="acme"}'] == 0
     desk.use()
-    desk.house.hub.brokers.drop_idle()
+    desk.harness.hub.brokers.drop_idle()
     desk.use()
 
     page = desk.page()
@@ -82,10 +82,10 @@ def test_counters_of_an_idle_tenant_stay_and_go_on(desk: Desk) -> None:
 def test_topics_of_a_tenant_tell_the_same(desk: Desk) -> None:
     """`$SYS/tenant/...` and the metrics have one source."""
     desk.use()
-    desk.house.hub.brokers.drop_idle()
+    desk.harness.hub.brokers.drop_idle()
     desk.use()
 
-    told = dict(figures(desk.house.acme, TenantUsage(0, 0)))
+    told = dict(figures(desk.harness.acme, TenantUsage(0, 0)))
     assert (told["messages/received"], told["messages/sent"], told["dropped/no_subscribers"]) == (4, 2, 2)
     assert told["bytes/received"] == desk.page()['iothub_tenant_bytes_received_total{tenant="acme"}']
 
@@ -94,8 +94,8 @@ def test_idle_tenants_have_their_place_on_the_pages(desk: Desk) -> None:
     """By name, with those who are there."""
     desk.use("acme")
     desk.use("beta")
-    desk.house.hub.brokers.drop_idle()
-    desk.house.join(username="beta/dev1")
+    desk.harness.hub.brokers.drop_idle()
+    desk.harness.join(username="beta/dev1")
 
     assert desk.tenants() == {"acme", "beta"}
     assert (desk.tenants(limit=1), desk.tenants(after="acme")) == ({"acme"}, {"beta"})
@@ -105,8 +105,8 @@ def test_idle_tenants_have_their_place_on_the_pages(desk: Desk) -> None:
 def test_idle_tenants_are_the_first_to_be_left_out(desk: Desk) -> None:
     """Whoever is there comes first on a page that has not room for all."""
     desk.use("acme")
-    desk.house.hub.brokers.drop_idle()
-    desk.house.join(username="beta/dev1")
+    desk.harness.hub.brokers.drop_idle()
+    desk.harness.join(username="beta/dev1")
     desk.pages = desk.paged(len(desk.page("beta")))
 
     assert desk.tenants() == {"beta"}
@@ -114,9 +114,9 @@ def test_idle_tenants_are_the_first_to_be_left_out(desk: Desk) -> None:
 
 def test_deleted_tenant_leaves_no_counters(desk: Desk) -> None:
     desk.use()
-    desk.house.hub.brokers.drop(ACME)
+    desk.harness.hub.brokers.drop(ACME)
     desk.telemetry.forget_tenant(ACME)
 
     assert desk.page() == {}
-    assert desk.house.acme.allowance.ledger.used(Quota.CONNECTIONS) == 0
+    assert desk.harness.acme.allowance.ledger.used(Quota.CONNECTIONS) == 0
     assert desk.page()['iothub_tenant_bytes_received_total{tenant="acme"}'] == 0

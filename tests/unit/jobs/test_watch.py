@@ -17,7 +17,7 @@ DAY_S = 24 * HOUR_S
 OWNER = Owner("hub-1", 5, "hub")
 
 
-class House:
+class Harness:
     """A watch over a history of its own, on one clock."""
 
     def __init__(self, store: AccountStore, *flags: str) -> None:
@@ -40,124 +40,124 @@ class House:
 
 
 @pytest.fixture
-def house(store: AccountStore) -> House:
-    return House(store)
+def harness(store: AccountStore) -> Harness:
+    return Harness(store)
 
 
-def test_hub_that_nobody_compacts_does_not_complain(house: House) -> None:
+def test_hub_that_nobody_compacts_does_not_complain(harness: Harness) -> None:
     """The embedded default without a timer: not from the first day on, and not later."""
-    assert house.stale(hours=1000) is None
+    assert harness.stale(hours=1000) is None
 
 
-def test_old_checkpoint_is_an_alarm_until_the_next_one(house: House) -> None:
+def test_old_checkpoint_is_an_alarm_until_the_next_one(harness: Harness) -> None:
     """26 hours: a day, and time for one more attempt."""
-    house.run(Result.DONE)
-    assert house.stale(hours=26) is None
-    assert house.stale(hours=0.1) is not None
+    harness.run(Result.DONE)
+    assert harness.stale(hours=26) is None
+    assert harness.stale(hours=0.1) is not None
 
-    house.run(Result.DONE)
+    harness.run(Result.DONE)
 
-    assert house.stale() is None
+    assert harness.stale() is None
 
 
-def test_attempts_that_fail_do_not_count(house: House) -> None:
+def test_attempts_that_fail_do_not_count(harness: Harness) -> None:
     """The detail says what came of the last one."""
-    house.run(Result.DONE)
-    house.clock.advance(20 * HOUR_S)
-    house.run(Result.FAILED)
-    house.run(Result.DONE, dry_run=True)
+    harness.run(Result.DONE)
+    harness.clock.advance(20 * HOUR_S)
+    harness.run(Result.FAILED)
+    harness.run(Result.DONE, dry_run=True)
 
-    detail = house.stale(hours=7)
+    detail = harness.stale(hours=7)
 
     assert detail is not None
     assert "the last good checkpoint is from " in detail
     assert "; last run: 2, failed" in detail
 
 
-def test_compaction_that_never_succeeds_is_an_alarm_after_its_first_attempt(house: House) -> None:
-    house.run(Result.FAILED)
-    assert house.stale(hours=25.9) is None
+def test_compaction_that_never_succeeds_is_an_alarm_after_its_first_attempt(harness: Harness) -> None:
+    harness.run(Result.FAILED)
+    assert harness.stale(hours=25.9) is None
 
-    assert "no run has succeeded yet" in str(house.stale(hours=0.2))
+    assert "no run has succeeded yet" in str(harness.stale(hours=0.2))
 
 
 def test_schedule_without_a_timer_is_an_alarm(store: AccountStore) -> None:
     """The settings say when, and nothing comes."""
-    house = House(store, "jobs.at=02:30")
-    assert house.stale(hours=25) is None
+    harness = Harness(store, "jobs.at=02:30")
+    assert harness.stale(hours=25) is None
 
-    assert "has never run: is the timer installed?" in str(house.stale(hours=1.1))
+    assert "has never run: is the timer installed?" in str(harness.stale(hours=1.1))
 
 
 def test_schedule_of_other_jobs_says_nothing_of_checkpoints(store: AccountStore) -> None:
-    assert House(store, "jobs.at=02:30", "jobs.nightly=usage").stale(hours=100) is None
+    assert Harness(store, "jobs.at=02:30", "jobs.nightly=usage").stale(hours=100) is None
 
 
 def test_age_is_a_setting(store: AccountStore) -> None:
-    house = House(store, "alarms.checkpoint_age=1h")
-    house.run(Result.DONE)
+    harness = Harness(store, "alarms.checkpoint_age=1h")
+    harness.run(Result.DONE)
 
-    assert house.stale(hours=1.1) is not None
-
-
-def test_metrics_tell_of_the_last_run_of_each_job(house: House) -> None:
-    house.run(Result.DONE, took_s=30.0)
-    good = house.clock.wall()
-    house.run(Result.FAILED, took_s=5.0)
-    house.run(Result.INTERRUPTED, "usage", took_s=7.0)
-    job_runs.begin(house.store, "usage", {}, OWNER)
-    house.watch.take(job_runs.overview(house.store))
-
-    assert house.watch.last_success() == {"compact_events": pytest.approx(good)}
-    assert house.watch.duration_s() == {"compact_events": pytest.approx(5.0), "usage": pytest.approx(7.0)}
-    assert house.watch.last_result() == {"compact_events": 0, "usage": 0}
-    assert house.watch.running() == {"compact_events": 0, "usage": 1}
+    assert harness.stale(hours=1.1) is not None
 
 
-def test_run_that_died_counts_as_one_that_failed(house: House) -> None:
+def test_metrics_tell_of_the_last_run_of_each_job(harness: Harness) -> None:
+    harness.run(Result.DONE, took_s=30.0)
+    good = harness.clock.wall()
+    harness.run(Result.FAILED, took_s=5.0)
+    harness.run(Result.INTERRUPTED, "usage", took_s=7.0)
+    job_runs.begin(harness.store, "usage", {}, OWNER)
+    harness.watch.take(job_runs.overview(harness.store))
+
+    assert harness.watch.last_success() == {"compact_events": pytest.approx(good)}
+    assert harness.watch.duration_s() == {"compact_events": pytest.approx(5.0), "usage": pytest.approx(7.0)}
+    assert harness.watch.last_result() == {"compact_events": 0, "usage": 0}
+    assert harness.watch.running() == {"compact_events": 0, "usage": 1}
+
+
+def test_run_that_died_counts_as_one_that_failed(harness: Harness) -> None:
     """Not as one that is under way for ever; it took until its last heartbeat."""
-    job_runs.begin(house.store, "usage", {}, OWNER)
-    house.clock.advance(30)
-    assert job_runs.renew(house.store, 1)
-    house.clock.advance(60)
-    house.watch.take(job_runs.overview(house.store))
+    job_runs.begin(harness.store, "usage", {}, OWNER)
+    harness.clock.advance(30)
+    assert job_runs.renew(harness.store, 1)
+    harness.clock.advance(60)
+    harness.watch.take(job_runs.overview(harness.store))
 
-    assert (house.watch.running(), house.watch.last_result()) == ({"usage": 0}, {"usage": 0})
-    assert house.watch.duration_s() == {"usage": pytest.approx(30.0)}
+    assert (harness.watch.running(), harness.watch.last_result()) == ({"usage": 0}, {"usage": 0})
+    assert harness.watch.duration_s() == {"usage": pytest.approx(30.0)}
 
 
-def test_nothing_is_shown_of_jobs_that_never_ran(house: House) -> None:
+def test_nothing_is_shown_of_jobs_that_never_ran(harness: Harness) -> None:
     """A timestamp of 0 would be an alert of everybody's Prometheus."""
-    house.watch.take(Overview({}, []))
+    harness.watch.take(Overview({}, []))
 
-    assert (house.watch.last_success(), house.watch.running()) == ({}, {})
+    assert (harness.watch.last_success(), harness.watch.running()) == ({}, {})
 
 
-def held(house: House, days: float, moved: dict[tuple[str, str], float]) -> dict[str, str]:
+def held(harness: Harness, days: float, moved: dict[tuple[str, str], float]) -> dict[str, str]:
     """Return the alarms of jobs that hold a log after some days. `moved`: so many days after the start."""
-    house.clock.advance(days * DAY_S)
-    begun = house.clock.wall() - days * DAY_S
-    house.watch.take_marks({key: int((begun + day * DAY_S) * 1000) for key, day in moved.items()})
-    active = [alarm for alarm in house.alarms.active() if alarm.name is AlarmName.JOB_MARK_STALE]
+    harness.clock.advance(days * DAY_S)
+    begun = harness.clock.wall() - days * DAY_S
+    harness.watch.take_marks({key: int((begun + day * DAY_S) * 1000) for key, day in moved.items()})
+    active = [alarm for alarm in harness.alarms.active() if alarm.name is AlarmName.JOB_MARK_STALE]
     return {alarm.subject: alarm.detail for alarm in active}
 
 
-def test_job_that_was_given_up_and_holds_a_log_is_an_alarm(house: House) -> None:
+def test_job_that_was_given_up_and_holds_a_log_is_an_alarm(harness: Harness) -> None:
     """Until it has run again, or was let go."""
     marks: dict[tuple[str, str], float] = {("archive", "sessions"): 0.0, ("usage", "analytics"): 2.0}
-    assert held(house, 6.9, marks) == {}
+    assert held(harness, 6.9, marks) == {}
 
-    alarms = held(house, 0.2, {key: day - 6.9 for key, day in marks.items()})
+    alarms = held(harness, 0.2, {key: day - 6.9 for key, day in marks.items()})
     assert list(alarms) == ["archive"]
     assert "job archive last ran at " in alarms["archive"]
     assert "the log sessions is not trimmed after that" in alarms["archive"]
 
-    assert held(house, 0.0, {("archive", "sessions"): 0.0}) == {}
+    assert held(harness, 0.0, {("archive", "sessions"): 0.0}) == {}
 
 
-def test_alarm_names_both_logs_that_a_job_holds(house: House) -> None:
+def test_alarm_names_both_logs_that_a_job_holds(harness: Harness) -> None:
     """Whoever looks for what fills the disk looks at the log for statistics, too."""
-    (detail,) = held(house, 9.0, {("archive", "analytics"): 0.0, ("archive", "sessions"): 1.0}).values()
+    (detail,) = held(harness, 9.0, {("archive", "analytics"): 0.0, ("archive", "sessions"): 1.0}).values()
 
     assert detail.count("job archive last ran at") == 1
     assert "the log analytics is not trimmed after that; the log sessions is not trimmed after " in detail
@@ -165,8 +165,8 @@ def test_alarm_names_both_logs_that_a_job_holds(house: House) -> None:
 
 def test_job_that_holds_nothing_on_kafka_is_no_alarm(store: AccountStore) -> None:
     """The log for statistics goes there by age alone; that of the sessions waits for its readers."""
-    house = House(store, "events.driver=kafka", "kafka.brokers=kafka-1:9092", "alarms.job_mark_age=1d")
+    harness = Harness(store, "events.driver=kafka", "kafka.brokers=kafka-1:9092", "alarms.job_mark_age=1d")
     marks = {("usage", "analytics"): 0.0, ("archive", "analytics"): 0.0}
-    assert held(house, 2.0, marks) == {}
+    assert held(harness, 2.0, marks) == {}
 
-    assert list(held(house, 2.0, {**marks, ("archive", "sessions"): 0.0})) == ["archive"]
+    assert list(held(harness, 2.0, {**marks, ("archive", "sessions"): 0.0})) == ["archive"]

@@ -32,7 +32,7 @@ class Abortable(StringTransport):
         self.is_aborted = True
 
 
-class House:
+class Harness:
     """A server whose answers the test gives, and its askers."""
 
     def __init__(self) -> None:
@@ -64,32 +64,32 @@ def heard(transport: Abortable) -> list[Json]:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_request_is_answered_in_rows_and_a_result(house: House) -> None:
-    _, transport = house.ask()
-    house.send({"name": "a"})
-    house.send()
-    house.result.callback({"next": None})
+def test_request_is_answered_in_rows_and_a_result(harness: Harness) -> None:
+    _, transport = harness.ask()
+    harness.send({"name": "a"})
+    harness.send()
+    harness.result.callback({"next": None})
 
-    assert house.requests == [REQUEST]
+    assert harness.requests == [REQUEST]
     assert heard(transport) == [{"protocol": 1}, {"rows": [{"name": "a"}]}, {"rows": []}, {"result": {"next": None}}]
     assert transport.disconnecting
 
 
-def test_refusal_is_answered_with_its_exit_code(house: House) -> None:
-    _, transport = house.ask()
-    house.result.errback(NotFoundError("no such tenant"))
+def test_refusal_is_answered_with_its_exit_code(harness: Harness) -> None:
+    _, transport = harness.ask()
+    harness.result.errback(NotFoundError("no such tenant"))
 
     assert heard(transport)[1:] == [{"error": "no such tenant", "exit_code": 3}]
     assert transport.disconnecting
 
 
-def test_defect_is_answered_too(house: House) -> None:
-    _, transport = house.ask()
-    house.result.errback(KeyError("oops"))
+def test_defect_is_answered_too(harness: Harness) -> None:
+    _, transport = harness.ask()
+    harness.result.errback(KeyError("oops"))
 
     assert heard(transport)[1:] == [{"error": "defect in the hub: its log says more", "exit_code": 1}]
 
@@ -103,29 +103,29 @@ def test_defect_is_answered_too(house: House) -> None:
         (HELLO + HELLO, 1),
     ],
 )
-def test_what_is_no_request_is_refused_and_closed(house: House, data: bytes, code: int) -> None:
-    exchange, transport = house.ask(data)
+def test_what_is_no_request_is_refused_and_closed(harness: Harness, data: bytes, code: int) -> None:
+    exchange, transport = harness.ask(data)
     exchange.dataReceived(ASKED)
 
-    assert house.requests == []
+    assert harness.requests == []
     assert [frame.get("exit_code") for frame in heard(transport)] == [None, code]
     assert transport.disconnecting
 
 
-def test_second_request_ends_the_first_ones_answer(house: House) -> None:
-    _, transport = house.ask(ASKED + admin_frames.request_frame(REQUEST))
+def test_second_request_ends_the_first_ones_answer(harness: Harness) -> None:
+    _, transport = harness.ask(ASKED + admin_frames.request_frame(REQUEST))
     failures: list[Failure] = []
-    house.send({"name": "a"}).addErrback(failures.append)
-    house.result.callback({})
+    harness.send({"name": "a"}).addErrback(failures.append)
+    harness.result.callback({})
 
     assert [frame.get("exit_code") for frame in heard(transport)] == [None, 1]
     assert [failure.type for failure in failures] == [UnavailableError]
 
 
-def test_rows_wait_until_the_asker_has_read(house: House) -> None:
-    exchange, transport = house.ask()
+def test_rows_wait_until_the_asker_has_read(harness: Harness) -> None:
+    exchange, transport = harness.ask()
     exchange.pauseProducing()
-    sent = house.send({"name": "a"})
+    sent = harness.send({"name": "a"})
     assert (sent.called, len(heard(transport))) == (False, 1)
 
     exchange.resumeProducing()
@@ -134,15 +134,15 @@ def test_rows_wait_until_the_asker_has_read(house: House) -> None:
     assert len(heard(transport)) == 2
 
 
-def test_asker_that_does_not_read_on_is_cut(house: House) -> None:
-    exchange, transport = house.ask()
+def test_asker_that_does_not_read_on_is_cut(harness: Harness) -> None:
+    exchange, transport = harness.ask()
     exchange.pauseProducing()
     failures: list[Failure] = []
-    house.send({"name": "a"}).addErrback(failures.append)
+    harness.send({"name": "a"}).addErrback(failures.append)
 
-    house.reactor.advance(PATIENCE_S - 1)
+    harness.reactor.advance(PATIENCE_S - 1)
     assert not transport.is_aborted
-    house.reactor.advance(1)
+    harness.reactor.advance(1)
     assert transport.is_aborted
     exchange.connectionLost(Failure(ConnectionDone()))
 
@@ -150,46 +150,46 @@ def test_asker_that_does_not_read_on_is_cut(house: House) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", HELLO, ASKED[:-1]])
-def test_asker_without_a_request_is_cut(house: House, data: bytes) -> None:
-    _, transport = house.ask(data)
-    house.reactor.advance(PATIENCE_S)
+def test_asker_without_a_request_is_cut(harness: Harness, data: bytes) -> None:
+    _, transport = harness.ask(data)
+    harness.reactor.advance(PATIENCE_S)
 
     assert transport.is_aborted
 
 
-def test_long_work_on_an_answer_is_not_cut(house: House) -> None:
+def test_long_work_on_an_answer_is_not_cut(harness: Harness) -> None:
     """Who waits for it decides how long."""
-    _, transport = house.ask()
-    house.reactor.advance(10 * PATIENCE_S)
+    _, transport = harness.ask()
+    harness.reactor.advance(10 * PATIENCE_S)
 
     assert not transport.is_aborted
 
 
-def test_answer_that_is_not_fetched_is_cut(house: House) -> None:
-    _, transport = house.ask()
-    house.result.callback({})
-    house.reactor.advance(PATIENCE_S)
+def test_answer_that_is_not_fetched_is_cut(harness: Harness) -> None:
+    _, transport = harness.ask()
+    harness.result.callback({})
+    harness.reactor.advance(PATIENCE_S)
 
     assert transport.is_aborted
 
 
-def test_asker_that_leaves_is_forgotten(house: House) -> None:
-    exchange, transport = house.ask()
+def test_asker_that_leaves_is_forgotten(harness: Harness) -> None:
+    exchange, transport = harness.ask()
     exchange.connectionLost(Failure(ConnectionDone()))
-    house.result.callback({})
+    harness.result.callback({})
 
     assert heard(transport) == [{"protocol": 1}]
-    assert house.server.open_connections == 0
-    assert house.reactor.getDelayedCalls() == []
+    assert harness.server.open_connections == 0
+    assert harness.reactor.getDelayedCalls() == []
 
 
-def test_connections_are_bounded(house: House) -> None:
-    exchanges = [house.ask(b"")[0] for _ in range(MAX_CONNECTIONS)]
-    assert house.server.buildProtocol(None) is None
+def test_connections_are_bounded(harness: Harness) -> None:
+    exchanges = [harness.ask(b"")[0] for _ in range(MAX_CONNECTIONS)]
+    assert harness.server.buildProtocol(None) is None
 
     exchanges[0].connectionLost(Failure(ConnectionDone()))
 
-    assert house.server.buildProtocol(None) is not None
+    assert harness.server.buildProtocol(None) is not None
 
 
 class Listening(MemoryReactorClock):
@@ -201,11 +201,11 @@ class Listening(MemoryReactorClock):
         return port
 
 
-def test_socket_takes_the_place_of_one_that_was_left_over(house: House, tmp_path: Path) -> None:
+def test_socket_takes_the_place_of_one_that_was_left_over(harness: Harness, tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path)
     data_dir.admin_socket.touch(mode=0o644)
 
-    opened = AdminSocket(Listening(), house.server, data_dir)
+    opened = AdminSocket(Listening(), harness.server, data_dir)
 
     assert stat.S_IMODE(data_dir.admin_socket.stat().st_mode) == 0o600
     data_dir.admin_socket.unlink()
@@ -224,9 +224,9 @@ def cannot(error: OSError | CannotListenError) -> Callable[..., object]:
     "error", [OSError(28, "No space left on device"), CannotListenError("", "", OSError(28, "No space left on device"))]
 )
 def test_socket_that_cannot_be_opened_is_named(
-    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | CannotListenError
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError | CannotListenError
 ) -> None:
-    monkeypatch.setattr(house.reactor, "listenUNIX", cannot(error))
+    monkeypatch.setattr(harness.reactor, "listenUNIX", cannot(error))
 
     with pytest.raises(UnavailableError, match=r"admin\.sock: cannot be opened: No space left on device"):
-        admin_server.AdminSocket(house.reactor, house.server, DataDir(tmp_path))
+        admin_server.AdminSocket(harness.reactor, harness.server, DataDir(tmp_path))

@@ -30,7 +30,7 @@ from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.queues.threads import LoadedPage, load_page
 from iothub_services.sqlite.database import open_database
 from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import PREFIX, RedisHouse
+from tests.support.redis_queues import PREFIX, RedisHarness
 
 GONE = int(Refused.GONE)
 BROKEN, WHOLE, PUBLISHER = 1, 2, 3
@@ -38,7 +38,7 @@ SPOILT = 4  # a position
 KEY = keys.queue_key(BROKEN, TENANT)
 
 
-class House(NamedTuple):
+class Harness(NamedTuple):
     """A driver with a server; `damage` spoils the state of a queue, `store` gives the store of another hub, `alarms` are the texts."""
 
     store: Callable[[], QueueStore]
@@ -46,30 +46,30 @@ class House(NamedTuple):
     alarms: list[str]
 
 
-def on_redis() -> House:
-    house = RedisHouse()
+def on_redis() -> Harness:
+    harness = RedisHarness()
     hubs = iter(range(1, 9))
 
     def damage(queue_id: int) -> None:
-        house.redis.execute_command("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "tail", "many", "epoch", "many")
+        harness.redis.execute_command("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "tail", "many", "epoch", "many")
 
-    return House(lambda: house.store(next(hubs)), damage, house.damaged)
+    return Harness(lambda: harness.store(next(hubs)), damage, harness.damaged)
 
 
-def on_hbase() -> House:
-    house = HBase()
+def on_hbase() -> Harness:
+    harness = HBase()
     hubs = iter(range(1, 9))
 
     def damage(queue_id: int) -> None:
-        house.coprocessor.damaged.add(keys.queue_key(queue_id, TENANT))
+        harness.coprocessor.damaged.add(keys.queue_key(queue_id, TENANT))
 
-    return House(lambda: house.store(next(hubs))[0], damage, house.alarms)
+    return Harness(lambda: harness.store(next(hubs))[0], damage, harness.alarms)
 
 
 @pytest.fixture(params=[on_redis, on_hbase])
-def house(request: pytest.FixtureRequest) -> House:
-    made_house: House = request.param()
-    return made_house
+def harness(request: pytest.FixtureRequest) -> Harness:
+    made_harness: Harness = request.param()
+    return made_harness
 
 
 def spread(*queue_ids: int, number: int = 1, inbound: Inbound | None = None) -> Append:
@@ -77,30 +77,30 @@ def spread(*queue_ids: int, number: int = 1, inbound: Inbound | None = None) -> 
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_message_is_stored_in_all_queues_but_the_damaged_one(house: House, is_restarted: bool) -> None:
+def test_message_is_stored_in_all_queues_but_the_damaged_one(harness: Harness, is_restarted: bool) -> None:
     """Group commit goes on, and the alarm names the queue once."""
-    store = house.store()
+    store = harness.store()
     made(store, BROKEN)
     epoch = made(store, WHOLE).epoch
-    house.damage(BROKEN)
-    store = house.store() if is_restarted else store
+    harness.damage(BROKEN)
+    store = harness.store() if is_restarted else store
 
     with store.group():
         answers = store.append([one(WHOLE, 1), spread(BROKEN, WHOLE, number=2), one(BROKEN, 3), one(WHOLE, 4)])
 
     assert [answer.positions for answer in answers] == [(1,), (GONE, 2), (GONE,), (3,)]
     assert positions(store, WHOLE, epoch) == [1, 2, 3]
-    (alarm,) = house.alarms
+    (alarm,) = harness.alarms
     assert alarm.startswith("queue 1 is damaged and lost, its session ends (queue_lost): ")
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_damaged_queue_is_there_for_nobody_and_can_be_dropped(house: House, is_restarted: bool) -> None:
-    store = house.store()
+def test_damaged_queue_is_there_for_nobody_and_can_be_dropped(harness: Harness, is_restarted: bool) -> None:
+    store = harness.store()
     epoch = made(store, BROKEN).epoch
     made(store, WHOLE)
-    house.damage(BROKEN)
-    store = house.store() if is_restarted else store
+    harness.damage(BROKEN)
+    store = harness.store() if is_restarted else store
     new = QueueLimits(1, 0, Overflow.REJECT)
 
     for verb in (
@@ -116,7 +116,7 @@ def test_damaged_queue_is_there_for_nobody_and_can_be_dropped(house: House, is_r
     assert store.stats(WHOLE).limits == new
     assert list(store.tails([BROKEN, WHOLE])) == [WHOLE]
     assert [stats.queue_id for stats in store.list_queues(TENANT)] == [WHOLE]
-    assert len(house.alarms) == 1
+    assert len(harness.alarms) == 1
 
     store.drop(BROKEN)
 
@@ -124,11 +124,11 @@ def test_damaged_queue_is_there_for_nobody_and_can_be_dropped(house: House, is_r
     assert [stats.queue_id for stats in store.list_queues(TENANT)] == [BROKEN, WHOLE]
 
 
-def test_qos2_message_for_a_damaged_queue_is_routed(house: House) -> None:
+def test_qos2_message_for_a_damaged_queue_is_routed(harness: Harness) -> None:
     """The others have it once, and its identifier is known until PUBREL."""
-    store = house.store()
+    store = harness.store()
     publisher, _, whole = (made(store, each).epoch for each in (PUBLISHER, BROKEN, WHOLE))
-    house.damage(BROKEN)
+    harness.damage(BROKEN)
     inbound = Inbound(PUBLISHER, publisher, 7)
 
     assert store.append([spread(BROKEN, WHOLE, inbound=inbound)])[0].positions == (GONE, 1)
@@ -138,11 +138,11 @@ def test_qos2_message_for_a_damaged_queue_is_routed(house: House) -> None:
     assert store.claim(PUBLISHER, b"other").inbound == (7,)
 
 
-def test_publisher_whose_own_queue_is_damaged_has_no_session_any_more(house: House) -> None:
+def test_publisher_whose_own_queue_is_damaged_has_no_session_any_more(harness: Harness) -> None:
     """Nobody gets its message, and what others send goes on."""
-    store = house.store()
+    store = harness.store()
     publisher, _ = (made(store, each).epoch for each in (PUBLISHER, WHOLE))
-    house.damage(PUBLISHER)
+    harness.damage(PUBLISHER)
 
     answers = store.append([spread(WHOLE, inbound=Inbound(PUBLISHER, publisher, 7)), one(WHOLE, 2)])
 
@@ -173,22 +173,22 @@ def sqlite_records(path: Path) -> QueueStore:
 
 
 def hbase_records(_: Path) -> QueueStore:
-    house = HBase()
-    store = with_records(house.store()[0])
-    records = house.coprocessor.queues[KEY].records
+    harness = HBase()
+    store = with_records(harness.store()[0])
+    records = harness.coprocessor.queues[KEY].records
     records[SPOILT] = replace(records[SPOILT], raw=b"\7" + records[SPOILT].raw[1:])
     return store
 
 
 def redis_records(_: Path) -> QueueStore:
-    house = RedisHouse()
-    store = with_records(house.store())
+    harness = RedisHarness()
+    store = with_records(harness.store())
     key = f"{PREFIX}:queue:{{{BROKEN}}}:r"
-    entries = house.redis.execute_command("XRANGE", key, "-", "+")
-    house.redis.execute_command("DEL", key)
+    entries = harness.redis.execute_command("XRANGE", key, "-", "+")
+    harness.redis.execute_command("DEL", key)
     for name, fields in entries:
         damaged = ("v", "7", "x", "y") if name == b"%d-0" % SPOILT else fields
-        house.redis.execute_command("XADD", key, name, *damaged)
+        harness.redis.execute_command("XADD", key, name, *damaged)
     return store
 
 

@@ -41,8 +41,8 @@ def fail(caller: FakeCaller, verb: str, *faults: Fault) -> None:
     caller.fault = fault
 
 
-def bodies(house: HBase, queue_id: int) -> list[bytes]:
-    store, _ = house.store(99)
+def bodies(harness: HBase, queue_id: int) -> list[bytes]:
+    store, _ = harness.store(99)
     epoch = store.claim(queue_id, b"reader").epoch
     return [record.body for record in store.read(queue_id, epoch, 0, MANY, MANY).records]
 
@@ -54,10 +54,10 @@ def spread(queue_ids: Iterable[int], number: int = 1, body: bytes = b"body", qos
 
 def test_table_without_the_coprocessor_is_refused_before_a_queue_looks_lost() -> None:
     """Region servers without the jar: every queue seems to be missing, and the hub would end every session."""
-    house = HBase()
-    made(house.store(1)[0], 1)
-    house.gateway.verbs["getRowWithColumns"] = lambda _arguments: (thrift.LIST, thrift.structs([]))
-    store, _ = house.store(2)
+    harness = HBase()
+    made(harness.store(1)[0], 1)
+    harness.gateway.verbs["getRowWithColumns"] = lambda _arguments: (thrift.LIST, thrift.structs([]))
+    store, _ = harness.store(2)
 
     with pytest.raises(
         BackendError, match=r"4 of 4 regions of test:queues answer without .*; put the iothub-hbase jar"
@@ -81,8 +81,8 @@ def test_queues_of_a_region_are_one_call() -> None:
 
 def test_lost_answer_is_asked_for_again_and_doubles_nothing() -> None:
     """The region that had done its part tells its first answer; the others are not asked again."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     for queue_id in range(1, 5):
         made(store, queue_id)
     batch = [spread(range(1, 5)), one(2, 2)]
@@ -97,13 +97,13 @@ def test_lost_answer_is_asked_for_again_and_doubles_nothing() -> None:
     assert (failure.value.retryable, failure.value.is_written) == (True, True)
     assert answers == [Appended((1, 1, 1, 1)), Appended((2,))]
     assert caller.made == ["append"]
-    assert [len(bodies(house, queue_id)) for queue_id in range(1, 5)] == [1, 2, 1, 1]
+    assert [len(bodies(harness, queue_id)) for queue_id in range(1, 5)] == [1, 2, 1, 1]
 
 
 def test_call_that_never_left_says_so() -> None:
     """Nothing was written for certain: the publisher may be told so, and the message never appears."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     fail(caller, "append", Fault.UNSENT)
     with pytest.raises(BackendError) as failure, store.group():
@@ -111,13 +111,13 @@ def test_call_that_never_left_says_so() -> None:
 
     assert not failure.value.is_written
     assert store.append([one(1, 2, body=b"next")]) == [Appended((1,))]
-    assert bodies(house, 1) == [b"next"]
+    assert bodies(harness, 1) == [b"next"]
 
 
 def test_uncertain_call_goes_before_what_comes_later() -> None:
     """Its messages were given up; they are settled first all the same, so that no sequence is passed over."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     fail(caller, "append", Fault.LOST)
     with pytest.raises(BackendError) as failure, store.group():
@@ -127,13 +127,13 @@ def test_uncertain_call_goes_before_what_comes_later() -> None:
         assert store.append([one(1, 2, body=b"next")]) == [Appended((2,))]
 
     assert failure.value.is_written
-    assert bodies(house, 1) == [b"given up", b"next"]
+    assert bodies(harness, 1) == [b"given up", b"next"]
 
 
 def test_part_of_a_batch_comes_again() -> None:
     """Of two messages one was given up: the other one gets its place in the call that was lost."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     batch = [one(1, 1), one(1, 2)]
     fail(caller, "append", Fault.UNANSWERED)
@@ -141,13 +141,13 @@ def test_part_of_a_batch_comes_again() -> None:
         store.append(batch)
 
     assert store.append(batch[1:]) == [Appended((2,))]
-    assert bodies(house, 1) == [b"m1", b"m2"]
+    assert bodies(harness, 1) == [b"m1", b"m2"]
 
 
 def test_group_that_failed_is_not_done_twice() -> None:
     """Its last verb failed: what was done before it is answered from memory, moves and creations too."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     claim = made(store, 1)
     batch, again = [one(1, 1)], [one(1, 2)]
     acknowledge = [Move(MoveKind.RESERVE, 1, claim.epoch, 5)]
@@ -191,9 +191,9 @@ def test_claim_and_creation_are_repeated_under_their_token(fault: Fault) -> None
 
 def test_index_row_is_there_before_the_queue_and_after_it() -> None:
     """The index may name a queue that is not there, never miss one."""
-    house = HBase()
-    store, caller = house.store()
-    index = house.gateway.table(TABLES.queue_index)
+    harness = HBase()
+    store, caller = harness.store()
+    index = harness.gateway.table(TABLES.queue_index)
     fail(caller, "append", Fault.UNSENT)
     with pytest.raises(BackendError):
         store.create(TENANT, 1, QueueLimits())
@@ -213,9 +213,9 @@ def test_index_row_is_there_before_the_queue_and_after_it() -> None:
 
 def test_queue_of_another_hub_is_found_by_its_row() -> None:
     """It was made after this hub has read the index; one that is nowhere stays unknown."""
-    house = HBase()
-    store, _ = house.store(1)
-    other, caller = house.store(2)
+    harness = HBase()
+    store, _ = harness.store(1)
+    other, caller = harness.store(2)
     other.open()
     claim = made(store, 1)
 
@@ -230,12 +230,12 @@ def test_queue_of_another_hub_is_found_by_its_row() -> None:
 
 def test_usage_comes_from_the_states_at_the_start_and_from_answers() -> None:
     """What another hub appended counts once this one is told of that queue."""
-    house = HBase()
-    first, _ = house.store(1)
+    harness = HBase()
+    first, _ = harness.store(1)
     made(first, 1)
     made(first, 2)
     first.append([one(1, 1), one(2, 2)])
-    second, _ = house.store(2)
+    second, _ = harness.store(2)
     second.open()
     assert second.tenant_usage(TENANT) == TenantUsage(2, 4)
 
@@ -248,10 +248,10 @@ def test_usage_comes_from_the_states_at_the_start_and_from_answers() -> None:
 
 def test_wide_and_large_messages_are_stored_apart() -> None:
     """Their bodies are durable before any record refers to them; few small ones are copied."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     epochs = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 7)}
-    stored = house.gateway.table(TABLES.bodies)
+    stored = harness.gateway.table(TABLES.bodies)
     store.append([spread(epochs, 1, b"x" * 200), spread([1, 2], 2, b"y" * 1000)])
     assert stored == {}
     caller.made.clear()
@@ -270,45 +270,45 @@ def test_wide_and_large_messages_are_stored_apart() -> None:
 
 def test_body_that_is_lost_reads_as_nothing() -> None:
     """Whoever decodes it names the position; the records around it come."""
-    house = HBase()
-    store, _ = house.store()
+    harness = HBase()
+    store, _ = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1), one(1, 2, body=b"l" * (LARGE_BYTES + 1)), one(1, 3)])
-    house.gateway.table(TABLES.bodies).clear()
+    harness.gateway.table(TABLES.bodies).clear()
 
     assert [record.body for record in store.read(1, claim.epoch, 0, 9, MANY).records] == [b"m1", b"", b"m3"]
 
 
 def test_damaged_queue_is_dropped_with_its_row_of_the_index() -> None:
     """What it held is not known, and leaves its tenant's sum."""
-    house = HBase()
-    store, _ = house.store()
+    harness = HBase()
+    store, _ = harness.store()
     made(store, 1)
     made(store, 2)
     store.append([one(1, 1), one(2, 2)])
-    house.coprocessor.damaged.add(keys.queue_key(1, TENANT))
+    harness.coprocessor.damaged.add(keys.queue_key(1, TENANT))
 
     assert store.drop(1) == 0
 
-    assert house.gateway.table(TABLES.queue_index).keys() == {keys.index_key(TENANT, 2)}
+    assert harness.gateway.table(TABLES.queue_index).keys() == {keys.index_key(TENANT, 2)}
     assert store.tenant_usage(TENANT).messages == 1
 
 
 def test_defect_of_the_coprocessor_counts_as_not_written() -> None:
     """It says so: the same request would end the same way, so it is not sent again for ever."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
-    honest = house.gateway.verbs["append"]
+    honest = harness.gateway.verbs["append"]
     text = "org.apache.hadoop.hbase.DoNotRetryIOException: "
 
     def defect(arguments: dict[int, object]) -> None:
         raise RefusedError(text + text + "defect in the queue coprocessor", 1, False)
 
-    house.gateway.verbs["append"] = defect
+    harness.gateway.verbs["append"] = defect
     with pytest.raises(BackendError, match="defect in the queue coprocessor") as failure:
         store.append([one(1, 1, body=b"refused")])
-    house.gateway.verbs["append"] = honest
+    harness.gateway.verbs["append"] = honest
 
     assert (failure.value.retryable, failure.value.is_written) == (False, False)
     assert store.append([one(1, 2)]) == [Appended((1,))]
@@ -317,8 +317,8 @@ def test_defect_of_the_coprocessor_counts_as_not_written() -> None:
 
 def test_probe_writes_where_it_failed() -> None:
     """One region after the other comes back; nothing of it shows."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     for queue_id in (1, 2):
         made(store, queue_id)
     fail(caller, "append", Fault.LOST, Fault.LOST)
@@ -368,9 +368,9 @@ def test_records_of_one_queue_are_split_over_calls(monkeypatch: pytest.MonkeyPat
 
 def test_calls_and_pages_stay_below_the_frame_limit() -> None:
     """Half of it is for what is not a body."""
-    house = HBase()
-    caller = FakeCaller(house.gateway)
-    store = HBaseQueues(caller, TABLES, 1, house.clock, frame_bytes=100_000)
+    harness = HBase()
+    caller = FakeCaller(harness.gateway)
+    store = HBaseQueues(caller, TABLES, 1, harness.clock, frame_bytes=100_000)
     claim = made(store, 1)
     made(store, 5)
     caller.made.clear()
@@ -385,13 +385,13 @@ def test_calls_and_pages_stay_below_the_frame_limit() -> None:
 
     assert max(sizes) < 60_000
     assert len(store.read(1, claim.epoch, 0, 9, MANY).records) == 3
-    assert positions(house.store(2)[0], 1, claim.epoch) == [1, 2, 3, 4, 5]
+    assert positions(harness.store(2)[0], 1, claim.epoch) == [1, 2, 3, 4, 5]
 
 
 def test_forgotten_messages_take_their_call_along() -> None:
     """Nobody asks for them any more, and memory is bounded: what comes next does not wait for them."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     made(store, 2)
     store._appending.repeats._most = 1
@@ -401,13 +401,13 @@ def test_forgotten_messages_take_their_call_along() -> None:
             store.append([one(queue_id, 1, body=b"given up")])
 
     assert store.append([one(1, 3)]) == [Appended((1,))]
-    assert bodies(house, 1) == [b"m3"]
+    assert bodies(harness, 1) == [b"m3"]
 
 
 def test_what_was_given_up_is_forgotten_when_nobody_writes() -> None:
     """A writer's thread that is idle repeats nothing: what was never acknowledged is not stored hours later."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     fail(caller, "append", Fault.LOST)
     with pytest.raises(BackendError), store.group():
@@ -416,7 +416,7 @@ def test_what_was_given_up_is_forgotten_when_nobody_writes() -> None:
     assert not store.idle()
 
     assert store.append([one(1, 2)]) == [Appended((1,))]
-    assert bodies(house, 1) == [b"m2"]
+    assert bodies(harness, 1) == [b"m2"]
 
 
 def test_expiry_goes_through_all_regions_in_the_order_of_deadlines() -> None:

@@ -28,14 +28,14 @@ HOUR_MS = 3_600_000
 AGE_S = 7200.0
 
 
-def stored(house: HBase) -> set[bytes]:
-    return set(house.gateway.tables[TABLES.bodies])
+def stored(harness: HBase) -> set[bytes]:
+    return set(harness.gateway.tables[TABLES.bodies])
 
 
-def all_of(house: HBase, *, is_dry_run: bool = False) -> Swept:
+def all_of(harness: HBase, *, is_dry_run: bool = False) -> Swept:
     """Sweep whatever its age."""
-    _, caller = house.store(98)
-    return sweep(caller, TABLES, house.gateway.now + 1, lambda _: None, is_dry_run=is_dry_run)
+    _, caller = harness.store(98)
+    return sweep(caller, TABLES, harness.gateway.now + 1, lambda _: None, is_dry_run=is_dry_run)
 
 
 def ignore(_: Swept) -> None:
@@ -59,50 +59,50 @@ def leave_an_intent(store: QueueStore, caller: FakeCaller, *queue_ids: int) -> N
 
 def test_body_goes_with_its_last_reference() -> None:
     """A body that a queue still refers to stays."""
-    house = HBase()
-    store, _ = house.store()
+    harness = HBase()
+    store, _ = harness.store()
     for queue_id in (1, 2, 3):
         made(store, queue_id)
     store.append([one(1, 1, body=LARGE), one(2, 2, body=LARGE), one(3, 3, body=LARGE)])
-    assert all_of(house) == Swept(references=3, bodies=3, referenced=3)
+    assert all_of(harness) == Swept(references=3, bodies=3, referenced=3)
 
     store.purge(1)
-    assert all_of(house) == Swept(references=2, bodies=3, referenced=2, loose=1, deleted=1)
+    assert all_of(harness) == Swept(references=2, bodies=3, referenced=2, loose=1, deleted=1)
     store.purge(2)
     store.purge(3)
-    assert all_of(house).deleted == 2
-    assert stored(house) == set()
+    assert all_of(harness).deleted == 2
+    assert stored(harness) == set()
 
 
 def test_body_of_many_queues_stays_for_the_last_of_them() -> None:
     """It was stored once for all of them."""
-    house = HBase()
-    store, _ = house.store()
+    harness = HBase()
+    store, _ = harness.store()
     for queue_id in range(1, 7):
         made(store, queue_id)
     store.append([Append(identified(1), b"w" * 500, 0, tuple(Delivery(queue_id, 1) for queue_id in range(1, 7)))])
     for queue_id in range(1, 6):
         store.purge(queue_id)
 
-    assert all_of(house).deleted == 0
+    assert all_of(harness).deleted == 0
     store.drop(6)
-    assert all_of(house).deleted == 1
+    assert all_of(harness).deleted == 1
 
 
 def test_open_intent_keeps_its_body() -> None:
     """Whoever claims the publisher's queue finishes it, however late."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     leave_an_intent(store, caller, 1, 2)
-    assert len(stored(house)) == 1
+    assert len(stored(harness)) == 1
 
-    assert all_of(house).deleted == 0
+    assert all_of(harness).deleted == 0
 
 
 def test_intent_that_is_finished_meanwhile_is_seen_among_the_records() -> None:
     """Intents are read first: its reference has moved by the time that records are read."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     leave_an_intent(store, caller, 1, 2)
     caller.fault = lambda _: Fault.NONE
     finished: list[int] = []
@@ -111,22 +111,22 @@ def test_intent_that_is_finished_meanwhile_is_seen_among_the_records() -> None:
         if not finished:
             finished.append(store.claim(1, b"heir").epoch)
 
-    _, own = house.store(98)
-    swept = sweep(own, TABLES, house.gateway.now + 1000, finish)
+    _, own = harness.store(98)
+    swept = sweep(own, TABLES, harness.gateway.now + 1000, finish)
 
     assert (swept.deleted, swept.bodies, store.stats(2).messages) == (0, 1, 1)
 
 
 def test_young_body_is_spared_by_the_clock_of_hbase() -> None:
     """Its references may be on their way; what the hub's own clock says about its age counts for nothing."""
-    house = HBase()
-    house.clock.jump_wall(-1e9)
-    store, caller = house.store()
+    harness = HBase()
+    harness.clock.jump_wall(-1e9)
+    store, caller = harness.store()
     made(store, 1)
     store.append([one(1, 1, body=LARGE)])
     store.purge(1)
-    put_at = house.gateway.now
-    house.gateway.now += 2 * HOUR_MS
+    put_at = harness.gateway.now
+    harness.gateway.now += 2 * HOUR_MS
     store.append([one(1, 2, body=LARGE)])
     store.purge(1)
 
@@ -137,10 +137,10 @@ def test_young_body_is_spared_by_the_clock_of_hbase() -> None:
 
 def test_body_put_while_the_sweep_reads_is_spared() -> None:
     """A hub puts a body at every page of the sweep, and refers to it later."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
-    _, own = house.store(98)
+    _, own = harness.store(98)
     puts: list[int] = []
 
     def put(_: Swept) -> None:
@@ -148,54 +148,54 @@ def test_body_put_while_the_sweep_reads_is_spared() -> None:
             puts.append(1)
             store.append([one(1, len(puts), body=LARGE)])
 
-    swept = sweep_leased(own, TABLES, AGE_S, put, house.clock.monotonic)
+    swept = sweep_leased(own, TABLES, AGE_S, put, harness.clock.monotonic)
 
     assert swept is not None
     assert swept.deleted == 0
-    assert len(stored(house)) == len(puts)
+    assert len(stored(harness)) == len(puts)
     assert [len(record.body) for record in store.read(1, 1, 0, 9, 1 << 30).records] == [len(LARGE)] * len(puts)
     assert caller.made
 
 
 def test_damaged_record_and_intent_keep_nobody_from_sweeping() -> None:
     """Readers pass them over: what they referred to goes, unless another record does, too."""
-    house = HBase()
-    store, _ = house.store()
+    harness = HBase()
+    store, _ = harness.store()
     made(store, 3)
     store.append([one(3, 1, body=LARGE), one(3, 2, body=b"m" + LARGE)])
-    table = house.gateway.tables[TABLES.queues]
+    table = harness.gateway.tables[TABLES.queues]
     for key, cells in table.items():
         if b"d:b" in cells:
             table[key] = {b"d:b": (b"\x09" + cells[b"d:b"][0][1:], cells[b"d:b"][1])}
             break
     table[keys.intent_row(keys.queue_key(3, TENANT), 5)] = {b"m:p": (b"\x09nonsense", 1)}
-    house.gateway.now += 3 * HOUR_MS
+    harness.gateway.now += 3 * HOUR_MS
 
-    assert all_of(house).references == 1
-    assert len(stored(house)) == 1
+    assert all_of(harness).references == 1
+    assert len(stored(harness)) == 1
 
 
 def test_dry_run_deletes_nothing() -> None:
     """It counts, and takes no lease."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     store.append([one(1, 1, body=LARGE)])
     store.purge(1)
-    house.gateway.now += 3 * HOUR_MS
+    harness.gateway.now += 3 * HOUR_MS
     assert SweepLease(caller, TABLES.queue_index).acquire()
 
     swept = dry_sweep(caller, TABLES, AGE_S, ignore)
 
-    assert (swept.loose, swept.deleted, len(stored(house))) == (1, 0, 1)
+    assert (swept.loose, swept.deleted, len(stored(harness))) == (1, 0, 1)
 
 
 @pytest.mark.parametrize("table", [TABLES.bodies, TABLES.queues])
 def test_sweep_without_tables_says_which_is_missing(table: bytes) -> None:
     """Without the table of queues every body would look loose."""
-    house = HBase()
-    del house.gateway.tables[table]
-    _, caller = house.store()
+    harness = HBase()
+    del harness.gateway.tables[table]
+    _, caller = harness.store()
 
     with pytest.raises(NotFoundError, match=f"^missing in HBase: {table.decode()};"):
         dry_sweep(caller, TABLES, AGE_S, ignore)
@@ -203,13 +203,13 @@ def test_sweep_without_tables_says_which_is_missing(table: bytes) -> None:
 
 def test_sweep_after_a_failure_deletes_the_rest() -> None:
     """What was deleted stays so; the lease is free again."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     for number in range(1, 31):
         store.append([one(1, number, body=LARGE)])
     store.purge(1)
-    house.gateway.now += 3 * HOUR_MS
+    harness.gateway.now += 3 * HOUR_MS
     lost: list[str] = []
 
     def fault(call: calls.Call[object]) -> Fault:
@@ -218,11 +218,11 @@ def test_sweep_after_a_failure_deletes_the_rest() -> None:
 
     caller.fault = fault
     with pytest.raises(BackendError):
-        sweep_leased(caller, TABLES, AGE_S, ignore, house.clock.monotonic)
-    assert 0 < len(stored(house)) < 30
+        sweep_leased(caller, TABLES, AGE_S, ignore, harness.clock.monotonic)
+    assert 0 < len(stored(harness)) < 30
 
-    assert sweep_leased(caller, TABLES, AGE_S, ignore, house.clock.monotonic) is not None
-    assert stored(house) == set()
+    assert sweep_leased(caller, TABLES, AGE_S, ignore, harness.clock.monotonic) is not None
+    assert stored(harness) == set()
 
 
 # --- the lease
@@ -230,8 +230,8 @@ def test_sweep_after_a_failure_deletes_the_rest() -> None:
 
 def test_lease_is_one_process_s_at_a_time() -> None:
     """Who asks for it now hears why not; whose it is by the clock just goes without."""
-    house = HBase()
-    _, caller = house.store()
+    harness = HBase()
+    _, caller = harness.store()
     first, second = SweepLease(caller, TABLES.queue_index), SweepLease(caller, TABLES.queue_index)
     assert first.acquire()
 
@@ -244,31 +244,31 @@ def test_lease_is_one_process_s_at_a_time() -> None:
 
 def test_sweep_that_was_done_comes_again_when_it_is_time() -> None:
     """By the clock of HBase; a person need not wait for it."""
-    house = HBase()
-    _, caller = house.store()
+    harness = HBase()
+    _, caller = harness.store()
     lease = SweepLease(caller, TABLES.queue_index)
     assert lease.acquire(24 * HOUR_MS)
     lease.release(is_done=True)
 
-    house.gateway.now += 23 * HOUR_MS
+    harness.gateway.now += 23 * HOUR_MS
     assert SweepLease(caller, TABLES.queue_index).acquire(24 * HOUR_MS) == 0
-    house.gateway.now += HOUR_MS
+    harness.gateway.now += HOUR_MS
     assert SweepLease(caller, TABLES.queue_index).acquire(24 * HOUR_MS)
 
 
 def test_lease_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
     """It was silent for a lease; renewing would have kept it."""
-    house = HBase()
-    _, caller = house.store()
+    harness = HBase()
+    _, caller = harness.store()
     silent, successor = SweepLease(caller, TABLES.queue_index), SweepLease(caller, TABLES.queue_index)
     assert silent.acquire()
-    house.gateway.now += LEASE_MS - 1000
+    harness.gateway.now += LEASE_MS - 1000
     silent.renew()
-    house.gateway.now += LEASE_MS - 1000
+    harness.gateway.now += LEASE_MS - 1000
     with pytest.raises(ConflictError):
         successor.acquire()
 
-    house.gateway.now += 2000
+    harness.gateway.now += 2000
     assert successor.acquire()
     with pytest.raises(ConflictError, match="this one was silent for too long"):
         silent.renew()
@@ -279,31 +279,31 @@ def test_lease_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
 
 def test_long_sweep_keeps_its_lease() -> None:
     """It renews it while it reads."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
     for number in range(1, 40):
         store.append([one(1, number, body=LARGE)])
     refused: list[str] = []
 
     def slow(_: Swept) -> None:
-        house.clock.advance(300)
-        house.gateway.now += 300_000
+        harness.clock.advance(300)
+        harness.gateway.now += 300_000
         with suppress(NotFoundError):
             try:
                 SweepLease(caller, TABLES.queue_index).acquire()
             except ConflictError:
                 refused.append("taken")
 
-    sweep_leased(caller, TABLES, AGE_S, slow, house.clock.monotonic)
+    sweep_leased(caller, TABLES, AGE_S, slow, harness.clock.monotonic)
 
     assert len(refused) > 3
 
 
 def test_cell_of_another_version_is_refused() -> None:
-    house = HBase()
-    _, caller = house.store()
-    house.gateway.tables[TABLES.queue_index][keys.META] = {b"i:w": (b"\x09future", 1)}
+    harness = HBase()
+    _, caller = harness.store()
+    harness.gateway.tables[TABLES.queue_index][keys.META] = {b"i:w": (b"\x09future", 1)}
 
     with pytest.raises(CorruptRecordError, match="the last sweep has version 09"):
         SweepLease(caller, TABLES.queue_index).acquire()

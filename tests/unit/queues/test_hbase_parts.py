@@ -146,8 +146,8 @@ def test_what_is_open_takes_its_room_first() -> None:
 
 def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
     """One call for each region, more only where frames would grow too large; outcomes in the order of the operations."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     for queue_id in (1, 2, 3):
         made(store, queue_id)
     regions = Regions(caller, TABLES.queues, DamagedQueues(no_alarm))
@@ -168,11 +168,11 @@ def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
 
 def test_regions_that_are_others_now_are_read_again() -> None:
     """The refusal says that nothing was done: the same operations go to where their queues are."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     for queue_id in range(1, 9):
         made(store, queue_id)
-    house.coprocessor.starts = [b"", *split_keys(8)]
+    harness.coprocessor.starts = [b"", *split_keys(8)]
 
     assert store.append([one(queue_id, 1) for queue_id in range(1, 9)]) == [Appended((1,))] * 8
     assert "getTableRegions" in caller.made
@@ -180,11 +180,11 @@ def test_regions_that_are_others_now_are_read_again() -> None:
 
 def test_regions_that_cannot_be_read_again_are_asked_for_later() -> None:
     """What was refused as a whole was not written; what the other regions did is not forgotten."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     for queue_id in range(1, 9):
         made(store, queue_id)
-    house.coprocessor.starts = [b"", *split_keys(8)]
+    harness.coprocessor.starts = [b"", *split_keys(8)]
     caller.fault = lambda call: Fault.UNSENT if call.verb.name == "getTableRegions" else Fault.NONE
     batch = [one(queue_id, 1) for queue_id in range(1, 9)]
     with pytest.raises(BackendError) as failure, store.group():
@@ -198,11 +198,11 @@ def test_regions_that_cannot_be_read_again_are_asked_for_later() -> None:
 
 def test_answer_of_another_table_is_refused() -> None:
     """An append without our coprocessor answers with the cell: nobody takes that for positions."""
-    house = HBase()
-    store, caller = house.store()
+    harness = HBase()
+    store, caller = harness.store()
     made(store, 1)
-    house.coprocessor.name = b"another"
-    house.gateway.tables[TABLES.queues] = {}
+    harness.coprocessor.name = b"another"
+    harness.gateway.tables[TABLES.queues] = {}
 
     with pytest.raises(BackendError, match="the queue coprocessor") as failure:
         store.append([one(1, 1)])
@@ -226,8 +226,8 @@ def test_error_that_will_not_pass_comes_first() -> None:
 
 
 def bodies(cache_bytes: int = CACHE_BYTES) -> tuple[Bodies, FakeCaller]:
-    house = HBase()
-    caller = FakeCaller(house.gateway)
+    harness = HBase()
+    caller = FakeCaller(harness.gateway)
     return Bodies(caller, TABLES.bodies, 9, ManualClock(wall=1.5), cache_bytes), caller
 
 
@@ -314,9 +314,9 @@ def test_dropped_queue_that_is_told_of_late_counts_for_nobody() -> None:
 
 def test_scanners_that_cannot_be_closed_do_no_harm() -> None:
     """They run out in the gateway by themselves."""
-    house = HBase()
-    first, _ = house.store(1)
-    other, caller = house.store(2)
+    harness = HBase()
+    first, _ = harness.store(1)
+    other, caller = harness.store(2)
     other.open()
     made(first, 1, QueueLimits())
 
@@ -329,9 +329,9 @@ def test_scanners_that_cannot_be_closed_do_no_harm() -> None:
 
 def test_queue_is_found_though_the_scanner_is_lost_with_its_connection() -> None:
     """Between opening and reading: it is opened anew."""
-    house = HBase()
-    first, _ = house.store(1)
-    other, caller = house.store(2)
+    harness = HBase()
+    first, _ = harness.store(1)
+    other, caller = harness.store(2)
     other.open()
     made(first, 1, QueueLimits())
     moves = iter((Fault.MOVED, Fault.MOVED))
@@ -342,14 +342,14 @@ def test_queue_is_found_though_the_scanner_is_lost_with_its_connection() -> None
 
 def test_refusal_names_its_reason_once() -> None:
     """What HBase says of a request that is refused whole is not tried again."""
-    house = HBase()
-    store, _ = house.store()
+    harness = HBase()
+    store, _ = harness.store()
     made(store, 1)
 
     def refuse(arguments: dict[int, object]) -> None:
         raise RefusedError("org.apache.hadoop.hbase.security.AccessDeniedException: no", 1, False)
 
-    house.gateway.verbs["append"] = refuse
+    harness.gateway.verbs["append"] = refuse
     with pytest.raises(BackendError, match="AccessDeniedException") as failure:
         store.append([one(1, 1)])
     assert (failure.value.retryable, failure.value.is_written) == (False, False)

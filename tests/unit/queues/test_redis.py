@@ -23,15 +23,15 @@ from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
 from iothub_services.redis.calls import Call, RedisRefusedError
-from tests.support.redis_queues import PREFIX, Fault, RedisHouse
+from tests.support.redis_queues import PREFIX, Fault, RedisHarness
 
 
 @pytest.fixture
-def house() -> RedisHouse:
-    return RedisHouse()
+def harness() -> RedisHarness:
+    return RedisHarness()
 
 
-def lost_once(house: RedisHouse, verb: str, fault: Fault, script: str = "") -> None:
+def lost_once(harness: RedisHarness, verb: str, fault: Fault, script: str = "") -> None:
     """Let the next call of that verb, or of a script with that text, be hit."""
     played = [fault]
 
@@ -39,18 +39,18 @@ def lost_once(house: RedisHouse, verb: str, fault: Fault, script: str = "") -> N
         is_meant = call.arguments[0] == verb and (call.script is None or script in call.script.text)
         return played.pop() if played and is_meant else Fault.NONE
 
-    house.fault = hit
+    harness.fault = hit
 
 
-def test_all_keys_of_a_queue_have_its_id_for_a_hash_tag(house: RedisHouse) -> None:
+def test_all_keys_of_a_queue_have_its_id_for_a_hash_tag(harness: RedisHarness) -> None:
     """So that a queue lies on one slot; the rest are the sets by tenant and by deadline."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 42)
     store.append([one(42, 1, qos=2, expires_at_ms=9, inbound=Inbound(42, claim.epoch, 1)), one(42, 2, qos=0)])
     store.append([one(42, 3, qos=2)])
     moved(store, MoveKind.RELEASE, 42, claim.epoch, 3)
 
-    assert sorted(key.decode() for key in house.redis.execute_command("KEYS", "*")) == [
+    assert sorted(key.decode() for key in harness.redis.execute_command("KEYS", "*")) == [
         f"{PREFIX}:queue:{{42}}:d",
         f"{PREFIX}:queue:{{42}}:e",
         f"{PREFIX}:queue:{{42}}:i",
@@ -65,57 +65,57 @@ def test_all_keys_of_a_queue_have_its_id_for_a_hash_tag(house: RedisHouse) -> No
         f"{PREFIX}:queues:tenants",
     ]
     store.drop(42)
-    assert sorted(key.decode() for key in house.redis.execute_command("KEYS", "*")) == [
+    assert sorted(key.decode() for key in harness.redis.execute_command("KEYS", "*")) == [
         f"{PREFIX}:queues:life",
         f"{PREFIX}:queues:tenants",
     ]
 
 
-def test_emptied_server_is_told_and_its_queues_stay_gone(house: RedisHouse) -> None:
+def test_emptied_server_is_told_and_its_queues_stay_gone(harness: RedisHarness) -> None:
     """Nothing is made anew by itself: appends say `gone`, readers find no queue."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1), one(1, 2)])
-    house.redis.execute_command("FLUSHALL")
+    harness.redis.execute_command("FLUSHALL")
 
     assert store.append([one(1, 3)]) == [Appended((GONE,))]
     assert not moved(store, MoveKind.ACK, 1, claim.epoch, 1)
     with pytest.raises(NotFoundError):
         store.claim(1, b"again")
-    assert house.lost[0].startswith("Redis was emptied (FLUSHALL")
+    assert harness.lost[0].startswith("Redis was emptied (FLUSHALL")
     assert store.tenant_usage(TENANT) == (0, 0)
     made(store, 2)
     assert store.append([one(2, 1)]) == [Appended((1,))]
-    house.clock.advance(LIFE_S)
+    harness.clock.advance(LIFE_S)
     store.idle()
-    assert len(house.lost) == 1
+    assert len(harness.lost) == 1
 
 
-def test_emptied_server_is_noticed_without_any_message(house: RedisHouse) -> None:
+def test_emptied_server_is_noticed_without_any_message(harness: RedisHarness) -> None:
     """The word that goes with everything is looked for every few seconds."""
-    store = house.store()
+    store = harness.store()
     made(store, 1)
-    house.redis.execute_command("FLUSHALL")
+    harness.redis.execute_command("FLUSHALL")
     store.idle()
-    assert house.lost == []
+    assert harness.lost == []
 
-    house.clock.advance(LIFE_S)
+    harness.clock.advance(LIFE_S)
     store.idle()
 
-    assert house.lost[0].endswith("1 queues are gone, with all messages that waited in them")
+    assert harness.lost[0].endswith("1 queues are gone, with all messages that waited in them")
 
 
-def test_other_hub_notices_as_well(house: RedisHouse) -> None:
+def test_other_hub_notices_as_well(harness: RedisHarness) -> None:
     """Another word is as bad as none."""
-    store, other = house.store(1), house.store(2)
+    store, other = harness.store(1), harness.store(2)
     made(store, 1)
     other.open()
-    house.redis.execute_command("FLUSHALL")
-    house.clock.advance(LIFE_S)
+    harness.redis.execute_command("FLUSHALL")
+    harness.clock.advance(LIFE_S)
     store.idle()
     other.idle()
 
-    assert len(house.lost) == 2
+    assert len(harness.lost) == 2
 
 
 @pytest.mark.parametrize(
@@ -127,12 +127,12 @@ def test_other_hub_notices_as_well(house: RedisHouse) -> None:
         ("maxmemory-policy", "allkeys-lru", 'maxmemory-policy is "allkeys-lru"'),
     ],
 )
-def test_server_that_keeps_nothing_gets_nothing(house: RedisHouse, name: str, value: str, why: str) -> None:
+def test_server_that_keeps_nothing_gets_nothing(harness: RedisHarness, name: str, value: str, why: str) -> None:
     """Also when its settings are changed under a running hub; the refusal says which setting."""
-    store = house.store()
+    store = harness.store()
     made(store, 1)
-    house.settings[name] = value
-    house.clock.advance(SETTINGS_S)
+    harness.settings[name] = value
+    harness.clock.advance(SETTINGS_S)
 
     with pytest.raises(BackendError, match=f"Redis does not keep queues safely: {why}") as caught:
         store.append([one(1, 1)])
@@ -141,69 +141,69 @@ def test_server_that_keeps_nothing_gets_nothing(house: RedisHouse, name: str, va
     with pytest.raises(BackendError, match=why):
         store.probe()
     with pytest.raises(BackendError, match=why):
-        house.store().open()
+        harness.store().open()
 
-    house.settings[name] = RedisHouse().settings[name]
+    harness.settings[name] = RedisHarness().settings[name]
     store.probe()
     assert store.append([one(1, 1)]) == [Appended((1,))]
 
 
-def test_server_that_was_started_again_is_looked_at_before_it_gets_anything(house: RedisHouse) -> None:
+def test_server_that_was_started_again_is_looked_at_before_it_gets_anything(harness: RedisHarness) -> None:
     """It may have been set by CONFIG SET alone, or be another one."""
-    store = house.store()
+    store = harness.store()
     made(store, 1)
-    lost_once(house, "EVALSHA", Fault.LOST_BEFORE, "XADD")
+    lost_once(harness, "EVALSHA", Fault.LOST_BEFORE, "XADD")
     batch = [one(1, 1)]
     with pytest.raises(BackendError, match="does not answer"), store.group():
         store.append(batch)
-    house.settings["appendfsync"] = "everysec"
+    harness.settings["appendfsync"] = "everysec"
 
     for _ in range(2):
         with pytest.raises(BackendError, match="does not keep queues safely"), store.group():
             store.append(batch)
 
     assert store.stats(1).messages == 0
-    house.settings["appendfsync"] = "always"
+    harness.settings["appendfsync"] = "always"
     with store.group():
         assert store.append(batch) == [Appended((1,))]
 
 
 @pytest.mark.parametrize("verb", ["CONFIG", "INFO"])
-def test_server_that_does_not_show_its_settings_gets_nothing(house: RedisHouse, verb: str) -> None:
+def test_server_that_does_not_show_its_settings_gets_nothing(harness: RedisHarness, verb: str) -> None:
     """The right that is missing is named; what comes is held back until it is there, for a running hub, too."""
-    store = house.store()
+    store = harness.store()
     made(store, 1)
-    house.forbidden.add(verb)
-    house.clock.advance(SETTINGS_S)
+    harness.forbidden.add(verb)
+    harness.clock.advance(SETTINGS_S)
 
     with pytest.raises(BackendError, match=r"NOPERM .* allow this user CONFIG GET and INFO") as caught:
         store.append([one(1, 1)])
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
     with pytest.raises(BackendError, match="allow this user CONFIG GET and INFO"):
-        house.store().require_kept()
+        harness.store().require_kept()
 
-    house.forbidden.clear()
+    harness.forbidden.clear()
     assert store.append([one(1, 1)]) == [Appended((1,))]
 
 
-def test_memory_is_enough_when_somebody_says_so(house: RedisHouse) -> None:
+def test_memory_is_enough_when_somebody_says_so(harness: RedisHarness) -> None:
     """Without a file, but never with a policy that removes queues."""
-    house.settings |= {"appendonly": "no", "appendfsync": "no"}
-    store = house.store(is_memory_enough=True)
+    harness.settings |= {"appendonly": "no", "appendfsync": "no"}
+    store = harness.store(is_memory_enough=True)
     made(store, 1)
     assert store.append([one(1, 1)]) == [Appended((1,))]
 
-    house.settings["maxmemory-policy"] = "allkeys-random"
+    harness.settings["maxmemory-policy"] = "allkeys-random"
     with pytest.raises(BackendError, match="maxmemory-policy"):
-        house.store(is_memory_enough=True).open()
+        harness.store(is_memory_enough=True).open()
 
 
-def test_full_server_holds_back_what_comes_and_lets_readers_go_on(house: RedisHouse) -> None:
+def test_full_server_holds_back_what_comes_and_lets_readers_go_on(harness: RedisHarness) -> None:
     """Nothing of the batch is lost: it is done when there is memory again."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1)])
-    lost_once(house, "EVALSHA", Fault.FULL, "XADD")
+    lost_once(harness, "EVALSHA", Fault.FULL, "XADD")
     batch = [one(1, 2), one(1, 3)]
     with pytest.raises(BackendError, match="OOM") as caught, store.group():
         store.append(batch)
@@ -214,16 +214,16 @@ def test_full_server_holds_back_what_comes_and_lets_readers_go_on(house: RedisHo
     assert positions(store, 1, claim.epoch) == [1, 2, 3]
 
 
-def test_hub_that_starts_beside_a_full_server_lets_readers_make_room(house: RedisHouse) -> None:
+def test_hub_that_starts_beside_a_full_server_lets_readers_make_room(harness: RedisHarness) -> None:
     """What is there already is not written again: else nobody could acknowledge before there is memory."""
     ours = Owner("5f0c", "node", 1)
-    store = house.store(1)
+    store = harness.store(1)
     claim = made(store, 1)
     store.append([one(1, 1)])
     store.claim_store(ours)
-    house.fault = lambda call: Fault.FULL if call.arguments[0] == "SET" else Fault.NONE
+    harness.fault = lambda call: Fault.FULL if call.arguments[0] == "SET" else Fault.NONE
 
-    restarted = house.store(2)
+    restarted = harness.store(2)
 
     assert restarted.claim_store(Owner("5f0c", "node", 2)) == ours
     assert moved(restarted, MoveKind.ACK, 1, claim.epoch, 1)
@@ -231,15 +231,15 @@ def test_hub_that_starts_beside_a_full_server_lets_readers_make_room(house: Redi
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_BEFORE, Fault.LOST_AFTER, Fault.LATE])
-def test_claim_and_creation_are_done_once(house: RedisHouse, fault: Fault) -> None:
+def test_claim_and_creation_are_done_once(harness: RedisHarness, fault: Fault) -> None:
     """Their tokens tell a repeat from another one."""
-    store = house.store()
+    store = harness.store()
     store.open()
-    lost_once(house, "EVALSHA", fault, "'made', ARGV")
+    lost_once(harness, "EVALSHA", fault, "'made', ARGV")
     with pytest.raises(BackendError):
         store.create(TENANT, 1, QueueLimits())
     store.create(TENANT, 1, QueueLimits())
-    lost_once(house, "EVALSHA", fault, "'token', ARGV")
+    lost_once(harness, "EVALSHA", fault, "'token', ARGV")
     with pytest.raises(BackendError):
         store.claim(1, b"one")
 
@@ -248,22 +248,22 @@ def test_claim_and_creation_are_done_once(house: RedisHouse, fault: Fault) -> No
         store.create(TENANT, 1, QueueLimits())
 
 
-def test_group_that_is_repeated_creates_and_moves_once(house: RedisHouse) -> None:
+def test_group_that_is_repeated_creates_and_moves_once(harness: RedisHarness) -> None:
     """A creation before something that failed is no conflict, an acknowledgement is not done twice."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1)])
     finish, publish = Move(MoveKind.FINISH_INBOUND, 1, claim.epoch, 5), one(1, 2, inbound=Inbound(1, claim.epoch, 5))
     moved(store, MoveKind.RECORD_INBOUND, 1, claim.epoch, 5)
-    lost_once(house, "EVALSHA", Fault.LOST_BEFORE, "passes_out_of_memory()\n\nlocal function acknowledge(upto)\n")
+    lost_once(harness, "EVALSHA", Fault.LOST_BEFORE, "passes_out_of_memory()\n\nlocal function acknowledge(upto)\n")
     answers = []
     for _ in range(4):
         try:
             with store.group():
                 store.create(TENANT, 2, QueueLimits())
                 answers = [store.apply([finish]), store.append([publish])]
-                if len(house.lost) == 0:
-                    house.lost.append("the first time")
+                if len(harness.lost) == 0:
+                    harness.lost.append("the first time")
                     raise BackendError("what comes behind has failed", retryable=True)
             break
         except BackendError:
@@ -273,33 +273,33 @@ def test_group_that_is_repeated_creates_and_moves_once(house: RedisHouse) -> Non
     assert store.claim(1, b"later").inbound == (5,)
 
 
-def test_call_of_a_reader_that_comes_late_undoes_nothing(house: RedisHouse) -> None:
+def test_call_of_a_reader_that_comes_late_undoes_nothing(harness: RedisHarness) -> None:
     """Its hub has given it up, made it again and gone on: what may have been sent stays reserved, what is finished stays so."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     made(store, 2)
     inbound = Inbound(1, claim.epoch, 5)
     moved(store, MoveKind.RESERVE, 1, claim.epoch, 3)
     store.append([one(2, 1, qos=2, inbound=inbound)])
-    late = [call for call in house.calls if call.script is not None and call.script in (MOVE, INTEND)]
+    late = [call for call in harness.calls if call.script is not None and call.script in (MOVE, INTEND)]
     moved(store, MoveKind.RESERVE, 1, claim.epoch, 9)
     moved(store, MoveKind.FINISH_INBOUND, 1, claim.epoch, 5)
 
-    assert house.ask(late) == [b"late"] * 3
+    assert harness.ask(late) == [b"late"] * 3
 
-    other = house.store(2)
+    other = harness.store(2)
     claim = other.claim(1, b"other")
     assert (claim.reserved, claim.inbound) == (9, ())
     assert moved(other, MoveKind.RESERVE, 1, claim.epoch, 4)
     assert other.append([one(2, 2, qos=2, inbound=Inbound(1, claim.epoch, 5))]) == [Appended((2,))]
 
 
-def test_second_hub_sees_queues_and_sums(house: RedisHouse) -> None:
+def test_second_hub_sees_queues_and_sums(harness: RedisHarness) -> None:
     """What the first one made and stored, from its start on or when it is asked for it."""
-    store = house.store(1)
+    store = harness.store(1)
     claim = made(store, 1)
     store.append([one(1, 1, body=b"abc")])
-    other = house.store(2)
+    other = harness.store(2)
     other.open()
     assert other.tails([1, 9]) == {1: 1}
     assert other.tenant_usage(TENANT) == (1, 3)
@@ -310,14 +310,14 @@ def test_second_hub_sees_queues_and_sums(house: RedisHouse) -> None:
         other.create(TENANT, 2, QueueLimits())
 
 
-def test_queue_is_gone_only_where_writes_go(house: RedisHouse) -> None:
+def test_queue_is_gone_only_where_writes_go(harness: RedisHarness) -> None:
     """A server that reads are still asked of may be behind: a replica by now, or a master that was replaced."""
-    behind = RedisHouse()
-    house.redis.execute_command("SET", f"{PREFIX}:queues:life", "word")
+    behind = RedisHarness()
+    harness.redis.execute_command("SET", f"{PREFIX}:queues:life", "word")
     behind.redis.execute_command("SET", f"{PREFIX}:queues:life", "word")
-    store = RedisQueues(house.ask, behind.ask, PREFIX, 1, house.clock)
+    store = RedisQueues(harness.ask, behind.ask, PREFIX, 1, harness.clock)
     store.open()
-    other = house.store(2)
+    other = harness.store(2)
     claim = made(other, 1)
 
     assert store.append([one(1, 1)]) == [Appended((1,))]
@@ -325,14 +325,14 @@ def test_queue_is_gone_only_where_writes_go(house: RedisHouse) -> None:
 
 
 @pytest.mark.parametrize("verb", ["GET", "HMGET"])
-def test_look_that_fails_has_written_nothing(house: RedisHouse, verb: str) -> None:
+def test_look_that_fails_has_written_nothing(harness: RedisHarness, verb: str) -> None:
     """So the publisher may be told that, when it is given up."""
-    store = house.store()
-    made(house.store(2), 1)
+    store = harness.store()
+    made(harness.store(2), 1)
     store.open()
-    made(house.store(3), 2)
-    house.clock.advance(LIFE_S)
-    lost_once(house, verb, Fault.LOST_AFTER)
+    made(harness.store(3), 2)
+    harness.clock.advance(LIFE_S)
+    lost_once(harness, verb, Fault.LOST_AFTER)
 
     with pytest.raises(BackendError, match="does not answer") as caught, store.group():
         store.append([one(2, 1)])
@@ -340,36 +340,36 @@ def test_look_that_fails_has_written_nothing(house: RedisHouse, verb: str) -> No
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
 
 
-def test_only_so_many_writers_are_remembered(house: RedisHouse) -> None:
+def test_only_so_many_writers_are_remembered(harness: RedisHarness) -> None:
     """The oldest goes: hubs that are long gone repeat nothing."""
-    made(house.store(1000), 1)
+    made(harness.store(1000), 1)
     for incarnation in range(1, WRITERS_KEPT + 3):
-        house.clock.advance(1)
-        house.store(incarnation).append([one(1, incarnation)])
+        harness.clock.advance(1)
+        harness.store(incarnation).append([one(1, incarnation)])
 
-    writers = house.redis.execute_command("HKEYS", f"{PREFIX}:queue:{{1}}:w")
+    writers = harness.redis.execute_command("HKEYS", f"{PREFIX}:queue:{{1}}:w")
     assert sorted(map(int, writers)) == list(range(3, WRITERS_KEPT + 3))
 
 
-def test_message_id_is_known_a_day_beyond_its_record(house: RedisHouse) -> None:
+def test_message_id_is_known_a_day_beyond_its_record(harness: RedisHarness) -> None:
     """A publisher's hub may be away that long with an intent open."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1, qos=2), one(1, 2, qos=2)])
     moved(store, MoveKind.ACK, 1, claim.epoch, 2)
-    house.clock.advance(ID_KEPT_MS / 1000 - 1)
+    harness.clock.advance(ID_KEPT_MS / 1000 - 1)
     assert store.append([one(1, 1, qos=2)]) == [Appended((1,))]
 
-    house.clock.advance(2)
+    harness.clock.advance(2)
     claim = store.claim(1, b"later")
 
     assert store.append([one(1, 1, qos=2)]) == [Appended((3,))]
     assert positions(store, 1, claim.epoch) == [3]
 
 
-def test_purge_takes_many_records_piece_by_piece(house: RedisHouse) -> None:
+def test_purge_takes_many_records_piece_by_piece(harness: RedisHarness) -> None:
     """More than one call removes; what the ids were of is forgotten, remembered ones stay."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1, QueueLimits(0, 0))
     store.append([one(1, 0, qos=2)])
     moved(store, MoveKind.ACK, 1, claim.epoch, 1)
@@ -380,16 +380,16 @@ def test_purge_takes_many_records_piece_by_piece(house: RedisHouse) -> None:
     assert store.append([one(1, 2, qos=2), one(1, 0, qos=2)]) == [Appended((1303,)), Appended((1,))]
 
 
-def test_purge_that_comes_late_takes_nothing_that_came_since(house: RedisHouse) -> None:
+def test_purge_that_comes_late_takes_nothing_that_came_since(harness: RedisHarness) -> None:
     """It was given up, made again and answered meanwhile."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1)])
     assert store.purge(1) == 1
-    late = house.calls[-1]
+    late = harness.calls[-1]
     store.append([one(1, 2)])
 
-    house.ask([late])
+    harness.ask([late])
 
     assert positions(store, 1, claim.epoch) == [2]
 
@@ -405,13 +405,13 @@ def test_purge_that_comes_late_takes_nothing_that_came_since(house: RedisHouse) 
     ],
 )
 @pytest.mark.parametrize("count", [10, 2])
-def test_page_passes_over_a_damaged_record(house: RedisHouse, fields: tuple[str, ...], count: int) -> None:
+def test_page_passes_over_a_damaged_record(harness: RedisHarness, fields: tuple[str, ...], count: int) -> None:
     """It is named, and counts for how far the page has come."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1)])
-    house.redis.execute_command("XADD", f"{PREFIX}:queue:{{1}}:r", "2-0", *fields)
-    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 2, "messages", 2)
+    harness.redis.execute_command("XADD", f"{PREFIX}:queue:{{1}}:r", "2-0", *fields)
+    harness.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 2, "messages", 2)
     store.append([one(1, 3)])
 
     page = store.read(1, claim.epoch, 0, count, MANY)
@@ -437,12 +437,12 @@ def test_page_passes_over_a_damaged_record(house: RedisHouse, fields: tuple[str,
     ],
 )
 def test_what_redis_says_of_one_queue_is_told_from_what_concerns_all(
-    house: RedisHouse, said: str, is_one_queues: bool
+    harness: RedisHarness, said: str, is_one_queues: bool
 ) -> None:
     """In the words of Redis 7, and of 6 where those differ."""
     outcome = RedisRefusedError(f"Redis refused: {said}")
     alarms: list[tuple[str, str]] = []
-    sender = sending.Sender(house.ask, house.ask, b"probe", lambda *alarm: alarms.append(alarm))
+    sender = sending.Sender(harness.ask, harness.ask, b"probe", lambda *alarm: alarms.append(alarm))
 
     for _ in range(2):
         assert sender.of_queue(7, outcome) == (sending.GONE if is_one_queues else outcome)
@@ -451,31 +451,31 @@ def test_what_redis_says_of_one_queue_is_told_from_what_concerns_all(
 
 
 @pytest.mark.parametrize("part", ["m", "e"])
-def test_expired_messages_go_beside_a_damaged_queue(house: RedisHouse, part: str) -> None:
+def test_expired_messages_go_beside_a_damaged_queue(harness: RedisHarness, part: str) -> None:
     """Whatever else is wrong is told."""
-    store = house.store()
+    store = harness.store()
     made(store, 1)
     made(store, 2)
     store.append([one(1, 1, expires_at_ms=5), one(2, 2, expires_at_ms=6)])
-    house.redis.execute_command("SET", f"{PREFIX}:queue:{{1}}:{part}", "x")
+    harness.redis.execute_command("SET", f"{PREFIX}:queue:{{1}}:{part}", "x")
 
     assert store.expire(10, 9).removed == (due(2, 1),)
-    house.forbidden.add("EVALSHA")
+    harness.forbidden.add("EVALSHA")
     with pytest.raises(BackendError, match="NOPERM"):
         store.expire_unsent(10, [due(2, 1)])
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
-def test_position_is_never_given_again_after_redis_went_back(house: RedisHouse, is_repeated: bool) -> None:
+def test_position_is_never_given_again_after_redis_went_back(harness: RedisHarness, is_repeated: bool) -> None:
     """A replica that was behind has become the master: what a reader has passed is not given to another message; somebody is told."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1), one(1, 2), one(1, 3)])
-    house.redis.execute_command("XDEL", f"{PREFIX}:queue:{{1}}:r", "2-0", "3-0")
-    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 1, "messages", 1, "bytes", 2)
+    harness.redis.execute_command("XDEL", f"{PREFIX}:queue:{{1}}:r", "2-0", "3-0")
+    harness.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 1, "messages", 1, "bytes", 2)
     batch = [one(1, 4), one(1, 5, qos=2)]
     if is_repeated:
-        lost_once(house, "EVALSHA", Fault.LOST_AFTER, "XADD")
+        lost_once(harness, "EVALSHA", Fault.LOST_AFTER, "XADD")
         with pytest.raises(BackendError), store.group():
             store.append(batch)
 
@@ -483,15 +483,15 @@ def test_position_is_never_given_again_after_redis_went_back(house: RedisHouse, 
         assert store.append(batch) == [Appended((4,)), Appended((5,))]
 
     assert positions(store, 1, claim.epoch) == [1, 4, 5]
-    assert len(house.back) == 1
-    assert "queue 1 stood at position 1, and had given later ones" in house.back[0]
+    assert len(harness.back) == 1
+    assert "queue 1 stood at position 1, and had given later ones" in harness.back[0]
     assert store.append([one(1, 6)]) == [Appended((6,))]
-    assert len(house.back) == 1
+    assert len(harness.back) == 1
 
 
-def test_large_batch_goes_in_several_calls_in_order(house: RedisHouse) -> None:
+def test_large_batch_goes_in_several_calls_in_order(harness: RedisHarness) -> None:
     """By count and by bytes: no script runs long."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1, QueueLimits(0, 0))
     assert store.append([one(1, number) for number in range(1, 701)]) == [Appended((at,)) for at in range(1, 701)]
     large = [one(1, number, body=b"%03d" % number + b"x" * (300 << 10)) for number in range(8)]
@@ -502,39 +502,39 @@ def test_large_batch_goes_in_several_calls_in_order(house: RedisHouse) -> None:
     assert [record.body[:3] for record in records] == [b"%03d" % number for number in range(8)]
 
 
-def test_drop_policies_look_only_as_far_as_they_must(house: RedisHouse) -> None:
+def test_drop_policies_look_only_as_far_as_they_must(harness: RedisHarness) -> None:
     """Stored QoS 0 is found wherever it lies, several go for one large message."""
-    store = house.store()
+    store = harness.store()
     made(store, 1, QueueLimits(0, 100, Overflow.DROP_QOS0_FIRST))
     store.append([one(1, number, qos=0 if number % 2 else 1, body=b"x" * 10) for number in range(1, 11)])
 
     assert store.append([one(1, 11, body=b"y" * 25)]) == [Appended((11,), dropped=((1, 1), (1, 3), (1, 5)))]
 
 
-def test_open_intent_of_a_hub_that_is_gone_is_finished_by_who_claims(house: RedisHouse) -> None:
+def test_open_intent_of_a_hub_that_is_gone_is_finished_by_who_claims(harness: RedisHarness) -> None:
     """The message reaches the queues that it had not reached, and no queue twice."""
-    store = house.store(1)
+    store = harness.store(1)
     readers = {queue_id: made(store, queue_id).epoch for queue_id in (1, 2)}
     publisher = made(store, 3)
-    lost_once(house, "EVALSHA", Fault.LOST_AFTER, "XADD")
+    lost_once(harness, "EVALSHA", Fault.LOST_AFTER, "XADD")
     deliveries = (Delivery(1, 2), Delivery(2, 2))
     with pytest.raises(BackendError) as caught:
         store.append([Append(b"i" * 16, b"once", 0, deliveries, Inbound(3, publisher.epoch, 5))])
     assert caught.value.is_written
 
-    claim = house.store(2).claim(3, b"other")
+    claim = harness.store(2).claim(3, b"other")
 
     assert claim.inbound == (5,)
     for queue_id, epoch in readers.items():
         assert positions(store, queue_id, epoch) == [1]
 
 
-def test_intent_that_cannot_be_read_stays_open(house: RedisHouse) -> None:
+def test_intent_that_cannot_be_read_stays_open(harness: RedisHarness) -> None:
     """It was not answered, so the client sends the message again."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     made(store, 2)
-    house.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:i", 7, b"o" + b"k" * 16 + b"\x09")
+    harness.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:i", 7, b"o" + b"k" * 16 + b"\x09")
 
     claim = store.claim(1, b"x")
     assert claim.inbound == ()
@@ -543,25 +543,25 @@ def test_intent_that_cannot_be_read_stays_open(house: RedisHouse) -> None:
     assert store.claim(1, b"y").inbound == (7,)
 
 
-def test_hints_of_deadlines_are_put_right(house: RedisHouse) -> None:
+def test_hints_of_deadlines_are_put_right(harness: RedisHarness) -> None:
     """A queue whose record was acknowledged before its time is looked at once, and not again."""
-    store = house.store()
+    store = harness.store()
     claim = made(store, 1)
     store.append([one(1, 1, expires_at_ms=10), one(1, 2, expires_at_ms=500)])
     moved(store, MoveKind.ACK, 1, claim.epoch, 1)
     due = f"{PREFIX}:queues:due"
-    assert house.redis.execute_command("ZSCORE", due, 1) == b"10"
+    assert harness.redis.execute_command("ZSCORE", due, 1) == b"10"
 
     assert store.expire(20, 10).removed == ()
-    assert house.redis.execute_command("ZSCORE", due, 1) == b"500"
+    assert harness.redis.execute_command("ZSCORE", due, 1) == b"500"
     assert len(store.expire(500, 10).removed) == 1
     store.expire(501 + 60_000, 10)
-    assert house.redis.execute_command("ZSCORE", due, 1) is None
+    assert harness.redis.execute_command("ZSCORE", due, 1) is None
 
 
-def test_many_queues_expire_in_the_order_of_their_deadlines(house: RedisHouse) -> None:
+def test_many_queues_expire_in_the_order_of_their_deadlines(harness: RedisHarness) -> None:
     """More queues than are looked at at once."""
-    store = house.store()
+    store = harness.store()
     count = 300
     for queue_id in range(1, count + 1):
         store.create(TENANT, queue_id, QueueLimits())

@@ -12,14 +12,14 @@ from iothub_services.queues.port import Append, Delivery, Move, MoveKind, Overfl
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.redis.calls import Call, Reply
-from tests.support.redis_queues import PREFIX, RedisHouse
+from tests.support.redis_queues import PREFIX, RedisHarness
 
 GONE = (int(Refused.GONE),)
 
 
 @pytest.fixture
-def house() -> RedisHouse:
-    return RedisHouse()
+def harness() -> RedisHarness:
+    return RedisHarness()
 
 
 def key(queue_id: int, part: str) -> str:
@@ -27,50 +27,50 @@ def key(queue_id: int, part: str) -> str:
 
 
 @pytest.mark.parametrize("part", ["m", "r", "d", "e", "z", "w"])
-def test_damaged_queue_is_gone_for_appends(house: RedisHouse, part: str) -> None:
+def test_damaged_queue_is_gone_for_appends(harness: RedisHarness, part: str) -> None:
     """Others of the message have it, the alarm names the queue once, and it can be dropped."""
-    store = house.store()
+    store = harness.store()
     store.create(TENANT, 1, QueueLimits(2, 0), 1)
     made(store, 2)
-    house.redis.execute_command("SET", key(1, part), "x")
+    harness.redis.execute_command("SET", key(1, part), "x")
     many = Append(b"i" * 16, b"body", 9_999_999_999_999, (Delivery(1, 0), Delivery(1, 2), Delivery(2, 1)), None)
 
     answers = store.append([many, one(1, 1), one(2, 1)])
 
     assert [answer.positions for answer in answers] == [GONE * 2 + (1,), GONE, (2,)]
-    ((alarm),) = house.damaged
+    ((alarm),) = harness.damaged
     assert alarm.startswith("queue 1 is damaged and lost, its session ends (queue_lost): ")
     store.drop(1)
-    assert house.redis.execute_command("KEYS", key(1, "*")) == []
+    assert harness.redis.execute_command("KEYS", key(1, "*")) == []
     assert [each.queue_id for each in store.list_queues(TENANT)] == [2]
 
 
-def test_what_is_no_position_among_those_of_qos_0_is_passed_over(house: RedisHouse) -> None:
+def test_what_is_no_position_among_those_of_qos_0_is_passed_over(harness: RedisHarness) -> None:
     """It is met when room must be made."""
-    store = house.store()
+    store = harness.store()
     store.create(TENANT, 1, QueueLimits(3, 0, Overflow.DROP_QOS0_FIRST), 1)
     store.append([one(1, 1, qos=0)])
-    house.redis.execute_command("ZADD", key(1, "z"), "0.5", "strange", "1.5", "-1")
+    harness.redis.execute_command("ZADD", key(1, "z"), "0.5", "strange", "1.5", "-1")
 
     answers = store.append([one(1, number) for number in (2, 3, 4, 5)])
 
     full = int(Refused.FULL)
     assert [answer.positions for answer in answers] == [(2,), (3,), (4,), (full,)]
     assert [answer.dropped for answer in answers] == [(), (), ((1, 1),), ()]
-    assert store.stats(1).messages == house.redis.execute_command("XLEN", key(1, "r")) == 3
+    assert store.stats(1).messages == harness.redis.execute_command("XLEN", key(1, "r")) == 3
 
 
 @pytest.mark.parametrize("whose", ["its own", "another's"])
-def test_damaged_call_of_a_writer_loses_the_queue(house: RedisHouse, whose: str) -> None:
+def test_damaged_call_of_a_writer_loses_the_queue(harness: RedisHarness, whose: str) -> None:
     """Its own, or, where there are as many writers as are kept, the one of any: the oldest has to be looked for."""
-    writer = house.store()
+    writer = harness.store()
     made(writer, 1)
     for incarnation in range(WRITERS_KEPT):
-        house.store(incarnation).append([one(1, incarnation)])
-    stored = house.redis.execute_command("HKEYS", key(1, "w"))
+        harness.store(incarnation).append([one(1, incarnation)])
+    stored = harness.redis.execute_command("HKEYS", key(1, "w"))
     for each in stored:
-        house.redis.execute_command("HSET", key(1, "w"), each, "nonsense")
-    store = house.store(0 if whose == "its own" else WRITERS_KEPT)
+        harness.redis.execute_command("HSET", key(1, "w"), each, "nonsense")
+    store = harness.store(0 if whose == "its own" else WRITERS_KEPT)
 
     (answer,) = store.append([one(1, 99)])
 
@@ -78,13 +78,13 @@ def test_damaged_call_of_a_writer_loses_the_queue(house: RedisHouse, whose: str)
     assert answer.positions == GONE
 
 
-def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(house: RedisHouse) -> None:
+def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(harness: RedisHarness) -> None:
     """Redis takes no record before its last one."""
-    store = house.store()
+    store = harness.store()
     epochs = {queue_id: made(store, queue_id).epoch for queue_id in (1, 2)}
     store.append([one(1, 1)])
-    house.redis.execute_command("HSET", key(1, "m"), "tail", 0)
-    store = house.store(2)
+    harness.redis.execute_command("HSET", key(1, "m"), "tail", 0)
+    store = harness.store(2)
 
     answers = store.append([one(1, 2), one(2, 3)])
 
@@ -95,31 +95,31 @@ def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(house: RedisHou
 @pytest.mark.parametrize(
     ("damage", "told"), [("another type", [GONE] * 3), ("tail", [GONE] * 3), ("tenant", [(1,), (2,), (3,)])]
 )
-def test_damaged_state_is_in_nobody_s_way(house: RedisHouse, damage: str, told: list[tuple[int]]) -> None:
+def test_damaged_state_is_in_nobody_s_way(harness: RedisHarness, damage: str, told: list[tuple[int]]) -> None:
     """A start has the others. Whose a queue is, its tenant's list says as well."""
-    first = house.store()
+    first = harness.store()
     made(first, 1)
     made(first, 2)
     if damage == "another type":
-        house.redis.execute_command("SET", key(1, "m"), "x")
+        harness.redis.execute_command("SET", key(1, "m"), "x")
     else:
-        house.redis.execute_command("HDEL", key(1, "m"), damage)
+        harness.redis.execute_command("HDEL", key(1, "m"), damage)
 
-    stores = (first, house.store(2), house.store(3))
+    stores = (first, harness.store(2), harness.store(3))
     answers = [store.append([one(1, 1), one(2, 2)]) for store in stores]
 
     assert [damaged.positions for damaged, _ in answers] == told
     assert [whole.positions for _, whole in answers] == [(1,), (2,), (3,)]
-    store = house.store(4)
+    store = harness.store(4)
     store.open()
     is_lost = damage != "tenant"
     assert [each.queue_id for each in store.list_queues(TENANT)] == ([2] if is_lost else [1, 2])
     assert (1 in store.tails([1, 2])) != is_lost
-    assert bool(house.damaged) == is_lost
+    assert bool(harness.damaged) == is_lost
     store.drop(1)
     assert [each.queue_id for each in store.list_queues(TENANT)] == [2]
     if damage != "tenant":
-        assert house.redis.execute_command("SMEMBERS", Names(PREFIX).of_tenant(TENANT)) == [b"2"]
+        assert harness.redis.execute_command("SMEMBERS", Names(PREFIX).of_tenant(TENANT)) == [b"2"]
 
 
 @pytest.mark.parametrize(
@@ -127,15 +127,15 @@ def test_damaged_state_is_in_nobody_s_way(house: RedisHouse, damage: str, told: 
     [(name, value) for name in ("epoch", "tail", "head", "reserved", "messages", "bytes") for value in ("zz", None)]
     + [("head", "99")],
 )
-def test_reader_of_a_damaged_queue_finds_none(house: RedisHouse, field: str, value: str | None) -> None:
+def test_reader_of_a_damaged_queue_finds_none(harness: RedisHarness, field: str, value: str | None) -> None:
     """Whichever number it is: no defect, and its session begins anew."""
-    store = house.store()
+    store = harness.store()
     epoch = made(store, 1).epoch
     store.append([one(1, 1)])
     if value is None:
-        house.redis.execute_command("HDEL", key(1, "m"), field)
+        harness.redis.execute_command("HDEL", key(1, "m"), field)
     else:
-        house.redis.execute_command("HSET", key(1, "m"), field, value)
+        harness.redis.execute_command("HSET", key(1, "m"), field, value)
 
     with pytest.raises(NotFoundError):
         store.claim(1, b"owner")
@@ -149,18 +149,18 @@ def test_reader_of_a_damaged_queue_finds_none(house: RedisHouse, field: str, val
             store.purge(1)
     if value != "99":
         store.set_limits([(1, QueueLimits(1))])
-    assert len(house.damaged) == 1
+    assert len(harness.damaged) == 1
 
 
-def test_move_of_a_damaged_queue_takes_no_batch_apart(house: RedisHouse, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_move_of_a_damaged_queue_takes_no_batch_apart(harness: RedisHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pipeline waits for the disk: what is for many other queues goes on together."""
-    store = house.store()
+    store = harness.store()
     epochs = {queue_id: made(store, queue_id).epoch for queue_id in range(1, 31)}
     store.append([one(queue_id, queue_id) for queue_id in epochs])
-    house.redis.execute_command("SET", key(1, "r"), "x")
-    house.redis.execute_command("HDEL", key(2, "m"), "head")
+    harness.redis.execute_command("SET", key(1, "r"), "x")
+    harness.redis.execute_command("HDEL", key(2, "m"), "head")
     pipelines: list[int] = []
-    monkeypatch.setattr(store._sender, "_write", counting(house.ask, pipelines))
+    monkeypatch.setattr(store._sender, "_write", counting(harness.ask, pipelines))
 
     moved = store.apply([Move(MoveKind.ACK, queue_id, epoch, 1) for queue_id, epoch in epochs.items()])
 

@@ -18,7 +18,7 @@ from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.sending import PART_BYTES, PART_CALLS, Sender, require
 from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
-from tests.support.redis_queues import PREFIX, Fault, RedisHouse
+from tests.support.redis_queues import PREFIX, Fault, RedisHarness
 
 NAMES = Names(PREFIX)
 
@@ -106,18 +106,18 @@ def test_worst_error_is_told() -> None:
         require([RedisUnavailableError("later"), RedisRefusedError("our mistake"), b"ok"])
 
 
-def house_with_queue() -> tuple[RedisHouse, Sender, QueueIndex]:
-    house = RedisHouse()
-    house.store().create(7, 1, QueueLimits())
-    sender = Sender(house.ask, house.ask, NAMES.probe)
-    return house, sender, QueueIndex(sender, NAMES)
+def harness_with_queue() -> tuple[RedisHarness, Sender, QueueIndex]:
+    harness = RedisHarness()
+    harness.store().create(7, 1, QueueLimits())
+    sender = Sender(harness.ask, harness.ask, NAMES.probe)
+    return harness, sender, QueueIndex(sender, NAMES)
 
 
 def test_late_call_is_refused() -> None:
     """Redis has a later one of the same writer: nobody else may have that number."""
-    house, sender, index = house_with_queue()
-    newer = Appending(index, sender, NAMES, house.clock, 5, count(10))
-    older = Appending(index, sender, NAMES, house.clock, 5, count(3))
+    harness, sender, index = harness_with_queue()
+    newer = Appending(index, sender, NAMES, harness.clock, 5, count(10))
+    older = Appending(index, sender, NAMES, harness.clock, 5, count(3))
     op = Append(b"", b"body", 0, (Delivery(1, 1),))
     newer.route(newer.items([op]))
 
@@ -127,14 +127,14 @@ def test_late_call_is_refused() -> None:
 
 def test_open_call_is_sent_as_it_was_until_it_is_answered() -> None:
     """What comes for the queue meanwhile waits behind it; who gives up does not keep it open."""
-    house, sender, index = house_with_queue()
+    harness, sender, index = harness_with_queue()
     index.existing(1)
-    appending = Appending(index, sender, NAMES, house.clock, 5, count(1))
+    appending = Appending(index, sender, NAMES, harness.clock, 5, count(1))
     first, second = (Append(b"", body, 0, (Delivery(1, 1),)) for body in (b"one", b"two"))
-    house.fault = lambda _: Fault.LATE
+    harness.fault = lambda _: Fault.LATE
     with pytest.raises(BackendError), appending.repeats.group():
         appending.route(appending.items([first]))
-    house.fault = lambda _: Fault.NONE
+    harness.fault = lambda _: Fault.NONE
 
     with appending.repeats.group():
         items = appending.items([second])
@@ -147,10 +147,10 @@ def test_open_call_is_sent_as_it_was_until_it_is_answered() -> None:
 
 def test_reader_of_a_queue_that_has_gone_is_told() -> None:
     """By its claim and by its moves."""
-    house, sender, index = house_with_queue()
-    readers = Readers(index, sender, NAMES, house.clock, count(1))
+    harness, sender, index = harness_with_queue()
+    readers = Readers(index, sender, NAMES, harness.clock, count(1))
     known = index.existing(1)
-    house.redis.execute_command("FLUSHALL")
+    harness.redis.execute_command("FLUSHALL")
 
     assert readers.apply([Move(MoveKind.ACK, 1, 1, 1)]) == [False]
     index.add(7, 1)
@@ -160,10 +160,10 @@ def test_reader_of_a_queue_that_has_gone_is_told() -> None:
 
 def test_purge_of_a_queue_that_has_gone_is_told() -> None:
     """A drop is not: that is what was wanted."""
-    house, sender, index = house_with_queue()
+    harness, sender, index = harness_with_queue()
     removing = Removing(index, sender, NAMES)
     known = index.existing(1)
-    house.redis.execute_command("FLUSHALL")
+    harness.redis.execute_command("FLUSHALL")
 
     with pytest.raises(NotFoundError):
         removing.purge(known)

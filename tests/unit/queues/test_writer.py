@@ -101,7 +101,7 @@ class FakePlane:
         return lambda *args: self.told.append((verb, *args))
 
 
-class House:
+class Harness:
     """A writer whose threads run when `run` says so."""
 
     def __init__(self, **settings: Any) -> None:
@@ -145,8 +145,8 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
 def publish(*sessions: Any, retain: bool = False, payload: bytes = b"hi", qos: int = 1, name: bytes = b"a/b") -> Any:
@@ -154,25 +154,25 @@ def publish(*sessions: Any, retain: bool = False, payload: bytes = b"hi", qos: i
     return StoredPublish(TENANT, message, [QueueTarget(each, qos, retain, (5,)) for each in sessions], retain)
 
 
-def test_writer_stores_a_publish_once_for_all_its_queues(house: House) -> None:
+def test_writer_stores_a_publish_once_for_all_its_queues(harness: Harness) -> None:
     """One append with a delivery per target; the positions come back in their order."""
-    first, second = house.session(1), house.session(2)
+    first, second = harness.session(1), harness.session(2)
     item = publish(first, second, retain=False)
 
-    house.writer.append(item)
+    harness.writer.append(item)
 
-    assert house.plane.told == []
-    assert house.run() == [("stored", item, (1, 1), False)]
+    assert harness.plane.told == []
+    assert harness.run() == [("stored", item, (1, 1), False)]
 
 
-def test_writer_gives_pages_of_decoded_messages(house: House) -> None:
+def test_writer_gives_pages_of_decoded_messages(harness: Harness) -> None:
     """What went in comes out: the message, QoS, the RETAIN flag of the delivery, identifiers."""
-    session = house.session(1)
-    house.writer.append(publish(session, retain=True))
-    house.run()
+    session = harness.session(1)
+    harness.writer.append(publish(session, retain=True))
+    harness.run()
 
-    house.writer.read(session, 0, 10, 1000)
-    ((verb, who, (record,), upto, is_short),) = house.run()
+    harness.writer.read(session, 0, 10, 1000)
+    ((verb, who, (record,), upto, is_short),) = harness.run()
 
     assert (verb, who, upto, is_short) == ("page", session, 1, True)
     assert (record.position, record.qos, record.flags, record.subscription_ids) == (1, 1, 1, (5,))
@@ -183,299 +183,299 @@ def test_writer_gives_pages_of_decoded_messages(house: House) -> None:
 
 
 @pytest.mark.parametrize("order", [("writes", "retains"), ("retains", "writes")])
-def test_writer_waits_for_queues_and_retained_store(house: House, order: tuple[str, str]) -> None:
+def test_writer_waits_for_queues_and_retained_store(harness: Harness, order: tuple[str, str]) -> None:
     """PUBACK waits for both, whichever is slower."""
-    item = publish(house.session(1), retain=True)
-    house.writer.append(item)
+    item = publish(harness.session(1), retain=True)
+    harness.writer.append(item)
 
-    assert house.run(order[0]) == []
-    assert house.run(order[1]) == [("stored", item, (1,), False)]
+    assert harness.run(order[0]) == []
+    assert harness.run(order[1]) == [("stored", item, (1,), False)]
 
 
-def test_writer_stores_a_retained_message_without_subscribers(house: House) -> None:
+def test_writer_stores_a_retained_message_without_subscribers(harness: Harness) -> None:
     """No PUBACK before the commit on this path either; the index hears of it first."""
     item = publish(retain=True)
-    house.writer.append(item)
+    harness.writer.append(item)
 
-    assert house.run("writes") == []
-    assert house.run("retains") == [("stored", item, (), False)]
-    assert house.retained_news == [(7, b"a/b", 1, 1500, len(house.retained.fetch(7, [b"a/b"])[0].body))]
-    assert list(house.retained.load(7)) == [RetainedTopic(b"a/b", 1, 1500, house.retained_news[0][4])]
+    assert harness.run("writes") == []
+    assert harness.run("retains") == [("stored", item, (), False)]
+    assert harness.retained_news == [(7, b"a/b", 1, 1500, len(harness.retained.fetch(7, [b"a/b"])[0].body))]
+    assert list(harness.retained.load(7)) == [RetainedTopic(b"a/b", 1, 1500, harness.retained_news[0][4])]
 
 
-def test_writer_deletes_a_retained_message_on_an_empty_payload(house: House) -> None:
+def test_writer_deletes_a_retained_message_on_an_empty_payload(harness: Harness) -> None:
     """A RETAIN with a zero-byte payload removes it [MQTT-3.3.1-6]."""
-    house.writer.append(publish(retain=True))
-    house.writer.append(publish(retain=True, payload=b""))
-    house.run()
+    harness.writer.append(publish(retain=True))
+    harness.writer.append(publish(retain=True, payload=b""))
+    harness.run()
 
-    assert house.retained.fetch(7, [b"a/b"]) == []
-    assert house.retained_news[1] == (7, b"a/b", 2, 1500, 0)
+    assert harness.retained.fetch(7, [b"a/b"]) == []
+    assert harness.retained_news[1] == (7, b"a/b", 2, 1500, 0)
 
 
-def test_writer_answers_in_the_order_of_the_publishes(house: House) -> None:
+def test_writer_answers_in_the_order_of_the_publishes(harness: Harness) -> None:
     """A later one that is durable earlier waits for those before it."""
-    session = house.session(1)
+    session = harness.session(1)
     first, second, third = publish(session, retain=True), publish(session), publish(retain=True)
     for item in (first, second, third):
-        house.writer.append(item)
+        harness.writer.append(item)
 
-    assert house.run("writes") == []
-    assert [told[1] for told in house.run("retains")] == [first, second, third]
+    assert harness.run("writes") == []
+    assert [told[1] for told in harness.run("retains")] == [first, second, third]
 
 
-def test_writer_makes_one_plane_batch_of_one_commit(house: House) -> None:
+def test_writer_makes_one_plane_batch_of_one_commit(harness: Harness) -> None:
     """Each connection is written once per commit, not once per message."""
-    session = house.session(1)
+    session = harness.session(1)
     for _ in range(5):
-        house.writer.append(publish(session))
+        harness.writer.append(publish(session))
 
-    assert len(house.run("writes")) == 5
-    assert (house.plane.batches, house.queues.commits) == (1, 1)
+    assert len(harness.run("writes")) == 5
+    assert (harness.plane.batches, harness.queues.commits) == (1, 1)
 
 
-def test_writer_reports_refusals_and_drops_by_policy(house: House) -> None:
+def test_writer_reports_refusals_and_drops_by_policy(harness: Harness) -> None:
     """A refusal is the position's; what the policy dropped is counted for its session."""
-    session = house.session(1, QueueLimits(1, 0, Overflow.DROP_OLDEST))
-    full = house.session(2, QueueLimits(0, 1, Overflow.REJECT))
+    session = harness.session(1, QueueLimits(1, 0, Overflow.DROP_OLDEST))
+    full = harness.session(2, QueueLimits(0, 1, Overflow.REJECT))
     first, second = publish(session), publish(session, full)
-    house.writer.append(first)
-    house.writer.append(second)
+    harness.writer.append(first)
+    harness.writer.append(second)
 
-    assert house.run("writes") == [("stored", first, (1,), False), ("stored", second, (2, -1), False)]
-    assert house.plane.turn.drops == [(session, Drop.QUEUE_FULL, 1)]
+    assert harness.run("writes") == [("stored", first, (1,), False), ("stored", second, (2, -1), False)]
+    assert harness.plane.turn.drops == [(session, Drop.QUEUE_FULL, 1)]
 
 
-def test_writer_records_the_publishers_identifier_with_the_append(house: House) -> None:
+def test_writer_records_the_publishers_identifier_with_the_append(harness: Harness) -> None:
     """Inbound QoS 2: a repeated PUBLISH is a duplicate; the removal for PUBREL is durable before PUBCOMP."""
-    reader, publisher = house.session(1), house.session(2)
+    reader, publisher = harness.session(1), harness.session(2)
     items = [publish(reader, qos=2), publish(reader, qos=2)]
     for item in items:
         item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 9
-        house.writer.append(item)
+        harness.writer.append(item)
 
-    assert house.run() == [("stored", items[0], (1,), False), ("stored", items[1], (), True)]
-    house.writer.finish_inbound(publisher, 9)
-    assert house.plane.told == []
-    assert house.run() == [("inbound_finished", publisher, 9)]
-    assert house.queues.claim(2, b"w").inbound == ()
+    assert harness.run() == [("stored", items[0], (1,), False), ("stored", items[1], (), True)]
+    harness.writer.finish_inbound(publisher, 9)
+    assert harness.plane.told == []
+    assert harness.run() == [("inbound_finished", publisher, 9)]
+    assert harness.queues.claim(2, b"w").inbound == ()
 
 
-def test_writer_stores_nothing_for_a_publisher_that_was_taken_over(house: House) -> None:
+def test_writer_stores_nothing_for_a_publisher_that_was_taken_over(harness: Harness) -> None:
     """The intent is fenced: nothing was written, for certain."""
-    publisher = house.session(2)
-    item = publish(house.session(1), qos=2)
+    publisher = harness.session(2)
+    item = publish(harness.session(1), qos=2)
     item.inbound, item.inbound_epoch, item.packet_id = publisher, publisher.epoch, 9
-    house.queues.claim(2, b"other")
-    house.writer.append(item)
+    harness.queues.claim(2, b"other")
+    harness.writer.append(item)
 
-    assert house.run() == [("not_stored", item, False, True)]
+    assert harness.run() == [("not_stored", item, False, True)]
 
 
-def test_writer_answers_moves_when_they_are_durable(house: House) -> None:
+def test_writer_answers_moves_when_they_are_durable(harness: Harness) -> None:
     """Head, release and reservation; a fenced reader hears nothing."""
-    session = house.session(1)
-    house.writer.append(publish(session, qos=2))
-    house.run()
-    house.writer.reserve(session, 1024)
-    house.writer.release(session, 1)
-    house.writer.ack(session, 1)
-    assert house.plane.told == []
+    session = harness.session(1)
+    harness.writer.append(publish(session, qos=2))
+    harness.run()
+    harness.writer.reserve(session, 1024)
+    harness.writer.release(session, 1)
+    harness.writer.ack(session, 1)
+    assert harness.plane.told == []
 
-    assert house.run() == [("reserved", session, 1024), ("released", session, 1), ("head_moved", session, 1)]
-    house.queues.claim(1, b"other")
-    house.writer.ack(session, 1)
-    assert house.run() == []
+    assert harness.run() == [("reserved", session, 1024), ("released", session, 1), ("head_moved", session, 1)]
+    harness.queues.claim(1, b"other")
+    harness.writer.ack(session, 1)
+    assert harness.run() == []
 
 
-def test_connection_of_a_reader_whose_moves_the_store_refuses_for_good_ends(house: House) -> None:
+def test_connection_of_a_reader_whose_moves_the_store_refuses_for_good_ends(harness: Harness) -> None:
     """Its client would wait for ever for what is never durable; it comes again, and its queue is claimed anew."""
-    session = house.session(1)
-    house.run()
+    session = harness.session(1)
+    harness.run()
     link = session.connection = Connection(Bench().plane, LoopbackTransport(), ListenerInfo(), "127.0.0.1:1", None)
-    house.queues.failures = [BackendError("not allowed", retryable=False)] * 4
+    harness.queues.failures = [BackendError("not allowed", retryable=False)] * 4
 
-    house.writer.ack(session, 1)
+    harness.writer.ack(session, 1)
 
-    assert ("close", link, Reason.STORE_UNAVAILABLE) in house.run()
+    assert ("close", link, Reason.STORE_UNAVAILABLE) in harness.run()
 
 
-def test_writer_lets_acknowledgements_make_room_for_appends_of_the_same_commit(house: House) -> None:
+def test_writer_lets_acknowledgements_make_room_for_appends_of_the_same_commit(harness: Harness) -> None:
     """A full queue whose reader has just acknowledged takes the next message."""
-    session = house.session(1, QueueLimits(1, 0, Overflow.REJECT))
-    house.writer.append(publish(session))
-    house.run()
+    session = harness.session(1, QueueLimits(1, 0, Overflow.REJECT))
+    harness.writer.append(publish(session))
+    harness.run()
     item = publish(session)
-    house.writer.append(item)
-    house.writer.ack(session, 1)
+    harness.writer.append(item)
+    harness.writer.ack(session, 1)
 
-    assert house.run() == [("stored", item, (2,), False), ("head_moved", session, 1)]
+    assert harness.run() == [("stored", item, (2,), False), ("head_moved", session, 1)]
 
 
 def test_writer_retries_a_failing_commit_and_raises_an_alarm() -> None:
     """Kept, tried again, answered when it succeeds; the alarm goes with its cause."""
-    house = House(patience=Patience(1e-9, 30.0))
-    item = publish(house.session(1))
-    house.queues.failures = [BackendError("queues.db: disk full", retryable=True)] * 3
-    house.writer.append(item)
+    harness = Harness(patience=Patience(1e-9, 30.0))
+    item = publish(harness.session(1))
+    harness.queues.failures = [BackendError("queues.db: disk full", retryable=True)] * 3
+    harness.writer.append(item)
 
-    assert house.run() == [("stored", item, (1,), False)]
-    assert [text.split(";")[0] for name, text in house.alarms if name == "queues_failing"] == [
+    assert harness.run() == [("stored", item, (1,), False)]
+    assert [text.split(";")[0] for name, text in harness.alarms if name == "queues_failing"] == [
         "queues.db: disk full",
         "",
     ]
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-def test_writer_gives_up_after_its_patience(house: House, is_written: bool) -> None:
+def test_writer_gives_up_after_its_patience(harness: Harness, is_written: bool) -> None:
     """And says whether anything may have been written."""
-    item = publish(house.session(1))
-    house.queues.failures = [BackendError("disk full", retryable=True, is_written=is_written)]
-    house.writer.append(item)
+    item = publish(harness.session(1))
+    harness.queues.failures = [BackendError("disk full", retryable=True, is_written=is_written)]
+    harness.writer.append(item)
 
-    assert house.run() == [("not_stored", item, is_written, False)]
+    assert harness.run() == [("not_stored", item, is_written, False)]
 
 
-def test_writer_tells_of_a_retained_message_that_was_given_up(house: House) -> None:
+def test_writer_tells_of_a_retained_message_that_was_given_up(harness: Harness) -> None:
     """Somebody has reserved room for it; nobody has for a deletion."""
-    house.retained.failures = [BackendError("disk full", retryable=True) for _ in range(2)]
-    house.writer.append(publish(retain=True))
-    house.run()
-    house.writer.append(publish(retain=True, payload=b""))
-    house.run()
+    harness.retained.failures = [BackendError("disk full", retryable=True) for _ in range(2)]
+    harness.writer.append(publish(retain=True))
+    harness.run()
+    harness.writer.append(publish(retain=True, payload=b""))
+    harness.run()
 
-    assert house.not_retained == [(TENANT.tenant_id, b"a/b")]
+    assert harness.not_retained == [(TENANT.tenant_id, b"a/b")]
 
 
-def test_writer_says_that_a_part_was_written(house: House) -> None:
+def test_writer_says_that_a_part_was_written(harness: Harness) -> None:
     """The queues have it, the retained store failed: not "nothing was written"."""
-    item = publish(house.session(1), retain=True)
-    house.retained.failures = [BackendError("disk full", retryable=True)]
-    house.writer.append(item)
+    item = publish(harness.session(1), retain=True)
+    harness.retained.failures = [BackendError("disk full", retryable=True)]
+    harness.writer.append(item)
 
-    assert house.run() == [("not_stored", item, True, False)]
+    assert harness.run() == [("not_stored", item, True, False)]
 
 
-def test_writer_never_gives_up_on_what_a_reader_moved(house: House) -> None:
+def test_writer_never_gives_up_on_what_a_reader_moved(harness: Harness) -> None:
     """Consumers go on: the acknowledgement is asked for again until it is durable."""
-    session = house.session(1)
-    house.writer.append(publish(session))
-    house.run()
-    house.queues.failures = [BackendError("disk full", retryable=True)] * 2
-    house.writer.ack(session, 1)
+    session = harness.session(1)
+    harness.writer.append(publish(session))
+    harness.run()
+    harness.queues.failures = [BackendError("disk full", retryable=True)] * 2
+    harness.writer.ack(session, 1)
 
-    assert house.run() == [("head_moved", session, 1)]
+    assert harness.run() == [("head_moved", session, 1)]
 
 
 def test_writer_is_full_when_too_much_waits() -> None:
     """By count or by bytes; the sources pause."""
-    house = House(bounds=Bounds(waiting=100, waiting_bytes=200))
-    session = house.session(1)
-    assert not house.writer.is_full
-    house.writer.append(publish(session, payload=bytes(300)))
-    assert house.writer.is_full
-    assert house.writer.waiting[0] == 1
-    house.run()
-    assert not house.writer.is_full
+    harness = Harness(bounds=Bounds(waiting=100, waiting_bytes=200))
+    session = harness.session(1)
+    assert not harness.writer.is_full
+    harness.writer.append(publish(session, payload=bytes(300)))
+    assert harness.writer.is_full
+    assert harness.writer.waiting[0] == 1
+    harness.run()
+    assert not harness.writer.is_full
 
 
-def test_writer_answers_not_now_when_a_page_cannot_be_read(house: House) -> None:
+def test_writer_answers_not_now_when_a_page_cannot_be_read(harness: Harness) -> None:
     """A fenced reader, a dropped queue, a store that fails: no records and no progress."""
-    session = house.session(1)
-    house.queues.claim(1, b"other")
-    house.writer.read(session, 3, 10, 1000)
-    house.queues.drop(1)
-    house.writer.read(session, 3, 10, 1000)
+    session = harness.session(1)
+    harness.queues.claim(1, b"other")
+    harness.writer.read(session, 3, 10, 1000)
+    harness.queues.drop(1)
+    harness.writer.read(session, 3, 10, 1000)
 
-    assert house.run() == [("page", session, [], 3, False)] * 2
+    assert harness.run() == [("page", session, [], 3, False)] * 2
 
 
-def test_writer_skips_a_damaged_record_with_an_alarm(house: House) -> None:
+def test_writer_skips_a_damaged_record_with_an_alarm(harness: Harness) -> None:
     """The others of the page arrive; the drop has a name."""
-    session = house.session(1)
-    house.queues.append([Append(ID, b"damaged", 0, (Delivery(1, 1),))])
-    house.writer.append(publish(session))
-    house.run()
-    house.writer.read(session, 0, 10, 1000)
+    session = harness.session(1)
+    harness.queues.append([Append(ID, b"damaged", 0, (Delivery(1, 1),))])
+    harness.writer.append(publish(session))
+    harness.run()
+    harness.writer.read(session, 0, 10, 1000)
 
-    ((_, _, records, upto, _),) = house.run()
+    ((_, _, records, upto, _),) = harness.run()
 
     assert ([record.position for record in records], upto) == ([2], 2)
-    assert house.plane.turn.drops == [(session, Drop.STORE_FAILED, 1)]
-    assert house.alarms[0][0] == "queue_records_corrupt"
-    assert "queue 1, the first at position 1" in house.alarms[0][1]
+    assert harness.plane.turn.drops == [(session, Drop.STORE_FAILED, 1)]
+    assert harness.alarms[0][0] == "queue_records_corrupt"
+    assert "queue 1, the first at position 1" in harness.alarms[0][1]
 
 
-def test_writer_names_and_counts_what_its_driver_passes_over(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = house.session(1)
+def test_writer_names_and_counts_what_its_driver_passes_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = harness.session(1)
     page = Page([], 2, True, (Damaged(1, "the fields do not fit"), Damaged(2, "the fields do not fit")))
-    monkeypatch.setattr(house.queues, "read", lambda *_: page)
-    house.writer.read(session, 0, 10, 1000)
+    monkeypatch.setattr(harness.queues, "read", lambda *_: page)
+    harness.writer.read(session, 0, 10, 1000)
 
-    assert house.run() == [("page", session, [], 2, True)]
-    assert house.plane.turn.drops == [(session, Drop.STORE_FAILED, 2)]
-    ((word, text),) = house.alarms
+    assert harness.run() == [("page", session, [], 2, True)]
+    assert harness.plane.turn.drops == [(session, Drop.STORE_FAILED, 2)]
+    ((word, text),) = harness.alarms
     assert (word, "the first at position 1" in text) == ("queue_records_corrupt", True)
 
 
-def test_writer_tells_of_a_store_that_will_not_be_read(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_tells_of_a_store_that_will_not_be_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """One alarm, until the queue that it names can be read, or is not there any more."""
-    first, second = house.session(1), house.session(2)
-    honest = house.queues.read
+    first, second = harness.session(1), harness.session(2)
+    honest = harness.queues.read
 
     def read(*_: object) -> Any:
         raise BackendError("queues.db: database disk image is malformed", retryable=False)
 
     for _ in range(2):
-        monkeypatch.setattr(house.queues, "read", read)
+        monkeypatch.setattr(harness.queues, "read", read)
         for session in (first, second):
-            house.writer.read(session, 0, 10, 1000)
-        house.run()
-        monkeypatch.setattr(house.queues, "read", honest)
+            harness.writer.read(session, 0, 10, 1000)
+        harness.run()
+        monkeypatch.setattr(harness.queues, "read", honest)
         for session in (second, first):
-            house.writer.read(session, 0, 10, 1000)
-        house.run()
-        house.queues.drop(1)
+            harness.writer.read(session, 0, 10, 1000)
+        harness.run()
+        harness.queues.drop(1)
 
-    (_, text), *rest = house.alarms
-    assert {word for word, _ in house.alarms} == {"queues-read_failing"}
+    (_, text), *rest = harness.alarms
+    assert {word for word, _ in harness.alarms} == {"queues-read_failing"}
     assert text.startswith("queue 1: queues.db: database disk image is malformed;")
     assert [bool(text) for _, text in rest] == [False, True, False]
 
 
-def test_writer_calls_rare_verbs_in_their_threads(house: House) -> None:
+def test_writer_calls_rare_verbs_in_their_threads(harness: Harness) -> None:
     """In order with the appends; refusals go to the errback and fail nothing else."""
     answers: list[Any] = []
-    session = house.session(1)
-    house.writer.append(publish(session))
-    house.writer.call("purge", (1,), answers.append, answers.append)
-    house.writer.call("claim", (9, b"w"), lambda _: None, lambda error: answers.append(type(error)))
-    house.writer.append(publish(session))
-    house.writer.call("tails", ([1],), answers.append, answers.append)
-    house.writer.call_retained("load", (7,), answers.append, answers.append)
-    house.writer.call_retained("delete", (7, [b"x"]), answers.append, answers.append)
+    session = harness.session(1)
+    harness.writer.append(publish(session))
+    harness.writer.call("purge", (1,), answers.append, answers.append)
+    harness.writer.call("claim", (9, b"w"), lambda _: None, lambda error: answers.append(type(error)))
+    harness.writer.append(publish(session))
+    harness.writer.call("tails", ([1],), answers.append, answers.append)
+    harness.writer.call_retained("load", (7,), answers.append, answers.append)
+    harness.writer.call_retained("delete", (7, [b"x"]), answers.append, answers.append)
 
-    told = house.run()
+    told = harness.run()
 
     assert [positions for _, _, positions, _ in told] == [(1,), (2,)]
     assert answers == [1, NotFoundError, 0, {1: 2}, []]
 
 
-def test_writer_reads_stored_records_and_pages_of_topics(house: House) -> None:
+def test_writer_reads_stored_records_and_pages_of_topics(harness: Harness) -> None:
     """In the reading thread: nobody who stores waits for it."""
     answers: list[Any] = []
-    house.writer.append(publish(house.session(1), retain=True))
-    house.run()
-    queues, retained = AwaitedQueues(house.writer), AwaitedRetained(house.writer)
+    harness.writer.append(publish(harness.session(1), retain=True))
+    harness.run()
+    queues, retained = AwaitedQueues(harness.writer), AwaitedRetained(harness.writer)
 
     stats = Deferred.fromCoroutine(queues.stats(1)).addCallback(answers.append)
-    house.run("reads")
+    harness.run("reads")
     assert stats.called
     (found,) = answers
     Deferred.fromCoroutine(queues.read(1, found.epoch, found.head, 5, 1 << 20)).addCallback(answers.append)
     Deferred.fromCoroutine(queues.read(1, found.epoch - 1, 0, 5, 1 << 20)).addErrback(answers.append)
     Deferred.fromCoroutine(retained.page(7, b"", 5)).addCallback(answers.append)
-    house.run("reads")
+    harness.run("reads")
 
     _, page, stale, topics = answers
     assert [record.position for record in page.records] == [1]
@@ -483,35 +483,35 @@ def test_writer_reads_stored_records_and_pages_of_topics(house: House) -> None:
     assert len(topics) == 1
 
 
-def test_rare_verbs_can_be_awaited(house: House) -> None:
+def test_rare_verbs_can_be_awaited(harness: Harness) -> None:
     """An answer, or what was in its way."""
-    admin = AwaitedQueues(house.writer)
+    admin = AwaitedQueues(harness.writer)
     made = Deferred.fromCoroutine(admin.create(7, 1, QueueLimits(), 41))
-    house.run()
+    harness.run()
     claimed = Deferred.fromCoroutine(admin.claim(1, b"w"))
     failed = Deferred.fromCoroutine(admin.claim(9, b"w"))
-    house.run()
+    harness.run()
     errors: list[object] = []
     failed.addErrback(lambda failure: errors.append(failure.check(NotFoundError)))
 
     assert (made.result, claimed.result.epoch, errors) == (None, 41, [NotFoundError])
 
 
-def test_writer_leaves_an_open_batch_of_the_plane_open(house: House) -> None:
+def test_writer_leaves_an_open_batch_of_the_plane_open(harness: Harness) -> None:
     """Answers that arrive inside a turn belong to it."""
-    house.plane.turn.begin()
-    house.writer.append(publish(house.session(1)))
-    house.run("writes")
+    harness.plane.turn.begin()
+    harness.writer.append(publish(harness.session(1)))
+    harness.run("writes")
 
-    assert (house.plane.turn.is_open, house.plane.batches) == (True, 0)
+    assert (harness.plane.turn.is_open, harness.plane.batches) == (True, 0)
 
 
 def test_writer_whose_thread_hangs_leaves_its_stores_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end is bounded, and nothing is closed under a commit; the others have written what they had."""
-    house, gate, is_running, closed = House(), threading.Event(), threading.Event(), list[str]()
-    monkeypatch.setattr(house.queues, "close", lambda: closed.append("queues"), raising=False)
-    monkeypatch.setattr(house.retained, "close", lambda: closed.append("retained"), raising=False)
-    group = house.queues.group
+    harness, gate, is_running, closed = Harness(), threading.Event(), threading.Event(), list[str]()
+    monkeypatch.setattr(harness.queues, "close", lambda: closed.append("queues"), raising=False)
+    monkeypatch.setattr(harness.retained, "close", lambda: closed.append("retained"), raising=False)
+    group = harness.queues.group
 
     @contextmanager
     def hanging() -> Iterator[None]:
@@ -520,71 +520,71 @@ def test_writer_whose_thread_hangs_leaves_its_stores_open(monkeypatch: pytest.Mo
         with group():
             yield
 
-    monkeypatch.setattr(house.queues, "group", hanging)
-    house.writer.start(house.plane)
-    house.writer.call("create", (7, 1, QueueLimits()), lambda _: None, pytest.fail)
+    monkeypatch.setattr(harness.queues, "group", hanging)
+    harness.writer.start(harness.plane)
+    harness.writer.call("create", (7, 1, QueueLimits()), lambda _: None, pytest.fail)
     assert is_running.wait(10)
 
-    assert not house.writer.close(0.05)
+    assert not harness.writer.close(0.05)
 
     assert closed == []
     gate.set()
-    assert house.writer.close()
+    assert harness.writer.close()
     assert closed == ["queues", "retained"]
 
 
-def test_writer_that_is_closed_has_written_what_was_asked(house: House) -> None:
+def test_writer_that_is_closed_has_written_what_was_asked(harness: Harness) -> None:
     """Also before it was ever started."""
-    session = house.session(1)
-    house.writer.append(publish(session))
+    session = harness.session(1)
+    harness.writer.append(publish(session))
 
-    assert house.writer.close()
-    assert house.plane.told[0][2] == (1,)
-    assert house.queues.apply([Move(MoveKind.ACK, 1, session.epoch, 1)]) == [True]
-    assert house.queues.append([Append(ID, b"b", 0, (Delivery(1, 1),))]) == [Appended((2,))]
+    assert harness.writer.close()
+    assert harness.plane.told[0][2] == (1,)
+    assert harness.queues.apply([Move(MoveKind.ACK, 1, session.epoch, 1)]) == [True]
+    assert harness.queues.append([Append(ID, b"b", 0, (Delivery(1, 1),))]) == [Appended((2,))]
 
 
-def test_writer_tells_of_a_reader_whose_epoch_is_refused(house: House) -> None:
+def test_writer_tells_of_a_reader_whose_epoch_is_refused(harness: Harness) -> None:
     """Another hub has claimed its queue: on reading, and on moving what it thinks is its own."""
-    fenced, living = house.session(1), house.session(3)
-    house.queues.claim(1, b"other")
+    fenced, living = harness.session(1), harness.session(3)
+    harness.queues.claim(1, b"other")
     for session in (fenced, living):
-        house.writer.read(session, 0, 10, 1000)
-    house.run()
-    assert house.stale == [fenced]
+        harness.writer.read(session, 0, 10, 1000)
+    harness.run()
+    assert harness.stale == [fenced]
 
     for session in (fenced, living):
-        house.writer.reserve(session, 5)
-    moved_on = house.session(4)
-    house.writer.reserve(moved_on, 5)
-    house.queues.claim(4, b"other")
+        harness.writer.reserve(session, 5)
+    moved_on = harness.session(4)
+    harness.writer.reserve(moved_on, 5)
+    harness.queues.claim(4, b"other")
     moved_on.epoch += 1  # it has been claimed again here since
-    house.run()
+    harness.run()
 
-    assert house.stale == [fenced, fenced]
+    assert harness.stale == [fenced, fenced]
 
 
 @pytest.mark.parametrize("way", ["read", "move", "message", "own message"])
-def test_writer_tells_of_a_session_whose_queue_is_lost(house: House, way: str) -> None:
+def test_writer_tells_of_a_session_whose_queue_is_lost(harness: Harness, way: str) -> None:
     """Whatever was asked for; once, and not of one that has ended."""
-    lost, ended, living = (house.session(number) for number in (1, 2, 3))
+    lost, ended, living = (harness.session(number) for number in (1, 2, 3))
     ended.is_discarded = True
     for number in (1, 2):
-        house.queues.drop(number)
+        harness.queues.drop(number)
 
     if way == "read":
-        house.writer.read(lost, 0, 10, 1000)
+        harness.writer.read(lost, 0, 10, 1000)
     for _ in range(2 if way != "read" else 0):
         if way == "move":
-            house.writer.reserve(lost, 5)
+            harness.writer.reserve(lost, 5)
         elif way == "message":
-            house.writer.append(publish(lost, ended, living))
+            harness.writer.append(publish(lost, ended, living))
         else:
             item = publish(living, qos=2)
             item.inbound, item.inbound_epoch, item.packet_id = lost, lost.epoch, 9
-            house.writer.append(item)
-    answers = house.run()
+            harness.writer.append(item)
+    answers = harness.run()
 
-    assert (house.lost, house.stale) == ([lost], [])
+    assert (harness.lost, harness.stale) == ([lost], [])
     if way == "message":
         assert [positions for _, _, positions, _ in answers] == [(-2, -2, 1), (-2, -2, 2)]

@@ -30,7 +30,7 @@ class Told:
         raise AssertionError
 
 
-class House:
+class Harness:
     """The rates of one tenant with everything around them."""
 
     def __init__(self, path: Path) -> None:
@@ -45,8 +45,8 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.store.close()
 
@@ -92,19 +92,19 @@ def test_window_forgets_what_is_old() -> None:
     assert len(window._spent) <= 52
 
 
-def test_refusing_rate_tells_the_observer(house: House) -> None:
+def test_refusing_rate_tells_the_observer(harness: Harness) -> None:
     """Each refusal once; nothing is spent by it."""
-    rates = house.tenant("connects=2/1s,3/1m")
+    rates = harness.tenant("connects=2/1s,3/1m")
 
     assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(4)] == [True, True, False, False]
-    assert house.told.refusals == [Quota.CONNECTS] * 2
-    house.clock.advance(1.1)
+    assert harness.told.refusals == [Quota.CONNECTS] * 2
+    harness.clock.advance(1.1)
     assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(4)] == [True, False, False, False]
 
 
-def test_unlimited_rate_passes_everything(house: House) -> None:
+def test_unlimited_rate_passes_everything(harness: Harness) -> None:
     """And nothing is kept for it."""
-    rates = house.tenant("")
+    rates = harness.tenant("")
 
     assert all(rates.take(Quota.CONNECTS) == 0.0 for _ in range(100))
     assert rates.meter(Quota.PUBLISH_MESSAGES) is None
@@ -112,20 +112,20 @@ def test_unlimited_rate_passes_everything(house: House) -> None:
     assert rates.rate(Quota.PUBLISH_MESSAGES) is None
 
 
-def test_refusing_rate_obeys_calendar_windows(house: House) -> None:
+def test_refusing_rate_obeys_calendar_windows(harness: Harness) -> None:
     """-1.0: not before the window ends."""
-    rates = house.tenant("connects=2/1d")
+    rates = harness.tenant("connects=2/1d")
 
     assert [rates.take(Quota.CONNECTS) for _ in range(3)] == [0.0, 0.0, -1.0]
 
 
-def test_engine_gets_short_windows_and_calendar_windows_apart(house: House) -> None:
+def test_engine_gets_short_windows_and_calendar_windows_apart(harness: Harness) -> None:
     """As the plane has a place for each."""
-    rates = house.tenant("publish_messages=5/10s,9/1m,12/1d deliver_messages=5/1s publish_bytes=100/1h")
+    rates = harness.tenant("publish_messages=5/10s,9/1m,12/1d deliver_messages=5/1s publish_bytes=100/1h")
 
     meter = rates.meter(Quota.PUBLISH_MESSAGES)
     assert meter is not None
-    now = house.clock.monotonic()
+    now = harness.clock.monotonic()
     assert sum(meter.take(1, now) == 0.0 for _ in range(9)) < 9  # it knows 5/10s
     assert sum(meter.take(1, now + 100 + number) == 0.0 for number in range(0, 60, 3)) == 9  # and 9/1m
     assert rates.day(Quota.PUBLISH_MESSAGES) is not None
@@ -133,13 +133,13 @@ def test_engine_gets_short_windows_and_calendar_windows_apart(house: House) -> N
     assert rates.day(Quota.DELIVER_MESSAGES) is None
 
 
-def test_whole_rate_takes_from_all_windows_or_from_none(house: House) -> None:
+def test_whole_rate_takes_from_all_windows_or_from_none(harness: Harness) -> None:
     """For places of the engine that have room for one meter."""
-    rates = house.tenant("publish_messages=2/1m,3/1d deliver_messages=1/1s deliver_bytes=1/1d")
+    rates = harness.tenant("publish_messages=2/1m,3/1d deliver_messages=1/1s deliver_bytes=1/1d")
     rate = rates.rate(Quota.PUBLISH_MESSAGES)
     assert rate is not None
 
-    now = house.clock.monotonic()
+    now = harness.clock.monotonic()
     assert [rate.take(1, now) for _ in range(2)] == [0.0, 0.0]
     assert rate.take(1, now) > 0.0
     assert rate.take(1, now + 100) == 0.0
@@ -148,126 +148,126 @@ def test_whole_rate_takes_from_all_windows_or_from_none(house: House) -> None:
     assert rates.rate(Quota.DELIVER_BYTES) is rates.day(Quota.DELIVER_BYTES)
 
 
-def test_changed_limits_are_no_new_allowance(house: House) -> None:
+def test_changed_limits_are_no_new_allowance(harness: Harness) -> None:
     """Meters are the same objects; what is spent stays spent."""
-    rates = house.tenant("connects=2/1m publish_messages=10/1m")
+    rates = harness.tenant("connects=2/1m publish_messages=10/1m")
     meter = rates.meter(Quota.PUBLISH_MESSAGES)
     assert meter is not None
-    meter.take(10, house.clock.monotonic())
+    meter.take(10, harness.clock.monotonic())
     rates.take(Quota.CONNECTS, 2)
 
-    house.tenant("connects=3/1m publish_messages=12/1m")
+    harness.tenant("connects=3/1m publish_messages=12/1m")
 
     assert rates.meter(Quota.PUBLISH_MESSAGES) is meter
-    assert [meter.take(1, house.clock.monotonic()) == 0.0 for _ in range(3)] == [True, True, False]
+    assert [meter.take(1, harness.clock.monotonic()) == 0.0 for _ in range(3)] == [True, True, False]
     assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(2)] == [True, False]
-    house.tenant("")
+    harness.tenant("")
     assert rates.meter(Quota.PUBLISH_MESSAGES) is None
 
 
-def test_trial_is_only_told(house: House) -> None:
+def test_trial_is_only_told(harness: Harness) -> None:
     """Every unit that passes and would not have: by those who refuse, and by those who hold back."""
-    rates = house.tenant("connects=5/1s dry-run:connects=2/1s dry-run:publish_messages=100/1s")
+    rates = harness.tenant("connects=5/1s dry-run:connects=2/1s dry-run:publish_messages=100/1s")
 
     assert all(rates.take(Quota.CONNECTS) == 0.0 for _ in range(4))
-    assert house.told.trials == [Quota.CONNECTS] * 2
+    assert harness.told.trials == [Quota.CONNECTS] * 2
     assert rates.rate(Quota.DELIVER_MESSAGES) is None
-    house.told.trials.clear()
-    assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), house, 90) == 900
-    assert not house.told.trials
-    assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), house, 200) == 2000
-    assert house.told.trials.count(Quota.PUBLISH_MESSAGES) == pytest.approx(1000, rel=0.05)
-    assert not house.told.refusals
+    harness.told.trials.clear()
+    assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), harness, 90) == 900
+    assert not harness.told.trials
+    assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), harness, 200) == 2000
+    assert harness.told.trials.count(Quota.PUBLISH_MESSAGES) == pytest.approx(1000, rel=0.05)
+    assert not harness.told.refusals
 
 
-def test_trial_behind_an_obeyed_rate_hears_what_passed(house: House) -> None:
+def test_trial_behind_an_obeyed_rate_hears_what_passed(harness: Harness) -> None:
     """What the obeyed limit held back is no news."""
-    rates = house.tenant("deliver_messages=50/1s,1000/1d dry-run:deliver_messages=20/1s")
+    rates = harness.tenant("deliver_messages=50/1s,1000/1d dry-run:deliver_messages=20/1s")
 
-    assert pass_units(rates.rate(Quota.DELIVER_MESSAGES), house, 100) == pytest.approx(500, rel=0.05)
-    assert house.told.trials.count(Quota.DELIVER_MESSAGES) == pytest.approx(300, rel=0.07)
+    assert pass_units(rates.rate(Quota.DELIVER_MESSAGES), harness, 100) == pytest.approx(500, rel=0.05)
+    assert harness.told.trials.count(Quota.DELIVER_MESSAGES) == pytest.approx(300, rel=0.07)
 
 
-def pass_units(meter: object, house: House, rate: int) -> int:
+def pass_units(meter: object, harness: Harness, rate: int) -> int:
     """Ask for so many units a second, evenly, over ten seconds; returns how many passed."""
     passed = 0
     for _ in range(10 * rate):
-        house.clock.advance(1 / rate)
-        passed += meter.take(1, house.clock.monotonic()) == 0.0  # type: ignore[attr-defined]
+        harness.clock.advance(1 / rate)
+        passed += meter.take(1, harness.clock.monotonic()) == 0.0  # type: ignore[attr-defined]
     return passed
 
 
-def test_sessions_of_a_device_share_its_rates(house: House) -> None:
+def test_sessions_of_a_device_share_its_rates(harness: Harness) -> None:
     """At the same time and one after the other: a reconnect is no new allowance."""
     limits = resolve_texts("device_publish_messages=5/1m publish_messages=1/1m")
-    first = house.book.join("dev1", limits)
+    first = harness.book.join("dev1", limits)
     assert first is not None
 
-    assert house.book.join("dev1", limits) is first
+    assert harness.book.join("dev1", limits) is first
     assert first.meter(Quota.PUBLISH_MESSAGES) is None
-    house.book.leave("dev1")
-    house.book.leave("dev1")
-    assert house.book.join("dev1", limits) is first
-    assert house.book.join("dev2", limits) is not first
+    harness.book.leave("dev1")
+    harness.book.leave("dev1")
+    assert harness.book.join("dev1", limits) is first
+    assert harness.book.join("dev2", limits) is not first
 
 
-def test_device_without_limits_costs_nothing(house: House) -> None:
+def test_device_without_limits_costs_nothing(harness: Harness) -> None:
     """Most devices of most plans."""
-    assert house.book.join("dev1", resolve_texts("publish_messages=5/1s")) is None
-    house.book.leave("dev1")
+    assert harness.book.join("dev1", resolve_texts("publish_messages=5/1s")) is None
+    harness.book.leave("dev1")
 
 
-def test_device_that_loses_its_limits_is_metered_no_more(house: House) -> None:
+def test_device_that_loses_its_limits_is_metered_no_more(harness: Harness) -> None:
     """`quota unset` is obeyed by the sessions that are there."""
-    rates = house.book.join("dev1", resolve_texts("device_publish_messages=5/1s"))
+    rates = harness.book.join("dev1", resolve_texts("device_publish_messages=5/1s"))
     assert rates is not None
 
-    house.book.leave("dev1")
-    assert house.book.join("dev1", resolve_texts("")) is None
+    harness.book.leave("dev1")
+    assert harness.book.join("dev1", resolve_texts("")) is None
 
 
-def test_remembered_devices_are_bounded(house: House) -> None:
+def test_remembered_devices_are_bounded(harness: Harness) -> None:
     """The longest gone is forgotten first."""
     limits = resolve_texts("device_publish_messages=5/1m")
-    first = house.book.join("dev", limits)
-    house.book.leave("dev")
+    first = harness.book.join("dev", limits)
+    harness.book.leave("dev")
     for number in range(IDLE_DEVICES):
-        house.book.join(f"dev{number}", limits)
-        house.book.leave(f"dev{number}")
+        harness.book.join(f"dev{number}", limits)
+        harness.book.leave(f"dev{number}")
 
-    assert house.book.join("dev", limits) is not first
+    assert harness.book.join("dev", limits) is not first
 
 
-def test_deleted_device_leaves_nothing_to_another_one_of_its_name(house: House) -> None:
+def test_deleted_device_leaves_nothing_to_another_one_of_its_name(harness: Harness) -> None:
     """What it has spent is gone; sessions that share rates now go on sharing them."""
     limits = resolve_texts("device_publish_messages=5/1m")
-    first = house.book.join("dev1", limits)
-    house.book.forget("dev1")
-    assert house.book.join("dev1", limits) is first
-    house.book.leave("dev1")
-    house.book.leave("dev1")
+    first = harness.book.join("dev1", limits)
+    harness.book.forget("dev1")
+    assert harness.book.join("dev1", limits) is first
+    harness.book.leave("dev1")
+    harness.book.leave("dev1")
 
-    house.book.forget("dev1")
+    harness.book.forget("dev1")
 
-    assert house.book.join("dev1", limits) is not first
+    assert harness.book.join("dev1", limits) is not first
 
 
-def test_book_is_rested_when_a_new_one_would_allow_no_more(house: House) -> None:
+def test_book_is_rested_when_a_new_one_would_allow_no_more(harness: Harness) -> None:
     """While nobody uses it: what has been spent of tenant and devices must be back."""
-    house.tenant("connects=5/2m publish_messages=5/1s")
-    seen = [house.book.is_rested]
-    rates = house.book.join("dev1", resolve_texts("device_publish_messages=5/1m"))
+    harness.tenant("connects=5/2m publish_messages=5/1s")
+    seen = [harness.book.is_rested]
+    rates = harness.book.join("dev1", resolve_texts("device_publish_messages=5/1m"))
     assert rates is not None
     meter = rates.meter(Quota.DEVICE_PUBLISH_MESSAGES)
     assert meter is not None
-    seen.append(house.book.is_rested)
-    meter.take(1, house.clock.monotonic())
-    house.book.leave("dev1")
-    seen.append(house.book.is_rested)
-    house.book.tenant.take(Quota.CONNECTS)
-    house.clock.advance(65)
-    seen.append(house.book.is_rested)
-    house.clock.advance(60)
-    seen.append(house.book.is_rested)
+    seen.append(harness.book.is_rested)
+    meter.take(1, harness.clock.monotonic())
+    harness.book.leave("dev1")
+    seen.append(harness.book.is_rested)
+    harness.book.tenant.take(Quota.CONNECTS)
+    harness.clock.advance(65)
+    seen.append(harness.book.is_rested)
+    harness.clock.advance(60)
+    seen.append(harness.book.is_rested)
 
     assert seen == [True, False, False, False, True]

@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 from tests.support.party import Guest
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def watcher(house: House) -> Guest:
+def watcher(harness: Harness) -> Guest:
     """Is subscribed to w/#."""
-    guest = house.join("watcher", username="acme/dev2")
+    guest = harness.join("watcher", username="acme/dev2")
     guest.subscribe(("w/#", 0))
-    house.journal.words()
+    harness.journal.words()
     return guest

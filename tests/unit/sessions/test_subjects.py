@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from iothub.records.events import Subject
 from iothub_services.sessions.subjects import now_ms, subject_of
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 from tests.support.kept_sessions import keep
 
 
-def test_subject_is_the_session_in_its_present_incarnation(house: House) -> None:
+def test_subject_is_the_session_in_its_present_incarnation(harness: Harness) -> None:
     """Tenant, Client Identifier, epoch and the milliseconds of now."""
-    keep(house)
-    session = house.acme.plane.sessions["c"]
+    keep(harness)
+    session = harness.acme.plane.sessions["c"]
 
-    assert subject_of(session, house.clock) == Subject(
-        house.acme.tenant_id, "c", session.epoch, int(house.clock.wall() * 1000)
+    assert subject_of(session, harness.clock) == Subject(
+        harness.acme.tenant_id, "c", session.epoch, int(harness.clock.wall() * 1000)
     )
-    assert now_ms(house.clock) == int(house.clock.wall() * 1000)
+    assert now_ms(harness.clock) == int(harness.clock.wall() * 1000)

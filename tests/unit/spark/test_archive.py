@@ -20,7 +20,7 @@ from iothub_spark.sources.archive import read_archive
 from iothub_spark.stores.accounts import Mark, opened_accounts
 from iothub_spark.stores.archive import batch_folder, whole_batches
 from tests.support.event_log import EventMill, append
-from tests.support.statistics import NOON_MS, house, log, spec_of, used
+from tests.support.statistics import NOON_MS, harness, log, spec_of, used
 
 
 def run(spark: SparkSession, folder: Path, **options: bool) -> dict[str, object]:
@@ -40,7 +40,7 @@ def sql_mark(folder: Path, name: str = "analytics") -> Mark:
 
 def test_each_run_copies_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
     """Both logs, each event once, in folders by tenant and day; the marks follow."""
-    house(tmp_path)
+    harness(tmp_path)
     log(tmp_path, used(1, 1, messages_in=1), used(2, 2, minute=60 * 24, messages_in=1))
     made = list(EventMill(10, 3).events(50))
     append(tmp_path / "events.db", made)
@@ -64,7 +64,7 @@ def test_each_run_copies_what_is_new(spark: SparkSession, tmp_path: Path) -> Non
 
 
 def test_days_before_the_wanted_one_are_not_read(spark: SparkSession, tmp_path: Path) -> None:
-    house(tmp_path)
+    harness(tmp_path)
     log(tmp_path, used(1, 1, messages_in=1), used(1, 2, minute=60 * 24, messages_in=1))
     run(spark, tmp_path)
 
@@ -75,7 +75,7 @@ def test_days_before_the_wanted_one_are_not_read(spark: SparkSession, tmp_path: 
 
 def test_run_that_was_killed_before_its_mark_writes_the_same_batch_again(spark: SparkSession, tmp_path: Path) -> None:
     """However much came meanwhile; what a kill left half is read by nobody."""
-    house(tmp_path)
+    harness(tmp_path)
     log(tmp_path, used(1, 1, messages_in=1))
     run(spark, tmp_path)
     mark = sql_mark(tmp_path)
@@ -100,7 +100,7 @@ def test_first_run_that_fails_holds_the_log(tmp_path: Path, monkeypatch: pytest.
     def fail(*arguments: object) -> dict[str, int]:
         raise BackendError("disk full", retryable=True)
 
-    house(tmp_path)
+    harness(tmp_path)
     append(tmp_path / "events.db", EventMill(10, 3).events(50))
     monkeypatch.setattr(archive, "_archive", fail)
     spec = spec_of(tmp_path, "archive")
@@ -112,7 +112,7 @@ def test_first_run_that_fails_holds_the_log(tmp_path: Path, monkeypatch: pytest.
 
 def test_gap_is_refused_until_somebody_says_go_on(spark: SparkSession, tmp_path: Path) -> None:
     """Events that were trimmed before they were copied are gone for good: a person should know."""
-    house(tmp_path)
+    harness(tmp_path)
     log(tmp_path, used(1, 1, messages_in=1))
     run(spark, tmp_path)
     log(tmp_path, *[used(1, number, messages_in=1) for number in range(2, 6)])
@@ -129,7 +129,7 @@ def test_gap_is_refused_until_somebody_says_go_on(spark: SparkSession, tmp_path:
 
 
 def test_dry_run_leaves_no_trace(spark: SparkSession, tmp_path: Path) -> None:
-    house(tmp_path)
+    harness(tmp_path)
     log(tmp_path, used(1, 1, messages_in=1))
 
     figures = run(spark, tmp_path, dry_run=True)
@@ -149,7 +149,7 @@ def erased(spark: SparkSession, folder: Path, **options: int) -> dict[str, objec
 
 def test_tenant_that_is_gone_is_erased_everywhere(spark: SparkSession, tmp_path: Path) -> None:
     """Archive, reports, checkpoints; the others' rows stay, under a version that counts and is whole. Again: nothing to do."""
-    house(tmp_path)
+    harness(tmp_path)
     append(tmp_path / "events.db", [event for event in EventMill(40, 4).events(400) if event.epoch])
     log(tmp_path, used(1, 1, messages_in=1), used(2, 2, messages_in=1))
     run(spark, tmp_path)
@@ -182,7 +182,7 @@ def test_tenant_that_is_gone_is_erased_everywhere(spark: SparkSession, tmp_path:
 
 def test_damaged_checkpoint_is_not_made_whole_by_erasing(spark: SparkSession, tmp_path: Path) -> None:
     """Copied with a fresh checksum, nobody would see any more what is missing."""
-    house(tmp_path)
+    harness(tmp_path)
     append(tmp_path / "events.db", [event for event in EventMill(40, 4).events(400) if event.epoch])
     compact_events.run(spark, spec_of(tmp_path, "compact_events"), Report(io.StringIO()))
     with closing(sqlite3.connect(tmp_path / "checkpoints.db")) as connection, connection:
@@ -204,7 +204,7 @@ def rows_by_tenant(folder: Path) -> dict[int, int]:
 
 def test_tenant_that_is_there_is_not_erased(spark: SparkSession, tmp_path: Path) -> None:
     """A slip of the finger costs nothing."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
 
     with pytest.raises(ConflictError, match=r"tenant acme \(number 1\) still exists: delete it first"):
         erased(spark, tmp_path, tenant_id=acme)
@@ -212,14 +212,14 @@ def test_tenant_that_is_there_is_not_erased(spark: SparkSession, tmp_path: Path)
 
 @pytest.mark.parametrize("options", [{}, {"tenant_id": 0}])
 def test_erase_needs_a_number(spark: SparkSession, tmp_path: Path, options: dict[str, int]) -> None:
-    house(tmp_path)
+    harness(tmp_path)
 
     with pytest.raises(ConfigError, match=r"options\.tenant_id is missing"):
         erased(spark, tmp_path, **options)
 
 
 def test_event_that_cannot_be_read_is_counted_and_left_out(spark: SparkSession, tmp_path: Path) -> None:
-    house(tmp_path)
+    harness(tmp_path)
     log(tmp_path, Event(EventType.USAGE_COUNTED, 1, "", 0, NOON_MS))
     with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
         connection.execute(f"INSERT INTO {EVENT_TABLES[Topic.ANALYTICS]} (key, value) VALUES ('', '{{')")

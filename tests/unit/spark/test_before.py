@@ -17,7 +17,7 @@ from iothub_spark.stores.accounts import opened_accounts
 from iothub_spark.stores.log_sqlite import trim
 from tests.support.event_log import EventMill, append, make_log
 from tests.support.spark import live_states, sqlite_spec
-from tests.support.statistics import house, spec_of
+from tests.support.statistics import harness, spec_of
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ def test_job_that_reads_states_wants_them(folder: Path) -> None:
 
 def test_job_that_reads_no_log_needs_none(tmp_path: Path) -> None:
     """A tenant can be erased where nothing else is."""
-    house(tmp_path)
+    harness(tmp_path)
     (tmp_path / "events.db").unlink()
 
     before.look(spec_of(tmp_path, "erase", tenant_id=7))
 
 
 def test_tenant_that_is_there_is_not_erased_nor_one_without_a_number(tmp_path: Path) -> None:
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
 
     with pytest.raises(ConflictError, match=r"tenant acme \(number 1\) still exists: delete it first"):
         before.look(spec_of(tmp_path, "erase", tenant_id=acme))
@@ -93,7 +93,7 @@ def test_tenant_that_is_there_is_not_erased_nor_one_without_a_number(tmp_path: P
     ],
 )
 def test_trimmed_log_is_refused(tmp_path: Path, job: str, options: dict[str, bool], text: str) -> None:
-    house(tmp_path)
+    harness(tmp_path)
     append(tmp_path / "events.db", EventMill(10, 2).events(50))
     trim(tmp_path / "events.db", 20)
     with opened_accounts(tmp_path / "accounts.url") as accounts:
@@ -105,7 +105,7 @@ def test_trimmed_log_is_refused(tmp_path: Path, job: str, options: dict[str, boo
 
 def test_copy_may_begin_anew_behind_what_is_gone(tmp_path: Path) -> None:
     """`--full` is how a person says so."""
-    house(tmp_path)
+    harness(tmp_path)
     append(tmp_path / "events.db", EventMill(10, 2).events(50))
     trim(tmp_path / "events.db", 20)
     with opened_accounts(tmp_path / "accounts.url") as accounts:

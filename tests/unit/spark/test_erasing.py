@@ -10,7 +10,7 @@ from iothub.base.errors import ConfigError, ConflictError
 from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.stores.accounts import opened_accounts
 from tests.support.spark import sqlite_spec
-from tests.support.statistics import house
+from tests.support.statistics import harness
 
 
 @pytest.mark.parametrize("options", [{}, {"tenant_id": 0}, {"tenant_id": True}])
@@ -21,7 +21,7 @@ def test_tenant_is_named_by_its_number(tmp_path: Path, options: dict[str, int]) 
 
 
 def test_tenant_that_is_there_is_named(tmp_path: Path) -> None:
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
 
     with opened_accounts(tmp_path / "accounts.url") as accounts:
         require_gone(accounts, acme + 1)

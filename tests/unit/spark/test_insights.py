@@ -24,7 +24,7 @@ from iothub_spark.stores.log_sqlite import trim
 from iothub_spark.transforms import insights
 from tests.support.event_log import append
 from tests.support.spark import Quiet
-from tests.support.statistics import house, log, spec_of
+from tests.support.statistics import harness, log, spec_of
 
 DAY_MS = 86_400_000
 MONDAY_MS = 1_790_000_000_000 // DAY_MS * DAY_MS  # 2026-09-21
@@ -142,7 +142,7 @@ class Reader(HTMLParser):
 
 def test_report_is_one_file_about_every_tenant(spark: SparkSession, tmp_path: Path) -> None:
     """From the archive and from what came after it; nothing is fetched from elsewhere, and a device's name is no markup."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     now_ms = int(time.time() * 1000)
     append(
         tmp_path / "events.db", [connected(acme, "<b>pump</b>", now_ms - DAY_MS), gone(acme, "d", now_ms, "network")]
@@ -179,7 +179,7 @@ def test_report_is_one_file_about_every_tenant(spark: SparkSession, tmp_path: Pa
 
 def test_report_says_which_session_events_nobody_has_copied(spark: SparkSession, tmp_path: Path) -> None:
     """Compaction trimmed them before `archive` ever ran: a count without them would look like a quiet day."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     hour_ms = int(time.time() * 1000) // 3_600_000 * 3_600_000
     append(tmp_path / "events.db", [connected(acme, f"d{number}", hour_ms - DAY_MS, 1) for number in range(27)])
     append(tmp_path / "events.db", [connected(acme, "late", hour_ms, 1)])

@@ -29,7 +29,7 @@ from iothub_spark.stores.log import LogRange
 from iothub_spark.transforms import usage
 from tests.support.night import at_night
 from tests.support.spark import Quiet
-from tests.support.statistics import HOUR_MS, NOON_MS, house, log, sampled, spec_of, used
+from tests.support.statistics import HOUR_MS, NOON_MS, harness, log, sampled, spec_of, used
 
 
 def frame(spark: SparkSession, *events: Event, partition: int = 0, first: int = 1) -> DataFrame:
@@ -171,7 +171,7 @@ def table(folder: Path) -> list[tuple[int, ...]]:
 
 def test_job_writes_table_and_archive_and_may_be_repeated(spark: SparkSession, tmp_path: Path) -> None:
     """The open hour grows with the next run; everything else stays to the byte."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     log(
         tmp_path,
         used(acme, 1, messages_in=5),
@@ -194,7 +194,7 @@ def test_job_writes_table_and_archive_and_may_be_repeated(spark: SparkSession, t
 
 def test_job_keeps_the_sums_of_hours_that_were_trimmed(spark: SparkSession, tmp_path: Path) -> None:
     """A log of seven days must not make last week's bill smaller."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     log(tmp_path, *[used(acme, number, minute=20 * number, messages_in=1) for number in range(1, 9)])
     run(spark, tmp_path)
     before = table(tmp_path)
@@ -211,7 +211,7 @@ def test_job_keeps_the_sums_of_hours_that_were_trimmed(spark: SparkSession, tmp_
 
 def test_figures_only_grow(tmp_path: Path) -> None:
     """A log that has lost events from within must not make a bill smaller; each figure by itself."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     nothing = dict.fromkeys(USAGE_HOURS.names, 0)
     row = {**nothing, "tenant_id": acme, "hour_ms": NOON_MS, "messages_in": 1000, "fanout": 3}
     with opened_accounts(tmp_path / "accounts.url") as accounts:
@@ -253,7 +253,7 @@ def test_job_holds_the_log_until_its_hours_are_complete(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After trimming up to the mark, the next run still computes every open hour from all of its records."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     now_ms = NOON_MS + 5 * HOUR_MS + 1
     monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
     log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 30)])
@@ -282,7 +282,7 @@ def test_second_run_reads_what_is_new_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the hours that may still grow; where nothing is new it reads no event, and says that its mark is no forgotten one."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     now_ms = NOON_MS + 10 * HOUR_MS + 1
     monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
     log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 60)])
@@ -312,7 +312,7 @@ def test_record_of_an_older_hour_is_added_to_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a hub that could not write for long: a part of the log would make a smaller hour, and lose the record."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS + 1)
     log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 60)])
     run(spark, tmp_path)
@@ -329,7 +329,7 @@ def test_losses_and_damage_are_counted_by_one_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the first that reads what is behind them, also of a worker that began before its mark; the whole log has all of them."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS)
     told = []
     for first in (1, 60, 63):
@@ -348,7 +348,7 @@ def test_log_that_was_begun_anew_is_read_whole(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that has grown past the place where the last run ended."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 2 * HOUR_MS)
     log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 9)])
     run(spark, tmp_path)
@@ -367,7 +367,7 @@ def test_first_hour_after_a_long_stop_is_added_up(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_run_before: bool
 ) -> None:
     """Whole only if the log has something from before it: that stays, however old, and whenever the job ran."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     now_ms = NOON_MS + 10 * HOUR_MS
     monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
     log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 6)])
@@ -392,7 +392,7 @@ def test_event_of_a_clock_that_is_far_ahead_is_no_beginning(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Were it held as the last one, no hour would be whole until then. Nor is one that nobody can read."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS)
     log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in range(1, 6)])
     log(tmp_path, used(acme, 6, minute=60 * 24 * 400, messages_in=1))
@@ -436,7 +436,7 @@ def test_partition_that_age_has_emptied_takes_no_hour_from_others(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_trimmed_before: bool
 ) -> None:
     """Its first new event is no beginning of the log; in this run or in a later one, whether the mark was trimmed away or not."""
-    numbers = house(tmp_path, "acme", "beta")
+    numbers = harness(tmp_path, "acme", "beta")
     kafka, now_ms = Partitions(spark), NOON_MS + 10 * HOUR_MS
     spec = replace(spec_of(tmp_path, "usage"), events=KafkaLog((Endpoint("kafka", 9092),)), archive=None)
     monkeypatch.setattr(job, "_now_ms", lambda: now_ms)
@@ -473,7 +473,7 @@ def test_log_is_held_from_the_first_attempt_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that fails must find everything the next time."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     log(tmp_path, used(acme, 1, messages_in=5))
 
     def fail(*_: object) -> None:
@@ -488,7 +488,7 @@ def test_log_is_held_from_the_first_attempt_on(
 
 def test_job_leaves_out_tenants_that_are_gone_and_names_damage(spark: SparkSession, tmp_path: Path) -> None:
     """A deleted tenant's rows were removed with it: the log must not bring them back."""
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     log(tmp_path, used(acme, 1, messages_in=5), used(99, 2, messages_in=5), used(acme, 4, messages_in=1))
     with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
         statement = f"INSERT INTO {EVENT_TABLES[Topic.ANALYTICS]} (key, value) VALUES ('', ?)"
@@ -503,7 +503,7 @@ def test_job_leaves_out_tenants_that_are_gone_and_names_damage(spark: SparkSessi
 
 
 def test_dry_run_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    acme = house(tmp_path, "acme")["acme"]
+    acme = harness(tmp_path, "acme")["acme"]
     log(tmp_path, used(acme, 1, messages_in=5))
 
     figures = run(spark, tmp_path, dry_run=True)

@@ -26,7 +26,7 @@ def resumed(client_id: str, epoch: int) -> Event:
     return events.session_resumed(Subject(7, client_id, epoch, 100), protocol_version=5, session_expiry_s=60)
 
 
-class House:
+class Harness:
     """A log, the states behind it, and checkpoints that a job would have made."""
 
     def __init__(self) -> None:

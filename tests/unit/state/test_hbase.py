@@ -20,7 +20,7 @@ TABLES = Tables("t")
 KEY = keys.state_key(1, "a")
 
 
-class House:
+class Harness:
     """A table, and hubs that share it."""
 
     def __init__(self) -> None:
@@ -46,117 +46,117 @@ def created(epoch: int) -> Event:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_row_holds_the_record_at_the_place_of_its_partition(house: House) -> None:
+def test_row_holds_the_record_at_the_place_of_its_partition(harness: Harness) -> None:
     """Golden: what one sees with HBase's own tools. Its own offset is in the cell, the place up to which it is folded is the timestamp."""
-    house.one.apply(((1 << 40) + 5, 2), [StateWrite(1, "a", (1 << 40) + 3, b'{"v":1}')])
+    harness.one.apply(((1 << 40) + 5, 2), [StateWrite(1, "a", (1 << 40) + 3, b'{"v":1}')])
 
-    assert house.rows == {
+    assert harness.rows == {
         b"\0": {b"s:o": (bytes.fromhex("01" + "0002" + "0000010000000005" + "0000000000000002"), 1_790_000_000_002)},
         b"\0\0\0\1a": {b"s:r": (bytes.fromhex("01" + "0000010000000003") + b'{"v":1}', (1 << 40) + 5)},
     }
 
 
-def test_older_write_never_resurrects_what_is_gone(house: House) -> None:
+def test_older_write_never_resurrects_what_is_gone(harness: Harness) -> None:
     """Not even after a major compaction, which forgets deletes."""
-    house.one.apply((5,), [StateWrite(1, "a", 5, b"r")])
-    house.one.apply((7,), [StateWrite(1, "a", 7, None)])
-    house.gateway.compact()
+    harness.one.apply((5,), [StateWrite(1, "a", 5, b"r")])
+    harness.one.apply((7,), [StateWrite(1, "a", 7, None)])
+    harness.gateway.compact()
 
     change_rows(
-        house.caller, TABLES.state, {6: [_put(StateWrite(1, "a", 6, b"late"))]}
+        harness.caller, TABLES.state, {6: [_put(StateWrite(1, "a", 6, b"late"))]}
     )  # it looked before the others were done
-    house.other.apply((8,), [StateWrite(1, "b", 8, b"r")])
+    harness.other.apply((8,), [StateWrite(1, "b", 8, b"r")])
 
-    assert house.other.get(1, "a") is None
-    assert [row.client_id for row in house.one.load()] == ["b"]
-    assert house.one.drop_tenant(1) == 1
-    assert list(house.rows) == [b"\0"]
+    assert harness.other.get(1, "a") is None
+    assert [row.client_id for row in harness.one.load()] == ["b"]
+    assert harness.one.drop_tenant(1) == 1
+    assert list(harness.rows) == [b"\0"]
 
 
-def test_rows_are_durable_before_the_log_counts_as_applied(house: House) -> None:
+def test_rows_are_durable_before_the_log_counts_as_applied(harness: Harness) -> None:
     """After a crash in between the same rows are written again, which changes nothing."""
-    house.fates.extend([("mutateRowTs", "done"), ("mutateRowTs", "refused")])
+    harness.fates.extend([("mutateRowTs", "done"), ("mutateRowTs", "refused")])
     writes = [StateWrite(1, "a", 1, b"1"), StateWrite(1, "d", 2, b"2")]
 
     with pytest.raises(BackendError) as caught:
-        house.one.apply((1, 2), writes)
+        harness.one.apply((1, 2), writes)
 
     assert (caught.value.retryable, caught.value.is_written) == (True, True)
-    assert house.one.applied_offsets() == ()
-    assert house.one.apply((1, 2), writes)
-    assert len(list(house.one.load())) == 2
+    assert harness.one.applied_offsets() == ()
+    assert harness.one.apply((1, 2), writes)
+    assert len(list(harness.one.load())) == 2
 
 
-def test_rows_of_a_partition_are_written_together(house: House) -> None:
+def test_rows_of_a_partition_are_written_together(harness: Harness) -> None:
     """A call for each row would be a sync of HBase's log for each."""
     writes = [StateWrite(1, f"client-{number}", number + 1, b"r") for number in range(500)]
 
-    house.one.apply((600, 700), writes)
+    harness.one.apply((600, 700), writes)
 
-    assert [verb for verb, _ in house.gateway.seen].count("mutateRowsTs") == 2
-    assert {cells[STATE_COLUMN][1] for key, cells in house.rows.items() if key != b"\0"} == {600, 700}
-    assert [row.offset for row in sorted(house.one.load(), key=lambda row: row.offset)] == list(range(1, 501))
+    assert [verb for verb, _ in harness.gateway.seen].count("mutateRowsTs") == 2
+    assert {cells[STATE_COLUMN][1] for key, cells in harness.rows.items() if key != b"\0"} == {600, 700}
+    assert [row.offset for row in sorted(harness.one.load(), key=lambda row: row.offset)] == list(range(1, 501))
 
 
 @pytest.mark.parametrize("verb", ["mutateRowTs", "checkAndPut"])
-def test_lost_answer_is_repeated_without_harm(house: House, verb: str) -> None:
+def test_lost_answer_is_repeated_without_harm(harness: Harness, verb: str) -> None:
     """It was done, and nobody said so."""
-    house.fates.append((verb, "lost"))
+    harness.fates.append((verb, "lost"))
     writes = [StateWrite(1, "a", 1, b"1")]
 
     with pytest.raises(BackendError, match="silent"):
-        house.one.apply((1,), writes)
-    house.one.apply((1,), writes)
+        harness.one.apply((1,), writes)
+    harness.one.apply((1,), writes)
 
-    assert house.one.applied_offsets() == (1,)
-    assert house.one.get(1, "a") == StoredState(1, "a", 1, b"1")
+    assert harness.one.applied_offsets() == (1,)
+    assert harness.one.get(1, "a") == StoredState(1, "a", 1, b"1")
 
 
-def test_hubs_move_the_applied_offsets_together(house: House) -> None:
+def test_hubs_move_the_applied_offsets_together(harness: Harness) -> None:
     """Each is ahead in a partition; between look and swap the other one comes."""
-    look = house.one._applied
+    look = harness.one._applied
     others = deque([(1, 9), (2, 9)])
 
     def interrupted() -> tuple[bytes | None, tuple[int, ...]]:
         found = look()
         if others and len(others) < 3:
-            house.other.apply(others.popleft(), [])
+            harness.other.apply(others.popleft(), [])
         return found
 
-    house.one._applied = interrupted  # type: ignore[method-assign]
-    house.one._advance((5, 3))
+    harness.one._applied = interrupted  # type: ignore[method-assign]
+    harness.one._advance((5, 3))
 
-    assert house.other.applied_offsets() == (5, 9)
+    assert harness.other.applied_offsets() == (5, 9)
 
 
-def test_swap_that_never_succeeds_is_given_up(house: House) -> None:
-    house.gateway.verbs["checkAndPut"] = lambda _: (2, b"\0")
+def test_swap_that_never_succeeds_is_given_up(harness: Harness) -> None:
+    harness.gateway.verbs["checkAndPut"] = lambda _: (2, b"\0")
 
     with pytest.raises(BackendError, match="others move the applied offsets") as caught:
-        house.one.apply((1,), [])
+        harness.one.apply((1,), [])
     assert caught.value.retryable
 
 
-def test_damaged_row_holds_up_no_other(house: House) -> None:
+def test_damaged_row_holds_up_no_other(harness: Harness) -> None:
     """Whoever reads its record hears that it is damaged."""
-    house.one.apply((1,), [StateWrite(1, "b", 1, b"r")])
-    house.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
+    harness.one.apply((1,), [StateWrite(1, "b", 1, b"r")])
+    harness.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
 
-    damaged, whole = house.one.load(1)
+    damaged, whole = harness.one.load(1)
 
-    assert house.one.get(1, "a") == damaged == StoredState(1, "a", 0, b"\2new")
-    assert house.one.get_many([(1, "b")]) == [whole] == [StoredState(1, "b", 1, b"r")]
+    assert harness.one.get(1, "a") == damaged == StoredState(1, "a", 0, b"\2new")
+    assert harness.one.get_many([(1, "b")]) == [whole] == [StoredState(1, "b", 1, b"r")]
 
 
-def test_damaged_rows_go_with_their_tenant(house: House) -> None:
-    house.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
+def test_damaged_rows_go_with_their_tenant(harness: Harness) -> None:
+    harness.rows[KEY] = {STATE_COLUMN: (b"\2new", 3)}
 
-    assert house.one.drop_tenant(1) == 1
-    assert list(house.one.load()) == []
+    assert harness.one.drop_tenant(1) == 1
+    assert list(harness.one.load()) == []
 
 
 def test_applied_offsets_come_back() -> None:

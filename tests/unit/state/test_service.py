@@ -62,7 +62,7 @@ class FailingEvents(MemoryEvents):
         return super().append(events)
 
 
-class House:
+class Harness:
     def __init__(self) -> None:
         self.log = FailingEvents()
         self.store = FailingStates()
@@ -91,157 +91,157 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_service_answers_with_the_last_offset_of_each_list(house: House) -> None:
+def test_service_answers_with_the_last_offset_of_each_list(harness: Harness) -> None:
     """One commit for all lists; analytics do not disturb the fold."""
-    assert house.service([[created()], [SAMPLE, resumed(2)], []]) == [1, 2, 0]
+    assert harness.service([[created()], [SAMPLE, resumed(2)], []]) == [1, 2, 0]
 
-    state = house.service.state_of(7, "c")
+    state = harness.service.state_of(7, "c")
     assert state is not None
     assert (state.epoch, state.offset) == (2, 2)
 
 
-def test_service_writes_states_in_idle_time(house: House) -> None:
+def test_service_writes_states_in_idle_time(harness: Harness) -> None:
     """The answer waits for the log alone; the store follows, once per session however many events."""
-    house.service([[created()], [resumed(2)], [resumed(3)]])
-    assert house.store.applied_offsets() == ()
+    harness.service([[created()], [resumed(2)], [resumed(3)]])
+    assert harness.store.applied_offsets() == ()
 
-    assert not house.service.idle()
+    assert not harness.service.idle()
 
-    assert house.store.applied_offsets() == (3,)
-    assert house.verified().differences == []
+    assert harness.store.applied_offsets() == (3,)
+    assert harness.verified().differences == []
 
 
-def test_service_folds_the_tail_at_the_next_start(house: House) -> None:
+def test_service_folds_the_tail_at_the_next_start(harness: Harness) -> None:
     """A crash before idle time loses nothing: state is checkpoint + tail."""
-    house.service([[created("a")], [created("b")]])
-    house.service.idle()
-    house.service([[resumed(2, "a")], [ended(1, "b")], [created("c")]])
+    harness.service([[created("a")], [created("b")]])
+    harness.service.idle()
+    harness.service([[resumed(2, "a")], [ended(1, "b")], [created("c")]])
 
-    states = house.restarted().load()
+    states = harness.restarted().load()
 
     assert [(state.client_id, state.epoch) for state in states] == [("a", 2), ("c", 1)]
-    assert house.store.applied_offsets() == (5,)
-    assert house.service.state_of(7, "b") is None
+    assert harness.store.applied_offsets() == (5,)
+    assert harness.service.state_of(7, "b") is None
 
 
-def test_service_survives_a_state_store_that_fails(house: House) -> None:
+def test_service_survives_a_state_store_that_fails(harness: Harness) -> None:
     """With an alarm; what could not be written is kept and written later."""
-    house.store.is_failing = True
-    house.service([[created()]])
-    house.service.idle()
-    assert house.alarms == ["state_failing"]
+    harness.store.is_failing = True
+    harness.service([[created()]])
+    harness.service.idle()
+    assert harness.alarms == ["state_failing"]
 
-    house.store.is_failing = False
-    house.service([[resumed(2)]])
-    house.service.idle()
+    harness.store.is_failing = False
+    harness.service([[resumed(2)]])
+    harness.service.idle()
 
-    assert house.alarms == ["state_failing"] * 2  # raised, and cleared
-    assert house.verified().compared == 1
-    assert house.verified().differences == []
+    assert harness.alarms == ["state_failing"] * 2  # raised, and cleared
+    assert harness.verified().compared == 1
+    assert harness.verified().differences == []
 
 
-def test_service_folds_nothing_that_the_log_refused(house: House) -> None:
+def test_service_folds_nothing_that_the_log_refused(harness: Harness) -> None:
     """No event, no effect."""
-    house.log.is_failing = True
+    harness.log.is_failing = True
     with pytest.raises(BackendError):
-        house.service([[created()]])
+        harness.service([[created()]])
 
-    assert house.service.state_of(7, "c") is None
+    assert harness.service.state_of(7, "c") is None
 
 
-def test_service_goes_on_above_the_states_when_the_log_was_lost(house: House) -> None:
+def test_service_goes_on_above_the_states_when_the_log_was_lost(harness: Harness) -> None:
     """A new log must not begin below them: its events would be taken for folded ones, and lost."""
-    house.service([[created()], [resumed(2)]])
-    house.service.idle()
-    house.log = FailingEvents()
+    harness.service([[created()], [resumed(2)]])
+    harness.service.idle()
+    harness.log = FailingEvents()
 
-    states = house.restarted().load()
+    states = harness.restarted().load()
 
     assert [state.epoch for state in states] == [2]
-    assert house.alarms == ["event_log_lost"]
-    assert house.service([[resumed(3)]]) == [3]
-    assert house.restarted().load()[0].epoch == 3
+    assert harness.alarms == ["event_log_lost"]
+    assert harness.service([[resumed(3)]]) == [3]
+    assert harness.restarted().load()[0].epoch == 3
 
 
-def test_service_refuses_to_start_over_a_gap(house: House) -> None:
+def test_service_refuses_to_start_over_a_gap(harness: Harness) -> None:
     """Sessions would be missing or wrong, and nobody could tell."""
-    house.service([[created()]])
-    house.service.idle()
-    house.log.append([created("b"), created("d")])
-    house.log.trim((2,))
+    harness.service([[created()]])
+    harness.service.idle()
+    harness.log.append([created("b"), created("d")])
+    harness.log.trim((2,))
 
     with pytest.raises(ConflictError, match="begins at offset 3, the session states need it from 2"):
-        house.restarted().load()
+        harness.restarted().load()
 
 
-def test_service_starts_with_an_alarm_when_the_states_were_lost_too(house: House) -> None:
+def test_service_starts_with_an_alarm_when_the_states_were_lost_too(harness: Harness) -> None:
     """What the log still has is rebuilt."""
-    house.service([[created("a")], [created("b")]])
-    house.log.trim((1,))
-    house.store = FailingStates()
+    harness.service([[created("a")], [created("b")]])
+    harness.log.trim((1,))
+    harness.store = FailingStates()
 
-    assert [state.client_id for state in house.restarted().load()] == ["b"]
-    assert house.alarms == ["state_incomplete"]
+    assert [state.client_id for state in harness.restarted().load()] == ["b"]
+    assert harness.alarms == ["state_incomplete"]
 
 
-def test_service_passes_over_a_damaged_state(house: House) -> None:
+def test_service_passes_over_a_damaged_state(harness: Harness) -> None:
     """The other sessions are restored. Of this one the log has no longer how it began."""
-    house.service([[created("a")], [created("b")], [resumed(2, "a")]])
-    house.service.idle()
-    house.log.trim((2,))
-    house.damage("a")
+    harness.service([[created("a")], [created("b")], [resumed(2, "a")]])
+    harness.service.idle()
+    harness.log.trim((2,))
+    harness.damage("a")
 
-    assert [state.client_id for state in house.restarted().load()] == ["b"]
-    assert house.damaged == [("state", "session 7/a", "damaged session state (it is not JSON)")]
-    assert house.alarms == []
+    assert [state.client_id for state in harness.restarted().load()] == ["b"]
+    assert harness.damaged == [("state", "session 7/a", "damaged session state (it is not JSON)")]
+    assert harness.alarms == []
 
 
-def test_service_rebuilds_a_damaged_state_from_the_log(house: House) -> None:
+def test_service_rebuilds_a_damaged_state_from_the_log(harness: Harness) -> None:
     """What the log has from the session's beginning on; its next event writes the row anew, as a later start sees."""
-    house.service([[created("a")], [created("b")], [resumed(2, "a")]])
-    house.service.idle()
-    house.damage("a")
+    harness.service([[created("a")], [created("b")], [resumed(2, "a")]])
+    harness.service.idle()
+    harness.damage("a")
 
-    service = house.restarted()
+    service = harness.restarted()
     assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 1}
-    assert [key for _, key, _ in house.damaged] == ["session 7/a"]
+    assert [key for _, key, _ in harness.damaged] == ["session 7/a"]
     service([[resumed(3, "a")]])
     service.idle()
-    house.damaged.clear()
+    harness.damaged.clear()
 
-    assert {state.client_id: state.epoch for state in house.restarted().load()} == {"a": 3, "b": 1}
-    assert house.damaged == []
+    assert {state.client_id: state.epoch for state in harness.restarted().load()} == {"a": 3, "b": 1}
+    assert harness.damaged == []
 
 
-def test_damaged_state_that_an_event_needs_is_no_obstacle(house: House) -> None:
+def test_damaged_state_that_an_event_needs_is_no_obstacle(harness: Harness) -> None:
     """A session that begins anew takes its place; the event of one that does not is passed over like that of a session that nobody knows."""
-    house.service([[created("a")], [created("b")]])
-    house.service.idle()
-    house.damage("a")
-    house.damage("b")
-    service = house.restarted()
+    harness.service([[created("a")], [created("b")]])
+    harness.service.idle()
+    harness.damage("a")
+    harness.damage("b")
+    service = harness.restarted()
 
     assert service([[resumed(2, "a"), created("b", 9)]]) == [4]
     assert not service.idle()
 
-    assert house.alarms == []
-    assert (service.state_of(7, "a"), house.store.applied_offsets()) == (None, (4,))
-    assert {state.client_id: state.epoch for state in house.restarted().load()} == {"a": 2, "b": 9}
+    assert harness.alarms == []
+    assert (service.state_of(7, "a"), harness.store.applied_offsets()) == (None, (4,))
+    assert {state.client_id: state.epoch for state in harness.restarted().load()} == {"a": 2, "b": 9}
 
 
-def test_service_verify_names_every_difference(house: House) -> None:
+def test_service_verify_names_every_difference(harness: Harness) -> None:
     """Stored otherwise, stored only, logged only."""
-    house.service([[created("a")], [created("b")], [created("c")]])
-    house.service.idle()
-    house.store._rows[7, "a"] = house.store._rows[7, "a"]._replace(record=encode_state(SessionState(7, "a", 9)))
-    house.store._rows[7, "z"] = house.store._rows[7, "c"]._replace(client_id="z")
-    del house.store._rows[7, "b"]
+    harness.service([[created("a")], [created("b")], [created("c")]])
+    harness.service.idle()
+    harness.store._rows[7, "a"] = harness.store._rows[7, "a"]._replace(record=encode_state(SessionState(7, "a", 9)))
+    harness.store._rows[7, "z"] = harness.store._rows[7, "c"]._replace(client_id="z")
+    del harness.store._rows[7, "b"]
 
-    found = house.verified()
+    found = harness.verified()
 
     assert found.compared == 4
     assert [str(difference) for difference in found.differences] == [
@@ -252,18 +252,18 @@ def test_service_verify_names_every_difference(house: House) -> None:
     ]
 
 
-def test_journal_thread_makes_lists_of_events_durable(house: House) -> None:
+def test_journal_thread_makes_lists_of_events_durable(harness: Harness) -> None:
     """Submit a list, be answered when the log has it; the end of the thread writes the states."""
     answers: list[object] = []
-    thread = journal_thread(house.service, lambda call: call(), ManualClock(), lambda _name, _text: None)
+    thread = journal_thread(harness.service, lambda call: call(), ManualClock(), lambda _name, _text: None)
     thread.submit([created(), resumed(2)], answers.append)
     thread.submit([resumed(3)], answers.append)
 
     assert thread.close()
-    house.service.close()
+    harness.service.close()
 
     assert answers == [2, 3]
-    assert house.store.applied_offsets() == (3,)
+    assert harness.store.applied_offsets() == (3,)
 
 
 def test_service_passes_over_damaged_events(tmp_path: Path) -> None:
@@ -308,41 +308,41 @@ def test_states_of_a_damaged_file_are_rebuilt_from_the_log(tmp_path: Path) -> No
     store.close()
 
 
-def test_service_forgets_the_states_of_a_deleted_tenant(house: House) -> None:
+def test_service_forgets_the_states_of_a_deleted_tenant(harness: Harness) -> None:
     """Its sessions have ended; what is folded stays folded, and the log is not held against it."""
-    assert house.service([[created()], [ended()]]) == [1, 2]
+    assert harness.service([[created()], [ended()]]) == [1, 2]
 
-    assert house.service([DropTenant(7)]) == [1]
-    assert list(house.store.load()) == []
-    assert house.store.applied_offsets() == (2,)
-    assert house.verified().differences == []
-    assert house.restarted().load() == []
-
-
-def test_service_keeps_other_tenants_when_one_is_dropped(house: House) -> None:
-    house.service([[created()]])
-    house.service([DropTenant(8)])
-
-    assert len(house.restarted().load()) == 1
+    assert harness.service([DropTenant(7)]) == [1]
+    assert list(harness.store.load()) == []
+    assert harness.store.applied_offsets() == (2,)
+    assert harness.verified().differences == []
+    assert harness.restarted().load() == []
 
 
-def test_service_answers_a_drop_that_failed_with_its_error(house: House) -> None:
+def test_service_keeps_other_tenants_when_one_is_dropped(harness: Harness) -> None:
+    harness.service([[created()]])
+    harness.service([DropTenant(8)])
+
+    assert len(harness.restarted().load()) == 1
+
+
+def test_service_answers_a_drop_that_failed_with_its_error(harness: Harness) -> None:
     """Whoever asked asks again; the events of the same batch are answered all the same."""
-    house.store.is_failing = True
-    answers = house.service([[created()], DropTenant(7)])
+    harness.store.is_failing = True
+    answers = harness.service([[created()], DropTenant(7)])
 
     assert answers[0] == 1
     assert isinstance(answers[1], BackendError)
 
 
-def test_service_tells_states_between_the_events_of_its_thread(house: House) -> None:
+def test_service_tells_states_between_the_events_of_its_thread(harness: Harness) -> None:
     """What was appended before is in them; what is unknown or over is left out."""
-    house.service([[created("a"), created("b"), created("c"), ended(client_id="b")]])
+    harness.service([[created("a"), created("b"), created("c"), ended(client_id="b")]])
     keys = [(7, "c"), (7, "b"), (7, "x"), (7, "a")]
 
-    before, answer = house.service([[created("d")], StatesOf([*keys, (7, "d")])])
-    house.service.idle()
-    restarted = house.restarted()
+    before, answer = harness.service([[created("d")], StatesOf([*keys, (7, "d")])])
+    harness.service.idle()
+    restarted = harness.restarted()
     restarted.load()
     (stored,) = restarted([StatesOf(keys)])
 
@@ -353,24 +353,26 @@ def test_service_tells_states_between_the_events_of_its_thread(house: House) -> 
     assert [state.client_id for state in stored] == ["c", "a"]
 
 
-def test_service_answers_a_question_that_failed_with_its_error(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_answers_a_question_that_failed_with_its_error(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(_keys: object) -> list[StoredState]:
         raise BackendError("state.db: cannot be read", retryable=True)
 
-    monkeypatch.setattr(house.store, "get_many", fail)
-    (answer,) = house.service([StatesOf([(7, "x")])])
+    monkeypatch.setattr(harness.store, "get_many", fail)
+    (answer,) = harness.service([StatesOf([(7, "x")])])
 
     assert isinstance(answer, BackendError)
 
 
-def test_service_trims_statistics_and_goes_on_with_the_batch(house: House) -> None:
+def test_service_trims_statistics_and_goes_on_with_the_batch(harness: Harness) -> None:
     """Between the events of sessions, in their thread."""
     usage = [Event(EventType.USAGE_COUNTED, 7, "", 0, at_ms) for at_ms in (1, 2, 3)]
-    house.service([usage])
+    harness.service([usage])
 
-    assert house.service([[created()], TrimStatistics(3, 1 << 40)]) == [1, 2]
+    assert harness.service([[created()], TrimStatistics(3, 1 << 40)]) == [1, 2]
 
-    assert house.log.begin(Topic.ANALYTICS) == (3,)
+    assert harness.log.begin(Topic.ANALYTICS) == (3,)
 
 
 @pytest.mark.parametrize(
@@ -382,23 +384,23 @@ def test_service_trims_statistics_and_goes_on_with_the_batch(house: House) -> No
     ids=["down", "damaged"],
 )
 def test_event_is_durable_although_the_store_does_not_say_what_was_before(
-    house: House, monkeypatch: pytest.MonkeyPatch, error: IotHubError
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, error: IotHubError
 ) -> None:
     """It is in the log once, it is answered as such, and it is folded from there when the store answers again."""
-    house.service([[created()]])
-    house.service.idle()
-    service = house.restarted()
+    harness.service([[created()]])
+    harness.service.idle()
+    service = harness.restarted()
 
     def fail(_keys: object) -> None:
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr(house.store, "get_many", fail)
+        broken.setattr(harness.store, "get_many", fail)
         assert service([[resumed(2)], [created("other")]]) == [2, 3]
         assert service([[resumed(3)]]) == [4]
         assert not service.idle()
-    assert set(house.alarms) == {"state_failing"}
-    assert house.log.end() == (4,)
+    assert set(harness.alarms) == {"state_failing"}
+    assert harness.log.end() == (4,)
 
     assert not service.idle()
 
@@ -406,98 +408,98 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
     assert state is not None
     assert other is not None
     assert (state.epoch, state.offset, other.offset) == (3, 4, 3)
-    assert house.verified().differences == []
-    assert house.store.applied_offsets() == (4,)
+    assert harness.verified().differences == []
+    assert harness.store.applied_offsets() == (4,)
 
 
-def test_service_folds_every_partition(house: House) -> None:
+def test_service_folds_every_partition(harness: Harness) -> None:
     """Each from its own place; what is applied is a vector."""
-    house.log = FailingEvents(3)
-    service = house.restarted()
+    harness.log = FailingEvents(3)
+    service = harness.restarted()
     service.load()
     names = [f"client-{number}" for number in range(12)]
     service([[created(name)] for name in names])
     service.idle()
     service([[resumed(2, name)] for name in names[:5]])
 
-    states = house.restarted().load()
+    states = harness.restarted().load()
 
     assert {state.client_id: state.epoch for state in states} == {name: 2 if name in names[:5] else 1 for name in names}
-    assert house.store.applied_offsets() == house.log.end()
-    assert len(house.log.end()) == 3
+    assert harness.store.applied_offsets() == harness.log.end()
+    assert len(harness.log.end()) == 3
 
 
-def test_service_folds_what_others_appended_in_the_order_of_the_log(house: House) -> None:
+def test_service_folds_what_others_appended_in_the_order_of_the_log(harness: Harness) -> None:
     """Two hubs on one log: what came between is folded before the own event."""
-    house.service([[created()]])
-    house.log.append([resumed(2)])
-    house.service([[resumed(3)]])
-    house.log.append([created("other")])
-    assert not house.service.idle()
+    harness.service([[created()]])
+    harness.log.append([resumed(2)])
+    harness.service([[resumed(3)]])
+    harness.log.append([created("other")])
+    assert not harness.service.idle()
 
-    found = house.verified()
+    found = harness.verified()
     assert (found.compared, found.differences) == (2, [])
-    state = house.service.state_of(7, "c")
+    state = harness.service.state_of(7, "c")
     assert state is not None
     assert (state.epoch, state.offset) == (3, 3)
 
 
-def test_service_follows_a_shared_log_in_idle_time(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_follows_a_shared_log_in_idle_time(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although it appends nothing itself."""
     monkeypatch.setattr(MemoryEvents, "is_shared", True)
-    house.log.append([created()])
+    harness.log.append([created()])
 
-    assert not house.service.idle()
+    assert not harness.service.idle()
 
-    assert house.store.applied_offsets() == (1,)
-    assert house.service.state_of(7, "c") is not None
+    assert harness.store.applied_offsets() == (1,)
+    assert harness.service.state_of(7, "c") is not None
 
 
-def test_service_refuses_states_of_a_log_with_other_partitions(house: House) -> None:
+def test_service_refuses_states_of_a_log_with_other_partitions(harness: Harness) -> None:
     """Their offsets say nothing about this log."""
-    house.service([[created()]])
-    house.service.idle()
-    house.log = FailingEvents(3)
-    house.log.append([created("b")])
+    harness.service([[created()]])
+    harness.service.idle()
+    harness.log = FailingEvents(3)
+    harness.log.append([created("b")])
 
     with pytest.raises(ConflictError, match="a log with 1 partitions, this one has 3"):
-        house.restarted().load()
+        harness.restarted().load()
 
 
-def test_service_takes_its_states_to_an_empty_log_with_other_partitions(house: House) -> None:
+def test_service_takes_its_states_to_an_empty_log_with_other_partitions(harness: Harness) -> None:
     """A change of the driver: with an alarm, and above all that was folded."""
-    house.service([[created()], [resumed(2)]])
-    house.service.idle()
-    house.log = FailingEvents(3)
+    harness.service([[created()], [resumed(2)]])
+    harness.service.idle()
+    harness.log = FailingEvents(3)
 
-    assert [state.epoch for state in house.restarted().load()] == [2]
-    assert house.alarms == ["event_log_lost"]
-    house.service([[resumed(3)]])
-    assert [state.epoch for state in house.restarted().load()] == [3]
+    assert [state.epoch for state in harness.restarted().load()] == [2]
+    assert harness.alarms == ["event_log_lost"]
+    harness.service([[resumed(3)]])
+    assert [state.epoch for state in harness.restarted().load()] == [3]
 
 
-def test_service_folds_what_is_left_before_it_leaves_a_log_that_lost_its_end(house: House) -> None:
+def test_service_folds_what_is_left_before_it_leaves_a_log_that_lost_its_end(harness: Harness) -> None:
     """One partition was cut; the tails of the others still count."""
-    house.log = FailingEvents(3)
-    service = house.restarted()
+    harness.log = FailingEvents(3)
+    service = harness.restarted()
     service.load()
     names = [f"client-{number}" for number in range(12)]
     service([[created(name)] for name in names])
     service.idle()
     service([[resumed(2, name)] for name in names])
-    cut = house.log._logs[Topic.SESSIONS][1]
+    cut = harness.log._logs[Topic.SESSIONS][1]
     lost = {logged.event.client_id for logged in cut}
     cut.clear()
-    house.log._ends[Topic.SESSIONS][1] = 0
+    harness.log._ends[Topic.SESSIONS][1] = 0
 
-    states = house.restarted().load()
+    states = harness.restarted().load()
 
-    assert house.alarms == ["event_log_lost"]
+    assert harness.alarms == ["event_log_lost"]
     assert {state.client_id: state.epoch for state in states} == {name: 1 if name in lost else 2 for name in names}
-    assert all(end >= 8 for end in house.log.end())
+    assert all(end >= 8 for end in harness.log.end())
 
 
-def test_service_asks_for_the_states_of_many_events_at_once(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_asks_for_the_states_of_many_events_at_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store on a server: a storm of connects must not cost a round trip for each session, nor must a long tail at the start."""
     asked: list[int] = []
     get_many = MemoryStates.get_many
@@ -508,21 +510,21 @@ def test_service_asks_for_the_states_of_many_events_at_once(house: House, monkey
 
     monkeypatch.setattr(MemoryStates, "get_many", counted)
     names = [f"client-{number}" for number in range(1_200)]
-    house.service([[created(name), resumed(2, name)] for name in names])
+    harness.service([[created(name), resumed(2, name)] for name in names])
     assert asked == [1_200]
 
-    house.service([[resumed(3, name)] for name in names[:3]])
+    harness.service([[resumed(3, name)] for name in names[:3]])
     assert asked == [1_200]
 
-    house.store = FailingStates()
-    assert len(house.restarted().load()) == 1_200
+    harness.store = FailingStates()
+    assert len(harness.restarted().load()) == 1_200
     assert asked[1:] == [500, 500, 200]
 
 
-def test_store_that_fails_is_not_tried_with_every_event(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_that_fails_is_not_tried_with_every_event(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each attempt lasts until it times out, and whoever waits for the log waits for that too."""
-    house.service([[created(f"client-{number}") for number in range(1_999)]])
-    house.store.is_failing = True
+    harness.service([[created(f"client-{number}") for number in range(1_999)]])
+    harness.store.is_failing = True
     tried: list[int] = []
     apply = FailingStates.apply
 
@@ -532,33 +534,35 @@ def test_store_that_fails_is_not_tried_with_every_event(house: House, monkeypatc
 
     monkeypatch.setattr(FailingStates, "apply", counted)
     for number in range(20):
-        house.service([[created(f"late-{number}-{each}") for each in range(200)]])
+        harness.service([[created(f"late-{number}-{each}") for each in range(200)]])
     assert len(tried) == 2
 
-    house.store.is_failing = False
-    assert not house.service.idle()
-    assert house.alarms[-1] == "state_failing"
-    assert house.store.applied_offsets() == (5_999,)
-    assert house.verified().differences == []
+    harness.store.is_failing = False
+    assert not harness.service.idle()
+    assert harness.alarms[-1] == "state_failing"
+    assert harness.store.applied_offsets() == (5_999,)
+    assert harness.verified().differences == []
 
 
-def test_states_that_cannot_be_written_do_not_fill_the_memory(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_that_cannot_be_written_do_not_fill_the_memory(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beyond a bound they are forgotten, and folded from the log again when the store takes them."""
     monkeypatch.setattr(state_service, "_REMEMBERED", 100)
-    house.service([[created("first")]])
-    house.service.idle()
-    house.store.is_failing = True
+    harness.service([[created("first")]])
+    harness.service.idle()
+    harness.store.is_failing = True
     for number in range(10):
-        house.service([[created(f"late-{number}-{each}") for each in range(30)]])
-        house.service.idle()
-        assert len(house.service._known) <= 130
-    assert house.service.folded == (1,)
+        harness.service([[created(f"late-{number}-{each}") for each in range(30)]])
+        harness.service.idle()
+        assert len(harness.service._known) <= 130
+    assert harness.service.folded == (1,)
 
-    house.store.is_failing = False
-    house.service.idle()
+    harness.store.is_failing = False
+    harness.service.idle()
 
-    assert house.store.applied_offsets() == (301,)
-    assert house.verified().differences == []
+    assert harness.store.applied_offsets() == (301,)
+    assert harness.verified().differences == []
 
 
 def test_states_are_looked_at_again_with_what_the_log_has_by_now() -> None:

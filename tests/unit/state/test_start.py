@@ -33,66 +33,66 @@ from iothub_services.state.sqlite.store import SCHEMA as STATES
 from iothub_services.state.sqlite.store import SqliteStates
 from iothub_services.state.start import obstacle
 from iothub_services.state.verification import verify
-from tests.unit.state.conftest import House, created, resumed
+from tests.unit.state.conftest import Harness, created, resumed
 
 
 @pytest.fixture
-def house() -> House:
+def harness() -> Harness:
     """Five events; the checkpoint has the first three."""
-    house = House()
-    house.log.append([created("a"), created("b"), resumed("a", 2)])
-    house.make_checkpoint()
-    house.log.append([resumed("b", 2), created("c")])
-    return house
+    harness = Harness()
+    harness.log.append([created("a"), created("b"), resumed("a", 2)])
+    harness.make_checkpoint()
+    harness.log.append([resumed("b", 2), created("c")])
+    return harness
 
 
-def test_start_folds_the_tail_over_the_checkpoint(house: House) -> None:
+def test_start_folds_the_tail_over_the_checkpoint(harness: Harness) -> None:
     """The states were lost and the log is trimmed up to the checkpoint: nothing is missing, and the store has it all again."""
-    house.log.trim((3,))
+    harness.log.trim((3,))
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert house.alarms == []
-    assert house.store.applied_offsets() == (5,)
-    assert [row.offset for row in house.store.load()] == [3, 4, 5]
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert harness.alarms == []
+    assert harness.store.applied_offsets() == (5,)
+    assert [row.offset for row in harness.store.load()] == [3, 4, 5]
 
 
-def test_start_writes_only_what_the_store_has_not_applied(house: House) -> None:
+def test_start_writes_only_what_the_store_has_not_applied(harness: Harness) -> None:
     """It was ahead of the checkpoint."""
-    house.store.apply((4,), [StateWrite(*row)._replace(record=b"not touched") for row in house.folded((4,))])
+    harness.store.apply((4,), [StateWrite(*row)._replace(record=b"not touched") for row in harness.folded((4,))])
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert [row.record for row in house.store.load()][:2] == [b"not touched"] * 2
-    assert house.store.applied_offsets() == (5,)
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert [row.record for row in harness.store.load()][:2] == [b"not touched"] * 2
+    assert harness.store.applied_offsets() == (5,)
 
 
-def test_sessions_go_on_after_a_start_from_a_checkpoint(house: House) -> None:
+def test_sessions_go_on_after_a_start_from_a_checkpoint(harness: Harness) -> None:
     """What is appended then is folded over it."""
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    service = StateService(harness.log, harness.store, lambda *alarm: harness.alarms.append(alarm), harness.checkpoints)
     service.load()
     service([[resumed("a", 5)]])
     assert not service.idle()
 
     assert verify(service._log, service._store).differences == []
-    assert house.start() == {"a": 5, "b": 2, "c": 1}
-    assert house.alarms == []
+    assert harness.start() == {"a": 5, "b": 2, "c": 1}
+    assert harness.alarms == []
 
 
-def test_session_that_ended_stays_ended(house: House) -> None:
+def test_session_that_ended_stays_ended(harness: Harness) -> None:
     """Its tombstone is in the checkpoint, and fences late events of a dead hub."""
-    house.log.append([events.session_expired(Subject(7, "a", 9, 100))])
-    house.make_checkpoint(version=2)
-    house.log.append([created("a", 4)])
+    harness.log.append([events.session_expired(Subject(7, "a", 9, 100))])
+    harness.make_checkpoint(version=2)
+    harness.log.append([created("a", 4)])
 
-    assert house.start() == {"b": 2, "c": 1}
+    assert harness.start() == {"b": 2, "c": 1}
 
 
-def test_start_falls_back_to_the_states_when_the_log_begins_behind_the_checkpoint(house: House) -> None:
+def test_start_falls_back_to_the_states_when_the_log_begins_behind_the_checkpoint(harness: Harness) -> None:
     """With an alarm that says what is missing."""
-    house.apply((5,))
-    house.log.trim((4,))
+    harness.apply((5,))
+    harness.log.trim((4,))
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert house.alarms == [
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert harness.alarms == [
         (
             "checkpoint_unused",
             "checkpoint 1: the log begins at 5, it is needed from 4; the start goes on from the session states",
@@ -100,106 +100,106 @@ def test_start_falls_back_to_the_states_when_the_log_begins_behind_the_checkpoin
     ]
 
 
-def test_start_is_refused_when_neither_reaches_the_log(house: House) -> None:
+def test_start_is_refused_when_neither_reaches_the_log(harness: Harness) -> None:
     """A gap in both: sessions would be missing, and nobody could tell."""
-    house.apply((2,))
-    house.log.trim((4,))
+    harness.apply((2,))
+    harness.log.trim((4,))
 
     with pytest.raises(ConflictError, match="begins at offset 5, the session states need it from 3"):
-        house.start()
-    assert [name for name, _ in house.alarms] == ["checkpoint_unused"]
+        harness.start()
+    assert [name for name, _ in harness.alarms] == ["checkpoint_unused"]
 
 
-def test_rows_that_are_not_those_of_the_pointer_are_not_used(house: House) -> None:
+def test_rows_that_are_not_those_of_the_pointer_are_not_used(harness: Harness) -> None:
     """One has gone: the log alone knows all sessions."""
-    del house.checkpoints._rows[1][7, "b"]
+    del harness.checkpoints._rows[1][7, "b"]
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    ((name, text),) = house.alarms
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    ((name, text),) = harness.alarms
     assert name == "checkpoint_unused"
     assert "checkpoint 1 has 1 rows with checksum" in text
 
 
-def test_damaged_pointer_is_not_used(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_pointer_is_not_used(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hub starts nevertheless, for the log is whole."""
     error = CorruptRecordError("damaged checkpoint pointer (it has no 'at')")
 
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(house.checkpoints, "pointer", fail)
+    monkeypatch.setattr(harness.checkpoints, "pointer", fail)
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert house.alarms == [("checkpoint_unused", f"{error}; the start goes on from the session states")]
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert harness.alarms == [("checkpoint_unused", f"{error}; the start goes on from the session states")]
 
 
-def test_damaged_record_in_a_checkpoint_makes_it_useless(house: House) -> None:
+def test_damaged_record_in_a_checkpoint_makes_it_useless(harness: Harness) -> None:
     """The sum is right, so whoever made it wrote nonsense."""
     rows = [StoredState(7, "a", 3, b"nonsense")]
-    house.checkpoints.write(2, rows)
-    house.checkpoints.move(house.checkpoints.pointer(), pointer_to(2, rows, (3,)))
+    harness.checkpoints.write(2, rows)
+    harness.checkpoints.move(harness.checkpoints.pointer(), pointer_to(2, rows, (3,)))
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert house.alarms[0][1].startswith("damaged session state")
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert harness.alarms[0][1].startswith("damaged session state")
 
 
 def test_checkpoint_that_is_replaced_while_it_is_read_is_read_again(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The job has moved the pointer and removed the old rows."""
-    read = house.checkpoints.rows
+    read = harness.checkpoints.rows
 
     def rows(version: int) -> Iterator[StoredState]:
         if version == 1:
-            house.make_checkpoint(version=2)
-            house.checkpoints.drop(1)
+            harness.make_checkpoint(version=2)
+            harness.checkpoints.drop(1)
         yield from read(version)
 
-    monkeypatch.setattr(house.checkpoints, "rows", rows)
+    monkeypatch.setattr(harness.checkpoints, "rows", rows)
 
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert (house.alarms, house.checkpoints.versions()) == ([], [2])
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert (harness.alarms, harness.checkpoints.versions()) == ([], [2])
 
 
-def test_states_that_have_seen_more_than_the_log_count(house: House) -> None:
+def test_states_that_have_seen_more_than_the_log_count(harness: Harness) -> None:
     """The log has lost its end: the checkpoint with its tail would lose what the states still have."""
-    house.store.apply((9,), [StateWrite(7, "z", 9, encode_state(SessionState(7, "z", 3, offset=9)))])
+    harness.store.apply((9,), [StateWrite(7, "z", 9, encode_state(SessionState(7, "z", 3, offset=9)))])
 
-    assert house.start()["z"] == 3
-    assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_lost"]
+    assert harness.start()["z"] == 3
+    assert [name for name, _ in harness.alarms] == ["checkpoint_unused", "event_log_lost"]
 
 
-def test_checkpoint_of_a_lost_log_never_counts_again(house: House) -> None:
+def test_checkpoint_of_a_lost_log_never_counts_again(harness: Harness) -> None:
     """Log and states were removed; new offsets must never reach those that the checkpoint names, or it would match again."""
-    house.log, house.store = MemoryEvents(), MemoryStates()
-    assert house.start() == {}
-    assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_lost"]
-    house.log.append([created(name) for name in ("n", "o", "p", "q")])
+    harness.log, harness.store = MemoryEvents(), MemoryStates()
+    assert harness.start() == {}
+    assert [name for name, _ in harness.alarms] == ["checkpoint_unused", "event_log_lost"]
+    harness.log.append([created(name) for name in ("n", "o", "p", "q")])
 
-    assert house.start() == {"n": 1, "o": 1, "p": 1, "q": 1}
+    assert harness.start() == {"n": 1, "o": 1, "p": 1, "q": 1}
 
 
-def test_log_that_lost_its_end_is_never_folded_across_the_hole(house: House) -> None:
+def test_log_that_lost_its_end_is_never_folded_across_the_hole(harness: Harness) -> None:
     """Between the old events and the next ones those are missing that only the states have."""
-    house.apply((5,))
-    house.log = MemoryEvents()
-    house.log.append([created("a"), created("b"), resumed("a", 2), resumed("b", 2)])  # an older copy of the file
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    house.log.append([resumed("a", 7)])
+    harness.apply((5,))
+    harness.log = MemoryEvents()
+    harness.log.append([created("a"), created("b"), resumed("a", 2), resumed("b", 2)])  # an older copy of the file
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    harness.log.append([resumed("a", 7)])
 
-    assert house.start() == {"a": 7, "b": 2, "c": 1}
+    assert harness.start() == {"a": 7, "b": 2, "c": 1}
 
 
-def test_shared_log_without_its_beginning_is_no_start(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_log_without_its_beginning_is_no_start(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither states nor checkpoint are here: sessions of others would be missing, so the start is refused; a checkpoint is enough."""
     monkeypatch.setattr(MemoryEvents, "is_shared", True)
-    house.log.trim((3,))
-    assert house.start() == {"a": 2, "b": 2, "c": 1}
-    house.store, house.checkpoints = MemoryStates(), MemoryCheckpoints()
+    harness.log.trim((3,))
+    assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    harness.store, harness.checkpoints = MemoryStates(), MemoryCheckpoints()
 
     with pytest.raises(ConflictError, match="begins at offset 4, neither checkpoint nor session states have"):
-        house.start()
-    assert house.alarms == []
+        harness.start()
+    assert harness.alarms == []
 
 
 @pytest.mark.parametrize(
@@ -219,54 +219,54 @@ def test_obstacles_are_named(offsets: Offsets, begin: Offsets, end: Offsets, app
     assert obstacle(Pointer(1, offsets, 0, 0, 0), begin, end, applied) == why
 
 
-def lose(house: House, *offsets: int) -> None:
+def lose(harness: Harness, *offsets: int) -> None:
     """Do what saving a damaged file does to the log."""
-    (log,) = house.log._logs[Topic.SESSIONS]
+    (log,) = harness.log._logs[Topic.SESSIONS]
     log[:] = [logged for logged in log if logged.offset not in offsets]
 
 
-def test_states_that_have_seen_what_the_log_lost_from_within_count(house: House) -> None:
+def test_states_that_have_seen_what_the_log_lost_from_within_count(harness: Harness) -> None:
     """A start from checkpoint and tail would lose, unnoticed, a session that the states still have."""
-    house.apply((5,))
-    lose(house, 5)
+    harness.apply((5,))
+    lose(harness, 5)
 
     for _ in range(2):
-        assert house.start() == {"a": 2, "b": 2, "c": 1}
-    assert house.alarms[0] == (
+        assert harness.start() == {"a": 2, "b": 2, "c": 1}
+    assert harness.alarms[0] == (
         "checkpoint_unused",
         "checkpoint 1: the log lacks 1 events between offset 3 and 5, the session states have seen them; "
         "the start goes on from the session states",
     )
-    assert [name for name, _ in house.alarms] == ["checkpoint_unused"] * 2
+    assert [name for name, _ in harness.alarms] == ["checkpoint_unused"] * 2
 
 
-def test_states_behind_the_checkpoint_do_not_count_over_a_log_with_a_hole(house: House) -> None:
+def test_states_behind_the_checkpoint_do_not_count_over_a_log_with_a_hole(harness: Harness) -> None:
     """The checkpoint has more; what the log has lost behind it is named."""
-    house.apply((2,))
-    lose(house, 4)
+    harness.apply((2,))
+    lose(harness, 4)
 
-    assert house.start() == {"a": 2, "b": 1, "c": 1}
-    assert house.alarms == [
+    assert harness.start() == {"a": 2, "b": 1, "c": 1}
+    assert harness.alarms == [
         (
             "event_log_holes",
             "the session log lacks 1 events between offset 3 and 5: what they said of sessions is lost, unless a backup has it",
         )
     ]
-    assert house.start() == {"a": 2, "b": 1, "c": 1}
+    assert harness.start() == {"a": 2, "b": 1, "c": 1}
 
 
-def test_states_with_a_hole_behind_them_are_loaded_with_an_alarm(house: House) -> None:
+def test_states_with_a_hole_behind_them_are_loaded_with_an_alarm(harness: Harness) -> None:
     """No checkpoint can help: what is above the states was in the log alone. One that lies below them is nobody's concern."""
-    house.apply((4,))
-    lose(house, 1, 5)
+    harness.apply((4,))
+    lose(harness, 1, 5)
 
-    assert house.start() == {"a": 2, "b": 2}
-    assert [name for name, _ in house.alarms] == ["checkpoint_unused", "event_log_holes"]
-    assert "between offset 4 and 5" in house.alarms[1][1]
+    assert harness.start() == {"a": 2, "b": 2}
+    assert [name for name, _ in harness.alarms] == ["checkpoint_unused", "event_log_holes"]
+    assert "between offset 4 and 5" in harness.alarms[1][1]
 
-    house.alarms.clear()
-    assert house.start() == {"a": 2, "b": 2}
-    assert [name for name, _ in house.alarms] == ["checkpoint_unused"]
+    harness.alarms.clear()
+    assert harness.start() == {"a": 2, "b": 2}
+    assert [name for name, _ in harness.alarms] == ["checkpoint_unused"]
 
 
 def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
@@ -304,24 +304,24 @@ def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
     assert (found, alarms) == (["a", "b", "c", "d"], ["checkpoint_unused"])
 
 
-def test_start_that_failed_in_the_middle_is_repeated_whole(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_that_failed_in_the_middle_is_repeated_whole(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the first attempt is left: what it folded and could not write is folded, and written, by the second."""
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), None)
+    service = StateService(harness.log, harness.store, lambda *alarm: harness.alarms.append(alarm), None)
     fail_to_write(monkeypatch, times=2)
     for _ in range(2):
         with pytest.raises(BackendError):
             service.load()
 
     assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 2, "c": 1}
-    assert house.store.applied_offsets() == (5,)
-    assert [row.offset for row in house.store.load()] == [3, 4, 5]
+    assert harness.store.applied_offsets() == (5,)
+    assert [row.offset for row in harness.store.load()] == [3, 4, 5]
     assert verify(service._log, service._store).differences == []
 
 
 def test_start_that_lost_its_log_in_the_middle_of_the_tail_is_repeated_whole(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    service = StateService(harness.log, harness.store, lambda *alarm: harness.alarms.append(alarm), harness.checkpoints)
     read, failures = MemoryEvents.read, [BackendError("Kafka fell silent", retryable=True)] * 2
 
     def fail(log: MemoryEvents, after: Offsets, count: int, *rest: Any) -> list[LoggedEvent]:
@@ -336,28 +336,28 @@ def test_start_that_lost_its_log_in_the_middle_of_the_tail_is_repeated_whole(
 
     assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 2, "c": 1}
     service.idle()
-    assert [row.offset for row in house.store.load()] == [3, 4, 5]
+    assert [row.offset for row in harness.store.load()] == [3, 4, 5]
 
 
-def test_start_from_a_checkpoint_leaves_its_rows_to_be_written_behind(house: House) -> None:
+def test_start_from_a_checkpoint_leaves_its_rows_to_be_written_behind(harness: Harness) -> None:
     """The sessions are there at once, for whoever asks the service, too."""
-    house.log.trim((3,))
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    harness.log.trim((3,))
+    service = StateService(harness.log, harness.store, lambda *alarm: harness.alarms.append(alarm), harness.checkpoints)
     service.load()
 
-    assert list(house.store.load()) == []
+    assert list(harness.store.load()) == []
     assert [state.epoch for state in service.states_of([(7, "a"), (7, "b"), (7, "z")])] == [2, 2]
 
     service([[resumed("a", 6)]])
     service.idle()
-    assert {row.client_id: decode_state(row.record).epoch for row in house.store.load()} == {"a": 6, "b": 2, "c": 1}
-    assert house.store.applied_offsets() == (6,)
+    assert {row.client_id: decode_state(row.record).epoch for row in harness.store.load()} == {"a": 6, "b": 2, "c": 1}
+    assert harness.store.applied_offsets() == (6,)
 
 
-def test_what_only_a_checkpoint_has_is_never_forgotten(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_only_a_checkpoint_has_is_never_forgotten(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is trimmed up to the checkpoint and the store fails for long: a fold of the log alone would lack its sessions."""
-    house.log.trim((3,))
-    service = StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+    harness.log.trim((3,))
+    service = StateService(harness.log, harness.store, lambda *alarm: harness.alarms.append(alarm), harness.checkpoints)
     service.load()
     monkeypatch.setattr("iothub_services.state.service._REMEMBERED", 0)
     fail_to_write(monkeypatch, times=3)
@@ -365,17 +365,17 @@ def test_what_only_a_checkpoint_has_is_never_forgotten(house: House, monkeypatch
     for _ in range(4):
         service.idle()
 
-    assert [alarm for alarm, _ in house.alarms] == ["state_failing"] * 4
-    assert house.alarms[-1][1] == ""
-    assert {row.client_id: decode_state(row.record).epoch for row in house.store.load()} == {"a": 2, "b": 7, "c": 1}
+    assert [alarm for alarm, _ in harness.alarms] == ["state_failing"] * 4
+    assert harness.alarms[-1][1] == ""
+    assert {row.client_id: decode_state(row.record).epoch for row in harness.store.load()} == {"a": 2, "b": 7, "c": 1}
 
 
-def test_what_another_hub_has_written_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_hub_has_written_is_let_go(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would stay in memory, be written again with the next event, and bring back the rows of a tenant that is deleted meanwhile."""
     monkeypatch.setattr(MemoryEvents, "is_shared", True)
-    house.log.trim((3,))
+    harness.log.trim((3,))
     one, other = (
-        StateService(house.log, house.store, lambda *alarm: house.alarms.append(alarm), house.checkpoints)
+        StateService(harness.log, harness.store, lambda *alarm: harness.alarms.append(alarm), harness.checkpoints)
         for _ in range(2)
     )
     for each in (one, other):
@@ -390,8 +390,8 @@ def test_what_another_hub_has_written_is_let_go(house: House, monkeypatch: pytes
 
     other([[replace(created("z"), tenant_id=8)]])
     other.idle()
-    assert [(row.tenant_id, row.client_id) for row in house.store.load()] == [(8, "z")]
-    assert house.alarms == []
+    assert [(row.tenant_id, row.client_id) for row in harness.store.load()] == [(8, "z")]
+    assert harness.alarms == []
 
 
 def fail_to_write(monkeypatch: pytest.MonkeyPatch, times: int) -> None:

@@ -20,7 +20,7 @@ from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 from tests.support.fresh_tables import SERVER_VARIABLE, FreshTables
 
 PEPPER = b"p" * 32
@@ -79,12 +79,12 @@ def _hurry(connection: sqlite3.Connection, _entry: object, _proxy: object) -> No
 
 
 @pytest.fixture
-def make_house(tmp_path: Path) -> Iterator[Callable[..., House]]:
+def make_harness(tmp_path: Path) -> Iterator[Callable[..., Harness]]:
     """A control plane over doubles; hooks and settings by name."""
-    made: list[House] = []
+    made: list[Harness] = []
 
-    def make(**options: Any) -> House:
-        made.append(House(tmp_path, **options))
+    def make(**options: Any) -> Harness:
+        made.append(Harness(tmp_path, **options))
         return made[-1]
 
     yield make
@@ -93,5 +93,5 @@ def make_house(tmp_path: Path) -> Iterator[Callable[..., House]]:
 
 
 @pytest.fixture
-def house(make_house: Callable[..., House]) -> House:
-    return make_house()
+def harness(make_harness: Callable[..., Harness]) -> Harness:
+    return make_harness()

@@ -18,24 +18,24 @@ from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
-from tests.support.control_house import House, device, now, plugged
+from tests.support.control_harness import Harness, device, now, plugged
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 
 
 class Desk:
-    """AccountChangeApplier over a house whose accounts change."""
+    """AccountChangeApplier over a harness whose accounts change."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.plans = {"standard": [7]}
         self.are_plans_down = False
-        bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
-        self.account_changes = AccountChangeApplier(house.hub, bounds, self._own, self._on_plan)
+        bounds = QueueBounds(cast("Any", harness.queues), harness.hub.brokers, harness.later)
+        self.account_changes = AccountChangeApplier(harness.hub, bounds, self._own, self._on_plan)
         self.seq = 0
 
     async def _own(self, _tenant_id: int) -> dict[str, str]:
-        return self.house.own
+        return self.harness.own
 
     async def _on_plan(self, plan: str) -> list[int]:
         if self.are_plans_down:
@@ -44,16 +44,16 @@ class Desk:
 
     def change(self, kind: ChangeKind, subject: str = "*", tenant_id: int = 7, **facts: Any) -> None:
         """Replace facts of the tenant's record, then tell of a change."""
-        record = self.house.accounts.tenants["acme"]
-        self.house.accounts.add(replace(record, version=record.version + 1, **facts))
+        record = self.harness.accounts.tenants["acme"]
+        self.harness.accounts.add(replace(record, version=record.version + 1, **facts))
         self.seq += 1
         now(self.account_changes.apply_changes([Change(self.seq, tenant_id, kind, subject, 0)]))
-        self.house.settle()
+        self.harness.settle()
 
 
 @pytest.fixture
-def desk(house: House) -> Desk:
-    return Desk(house)
+def desk(harness: Harness) -> Desk:
+    return Desk(harness)
 
 
 def codes(guest: Guest) -> list[int]:
@@ -62,22 +62,22 @@ def codes(guest: Guest) -> list[int]:
 
 def test_suspended_tenant_is_closed(desk: Desk) -> None:
     """0x98."""
-    guest = desk.house.join()
+    guest = desk.harness.join()
     desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
 
     assert codes(guest) == [0x98]
 
 
 def test_deleted_tenant_is_closed(desk: Desk) -> None:
-    guest = desk.house.join()
+    guest = desk.harness.join()
     desk.change(ChangeKind.TENANT, state=TenantState.DELETING)
 
     assert len(codes(guest)) == 1
 
 
 def test_device_with_another_secret_is_closed_alone(desk: Desk) -> None:
-    one, two = desk.house.join("one"), desk.house.join("two", username="acme/dev2")
-    desk.house.accounts.add(desk.house.accounts.tenants["acme"], replace(device("dev1"), credential="other"))
+    one, two = desk.harness.join("one"), desk.harness.join("two", username="acme/dev2")
+    desk.harness.accounts.add(desk.harness.accounts.tenants["acme"], replace(device("dev1"), credential="other"))
     desk.change(ChangeKind.DEVICE, "dev1")
 
     assert codes(one) == [0x87]
@@ -85,7 +85,7 @@ def test_device_with_another_secret_is_closed_alone(desk: Desk) -> None:
 
 
 def test_banned_device_is_closed(desk: Desk) -> None:
-    guest = desk.house.join()
+    guest = desk.harness.join()
     desk.change(ChangeKind.BAN, bans=(Ban(BanKind.CLIENT_ID, "c"),))
 
     assert codes(guest) == [0x8A]
@@ -93,7 +93,7 @@ def test_banned_device_is_closed(desk: Desk) -> None:
 
 def test_new_rules_are_in_force_at_once(desk: Desk) -> None:
     """The connection stays; what it subscribed to before is no right."""
-    guest = desk.house.join()
+    guest = desk.harness.join()
     guest.subscribe(("a", 0))
     desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "b"),))
     denied, allowed = guest.publish("a", b"x", 1), guest.publish("b", b"x", 1)
@@ -106,23 +106,23 @@ def test_new_rules_are_in_force_at_once(desk: Desk) -> None:
 
 def test_new_limits_are_in_force_at_once(desk: Desk) -> None:
     """Those of the plan as well."""
-    desk.house.join()
+    desk.harness.join()
     desk.change(ChangeKind.PLAN, "standard", plan_limits="connections=1")
 
-    assert desk.house.ask("d").connack.code == 0x97
-    assert desk.house.told.refusals == [Quota.CONNECTIONS]
+    assert desk.harness.ask("d").connack.code == 0x97
+    assert desk.harness.told.refusals == [Quota.CONNECTIONS]
 
 
 def test_change_that_cannot_be_read_is_kept(desk: Desk) -> None:
     """Accounts down: nobody is closed, and the next look does it."""
-    guest = desk.house.join()
-    desk.house.accounts.is_down = True
+    guest = desk.harness.join()
+    desk.harness.accounts.is_down = True
     desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
     guest.ping()
 
-    desk.house.accounts.is_down = False
+    desk.harness.accounts.is_down = False
     now(desk.account_changes.apply_changes([]))
-    desk.house.settle()
+    desk.harness.settle()
 
     assert codes(guest) == [0x98]
 
@@ -130,28 +130,28 @@ def test_change_that_cannot_be_read_is_kept(desk: Desk) -> None:
 def test_tenant_without_a_broker_costs_nothing(desk: Desk) -> None:
     desk.change(ChangeKind.TENANT, tenant_id=8)
 
-    assert len(desk.house.hub.brokers) == 0
+    assert len(desk.harness.hub.brokers) == 0
 
 
 def test_plan_that_cannot_be_looked_up_loses_no_change(desk: Desk) -> None:
     """Neither its own nor those that came with it."""
-    guest = desk.house.join()
+    guest = desk.harness.join()
     desk.are_plans_down = True
-    record = desk.house.accounts.tenants["acme"]
-    desk.house.accounts.add(
+    record = desk.harness.accounts.tenants["acme"]
+    desk.harness.accounts.add(
         replace(record, version=2, bans=(Ban(BanKind.CLIENT_ID, "c"),), plan_limits="connections=1")
     )
     changes = [Change(1, 0, ChangeKind.PLAN, "standard", 0), Change(2, 7, ChangeKind.BAN, "client_id:c", 0)]
     now(desk.account_changes.apply_changes(changes))
-    desk.house.settle()
+    desk.harness.settle()
     assert codes(guest) == [0x8A]
 
     desk.are_plans_down = False
-    desk.house.accounts.add(replace(record, version=3, plan_limits="connections=1"))
+    desk.harness.accounts.add(replace(record, version=3, plan_limits="connections=1"))
     now(desk.account_changes.apply_changes([]))
 
-    desk.house.join("d")
-    assert desk.house.ask("e").connack.code == 0x97
+    desk.harness.join("d")
+    assert desk.harness.ask("e").connack.code == 0x97
 
 
 def test_queues_that_cannot_be_bounded_now_hold_up_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,59 +161,59 @@ def test_queues_that_cannot_be_bounded_now_hold_up_nothing(desk: Desk, monkeypat
     async def wait(_tenant_id: int, _messages: int, _bytes: int) -> None:
         await gate
 
-    monkeypatch.setattr(desk.house.queues, "set_tenant_limits", wait)
-    desk.house.join()
+    monkeypatch.setattr(desk.harness.queues, "set_tenant_limits", wait)
+    desk.harness.join()
     desk.change(ChangeKind.QUOTA, limits="session_queued_messages=5")
     desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
-    assert desk.house.ask("d").connack.code >= 0x80
+    assert desk.harness.ask("d").connack.code >= 0x80
 
     gate.callback(None)
 
 
 def test_change_that_comes_while_a_session_is_opened_is_obeyed(desk: Desk) -> None:
     """The CONNECT was proven before, and its session is not there yet when all sessions are looked at."""
-    desk.house.journal.is_held = True
-    guest = desk.house.stranger()
+    desk.harness.journal.is_held = True
+    guest = desk.harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
-    known = desk.house.accounts.devices[7, "dev1"]
-    desk.house.accounts.add(desk.house.accounts.tenants["acme"], replace(known, is_enabled=False))
+    known = desk.harness.accounts.devices[7, "dev1"]
+    desk.harness.accounts.add(desk.harness.accounts.tenants["acme"], replace(known, is_enabled=False))
     desk.change(ChangeKind.DEVICE, "dev1")
 
-    desk.house.journal.release()
-    desk.house.settle()
+    desk.harness.journal.release()
+    desk.harness.settle()
 
     assert [each.code for each in guest.expect_closed()] == [0x87]
-    assert (desk.house.acme.plane.sessions, desk.house.queues.owners) == ({}, {})
-    assert [desk.house.used(quota) for quota in (Quota.CONNECTIONS, Quota.SESSIONS)] == [0, 0]
+    assert (desk.harness.acme.plane.sessions, desk.harness.queues.owners) == ({}, {})
+    assert [desk.harness.used(quota) for quota in (Quota.CONNECTIONS, Quota.SESSIONS)] == [0, 0]
 
 
 def test_rights_that_change_while_a_session_is_opened_are_in_force(desk: Desk) -> None:
     """It may come in, and has the rights of now."""
-    desk.house.journal.is_held = True
-    guest = desk.house.stranger()
+    desk.harness.journal.is_held = True
+    guest = desk.harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
     desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
 
-    desk.house.journal.release()
-    desk.house.settle()
+    desk.harness.journal.release()
+    desk.harness.settle()
 
     assert guest.expect(2).code == 0
     assert guest.subscribe(("a", 1)).codes == [0x87]
 
 
-def test_device_that_only_a_plug_in_knows_stays_when_others_change(make_house: Callable[..., House]) -> None:
+def test_device_that_only_a_plug_in_knows_stays_when_others_change(make_harness: Callable[..., Harness]) -> None:
     """It has no row in the accounts, so nothing of it was revoked; new rights are in force at once."""
 
     async def yes(_attempt: Attempt) -> bool:
         return True
 
-    house = make_house(hooks=plugged(authenticate=yes))
-    desk = Desk(house)
-    guest = house.join("c", username="acme/unknown")
+    harness = make_harness(hooks=plugged(authenticate=yes))
+    desk = Desk(harness)
+    guest = harness.join("c", username="acme/unknown")
 
     desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
     assert guest.subscribe(("a", 1)).codes == [0x87]
 
-    house.accounts.add(house.accounts.tenants["acme"], device("unknown"))
+    harness.accounts.add(harness.accounts.tenants["acme"], device("unknown"))
     desk.change(ChangeKind.DEVICE, "unknown")
     assert codes(guest) == [0x87]

@@ -18,7 +18,7 @@ from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
-from tests.support.control_house import House, device, now
+from tests.support.control_harness import Harness, device, now
 from tests.support.packets import DISCONNECT, PUBLISH
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
@@ -42,119 +42,125 @@ class Remembered:
         self.forgotten.append((tenant_id, set(names)))
 
 
-def removal_of(house: House) -> DeviceRemoval:
-    return DeviceRemoval(house.hub, Remembered().forget)
+def removal_of(harness: Harness) -> DeviceRemoval:
+    return DeviceRemoval(harness.hub, Remembered().forget)
 
 
-def account_changes_of(house: House) -> AccountChangeApplier:
+def account_changes_of(harness: Harness) -> AccountChangeApplier:
     async def own(_tenant_id: int) -> dict[str, str]:
-        return house.own
+        return harness.own
 
     async def nobody(_plan: str) -> list[int]:
         return []
 
-    bounds = QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later)
-    return AccountChangeApplier(house.hub, bounds, own, nobody)
+    bounds = QueueBounds(cast("Any", harness.queues), harness.hub.brokers, harness.later)
+    return AccountChangeApplier(harness.hub, bounds, own, nobody)
 
 
-def number(house: House, device_id: int, name: str = "dev1") -> None:
+def number(harness: Harness, device_id: int, name: str = "dev1") -> None:
     """Have the device of this name be another one; whoever has its name is let in by the same secret."""
-    house.accounts.add(house.accounts.tenants["acme"], device(name, id=device_id))
-    house.hub.authenticator.invalidate(7, name)
+    harness.accounts.add(harness.accounts.tenants["acme"], device(name, id=device_id))
+    harness.hub.authenticator.invalidate(7, name)
 
 
-def end(house: House, removal: DeviceRemoval) -> None:
+def end(harness: Harness, removal: DeviceRemoval) -> None:
     now(removal.end_sessions())
-    house.settle()
+    harness.settle()
 
 
-def test_sessions_end_with_queues_subscriptions_and_reservations(house: House) -> None:
+def test_sessions_end_with_queues_subscriptions_and_reservations(harness: Harness) -> None:
     """Connected or away, kept or not; another device's stay."""
-    house.join("away", props=KEPT).disconnect()
-    house.join("kept", props=KEPT).subscribe(("a", 1))
-    house.join("transient").subscribe(("a", 0))
-    other = house.join("other", username="acme/dev2", props=KEPT)
-    removal = removal_of(house)
+    harness.join("away", props=KEPT).disconnect()
+    harness.join("kept", props=KEPT).subscribe(("a", 1))
+    harness.join("transient").subscribe(("a", 0))
+    other = harness.join("other", username="acme/dev2", props=KEPT)
+    removal = removal_of(harness)
     removal.note_deletions([deleted(5)])
 
-    end(house, removal)
+    end(harness, removal)
 
-    assert list(house.acme.plane.sessions) == ["other"]
-    assert len(house.queues.dropped) == 2
-    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS), house.used(Quota.CONNECTIONS)) == (1, 0, 1)
-    assert house.journal.words().count("session.discarded") == 2
+    assert list(harness.acme.plane.sessions) == ["other"]
+    assert len(harness.queues.dropped) == 2
+    assert (harness.used(Quota.SESSIONS), harness.used(Quota.SUBSCRIPTIONS), harness.used(Quota.CONNECTIONS)) == (
+        1,
+        0,
+        1,
+    )
+    assert harness.journal.words().count("session.discarded") == 2
     assert (removal.is_pending, removal.done_upto) == (False, 5)
     other.ping()
 
 
-def test_connections_hear_that_their_credential_is_gone(house: House) -> None:
+def test_connections_hear_that_their_credential_is_gone(harness: Harness) -> None:
     """0x87, as after any other revocation."""
-    guest = house.join("c", props=KEPT)
-    removal = removal_of(house)
+    guest = harness.join("c", props=KEPT)
+    removal = removal_of(harness)
     removal.note_deletions([deleted(1)])
 
-    end(house, removal)
+    end(harness, removal)
 
     assert [each.code for each in guest.expect_closed() if each.kind == DISCONNECT] == [0x87]
 
 
-def test_wills_of_a_deleted_device_are_not_published(house: House) -> None:
+def test_wills_of_a_deleted_device_are_not_published(harness: Harness) -> None:
     """Neither those of connections nor those that wait for their delay."""
-    watcher = house.join("watcher", username="acme/dev2")
+    watcher = harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("wills/#", 0))
-    house.join("transient", will=WILL)
-    house.join("kept", props=KEPT, will=WILL)
-    house.join("waiting", props=KEPT, will=WILL, will_props=[(names.WILL_DELAY, 50)]).close()
-    removal = removal_of(house)
+    harness.join("transient", will=WILL)
+    harness.join("kept", props=KEPT, will=WILL)
+    harness.join("waiting", props=KEPT, will=WILL, will_props=[(names.WILL_DELAY, 50)]).close()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(1)])
 
-    end(house, removal)
-    house.pass_time(60.0)
+    end(harness, removal)
+    harness.pass_time(60.0)
 
     watcher.ping()
     assert [each for each in watcher.received if each.kind == PUBLISH] == []
 
 
-def test_what_the_store_refuses_is_tried_again(house: House) -> None:
+def test_what_the_store_refuses_is_tried_again(harness: Harness) -> None:
     """The deletion is not counted as done before; a later one does not hide it."""
-    house.join("c", props=KEPT).disconnect()
-    removal = removal_of(house)
+    harness.join("c", props=KEPT).disconnect()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(3)])
-    house.journal.is_down = True
-    end(house, removal)
+    harness.journal.is_down = True
+    end(harness, removal)
     removal.note_deletions([deleted(4, "dev2")])
-    end(house, removal)
+    end(harness, removal)
     assert (removal.is_pending, removal.done_upto) == (True, 2)
-    assert "c" in house.acme.plane.sessions
+    assert "c" in harness.acme.plane.sessions
 
-    house.journal.is_down = False
-    end(house, removal)
+    harness.journal.is_down = False
+    end(harness, removal)
 
     assert (removal.is_pending, removal.done_upto) == (False, 4)
-    assert house.acme.plane.sessions == {}
+    assert harness.acme.plane.sessions == {}
 
 
-def test_turn_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_is_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A device with very many sessions keeps no other change waiting."""
     monkeypatch.setattr(device_removal, "MOST_PER_TURN", 2)
     for name in ("one", "two", "three"):
-        house.join(name, props=KEPT).disconnect()
-    removal = removal_of(house)
+        harness.join(name, props=KEPT).disconnect()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(1)])
 
-    end(house, removal)
-    assert len(house.acme.plane.sessions) == 1
-    end(house, removal)
-    assert house.acme.plane.sessions == {}
+    end(harness, removal)
+    assert len(harness.acme.plane.sessions) == 1
+    end(harness, removal)
+    assert harness.acme.plane.sessions == {}
 
 
-def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many they are: the next turn begins behind it, and it comes again."""
     monkeypatch.setattr(device_removal, "MOST_PER_TURN", 2)
     for client_id in ("stuck1", "stuck2"):
-        house.join(client_id, props=KEPT).disconnect()
-    house.join("other", username="acme/dev2", props=KEPT).disconnect()
-    discard = house.hub.sessions.discard
+        harness.join(client_id, props=KEPT).disconnect()
+    harness.join("other", username="acme/dev2", props=KEPT).disconnect()
+    discard = harness.hub.sessions.discard
     is_failing = True
 
     async def failing(broker: TenantBroker, client_id: str, *rest: Any) -> None:
@@ -162,179 +168,179 @@ def test_device_whose_sessions_cannot_be_ended_holds_up_no_other(house: House, m
             raise BackendError("queues.db: disk full", retryable=True)
         await discard(broker, client_id, *rest)
 
-    monkeypatch.setattr(house.hub.sessions, "discard", failing)
-    removal = removal_of(house)
+    monkeypatch.setattr(harness.hub.sessions, "discard", failing)
+    removal = removal_of(harness)
     removal.note_deletions([deleted(1), deleted(2, "dev2")])
 
-    end(house, removal)
-    end(house, removal)
-    assert sorted(house.acme.plane.sessions) == ["stuck1", "stuck2"]
+    end(harness, removal)
+    end(harness, removal)
+    assert sorted(harness.acme.plane.sessions) == ["stuck1", "stuck2"]
     assert removal.done_upto == 0
 
     is_failing = False
-    end(house, removal)
-    assert (house.acme.plane.sessions, removal.done_upto) == ({}, 2)
+    end(harness, removal)
+    assert (harness.acme.plane.sessions, removal.done_upto) == ({}, 2)
 
 
-def test_device_of_another_tenant_and_other_changes_mean_nobody_here(house: House) -> None:
+def test_device_of_another_tenant_and_other_changes_mean_nobody_here(harness: Harness) -> None:
     """A tenant that is not here has no sessions."""
-    house.join("c", props=KEPT).disconnect()
-    removal = removal_of(house)
+    harness.join("c", props=KEPT).disconnect()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(1, tenant_id=8), Change(2, 7, ChangeKind.DEVICE, "dev1", 0)])
 
-    end(house, removal)
+    end(harness, removal)
 
-    assert "c" in house.acme.plane.sessions
+    assert "c" in harness.acme.plane.sessions
     assert (removal.is_pending, removal.done_upto) == (False, 1)
 
 
-def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_closed(house: House) -> None:
+def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_closed(harness: Harness) -> None:
     """Clients come back at once: their old record must not let them begin a session that nobody ends."""
-    guest = house.join("c", props=KEPT)
-    del house.accounts.devices[7, "dev1"]
-    removal = removal_of(house)
+    guest = harness.join("c", props=KEPT)
+    del harness.accounts.devices[7, "dev1"]
+    removal = removal_of(harness)
     removal.note_deletions([deleted(1)])
 
-    end(house, removal)
+    end(harness, removal)
     guest.expect_closed()
 
-    assert house.ask("c", props=KEPT).connack.code != 0
-    assert house.acme.plane.sessions == {}
+    assert harness.ask("c", props=KEPT).connack.code != 0
+    assert harness.acme.plane.sessions == {}
 
 
-def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(house: House) -> None:
+def test_successor_is_not_hit_by_a_deletion_that_a_store_has_delayed(harness: Harness) -> None:
     """The sessions that end are those that were there when the hub read of the deletion."""
-    house.join("old", props=KEPT).disconnect()
-    removal = removal_of(house)
+    harness.join("old", props=KEPT).disconnect()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(3)])
-    house.journal.is_down = True
-    end(house, removal)
-    successor = house.join("transient")
+    harness.journal.is_down = True
+    end(harness, removal)
+    successor = harness.join("transient")
 
-    end(house, removal)
-    house.journal.is_down = False
-    house.join("new", props=KEPT)
-    end(house, removal)
+    end(harness, removal)
+    harness.journal.is_down = False
+    harness.join("new", props=KEPT)
+    end(harness, removal)
 
-    assert sorted(house.acme.plane.sessions) == ["new", "transient"]
+    assert sorted(harness.acme.plane.sessions) == ["new", "transient"]
     assert (removal.is_pending, removal.done_upto) == (False, 3)
     successor.ping()
 
 
-def test_successor_under_the_same_client_id_is_not_hit(house: House) -> None:
+def test_successor_under_the_same_client_id_is_not_hit(harness: Harness) -> None:
     """While the end of the old session waits for its turn, the successor begins anew under the same Client Identifier."""
-    house.join("c", props=KEPT).disconnect()
-    removal = removal_of(house)
+    harness.join("c", props=KEPT).disconnect()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(3)])
-    house.journal.is_held = True
-    successor = house.stranger()
+    harness.journal.is_held = True
+    successor = harness.stranger()
     successor.send(successor.connect_bytes("c", "acme/dev1", props=KEPT))
     Deferred.fromCoroutine(removal.end_sessions())
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
     assert successor.expect(2).code == 0
     successor.ping()
-    end(house, removal)
+    end(harness, removal)
     assert removal.is_pending is False
     successor.ping()
 
 
-def test_successor_that_came_before_the_deletion_was_heard_of_is_spared(house: House) -> None:
+def test_successor_that_came_before_the_deletion_was_heard_of_is_spared(harness: Harness) -> None:
     """Deleted and made anew between two looks at the accounts: both have sessions, only the successor's stay."""
-    number(house, 1)
-    house.join("old", props=KEPT).subscribe(("a", 1))
-    number(house, 2)
-    successor = house.join("new", props=KEPT)
-    removal = removal_of(house)
+    number(harness, 1)
+    harness.join("old", props=KEPT).subscribe(("a", 1))
+    number(harness, 2)
+    successor = harness.join("new", props=KEPT)
+    removal = removal_of(harness)
     removal.note_deletions([deleted(3)])
 
-    end(house, removal)
+    end(harness, removal)
 
-    assert list(house.acme.plane.sessions) == ["new"]
+    assert list(harness.acme.plane.sessions) == ["new"]
     assert (removal.is_pending, removal.done_upto) == (False, 3)
     successor.ping()
 
 
-def test_deletion_that_is_heard_of_again_does_no_harm(house: House) -> None:
+def test_deletion_that_is_heard_of_again_does_no_harm(harness: Harness) -> None:
     """A hub that could not note that it has obeyed hears of it at its next start; the successor has gone on since."""
-    number(house, 1)
-    house.join("old", props=KEPT).disconnect()
-    first = removal_of(house)
+    number(harness, 1)
+    harness.join("old", props=KEPT).disconnect()
+    first = removal_of(harness)
     first.note_deletions([deleted(3)])
-    end(house, first)
-    number(house, 2)
-    successor = house.join("old", props=KEPT)
-    house.journal.words()
+    end(harness, first)
+    number(harness, 2)
+    successor = harness.join("old", props=KEPT)
+    harness.journal.words()
 
-    again = removal_of(house)
+    again = removal_of(harness)
     again.note_deletions([deleted(3)])
-    end(house, again)
+    end(harness, again)
 
-    assert list(house.acme.plane.sessions) == ["old"]
+    assert list(harness.acme.plane.sessions) == ["old"]
     assert (again.is_pending, again.done_upto) == (False, 3)
-    assert house.journal.words() == []
+    assert harness.journal.words() == []
     successor.ping()
 
 
-def test_nobody_is_ended_while_it_is_not_known_whether_there_is_a_successor(house: House) -> None:
+def test_nobody_is_ended_while_it_is_not_known_whether_there_is_a_successor(harness: Harness) -> None:
     """The accounts do not answer: later."""
-    number(house, 1)
-    house.join("c", props=KEPT).disconnect()
-    removal = removal_of(house)
+    number(harness, 1)
+    harness.join("c", props=KEPT).disconnect()
+    removal = removal_of(harness)
     removal.note_deletions([deleted(3)])
-    house.accounts.is_down = True
-    end(house, removal)
+    harness.accounts.is_down = True
+    end(harness, removal)
     assert (removal.is_pending, removal.done_upto) == (True, 2)
 
-    house.accounts.is_down = False
-    del house.accounts.devices[7, "dev1"]
-    end(house, removal)
+    harness.accounts.is_down = False
+    del harness.accounts.devices[7, "dev1"]
+    end(harness, removal)
 
-    assert house.acme.plane.sessions == {}
+    assert harness.acme.plane.sessions == {}
     assert (removal.is_pending, removal.done_upto) == (False, 3)
 
 
-def test_what_was_remembered_of_a_device_is_forgotten_when_its_sessions_have_ended(house: House) -> None:
+def test_what_was_remembered_of_a_device_is_forgotten_when_its_sessions_have_ended(harness: Harness) -> None:
     """By all devices of a tenant at once; what cannot be forgotten now is tried again."""
     remembered = Remembered()
-    removal = DeviceRemoval(house.hub, remembered.forget)
-    house.join("c", props=KEPT).disconnect()
+    removal = DeviceRemoval(harness.hub, remembered.forget)
+    harness.join("c", props=KEPT).disconnect()
     removal.note_deletions([deleted(3), deleted(4, "dev2"), deleted(5, tenant_id=8)])
-    house.journal.is_down = remembered.is_down = True
+    harness.journal.is_down = remembered.is_down = True
     with pytest.raises(UnavailableError):
-        end(house, removal)
+        end(harness, removal)
     assert removal.done_upto == 2
 
-    house.journal.is_down = remembered.is_down = False
-    end(house, removal)
-    end(house, removal)
+    harness.journal.is_down = remembered.is_down = False
+    end(harness, removal)
+    end(harness, removal)
 
     assert remembered.forgotten == [(7, {"dev1", "dev2"}), (8, {"dev1"})]
 
 
-def test_device_that_is_deleted_and_made_anew_in_one_look_inherits_nothing(house: House) -> None:
+def test_device_that_is_deleted_and_made_anew_in_one_look_inherits_nothing(harness: Harness) -> None:
     """Both lines come in one batch; whatever lets in the successor would let in its predecessor, too."""
-    house.own = {"dev1": "session_subscriptions=1"}
-    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=1, limits="session_subscriptions=1"))
-    connected, away = house.join("connected", props=KEPT), house.join("away", props=KEPT)
+    harness.own = {"dev1": "session_subscriptions=1"}
+    harness.accounts.add(harness.accounts.tenants["acme"], device("dev1", id=1, limits="session_subscriptions=1"))
+    connected, away = harness.join("connected", props=KEPT), harness.join("away", props=KEPT)
     away.subscribe(("a", 1))
     away.disconnect()
-    house.join("p", username="acme/dev2").publish("a", b"old", 1)
+    harness.join("p", username="acme/dev2").publish("a", b"old", 1)
     batch = [deleted(3), Change(4, 7, ChangeKind.DEVICE, "dev1", 0)]
-    house.own = {}
-    house.accounts.add(house.accounts.tenants["acme"], device("dev1", id=2))
-    removal = removal_of(house)
+    harness.own = {}
+    harness.accounts.add(harness.accounts.tenants["acme"], device("dev1", id=2))
+    removal = removal_of(harness)
 
     removal.note_deletions(batch)
-    end(house, removal)
-    now(account_changes_of(house).apply_changes(batch))
-    house.settle()
+    end(harness, removal)
+    now(account_changes_of(harness).apply_changes(batch))
+    harness.settle()
 
     assert [each.code for each in connected.expect_closed() if each.kind == DISCONNECT] == [0x87]
-    successor = house.join("away", clean=False, props=KEPT)
+    successor = harness.join("away", clean=False, props=KEPT)
     assert not successor.connack.session_present
     assert successor.subscribe(("b", 1), ("c", 1)).codes == [1, 1]
     assert [each for each in successor.fence() if each.kind == PUBLISH] == []
-    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (1, 2)
+    assert (harness.used(Quota.SESSIONS), harness.used(Quota.SUBSCRIPTIONS)) == (1, 2)

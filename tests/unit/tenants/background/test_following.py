@@ -26,7 +26,7 @@ from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
-from tests.support.control_house import EVERYTHING, House, device, now
+from tests.support.control_harness import EVERYTHING, Harness, device, now
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 
@@ -50,13 +50,13 @@ class AppliedMark:
 
 
 class Desk:
-    """A hub's accounts with tenant `acme` (id 7, as in the house) and its device `dev1`; `start` begins another life of the hub.
+    """A hub's accounts with tenant `acme` (id 7, as in the harness) and its device `dev1`; `start` begins another life of the hub.
 
     `gates`: calls, by name, that have no answer before these have fired.
     """
 
-    def __init__(self, house: House, store: AccountStore) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, store: AccountStore) -> None:
+        self.harness = harness
         self.gates: dict[str, list[Deferred[None]]] = defaultdict(list)
         self.store = store
         self.marks = AppliedMark()
@@ -68,25 +68,25 @@ class Desk:
         self.follower = self.start()
 
     def make(self) -> None:
-        """Make `dev1`, with the secret that the house knows."""
+        """Make `dev1`, with the secret that the harness knows."""
         devices.create(self.store, "acme", "dev1", password="secret")
         known = Registry(self.store).find_device(7, "dev1")
         assert known is not None
-        self.house.accounts.add(self.house.accounts.tenants["acme"], known)
+        self.harness.accounts.add(self.harness.accounts.tenants["acme"], known)
 
     def delete(self) -> None:
         devices.delete(self.store, "acme", "dev1")
-        del self.house.accounts.devices[7, "dev1"]
+        del self.harness.accounts.devices[7, "dev1"]
 
     def start(self) -> AccountFollower:
-        hub, house = self.house.hub, self.house
-        queues = cast("Any", house.queues)
-        bounds = QueueBounds(queues, hub.brokers, house.later)
+        hub, harness = self.harness.hub, self.harness
+        queues = cast("Any", harness.queues)
+        bounds = QueueBounds(queues, hub.brokers, harness.later)
         follower = AccountFollower(
             self.store,
             cast("Any", self._run),
             self.marks,
-            house.later,
+            harness.later,
             DeviceRemoval(hub, self._nothing),
             AccountChangeApplier(hub, bounds, self._own_limits, self._nothing),
             AdminCommands(hub, queues, self._nothing, self._ping),
@@ -110,23 +110,23 @@ class Desk:
 
     def _ping(self) -> dict[str, object]:
         self.pings += 1
-        return {"sessions": len(self.house.acme.plane.sessions)}
+        return {"sessions": len(self.harness.acme.plane.sessions)}
 
     def look(self) -> None:
         now(self.follower.follow_changes())
-        self.house.settle()
+        self.harness.settle()
 
     def disable(self, tenant: str, name: str) -> None:
-        record = self.house.accounts.tenants[tenant]
-        known = self.house.accounts.devices[record.id, name]
-        self.house.accounts.add(record, replace(known, is_enabled=False))
+        record = self.harness.accounts.tenants[tenant]
+        known = self.harness.accounts.devices[record.id, name]
+        self.harness.accounts.add(record, replace(known, is_enabled=False))
         devices.disable(self.store, tenant, name)
 
     def add(self, tenant: str, name: str) -> None:
         """Make a device of a tenant that only SQL has."""
         devices.create(self.store, tenant, name, password="secret")
         record = TenantRecord(tenants.show(self.store, tenant).id, tenant, rules=(EVERYTHING,))
-        self.house.accounts.add(record, device(name))
+        self.harness.accounts.add(record, device(name))
 
     @property
     def last_change(self) -> int:
@@ -134,8 +134,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(house: House, store: AccountStore) -> Desk:
-    return Desk(house, store)
+def desk(harness: Harness, store: AccountStore) -> Desk:
+    return Desk(harness, store)
 
 
 def test_start_notes_where_it_begins(desk: Desk) -> None:
@@ -160,37 +160,37 @@ def test_horizon_hears_of_every_look(desk: Desk) -> None:
 
 def test_deletion_is_noted_when_its_sessions_have_ended(desk: Desk) -> None:
     """Not while a store refuses their end."""
-    desk.house.join("c", props=KEPT).disconnect()
+    desk.harness.join("c", props=KEPT).disconnect()
     desk.delete()
-    desk.house.journal.is_down = True
+    desk.harness.journal.is_down = True
     before = desk.marks.mark
     desk.look()
     assert desk.marks.mark == before
 
-    desk.house.journal.is_down = False
+    desk.harness.journal.is_down = False
     desk.look()
 
-    assert desk.house.acme.plane.sessions == {}
+    assert desk.harness.acme.plane.sessions == {}
     assert desk.marks.mark == desk.last_change
 
 
 def test_deletion_that_could_not_be_noted_spares_the_successor_at_the_next_start(desk: Desk) -> None:
     """The disk is full when it was obeyed; the device was made anew and has a session when the hub hears of it again."""
-    desk.house.join("c", props=KEPT).disconnect()
+    desk.harness.join("c", props=KEPT).disconnect()
     desk.marks.is_full = True
     desk.delete()
     desk.look()
-    assert desk.house.acme.plane.sessions == {}
+    assert desk.harness.acme.plane.sessions == {}
     desk.make()
     desk.look()
-    successor = desk.house.join("c", props=KEPT)
+    successor = desk.harness.join("c", props=KEPT)
 
     desk.start()
-    assert list(desk.house.acme.plane.sessions) == ["c"]
+    assert list(desk.harness.acme.plane.sessions) == ["c"]
     desk.marks.is_full = False
     desk.start()
 
-    assert list(desk.house.acme.plane.sessions) == ["c"]
+    assert list(desk.harness.acme.plane.sessions) == ["c"]
     assert desk.marks.mark == desk.last_change
     successor.ping()
 
@@ -206,9 +206,9 @@ def test_accounts_that_were_put_back_are_looked_at_anew(desk: Desk) -> None:
     before = desk.last_change
     devices.create(desk.store, "acme", "dev2")
     desk.look()
-    guest, seen = desk.house.join("c"), desk.horizon.as_of()
+    guest, seen = desk.harness.join("c"), desk.horizon.as_of()
     _put_back(desk.store, before)
-    desk.house.accounts.devices.pop((7, "dev1"))
+    desk.harness.accounts.devices.pop((7, "dev1"))
 
     desk.look()
 
@@ -225,9 +225,9 @@ def test_look_at_everything_that_fails_is_done_by_the_next_look(desk: Desk, monk
     before = desk.last_change
     devices.create(desk.store, "acme", "dev2")
     desk.look()
-    guest = desk.house.join("c")
+    guest = desk.harness.join("c")
     _put_back(desk.store, before)
-    desk.house.accounts.devices.pop((7, "dev1"))
+    desk.harness.accounts.devices.pop((7, "dev1"))
     with monkeypatch.context() as patched:
         patched.setattr("iothub_tenants.background.following.latest", _fail)
         with pytest.raises(BackendError):
@@ -245,13 +245,13 @@ def _fail(*_: object) -> None:
 
 def test_deletion_is_obeyed_although_accounts_that_are_gone_were_further(desk: Desk) -> None:
     """What this hub has noted is of the log before the accounts were put back."""
-    desk.house.join("c", props=KEPT).disconnect()
+    desk.harness.join("c", props=KEPT).disconnect()
     desk.marks.mark = desk.last_change + 100
     desk.delete()
 
     desk.start()
 
-    assert desk.house.acme.plane.sessions == {}
+    assert desk.harness.acme.plane.sessions == {}
 
 
 def test_mark_that_could_not_be_written_is_tried_again_at_the_next_look(desk: Desk) -> None:
@@ -268,14 +268,14 @@ def test_mark_that_could_not_be_written_is_tried_again_at_the_next_look(desk: De
 
 def test_deletion_of_the_meantime_is_not_missed_when_nothing_was_ever_noted(desk: Desk) -> None:
     """The folder could never be written: the log of changes has it all the same."""
-    desk.house.join("c", props=KEPT).disconnect()
+    desk.harness.join("c", props=KEPT).disconnect()
     desk.marks.mark, desk.marks.is_full = None, True
     desk.delete()
     desk.make()
 
     desk.start()
 
-    assert desk.house.acme.plane.sessions == {}
+    assert desk.harness.acme.plane.sessions == {}
 
 
 def closed(guest: Guest) -> list[int]:
@@ -285,8 +285,8 @@ def closed(guest: Guest) -> list[int]:
 def begin(desk: Desk) -> Deferred[None]:
     """Changes are applied; what takes long is not waited for."""
     look = Deferred.fromCoroutine(desk.follower.follow_changes())
-    desk.house.pass_time(1.0)
-    desk.house.pass_time(1.0)
+    desk.harness.pass_time(1.0)
+    desk.harness.pass_time(1.0)
     return look
 
 
@@ -294,21 +294,21 @@ def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk
     """It was forgotten when the change was heard of, before anything is waited for."""
     devices.create(desk.store, "acme", "dev2")
     desk.look()
-    desk.house.join("c", props=KEPT)
-    desk.house.join("d", username="acme/dev2").disconnect()
-    desk.house.journal.is_held = True
+    desk.harness.join("c", props=KEPT)
+    desk.harness.join("d", username="acme/dev2").disconnect()
+    desk.harness.journal.is_held = True
     desk.delete()
     desk.disable("acme", "dev2")
 
     look = Deferred.fromCoroutine(desk.follower.follow_changes())
 
     assert not look.called
-    assert desk.house.ask("d", username="acme/dev2").connack.code == 0x87
+    assert desk.harness.ask("d", username="acme/dev2").connack.code == 0x87
 
 
 def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(desk: Desk) -> None:
     """Rights that others lose wait for no disk."""
-    guest = desk.house.join("d", username="acme/dev2")
+    guest = desk.harness.join("d", username="acme/dev2")
     devices.create(desk.store, "acme", "dev2")
     desk.look()
     gate = Deferred[None]()
@@ -327,8 +327,8 @@ def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(desk: Desk) -> None:
 def test_sessions_of_one_tenant_keep_up_no_other_tenants(desk: Desk) -> None:
     """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and obeyed."""
     desk.add("other0", "dev1")
-    desk.house.join("c")
-    guest = desk.house.join("o", username="other0/dev1")
+    desk.harness.join("c")
+    guest = desk.harness.join("o", username="other0/dev1")
     gate = Deferred[None]()
     desk.gates["limits of 7"].append(gate)
     tenants.suspend(desk.store, "acme")
@@ -342,7 +342,7 @@ def test_sessions_of_one_tenant_keep_up_no_other_tenants(desk: Desk) -> None:
 
 def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(desk: Desk) -> None:
     """By a round of its own, and what the other one has read before decides nothing."""
-    guest = desk.house.join("c")
+    guest = desk.harness.join("c")
     before, after = Deferred[None](), Deferred[None]()
     desk.gates["limits of 7"].append(before)
     tenants.update(desk.store, "acme", tenants.Settings(display_name="Acme"))
@@ -352,7 +352,7 @@ def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(desk: 
     assert begin(desk).called
 
     after.callback(None)
-    desk.house.settle()
+    desk.harness.settle()
     assert closed(guest) == [0x87]
     before.callback(None)
 
@@ -363,7 +363,7 @@ def test_all_that_was_changed_is_heard_of_at_once(desk: Desk, monkeypatch: pytes
     """However much it is: the last change waits for no other look."""
     monkeypatch.setattr(changes, "BATCH", 3)
     monkeypatch.setattr("iothub_tenants.background.following.BATCH", 3)
-    guest = desk.house.join("c")
+    guest = desk.harness.join("c")
     for number in range(7):
         devices.create(desk.store, "acme", f"new{number}")
     desk.disable("acme", "dev1")
@@ -395,7 +395,7 @@ def test_command_that_could_not_be_taken_is_taken_at_the_next_look(desk: Desk, m
 
 def test_command_is_done_when_what_was_changed_before_it_is_obeyed(desk: Desk) -> None:
     """`device delete` waits for the answer to a ping."""
-    desk.house.join("c", props=KEPT)
+    desk.harness.join("c", props=KEPT)
     desk.delete()
     number = commands.enqueue(desk.store, "", Verb.PING, {})
 

@@ -19,7 +19,7 @@ from iothub_services.sessions.port import ENDED, HERE, Place, SingleHub
 from iothub_tenants.background import remote_sessions as module
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support import property_names as names
-from tests.support.control_house import House, now, run
+from tests.support.control_harness import Harness, now, run
 
 ME, OTHER = "1.100", "2.200"
 KEPT = [(names.SESSION_EXPIRY, 100)]
@@ -48,23 +48,23 @@ class Stage:
 
     def __init__(self, path: Path) -> None:
         self.cluster = Together()
-        self.house = house = House(path, cluster=self.cluster)
-        registry = SimpleNamespace(tenant_by_id=lambda _id: house.accounts.tenants["acme"])
-        self.remote_sessions = RemoteSessions(house.hub, cast("Any", registry), cast("Any", run), ME, 1)
+        self.harness = harness = Harness(path, cluster=self.cluster)
+        registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
+        self.remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), ME, 1)
         self.epoch = 500 << 24
 
     def subject(self, epoch: int | None = None, client_id: str = "c") -> Subject:
-        at_ms = int(self.house.clock.wall() * 1000)
+        at_ms = int(self.harness.clock.wall() * 1000)
         return Subject(7, client_id, self.epoch if epoch is None else epoch, at_ms)
 
     def say(self, *said: Event, hub: str = OTHER) -> None:
         """These events are next in the log."""
         now(self.remote_sessions.apply_events([event.written_by(hub) for event in said]))
-        self.house.settle()
+        self.harness.settle()
 
     def echo(self) -> None:
         """What this hub wrote comes back from the log."""
-        written, self.house.journal.events = self.house.journal.events, []
+        written, self.harness.journal.events = self.harness.journal.events, []
         self.say(*written, hub=ME)
 
     def created(self, epoch: int | None = None, expiry_s: int = 100) -> Event:
@@ -95,23 +95,23 @@ class Stage:
 
     def has_queue(self) -> None:
         queue_id = self.epoch >> 24
-        self.house.queues.owners[queue_id] = 7
-        self.house.store.queue(queue_id).epoch = self.epoch
+        self.harness.queues.owners[queue_id] = 7
+        self.harness.store.queue(queue_id).epoch = self.epoch
 
     @property
     def place(self) -> Place:
-        return cast("Place", self.house.session("c").control.place)
+        return cast("Place", self.harness.session("c").control.place)
 
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Any:
     stage = Stage(tmp_path)
     yield stage
-    stage.house.close()
+    stage.harness.close()
 
 
-def filters(house: House, client_id: str = "c") -> list[bytes]:
-    return [topic_filter for _, topic_filter in house.session(client_id).subscriptions]
+def filters(harness: Harness, client_id: str = "c") -> list[bytes]:
+    return [topic_filter for _, topic_filter in harness.session(client_id).subscriptions]
 
 
 def will(stage: Stage, delay_s: int = 0) -> Event:
@@ -124,17 +124,17 @@ def test_session_of_another_hub_is_known_here_with_its_routes(stage: Stage) -> N
     """Publishers here fill its queue; it is counted; its deadlines are not this hub's."""
     stage.has_queue()
     stage.say(stage.created(), stage.connected(), stage.subscribed("a"))
-    publisher = stage.house.join("p", username="acme/dev2")
+    publisher = stage.harness.join("p", username="acme/dev2")
 
     publisher.publish("a", b"x", qos=1)
-    stage.house.clock.advance(1000)
-    now(stage.house.sessions.run_deadlines())
+    stage.harness.clock.advance(1000)
+    now(stage.harness.sessions.run_deadlines())
 
-    assert [record.message.payload for record in stage.house.store.queue(500).records.values()] == [b"x"]
+    assert [record.message.payload for record in stage.harness.store.queue(500).records.values()] == [b"x"]
     assert (stage.place.holder, stage.place.is_online) == (2, True)
-    assert (stage.house.used(Quota.SESSIONS), stage.house.used(Quota.SUBSCRIPTIONS)) == (1, 1)
+    assert (stage.harness.used(Quota.SESSIONS), stage.harness.used(Quota.SUBSCRIPTIONS)) == (1, 1)
     stage.say(events.session_unsubscribed(stage.subject(), topic_filter="a", group=None))
-    assert (filters(stage.house), stage.house.used(Quota.SUBSCRIPTIONS)) == ([], 0)
+    assert (filters(stage.harness), stage.harness.used(Quota.SUBSCRIPTIONS)) == ([], 0)
 
 
 def test_session_that_ended_elsewhere_is_gone_here_and_its_queue_is_not_dropped_again(stage: Stage) -> None:
@@ -142,23 +142,23 @@ def test_session_that_ended_elsewhere_is_gone_here_and_its_queue_is_not_dropped_
     stage.has_queue()
     stage.say(stage.created(), stage.subscribed("a"), events.session_expired(stage.subject()))
 
-    assert "c" not in stage.house.acme.plane.sessions
-    assert (stage.house.used(Quota.SESSIONS), stage.house.used(Quota.SUBSCRIPTIONS)) == (0, 0)
-    assert stage.house.queues.dropped == []
+    assert "c" not in stage.harness.acme.plane.sessions
+    assert (stage.harness.used(Quota.SESSIONS), stage.harness.used(Quota.SUBSCRIPTIONS)) == (0, 0)
+    assert stage.harness.queues.dropped == []
 
 
 def test_events_below_the_last_epoch_count_for_nothing(stage: Stage) -> None:
     """As in the fold: a hub that was overtaken may still write."""
     stage.say(stage.created(), stage.resumed(stage.epoch + 1), stage.subscribed("late"), stage.connected())
 
-    assert (filters(stage.house), stage.place.is_online) == ([], False)
+    assert (filters(stage.harness), stage.place.is_online) == ([], False)
 
 
 def test_client_of_a_session_that_went_on_elsewhere_is_closed(stage: Stage) -> None:
     """0x8E; its Will is the other hub's; the session stays, and is that one's."""
-    client = stage.house.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
+    client = stage.harness.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
     stage.echo()
-    session = stage.house.session("c")
+    session = stage.harness.session("c")
 
     stage.say(stage.resumed(session.epoch + 1))
 
@@ -166,23 +166,23 @@ def test_client_of_a_session_that_went_on_elsewhere_is_closed(stage: Stage) -> N
     assert session.control.place.holder == 2
     assert session.control.expires_at == 0.0
     assert session.window is None
-    assert "will.cleared" not in stage.house.journal.words()
+    assert "will.cleared" not in stage.harness.journal.words()
 
 
 def test_client_comes_from_another_hub_with_its_session(stage: Stage) -> None:
     """The queue is claimed; what that hub said of it before is in force; its Will is sent from here."""
-    watcher = stage.house.join("watcher", username="acme/dev2")
+    watcher = stage.harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
     stage.has_queue()
     stage.say(stage.created(), stage.connected(), will(stage), stage.subscribed("a"))
 
-    client = stage.house.join("c", clean=False, props=KEPT)
+    client = stage.harness.join("c", clean=False, props=KEPT)
 
     assert client.connack.session_present
     assert stage.cluster.caught_up > 0
-    assert (stage.place.holder, stage.house.session("c").epoch) == (HERE, stage.epoch + 1)
+    assert (stage.place.holder, stage.harness.session("c").epoch) == (HERE, stage.epoch + 1)
     assert watcher.get()[0].payload == b"bye"
-    words = [event.type.value for event in stage.house.journal.events if event.client_id == "c"]
+    words = [event.type.value for event in stage.harness.journal.events if event.client_id == "c"]
     assert words == ["session.taken_over", "will.cleared", "session.resumed", "session.connected"]
 
 
@@ -190,177 +190,177 @@ def test_late_subscription_of_the_hub_before_counts_until_the_log_has_the_own_cl
     """It was durable before; then no more."""
     stage.has_queue()
     stage.say(stage.created(), stage.connected())
-    stage.house.join("c", clean=False, props=KEPT)
+    stage.harness.join("c", clean=False, props=KEPT)
 
     stage.say(stage.subscribed("before"))
     stage.echo()
     stage.say(stage.subscribed("after"))
 
-    assert filters(stage.house) == [b"before"]
+    assert filters(stage.harness) == [b"before"]
 
 
 def test_of_two_sessions_that_began_at_once_the_higher_epoch_lasts(stage: Stage) -> None:
     """Here and there: the loser's client is closed, and its queue dropped by its own hub."""
-    client = stage.house.join("c", props=KEPT)
-    queue_id = stage.house.session("c").queue_id
+    client = stage.harness.join("c", props=KEPT)
+    queue_id = stage.harness.session("c").queue_id
     stage.say(stage.created(epoch=1))
     assert stage.place.holder == HERE
 
     stage.say(stage.created())
 
     client.refused(0x8E)
-    assert (stage.place.holder, stage.house.session("c").epoch) == (2, stage.epoch)
-    assert stage.house.queues.dropped == [queue_id]
+    assert (stage.place.holder, stage.harness.session("c").epoch) == (2, stage.epoch)
+    assert stage.harness.queues.dropped == [queue_id]
 
 
 def test_other_session_that_came_while_ours_began_is_higher_or_gives_way(stage: Stage) -> None:
     """Our own event was on its way."""
-    stage.house.journal.is_held = True
-    lost = stage.house.stranger()
+    stage.harness.journal.is_held = True
+    lost = stage.harness.stranger()
     lost.send(lost.connect_bytes("c", "acme/dev1", "secret", props=KEPT))
     stage.say(stage.created())
-    stage.house.journal.release()
-    stage.house.settle()
+    stage.harness.journal.release()
+    stage.harness.settle()
 
     assert stage.place.holder == 2
-    assert stage.house.queues.dropped == [1]
+    assert stage.harness.queues.dropped == [1]
 
 
 def test_hub_that_was_taken_for_dead_contradicts(stage: Stage) -> None:
     """Its client is still here."""
-    client = stage.house.join("c", props=KEPT)
+    client = stage.harness.join("c", props=KEPT)
     stage.echo()
-    epoch = stage.house.session("c").epoch
+    epoch = stage.harness.session("c").epoch
 
     stage.say(events.session_disconnected(stage.subject(epoch), reason="hub_lost"))
 
-    assert stage.house.journal.words() == ["session.connected"]
+    assert stage.harness.journal.words() == ["session.connected"]
     client.ping()
 
 
 def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
     """The connected one is told of in the log; its Will is sent and its time runs, from when its hub was last seen."""
-    watcher = stage.house.join("watcher", username="acme/dev2")
+    watcher = stage.harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
     stage.has_queue()
     stage.say(stage.created(), stage.connected(), will(stage))
-    stage.house.journal.words()
-    lost_at_ms = int(stage.house.clock.wall() * 1000)
-    stage.house.clock.advance(10)
+    stage.harness.journal.words()
+    lost_at_ms = int(stage.harness.clock.wall() * 1000)
+    stage.harness.clock.advance(10)
 
     assert now(stage.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 1
     assert now(stage.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 0
-    (lost,) = stage.house.journal.events
-    now(stage.house.sessions.run_deadlines())
-    stage.house.settle()
+    (lost,) = stage.harness.journal.events
+    now(stage.harness.sessions.run_deadlines())
+    stage.harness.settle()
 
     assert (lost.type.value, lost.at_ms, lost.facts["reason"]) == ("session.disconnected", lost_at_ms, "hub_lost")
     assert watcher.get()[0].payload == b"bye"
-    stage.house.clock.advance(91)
-    now(stage.house.sessions.run_deadlines())
-    assert "c" not in stage.house.acme.plane.sessions
+    stage.harness.clock.advance(91)
+    now(stage.harness.sessions.run_deadlines())
+    assert "c" not in stage.harness.acme.plane.sessions
 
 
 def test_last_of_two_heirs_in_the_log_has_the_session(stage: Stage) -> None:
     """Both thought that it was theirs; one of them runs its deadlines."""
     stage.say(stage.created())
     now(stage.remote_sessions.take_over(frozenset({2}), 0))
-    ours = stage.house.journal.events.pop().written_by(ME)
+    ours = stage.harness.journal.events.pop().written_by(ME)
     theirs = events.session_disconnected(stage.subject(), reason="hub_lost").written_by("3.300")
 
     now(stage.remote_sessions.apply_events([ours, theirs]))
-    assert (stage.place.holder, stage.house.session("c").control.expires_at) == (3, 0.0)
+    assert (stage.place.holder, stage.harness.session("c").control.expires_at) == (3, 0.0)
     now(stage.remote_sessions.apply_events([theirs, ours]))
 
     assert stage.place.holder == HERE
-    assert stage.house.session("c").control.expires_at > 0.0
+    assert stage.harness.session("c").control.expires_at > 0.0
 
 
 def test_session_that_expires_is_claimed_first(stage: Stage) -> None:
     """Somebody at another hub may have claimed it: then it is not its time, and its queue stays."""
-    client = stage.house.join("c", props=KEPT)
+    client = stage.harness.join("c", props=KEPT)
     client.drop()
-    stage.house.settle()
-    session = stage.house.session("c")
-    theirs = now(stage.house.queues.claim(session.queue_id, b"another hub's")).epoch
-    stage.house.clock.advance(101)
+    stage.harness.settle()
+    session = stage.harness.session("c")
+    theirs = now(stage.harness.queues.claim(session.queue_id, b"another hub's")).epoch
+    stage.harness.clock.advance(101)
 
-    now(stage.house.sessions.run_deadlines())
+    now(stage.harness.sessions.run_deadlines())
 
-    assert stage.house.session("c") is session
-    assert stage.house.queues.dropped == []
+    assert stage.harness.session("c") is session
+    assert stage.harness.queues.dropped == []
     stage.say(stage.resumed(theirs))
-    stage.house.clock.advance(1000)
-    now(stage.house.sessions.run_deadlines())
-    assert stage.house.session("c") is session
+    stage.harness.clock.advance(1000)
+    now(stage.harness.sessions.run_deadlines())
+    assert stage.harness.session("c") is session
 
 
 def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(stage: Stage) -> None:
     """The first attempt lost to the other hub's claim, and claimed above it; the other hub's events must still count."""
-    stage.house.join("c", props=KEPT).drop()
-    stage.house.settle()
-    session = stage.house.session("c")
-    theirs = now(stage.house.queues.claim(session.queue_id, b"another hub's")).epoch
-    stage.house.clock.advance(101)
-    now(stage.house.sessions.run_deadlines())
+    stage.harness.join("c", props=KEPT).drop()
+    stage.harness.settle()
+    session = stage.harness.session("c")
+    theirs = now(stage.harness.queues.claim(session.queue_id, b"another hub's")).epoch
+    stage.harness.clock.advance(101)
+    now(stage.harness.sessions.run_deadlines())
     stage.say(stage.resumed(theirs), stage.connected(theirs))
 
-    stage.house.clock.advance(1)
-    now(stage.house.sessions.run_deadlines())
-    stage.house.settle()
+    stage.harness.clock.advance(1)
+    now(stage.harness.sessions.run_deadlines())
+    stage.harness.settle()
 
-    assert stage.house.acme.plane.sessions.get("c") is session
-    assert stage.house.queues.dropped == []
+    assert stage.harness.acme.plane.sessions.get("c") is session
+    assert stage.harness.queues.dropped == []
     assert session.control.place.holder == 2
 
 
 def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Stage) -> None:
     """It claimed and said nothing."""
-    stage.house.join("c", props=KEPT).drop()
-    stage.house.settle()
-    now(stage.house.queues.claim(stage.house.session("c").queue_id, b"another hub's"))
-    stage.house.clock.advance(101)
+    stage.harness.join("c", props=KEPT).drop()
+    stage.harness.settle()
+    now(stage.harness.queues.claim(stage.harness.session("c").queue_id, b"another hub's"))
+    stage.harness.clock.advance(101)
     for _ in range(3):
-        now(stage.house.sessions.run_deadlines())
-        stage.house.clock.advance(RETRY_S)
+        now(stage.harness.sessions.run_deadlines())
+        stage.harness.clock.advance(RETRY_S)
 
-    assert "c" not in stage.house.acme.plane.sessions
+    assert "c" not in stage.harness.acme.plane.sessions
 
 
 @pytest.mark.parametrize("holder", [HERE, 2])
 def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(stage: Stage, holder: int) -> None:
     """The other one finds out by itself."""
-    house = stage.house
-    house.join("c", props=KEPT).drop()
-    house.settle()
-    session = house.session("c")
+    harness = stage.harness
+    harness.join("c", props=KEPT).drop()
+    harness.settle()
+    session = harness.session("c")
     session.control.place.holder = holder
-    house.queues.owners.clear()
+    harness.queues.owners.clear()
 
-    house.sessions.queue_lost(house.acme, session)
-    house.settle()
+    harness.sessions.queue_lost(harness.acme, session)
+    harness.settle()
 
-    assert (list(house.acme.plane.sessions), house.queues.dropped) == (
+    assert (list(harness.acme.plane.sessions), harness.queues.dropped) == (
         ([], [session.queue_id]) if holder == HERE else (["c"], [])
     )
 
 
 def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that follows the end would count: for the fold and all other hubs there is no session."""
-    stage.house.join("c", props=KEPT).drop()
-    stage.house.settle()
+    stage.harness.join("c", props=KEPT).drop()
+    stage.harness.settle()
     stage.echo()
 
     async def fail() -> None:
         raise UnavailableError("the log is away")
 
-    stage.house.clock.advance(101)
+    stage.harness.clock.advance(101)
     with monkeypatch.context() as patch:
         patch.setattr(stage.cluster, "catch_up", fail)
-        now(stage.house.sessions.run_deadlines())
+        now(stage.harness.sessions.run_deadlines())
     stage.echo()
 
-    assert not stage.house.join("c", clean=False, props=KEPT).connack.session_present
+    assert not stage.harness.join("c", clean=False, props=KEPT).connack.session_present
 
 
 def test_late_beginning_below_the_last_end_counts_for_nothing(stage: Stage) -> None:
@@ -368,7 +368,7 @@ def test_late_beginning_below_the_last_end_counts_for_nothing(stage: Stage) -> N
     ended = events.session_expired(stage.subject(9 << 24))
     stage.say(stage.created(9 << 24), ended, stage.created(8 << 24))
 
-    assert "c" not in stage.house.acme.plane.sessions
+    assert "c" not in stage.harness.acme.plane.sessions
 
 
 def test_own_end_in_the_log_is_final(stage: Stage) -> None:
@@ -380,12 +380,12 @@ def test_own_end_in_the_log_is_final(stage: Stage) -> None:
     assert stage.place.logged_epoch == ENDED
     stage.say(stage.resumed(stage.epoch + 1))
     assert stage.place.holder == 2
-    assert stage.house.session("c").epoch == stage.epoch
+    assert stage.harness.session("c").epoch == stage.epoch
 
 
 def test_acknowledgement_of_a_subscription_waits_until_every_hub_knows_it(stage: Stage) -> None:
     """Of a persistent session alone: no other hub has the others."""
-    kept, short = stage.house.join("kept", props=KEPT), stage.house.join("short")
+    kept, short = stage.harness.join("kept", props=KEPT), stage.harness.join("short")
     short.subscribe(("a", 1))
     assert stage.cluster.settled == 0
 
@@ -412,9 +412,9 @@ def test_picture_of_a_session_is_that_of_the_fold(stage: Stage) -> None:
         state = fold(state, event)
 
     assert state is not None
-    control = stage.house.session("c").control
+    control = stage.harness.session("c").control
     assert (control.expiry_s, control.will.delay_s, stage.place.is_online) == (state.session_expiry_s, 5, False)
-    assert filters(stage.house) == [key[1].encode() for key in state.subscriptions]
+    assert filters(stage.harness) == [key[1].encode() for key in state.subscriptions]
 
 
 def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,8 +430,8 @@ def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatc
     counts: list[int] = []
     Deferred.fromCoroutine(stage.remote_sessions.take_over(frozenset({2}), 0)).addCallback(counts.append)
     assert counts == []
-    stage.house.sessions.forget(stage.house.acme, stage.house.session("c1"))
+    stage.harness.sessions.forget(stage.harness.acme, stage.harness.session("c1"))
 
-    stage.house.pass_time(0.1)
+    stage.harness.pass_time(0.1)
 
     assert counts == [2]

@@ -10,7 +10,7 @@ import pytest
 from iothub.records.state import SessionState, SubscriptionState, WillState
 from iothub_services.quota.names import Quota
 from iothub_tenants.background.restoring import restore, subscription_of, will_of
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 
 STATE = SessionState(
     7,
@@ -27,27 +27,27 @@ STATE = SessionState(
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.close()
 
 
-def test_restored_session_is_known_counted_and_offline(house: House) -> None:
+def test_restored_session_is_known_counted_and_offline(harness: Harness) -> None:
     """With what its state says, and nothing else."""
-    control = restore(house.hub, house.acme, STATE)
+    control = restore(harness.hub, harness.acme, STATE)
 
-    session = house.session("c")
+    session = harness.session("c")
     assert session.control is control
     assert (session.queue_id, session.epoch, session.device, session.connection) == (5, 5 << 24, "dev1", None)
     assert (control.version, control.expiry_s, control.device_id, control.is_elsewhere) == (5, 60, 4, False)
     assert set(session.subscriptions) == {(b"g", b"a/#"), (None, b"b")}
-    assert (house.used(Quota.SESSIONS), house.used(Quota.SUBSCRIPTIONS)) == (1, 2)
+    assert (harness.used(Quota.SESSIONS), harness.used(Quota.SUBSCRIPTIONS)) == (1, 2)
 
 
-def test_options_of_a_subscription_and_of_a_will_are_kept(house: House) -> None:
-    restore(house.hub, house.acme, STATE)
-    session = house.session("c")
+def test_options_of_a_subscription_and_of_a_will_are_kept(harness: Harness) -> None:
+    restore(harness.hub, harness.acme, STATE)
+    session = harness.session("c")
 
     shared = subscription_of(session, ("g", "a/#"), STATE.subscriptions["g", "a/#"])
     will = will_of(STATE)

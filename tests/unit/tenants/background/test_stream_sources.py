@@ -12,9 +12,9 @@ from iothub_services.streams.port import Direction, Headers, Incoming, OnPage, S
 from iothub_services.streams.sink import OutletBounds, Room, Sink
 from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.streams import StreamRegistry
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 
-MakeHouse = Callable[..., House]
+MakeHarness = Callable[..., Harness]
 
 
 class HandReceiver:
@@ -61,14 +61,14 @@ class Beside:
 
 
 class Stage:
-    """A house with one stream to devices."""
+    """A harness with one stream to devices."""
 
-    def __init__(self, house: House, *rules: Rule) -> None:
-        self.house, self.receiver, self.beside = house, HandReceiver(), Beside()
+    def __init__(self, harness: Harness, *rules: Rule) -> None:
+        self.harness, self.receiver, self.beside = harness, HandReceiver(), Beside()
         self.book = StreamRegistry(self.beside)
         stream = Stream(3, 7, "acme", "cmd", Direction.IN, "devices/#", 1, 1000, rules)
-        self.book.replace_streams([stream], house.hub.brokers)
-        self.sources = StreamSources(house.hub, self.book, self.receiver, self.beside, "iothub")
+        self.book.replace_streams([stream], harness.hub.brokers)
+        self.sources = StreamSources(harness.hub, self.book, self.receiver, self.beside, "iothub")
         self.sources.start()
         self.sources.follow([stream])
 
@@ -83,8 +83,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(make_house: MakeHouse) -> Stage:
-    return Stage(make_house())
+def stage(make_harness: MakeHarness) -> Stage:
+    return Stage(make_harness())
 
 
 def test_records_are_published_and_the_page_is_done(stage: Stage) -> None:
@@ -95,10 +95,10 @@ def test_records_are_published_and_the_page_is_done(stage: Stage) -> None:
     assert (stage.sources.messages, stage.sources.refused) == (2, 0)
 
 
-def test_what_may_never_be_published_is_refused(make_house: MakeHouse) -> None:
+def test_what_may_never_be_published_is_refused(make_harness: MakeHarness) -> None:
     """By the stream's own rules too, with the reason; the page goes on."""
     rule = Rule(Scope.DEVICE, "stream:cmd", Effect.DENY, Action.PUBLISH, "devices/secret")
-    stage = Stage(make_house(), rule)
+    stage = Stage(make_harness(), rule)
 
     stage.page(("devices/secret", b"a"), ("elsewhere", b"b"), ("", b"c"), ("devices/1", b"d"))
 
@@ -121,26 +121,26 @@ def test_topic_that_is_no_topic_name_has_a_reason_of_its_own(stage: Stage, topic
 
 def test_a_rate_makes_records_wait_and_drops_none(stage: Stage) -> None:
     """The page is done when the last has passed."""
-    broker = stage.house.acme
+    broker = stage.harness.acme
     broker.plane.sink_messages = meter = _Meter(1)
 
     stage.page(("devices/1", b"a"), ("devices/2", b"b"))
     assert (stage.sources.messages, stage.receiver.reports) == (1, [])
     meter.units = 5
-    stage.house.pass_time(1)
+    stage.harness.pass_time(1)
 
     assert (stage.sources.messages, stage.receiver.reports) == (2, [(3, {0: 2})])
 
 
 def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(stage: Stage) -> None:
     """The receiver may begin again at any time."""
-    broker = stage.house.acme
+    broker = stage.harness.acme
     broker.plane.sink_messages = meter = _Meter(1)
     stage.page(("devices/1", b"a"), ("devices/2", b"b"))
 
     stage.page(("devices/1", b"a"), ("devices/2", b"b"), ("devices/3", b"c"))
     meter.units = 5
-    stage.house.pass_time(2)
+    stage.harness.pass_time(2)
 
     assert stage.sources.messages == 3
     assert stage.receiver.reports == [(3, {0: 2}), (3, {0: 3})]
@@ -148,21 +148,21 @@ def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(st
 
 def test_a_stream_that_is_followed_no_more_publishes_nothing(stage: Stage) -> None:
     """What was under way is left to who follows it now."""
-    broker = stage.house.acme
+    broker = stage.harness.acme
     broker.plane.sink_messages = meter = _Meter(0)
     stage.page(("devices/1", b"a"))
 
     stage.sources.follow([])
     stage.page(("devices/1", b"on its way"))
     meter.units = 5
-    stage.house.pass_time(1)
+    stage.harness.pass_time(1)
 
     assert (stage.sources.messages, stage.receiver.reports, stage.receiver.followed) == (0, [], [])
 
 
 def test_streams_out_are_in_the_routers_of_their_tenant(stage: Stage) -> None:
     """From the moment that they are known, and until they are not."""
-    broker = stage.house.acme
+    broker = stage.harness.acme
     out = Stream(9, 7, "acme", "tele", Direction.OUT, "t/#", 1, 1000)
 
     stage.book.replace_streams([out], [broker])

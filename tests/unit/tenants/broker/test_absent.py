@@ -12,48 +12,48 @@ from iothub.hooks import Client
 from iothub_services.auth.port import TenantState
 from iothub_tenants.broker.absent import rights_of
 from tests.support import property_names as names
-from tests.support.control_house import House, now, plugged
+from tests.support.control_harness import Harness, now, plugged
 
 
-def leave_a_session(house: House) -> None:
-    house.accounts.add(house.accounts.tenants["acme"], replace(house.accounts.devices[7, "dev1"], id=3))
-    house.join("c", clean=False, props=[(names.SESSION_EXPIRY, 100)]).disconnect()
+def leave_a_session(harness: Harness) -> None:
+    harness.accounts.add(harness.accounts.tenants["acme"], replace(harness.accounts.devices[7, "dev1"], id=3))
+    harness.join("c", clean=False, props=[(names.SESSION_EXPIRY, 100)]).disconnect()
 
 
-def rights(house: House) -> Any:
-    broker = house.hub.brokers.present(7)
+def rights(harness: Harness) -> Any:
+    broker = harness.hub.brokers.present(7)
     assert broker is not None
-    return now(rights_of(house.hub, broker.record, broker.plane.sessions["c"]))
+    return now(rights_of(harness.hub, broker.record, broker.plane.sessions["c"]))
 
 
-def test_device_may_do_what_the_rules_say(house: House) -> None:
-    leave_a_session(house)
+def test_device_may_do_what_the_rules_say(harness: Harness) -> None:
+    leave_a_session(harness)
 
-    assert rights(house).may_publish(b"a")
+    assert rights(harness).may_publish(b"a")
 
 
 @pytest.mark.parametrize(
     "change", ["disabled", "suspended", "deleted", "another device of that name", "another tenant of that name"]
 )
-def test_device_that_may_not_come_in_may_do_nothing(house: House, change: str) -> None:
-    leave_a_session(house)
-    tenant, device = house.accounts.tenants["acme"], house.accounts.devices[7, "dev1"]
+def test_device_that_may_not_come_in_may_do_nothing(harness: Harness, change: str) -> None:
+    leave_a_session(harness)
+    tenant, device = harness.accounts.tenants["acme"], harness.accounts.devices[7, "dev1"]
     if change == "disabled":
-        house.accounts.add(tenant, replace(device, is_enabled=False))
+        harness.accounts.add(tenant, replace(device, is_enabled=False))
     elif change == "suspended":
-        house.accounts.add(replace(tenant, state=TenantState.SUSPENDED))
+        harness.accounts.add(replace(tenant, state=TenantState.SUSPENDED))
     elif change == "deleted":
-        del house.accounts.devices[7, "dev1"]
+        del harness.accounts.devices[7, "dev1"]
     elif change == "another device of that name":
-        house.accounts.add(tenant, replace(device, id=device.id + 1))
+        harness.accounts.add(tenant, replace(device, id=device.id + 1))
     else:
-        house.accounts.add(replace(tenant, id=8))
-    house.hub.authenticator.invalidate(7)
+        harness.accounts.add(replace(tenant, id=8))
+    harness.hub.authenticator.invalidate(7)
 
-    assert rights(house) is None
+    assert rights(harness) is None
 
 
-def test_plug_in_is_asked_too(make_house: Callable[..., House]) -> None:
+def test_plug_in_is_asked_too(make_harness: Callable[..., Harness]) -> None:
     """It hears of a client without an address."""
     asked: list[Client] = []
 
@@ -61,9 +61,9 @@ def test_plug_in_is_asked_too(make_house: Callable[..., House]) -> None:
         asked.append(client)
         return False
 
-    house = make_house(hooks=plugged(authorise=authorise))
-    leave_a_session(house)
+    harness = make_harness(hooks=plugged(authorise=authorise))
+    leave_a_session(harness)
     asked.clear()
 
-    assert not rights(house).may_publish(b"a")
+    assert not rights(harness).may_publish(b"a")
     assert [(client.device, client.peer) for client in asked] == [("dev1", "")]

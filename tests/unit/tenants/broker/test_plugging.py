@@ -10,9 +10,9 @@ from iothub.base.reasons import Drop
 from iothub.engine.state import TenantPlane
 from iothub.hooks import Client, Hooks, Publication
 from iothub_tenants.broker.plugging import plug_in
-from tests.support.control_house import House, plugged
+from tests.support.control_harness import Harness, plugged
 
-Make = Callable[..., House]
+Make = Callable[..., Harness]
 
 
 def test_nothing_is_put_in_front_without_plug_ins() -> None:
@@ -22,15 +22,15 @@ def test_nothing_is_put_in_front_without_plug_ins() -> None:
     assert (plane.publish_hook, plane.deliver_hook) == (None, None)
 
 
-def test_publish_sees_client_and_message(make_house: Make) -> None:
+def test_publish_sees_client_and_message(make_harness: Make) -> None:
     seen: list[tuple[Client, Publication]] = []
 
     def look(client: Client, publication: Publication) -> Publication:
         seen.append((client, publication))
         return publication
 
-    house = make_house(hooks=plugged(publish=look))
-    guest = house.join()
+    harness = make_harness(hooks=plugged(publish=look))
+    guest = harness.join()
     guest.subscribe(("a", 0))
     guest.publish("a", b"x", 1)
 
@@ -40,10 +40,10 @@ def test_publish_sees_client_and_message(make_house: Make) -> None:
     assert [packet.payload for packet in guest.get()] == [b"x"]
 
 
-def test_publish_changes_the_payload(make_house: Make) -> None:
+def test_publish_changes_the_payload(make_harness: Make) -> None:
     """Topic, QoS and properties stay."""
-    house = make_house(hooks=plugged(publish=lambda _client, publication: replace(publication, payload=b"blank")))
-    guest = house.join()
+    harness = make_harness(hooks=plugged(publish=lambda _client, publication: replace(publication, payload=b"blank")))
+    guest = harness.join()
     guest.subscribe(("a", 1))
     guest.publish("a", b"x", 1, props=[(0x03, "text/plain")])
 
@@ -51,26 +51,26 @@ def test_publish_changes_the_payload(make_house: Make) -> None:
     assert (packet.topic, packet.payload, packet.qos, packet.property(0x03)) == ("a", b"blank", 1, "text/plain")
 
 
-def test_publish_drops(make_house: Make) -> None:
+def test_publish_drops(make_harness: Make) -> None:
     """Counted by name."""
-    house = make_house(hooks=plugged(publish=lambda _client, _publication: None))
-    guest = house.join()
+    harness = make_harness(hooks=plugged(publish=lambda _client, _publication: None))
+    guest = harness.join()
     guest.subscribe(("a", 0))
     guest.publish("a", b"x", 1)
 
     assert guest.fence() == []
-    assert house.acme.plane.counters.dropped[Drop.HOOK] == 1
+    assert harness.acme.plane.counters.dropped[Drop.HOOK] == 1
 
 
-def test_deliver_decides_for_each_receiver(make_house: Make) -> None:
+def test_deliver_decides_for_each_receiver(make_harness: Make) -> None:
     def only_to_one(client: Client, publication: Publication) -> Any:
         return publication if client.client_id == "one" else None
 
-    house = make_house(hooks=plugged(deliver=only_to_one))
-    one, two = house.join("one"), house.join("two")
+    harness = make_harness(hooks=plugged(deliver=only_to_one))
+    one, two = harness.join("one"), harness.join("two")
     one.subscribe(("a", 0))
     two.subscribe(("a", 0))
-    house.join("p").publish("a", b"x", 1)
+    harness.join("p").publish("a", b"x", 1)
 
     assert [packet.payload for packet in one.get()] == [b"x"]
     assert two.fence() == []

@@ -10,32 +10,32 @@ import pytest
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker import wills
 from tests.support import property_names as names
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 from tests.support.party import Guest
 
 
 @pytest.fixture
-def metered(make_house: Callable[..., House]) -> Callable[[str], House]:
-    """A house whose tenant has these limits, and somebody who watches its Wills."""
+def metered(make_harness: Callable[..., Harness]) -> Callable[[str], Harness]:
+    """A harness whose tenant has these limits, and somebody who watches its Wills."""
 
-    def make(limits: str) -> House:
-        house = make_house()
-        house.limit(limits)
-        return house
+    def make(limits: str) -> Harness:
+        harness = make_harness()
+        harness.limit(limits)
+        return harness
 
     return make
 
 
-def watch(house: House) -> Guest:
-    watcher = house.join("watcher", username="acme/dev2")
+def watch(harness: Harness) -> Guest:
+    watcher = harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
     return watcher
 
 
-def die(house: House, count: int, **options: Any) -> None:
+def die(harness: Harness, count: int, **options: Any) -> None:
     """So many clients lose their connections at once."""
     guests = [
-        house.join(f"c{number}", will=(f"w/{number}", b"gone", 0, False), **options) for number in range(1, count + 1)
+        harness.join(f"c{number}", will=(f"w/{number}", b"gone", 0, False), **options) for number in range(1, count + 1)
     ]
     for guest in guests:
         guest.drop()
@@ -45,77 +45,77 @@ def topics(guest: Guest) -> list[str]:
     return [packet.topic for packet in guest.fence()]
 
 
-def test_wills_use_up_the_rate_and_wait_for_it(metered: Callable[[str], House]) -> None:
+def test_wills_use_up_the_rate_and_wait_for_it(metered: Callable[[str], Harness]) -> None:
     """In their order, none of them lost."""
-    house = metered("publish_messages=2/1s")
-    watcher = watch(house)
-    die(house, 4)
-    house.settle()
-    waiting = len(house.acme._wills)
+    harness = metered("publish_messages=2/1s")
+    watcher = watch(harness)
+    die(harness, 4)
+    harness.settle()
+    waiting = len(harness.acme._wills)
 
     for _ in range(20):
-        house.pass_time(0.3)
+        harness.pass_time(0.3)
 
     assert waiting >= 2
     assert topics(watcher) == ["w/1", "w/2", "w/3", "w/4"]
-    assert house.told.limits == []
-    assert len(house.acme._wills) == 0
+    assert harness.told.limits == []
+    assert len(harness.acme._wills) == 0
 
 
-def test_wills_count_in_the_days_allowance_and_are_dropped_beyond_it(metered: Callable[[str], House]) -> None:
+def test_wills_count_in_the_days_allowance_and_are_dropped_beyond_it(metered: Callable[[str], Harness]) -> None:
     """Never silently: the drop has a name and a count, the limit is told."""
-    house = metered("publish_messages=2/1d")
-    watcher = watch(house)
-    die(house, 3)
+    harness = metered("publish_messages=2/1d")
+    watcher = watch(harness)
+    die(harness, 3)
 
     assert topics(watcher) == ["w/1", "w/2"]
-    assert house.acme.plane.counters.drops()["quota"] == 1
-    assert house.told.limits == [("day_messages", 1)]
+    assert harness.acme.plane.counters.drops()["quota"] == 1
+    assert harness.told.limits == [("day_messages", 1)]
 
 
-def test_will_that_would_wait_too_long_is_dropped(metered: Callable[[str], House]) -> None:
+def test_will_that_would_wait_too_long_is_dropped(metered: Callable[[str], Harness]) -> None:
     """No longer than a publisher would be held back."""
-    house = metered("publish_messages=1/1m")
-    watcher = watch(house)
-    die(house, 2)
+    harness = metered("publish_messages=1/1m")
+    watcher = watch(harness)
+    die(harness, 2)
 
     assert topics(watcher) == ["w/1"]
-    assert house.acme.plane.counters.drops()["quota"] == 1
+    assert harness.acme.plane.counters.drops()["quota"] == 1
 
 
-def test_will_takes_from_the_rate_of_its_device(make_house: Callable[..., House]) -> None:
+def test_will_takes_from_the_rate_of_its_device(make_harness: Callable[..., Harness]) -> None:
     """Also when its session ends with its connection."""
-    house = make_house()
-    house.limit("device_publish_messages=1/1s")
-    watcher = watch(house)
-    die(house, 2)
+    harness = make_harness()
+    harness.limit("device_publish_messages=1/1s")
+    watcher = watch(harness)
+    die(harness, 2)
     assert topics(watcher) == ["w/1"]
 
-    house.pass_time(1.1)
+    harness.pass_time(1.1)
 
     assert topics(watcher) == ["w/2"]
 
 
-def test_wills_that_wait_are_bounded(metered: Callable[[str], House], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wills_that_wait_are_bounded(metered: Callable[[str], Harness], monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm of them does not fill the memory."""
     monkeypatch.setattr(wills, "WAITING", 1)
-    house = metered("publish_messages=1/1s")
-    watcher = watch(house)
-    die(house, 3)
-    house.pass_time(1.1)
+    harness = metered("publish_messages=1/1s")
+    watcher = watch(harness)
+    die(harness, 3)
+    harness.pass_time(1.1)
 
     assert topics(watcher) == ["w/1", "w/2"]
-    assert house.acme.plane.counters.drops()["quota"] == 1
+    assert harness.acme.plane.counters.drops()["quota"] == 1
 
 
-def test_will_of_a_kept_session_is_metered_when_it_fires(metered: Callable[[str], House]) -> None:
-    house = metered("publish_messages=1/1d")
-    watcher = watch(house)
+def test_will_of_a_kept_session_is_metered_when_it_fires(metered: Callable[[str], Harness]) -> None:
+    harness = metered("publish_messages=1/1d")
+    watcher = watch(harness)
     kept = {"clean": False, "props": [(names.SESSION_EXPIRY, 100)], "will_props": [(names.WILL_DELAY, 5)]}
-    die(house, 2, **kept)
+    die(harness, 2, **kept)
     assert topics(watcher) == []
 
-    house.pass_time(5)
+    harness.pass_time(5)
 
     assert topics(watcher) == ["w/1"]
-    assert house.used(Quota.SESSIONS) == 2
+    assert harness.used(Quota.SESSIONS) == 2

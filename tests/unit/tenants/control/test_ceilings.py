@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support import property_names as names
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 
 
 def properties(count: int) -> dict[str, Any]:
@@ -22,12 +22,14 @@ def properties(count: int) -> dict[str, Any]:
         ({"client_id": "c" * 257}, 0x85, "client_id_invalid", "CONNECT: the Client Identifier has 257 bytes"),
     ],
 )
-def test_ceiling_is_named_in_the_log(house: House, options: dict[str, Any], code: int, reason: str, cause: str) -> None:
+def test_ceiling_is_named_in_the_log(
+    harness: Harness, options: dict[str, Any], code: int, reason: str, cause: str
+) -> None:
     """Also where the tenant's plan has no limit; [MQTT-3.1.3-8] for the Client Identifier."""
-    house.limit("user_properties=unlimited")
+    harness.limit("user_properties=unlimited")
 
     with capture_logs() as lines:
-        assert house.ask(**options).connack.code == code
+        assert harness.ask(**options).connack.code == code
 
     (line,) = [line for line in lines if line["event"] == "CONNECT refused"]
     assert line["reason"] == reason
@@ -35,7 +37,7 @@ def test_ceiling_is_named_in_the_log(house: House, options: dict[str, Any], code
     assert line["peer"]
 
 
-def test_connect_below_the_ceilings_is_let_in(house: House) -> None:
-    house.limit("user_properties=unlimited")
+def test_connect_below_the_ceilings_is_let_in(harness: Harness) -> None:
+    harness.limit("user_properties=unlimited")
 
-    assert house.ask(client_id="c" * 256, **properties(1024)).connack.code == 0
+    assert harness.ask(client_id="c" * 256, **properties(1024)).connack.code == 0

@@ -12,85 +12,85 @@ from iothub.config.sections import Auth, Config, Mqtt
 from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scope, TenantRecord, TenantState
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
-from tests.support.control_house import EVERYTHING, House, now
+from tests.support.control_harness import EVERYTHING, Harness, now
 from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
 
 
-def nothing_is_taken(house: House) -> bool:
-    return (house.used(Quota.CONNECTIONS), house.used(Quota.SESSIONS), house.acme.plane.sessions) == (0, 0, {})
+def nothing_is_taken(harness: Harness) -> bool:
+    return (harness.used(Quota.CONNECTIONS), harness.used(Quota.SESSIONS), harness.acme.plane.sessions) == (0, 0, {})
 
 
 @pytest.mark.parametrize(
     ("username", "password"),
     [("acme/dev1", "wrong"), ("acme/nobody", "secret"), ("nowhere/dev1", "secret"), ("dev1", "secret"), (None, None)],
 )
-def test_wrong_credentials_are_all_answered_alike(house: House, username: str | None, password: str | None) -> None:
+def test_wrong_credentials_are_all_answered_alike(harness: Harness, username: str | None, password: str | None) -> None:
     """0x87 in 5.0, 5 in 3.1.1, then closed [MQTT-3.2.2-7]."""
     for version, code in ((5, 0x87), (4, 5)):
-        guest = house.stranger(version)
+        guest = harness.stranger(version)
         assert guest.connect("c", username, password).code == code
         assert guest.expect_closed() == []
 
-    assert nothing_is_taken(house)
+    assert nothing_is_taken(harness)
 
 
 @pytest.mark.parametrize(
     ("username", "cause"),
     [("acme/nobody", "unknown_device"), ("dev1", "malformed_username"), (None, "malformed_username")],
 )
-def test_refused_login_is_told_with_its_cause(house: House, username: str | None, cause: str) -> None:
+def test_refused_login_is_told_with_its_cause(harness: Harness, username: str | None, cause: str) -> None:
     """The client gets a plain refusal; log and metric say what is wrong with its username."""
-    assert house.stranger().connect("c", username, "secret" if username else None).code == 0x87
+    assert harness.stranger().connect("c", username, "secret" if username else None).code == 0x87
 
-    assert house.told.causes == [cause]
+    assert harness.told.causes == [cause]
 
 
-def test_refusal_leaves_a_fixed_time_after_its_connect(make_house: Callable[..., House]) -> None:
+def test_refusal_leaves_a_fixed_time_after_its_connect(make_harness: Callable[..., Harness]) -> None:
     """B69: the answer's time says nothing about the cause."""
-    house = make_house(settings=Config(auth=Auth(failure_reply_ms=250)))
-    guest = house.stranger()
+    harness = make_harness(settings=Config(auth=Auth(failure_reply_ms=250)))
+    guest = harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", "wrong"))
-    house.pass_time(0.2)
+    harness.pass_time(0.2)
     with pytest.raises(TimeoutError):
         guest.expect(2)
 
-    house.pass_time(0.06)
+    harness.pass_time(0.06)
 
     assert guest.expect(2).code == 0x87
 
 
-def test_version_that_is_switched_off_is_refused(make_house: Callable[..., House]) -> None:
+def test_version_that_is_switched_off_is_refused(make_harness: Callable[..., Harness]) -> None:
     """5.0 by 0x84, 3.1.1 by 1."""
-    house = make_house(settings=Config(mqtt=Mqtt(versions=("3.1.1",)), auth=Auth(failure_reply_ms=0)))
+    harness = make_harness(settings=Config(mqtt=Mqtt(versions=("3.1.1",)), auth=Auth(failure_reply_ms=0)))
 
-    assert house.ask(version=5).connack.code == 0x84
-    assert house.ask(version=4).connack.code == 0
-
-
-def test_suspended_tenant_is_told_by_a_code_that_connack_has(house: House) -> None:
-    house.accounts.add(TenantRecord(7, "acme", state=TenantState.SUSPENDED))
-
-    assert house.ask(version=5).connack.code in (0x87, 0x8A)
-    assert house.ask(version=4).connack.code == 5
+    assert harness.ask(version=5).connack.code == 0x84
+    assert harness.ask(version=4).connack.code == 0
 
 
-def test_accounts_that_are_down_let_nobody_in(house: House) -> None:
+def test_suspended_tenant_is_told_by_a_code_that_connack_has(harness: Harness) -> None:
+    harness.accounts.add(TenantRecord(7, "acme", state=TenantState.SUSPENDED))
+
+    assert harness.ask(version=5).connack.code in (0x87, 0x8A)
+    assert harness.ask(version=4).connack.code == 5
+
+
+def test_accounts_that_are_down_let_nobody_in(harness: Harness) -> None:
     """0x88 and 3."""
-    house.accounts.is_down = True
+    harness.accounts.is_down = True
 
-    assert house.ask(version=5).connack.code == 0x88
-    assert house.ask(version=4).connack.code == 3
+    assert harness.ask(version=5).connack.code == 0x88
+    assert harness.ask(version=4).connack.code == 3
 
 
-def test_client_identifier_is_assigned(house: House) -> None:
+def test_client_identifier_is_assigned(harness: Harness) -> None:
     """[MQTT-3.1.3-6] [MQTT-3.1.3-7]."""
-    first, second = house.join(""), house.join("")
+    first, second = harness.join(""), harness.join("")
 
     names_given = {str(guest.connack.property(names.ASSIGNED_CLIENT_ID)) for guest in (first, second)}
-    assert names_given == set(house.acme.plane.sessions)
+    assert names_given == set(harness.acme.plane.sessions)
     assert len(names_given) == 2
 
 
@@ -105,17 +105,19 @@ def test_client_identifier_is_assigned(house: House) -> None:
         (ClientIdPolicy.OWNER, "", 0),
     ],
 )
-def test_client_identifier_obeys_the_policy(house: House, policy: ClientIdPolicy, client_id: str, code: int) -> None:
-    house.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), client_id_policy=policy))
+def test_client_identifier_obeys_the_policy(
+    harness: Harness, policy: ClientIdPolicy, client_id: str, code: int
+) -> None:
+    harness.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), client_id_policy=policy))
 
-    assert house.ask(client_id).connack.code == code
+    assert harness.ask(client_id).connack.code == code
 
 
-def test_session_of_another_device_cannot_be_taken(house: House) -> None:
+def test_session_of_another_device_cannot_be_taken(harness: Harness) -> None:
     """Its owner goes on undisturbed."""
-    owner = house.join("c", props=KEPT)
+    owner = harness.join("c", props=KEPT)
 
-    assert house.ask("c", username="acme/dev2").connack.code == 0x87
+    assert harness.ask("c", username="acme/dev2").connack.code == 0x87
     owner.ping()
 
 
@@ -131,34 +133,34 @@ def test_session_of_another_device_cannot_be_taken(house: House) -> None:
         ("user_properties=1", {"props": [(names.USER_PROPERTY, ("a", "b"))] * 2}, 0x97),
     ],
 )
-def test_limit_refuses(house: House, limits: str, options: dict[str, Any], code: int) -> None:
+def test_limit_refuses(harness: Harness, limits: str, options: dict[str, Any], code: int) -> None:
     """And nothing stays reserved."""
-    house.limit(limits)
+    harness.limit(limits)
 
-    assert house.ask(**options).connack.code == code
-    assert nothing_is_taken(house)
+    assert harness.ask(**options).connack.code == code
+    assert nothing_is_taken(harness)
 
 
-def test_connects_have_a_rate(house: House) -> None:
+def test_connects_have_a_rate(harness: Harness) -> None:
     """0x9F; what is refused does not count."""
-    house.limit("connects=1/1h")
-    house.join("a")
+    harness.limit("connects=1/1h")
+    harness.join("a")
 
-    assert house.ask("b").connack.code == 0x9F
-    assert house.used(Quota.CONNECTIONS) == 1
-
-
-def test_will_needs_the_right_to_publish(house: House) -> None:
-    house.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_WILLS)))
-
-    assert house.ask(will=("w/x", b"", 0, False)).connack.code == 0x87
-    assert house.ask(will=("v/x", b"", 0, False)).connack.code == 0
+    assert harness.ask("b").connack.code == 0x9F
+    assert harness.used(Quota.CONNECTIONS) == 1
 
 
-def test_connack_says_what_differs_from_what_was_asked(house: House) -> None:
+def test_will_needs_the_right_to_publish(harness: Harness) -> None:
+    harness.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_WILLS)))
+
+    assert harness.ask(will=("w/x", b"", 0, False)).connack.code == 0x87
+    assert harness.ask(will=("v/x", b"", 0, False)).connack.code == 0
+
+
+def test_connack_says_what_differs_from_what_was_asked(harness: Harness) -> None:
     """[MQTT-3.2.2-21]: the client uses the Server Keep Alive."""
-    house.limit("session_expiry_s=10 receive_maximum=5 topic_aliases=3 packet_bytes=1000 keep_alive_min_s=30")
-    connack = house.join(props=KEPT, keep_alive=20).connack
+    harness.limit("session_expiry_s=10 receive_maximum=5 topic_aliases=3 packet_bytes=1000 keep_alive_min_s=30")
+    connack = harness.join(props=KEPT, keep_alive=20).connack
 
     assert dict(connack.properties) == {
         names.SESSION_EXPIRY: 10,
@@ -167,142 +169,144 @@ def test_connack_says_what_differs_from_what_was_asked(house: House) -> None:
         names.MAXIMUM_PACKET_SIZE: 1000,
         names.SERVER_KEEP_ALIVE: 30,
     }
-    assert house.session("c").control.expiry_s == 10
+    assert harness.session("c").control.expiry_s == 10
 
 
-def test_session_that_could_not_be_made_durable_gives_everything_back(house: House) -> None:
+def test_session_that_could_not_be_made_durable_gives_everything_back(harness: Harness) -> None:
     """0x88, and the next CONNECT finds nothing in its way."""
-    house.journal.is_down = True
-    assert house.ask(props=KEPT).connack.code == 0x88
-    assert (house.used(Quota.CONNECTIONS), house.used(Quota.SESSIONS)) == (0, 0)
+    harness.journal.is_down = True
+    assert harness.ask(props=KEPT).connack.code == 0x88
+    assert (harness.used(Quota.CONNECTIONS), harness.used(Quota.SESSIONS)) == (0, 0)
 
-    house.journal.is_down = False
-    assert house.ask(props=KEPT).connack.code == 0
+    harness.journal.is_down = False
+    assert harness.ask(props=KEPT).connack.code == 0
 
 
-def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(house: House) -> None:
+def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(harness: Harness) -> None:
     """But no place among the connections."""
-    house.journal.is_held = True
-    guest = house.stranger()
+    harness.journal.is_held = True
+    guest = harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
     guest.drop()
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
-    assert house.session("c").connection is None
-    assert (house.used(Quota.CONNECTIONS), house.used(Quota.SESSIONS)) == (0, 1)
-    house.pass_time(100)
-    assert nothing_is_taken(house)
+    assert harness.session("c").connection is None
+    assert (harness.used(Quota.CONNECTIONS), harness.used(Quota.SESSIONS)) == (0, 1)
+    harness.pass_time(100)
+    assert nothing_is_taken(harness)
 
 
-def test_accounts_that_change_meanwhile_are_asked_again(house: House) -> None:
+def test_accounts_that_change_meanwhile_are_asked_again(harness: Harness) -> None:
     """Who waited for the session's lock, or for the session, is checked anew: the device is disabled now."""
-    house.journal.is_held = True
-    first, second = house.stranger(), house.stranger()
+    harness.journal.is_held = True
+    first, second = harness.stranger(), harness.stranger()
     first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
     second.send(second.connect_bytes("c", "acme/dev1", props=KEPT))
-    known = house.accounts.devices[7, "dev1"]
-    house.accounts.add(house.accounts.tenants["acme"], replace(known, is_enabled=False))
-    house.hub.authenticator.invalidate(7, "dev1")
+    known = harness.accounts.devices[7, "dev1"]
+    harness.accounts.add(harness.accounts.tenants["acme"], replace(known, is_enabled=False))
+    harness.hub.authenticator.invalidate(7, "dev1")
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
     assert second.expect(2).code == 0x87
     assert first.expect(2).code == 0x87
-    assert nothing_is_taken(house)
+    assert nothing_is_taken(harness)
 
 
-def test_session_of_a_device_whose_rights_cannot_be_read_again_does_not_come_into_force(house: House) -> None:
+def test_session_of_a_device_whose_rights_cannot_be_read_again_does_not_come_into_force(harness: Harness) -> None:
     """The accounts are down just when they have changed: the client tries again later."""
-    house.journal.is_held = True
-    guest = house.stranger()
+    harness.journal.is_held = True
+    guest = harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
-    house.hub.authenticator.invalidate(7, "dev1")
-    house.accounts.is_down = True
+    harness.hub.authenticator.invalidate(7, "dev1")
+    harness.accounts.is_down = True
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
     assert guest.expect(2).code == 0x88
-    assert nothing_is_taken(house)
+    assert nothing_is_taken(harness)
 
 
-def test_queue_ids_beyond_the_block_are_waited_for(house: House) -> None:
-    house.ids.is_empty = True
+def test_queue_ids_beyond_the_block_are_waited_for(harness: Harness) -> None:
+    harness.ids.is_empty = True
 
-    assert house.ask(props=KEPT).connack.code == 0
-    assert house.ids.last == 1
+    assert harness.ask(props=KEPT).connack.code == 0
+    assert harness.ids.last == 1
 
 
-def wait_in_vain(house: House, guest: Guest, **options: Any) -> None:
+def wait_in_vain(harness: Harness, guest: Guest, **options: Any) -> None:
     """Send CONNECT while the log does not answer, until the hub has had its time."""
-    house.journal.is_held = True
+    harness.journal.is_held = True
     guest.send(guest.connect_bytes("c", "acme/dev1", **options))
-    house.clock.advance(9.1)
-    now(house.control.connect_timeouts.reject_overdue())
-    house.settle()
+    harness.clock.advance(9.1)
+    now(harness.control.connect_timeouts.reject_overdue())
+    harness.settle()
 
 
 @pytest.mark.parametrize(("version", "code"), [(4, 3), (5, 0x88)])
-def test_connect_that_a_store_keeps_waiting_is_refused_in_time(house: House, version: int, code: int) -> None:
+def test_connect_that_a_store_keeps_waiting_is_refused_in_time(harness: Harness, version: int, code: int) -> None:
     """Before the client's patience, and the connect timeout, end; its place is free at once (§3.2.2.2)."""
-    guest = house.stranger(version)
+    guest = harness.stranger(version)
 
-    wait_in_vain(house, guest, clean=False, props=KEPT if version == 5 else None)
+    wait_in_vain(harness, guest, clean=False, props=KEPT if version == 5 else None)
 
     assert [packet.code for packet in guest.expect_closed()] == [code]
-    assert house.told.answers == ["server_unavailable"]
-    assert house.used(Quota.CONNECTIONS) == 0
+    assert harness.told.answers == ["server_unavailable"]
+    assert harness.used(Quota.CONNECTIONS) == 0
 
 
-def test_session_of_a_refused_connect_does_not_come_into_force_later(house: House) -> None:
+def test_session_of_a_refused_connect_does_not_come_into_force_later(harness: Harness) -> None:
     """The event was written after all: the next CONNECT finds no session, and no Will was sent in between [MQTT-3.2.2-2]."""
-    watcher = house.join("watcher", username="acme/dev2")
+    watcher = harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
-    guest = house.stranger()
-    wait_in_vain(house, guest, clean=False, props=KEPT, will=("w/c", b"gone", 0, False))
+    guest = harness.stranger()
+    wait_in_vain(harness, guest, clean=False, props=KEPT, will=("w/c", b"gone", 0, False))
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
-    assert house.told.answers == ["accepted", "server_unavailable"]
-    assert house.journal.words()[-1] == "session.discarded"
-    assert "c" not in house.acme.plane.sessions
-    assert (house.queues.owners, house.used(Quota.SESSIONS)) == ({}, 0)
-    assert not house.join("c", clean=False, props=KEPT).connack.session_present
+    assert harness.told.answers == ["accepted", "server_unavailable"]
+    assert harness.journal.words()[-1] == "session.discarded"
+    assert "c" not in harness.acme.plane.sessions
+    assert (harness.queues.owners, harness.used(Quota.SESSIONS)) == ({}, 0)
+    assert not harness.join("c", clean=False, props=KEPT).connack.session_present
     assert watcher.fence() == []
 
 
-def test_session_that_a_refused_connect_resumed_is_as_it_was(house: House) -> None:
+def test_session_that_a_refused_connect_resumed_is_as_it_was(harness: Harness) -> None:
     """Session Present tells the truth, and the terms are those of the last CONNECT that was accepted."""
-    first = house.join("c", clean=False, props=KEPT)
+    first = harness.join("c", clean=False, props=KEPT)
     first.subscribe(("a", 1))
     first.disconnect()
-    wait_in_vain(house, house.stranger(), clean=False, props=[(names.SESSION_EXPIRY, 5)], will=("w/c", b"x", 1, False))
+    wait_in_vain(
+        harness, harness.stranger(), clean=False, props=[(names.SESSION_EXPIRY, 5)], will=("w/c", b"x", 1, False)
+    )
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
-    control = house.session("c").control
-    assert (control.expiry_s, control.will, house.session("c").connection) == (100, None, None)
-    assert house.journal.words()[-2:] == ["session.resumed", "will.cleared"]
-    assert house.join("c", clean=False, props=KEPT).connack.session_present
+    control = harness.session("c").control
+    assert (control.expiry_s, control.will, harness.session("c").connection) == (100, None, None)
+    assert harness.journal.words()[-2:] == ["session.resumed", "will.cleared"]
+    assert harness.join("c", clean=False, props=KEPT).connack.session_present
 
 
-def test_connect_that_waits_for_its_turn_is_refused_in_time_too(house: House) -> None:
+def test_connect_that_waits_for_its_turn_is_refused_in_time_too(harness: Harness) -> None:
     """Somebody else's CONNECT with this Client Identifier is under way for ever; nothing of the second one happens when that ends."""
-    first, second = house.stranger(), house.stranger()
-    house.journal.is_held = True
+    first, second = harness.stranger(), harness.stranger()
+    harness.journal.is_held = True
     first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
-    house.clock.advance(5)
-    wait_in_vain(house, second, clean=False, props=KEPT)
+    harness.clock.advance(5)
+    wait_in_vain(harness, second, clean=False, props=KEPT)
     assert [packet.code for packet in first.expect_closed()] == [0x88]
     assert [packet.code for packet in second.expect_closed()] == [0x88]
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
-    assert nothing_is_taken(house)
-    assert len(house.control.connect_timeouts) == 0
+    assert nothing_is_taken(harness)
+    assert len(harness.control.connect_timeouts) == 0

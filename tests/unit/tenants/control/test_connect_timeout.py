@@ -11,7 +11,7 @@ import pytest
 from iothub.engine import control_queue
 from iothub.testing.clock import ManualClock
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
-from tests.support.control_house import House, now
+from tests.support.control_harness import Harness, now
 
 
 class Connection:
@@ -75,54 +75,54 @@ def test_time_is_counted_from_the_connections_beginning() -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3)])
 def test_connect_that_stays_in_the_control_queue_is_rejected_as_overload(
-    house: House, monkeypatch: pytest.MonkeyPatch, version: int, code: int
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, version: int, code: int
 ) -> None:
     """It stays in the control queue until shortly before the message plane would close it without a CONNACK."""
     monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
-    guest = house.stranger(version)
+    guest = harness.stranger(version)
     guest.send(guest.connect_bytes("c", "acme/dev1"))
-    house.pass_time(8.8)
-    now(house.control.connect_timeouts.reject_overdue())
+    harness.pass_time(8.8)
+    now(harness.control.connect_timeouts.reject_overdue())
     with pytest.raises(TimeoutError):
         guest.expect(2)
 
-    house.pass_time(0.4)
-    now(house.control.connect_timeouts.reject_overdue())
-    house.settle()
+    harness.pass_time(0.4)
+    now(harness.control.connect_timeouts.reject_overdue())
+    harness.settle()
 
     assert guest.expect(2).code == code
     assert guest.expect_closed() == []
-    assert house.told.answers == ["overload"]
-    assert house.plane.control_queue.is_empty
+    assert harness.told.answers == ["overload"]
+    assert harness.plane.control_queue.is_empty
 
 
 @pytest.mark.parametrize("connect", [b"\x10\x02\x00\x04", b"\x10\x07\x00\x04MQTT\x09"])
 def test_connect_of_no_known_version_is_closed_without_an_answer(
-    house: House, monkeypatch: pytest.MonkeyPatch, connect: bytes
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, connect: bytes
 ) -> None:
     """Nobody knows which CONNACK it would understand."""
     monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
-    guest = house.stranger()
+    guest = harness.stranger()
     guest.send(connect)
-    house.pass_time(9.2)
+    harness.pass_time(9.2)
 
-    now(house.control.connect_timeouts.reject_overdue())
-    house.settle()
+    now(harness.control.connect_timeouts.reject_overdue())
+    harness.settle()
 
     assert guest.expect_closed() == []
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3), (3, 3)])
-def test_hub_short_of_memory_rejects_connect(house: House, version: int, code: int) -> None:
+def test_hub_short_of_memory_rejects_connect(harness: Harness, version: int, code: int) -> None:
     """At once and without authentication; when there is memory again, CONNECT succeeds."""
-    house.hub.is_short_of_memory = True
-    guest = house.stranger(version)
+    harness.hub.is_short_of_memory = True
+    guest = harness.stranger(version)
     guest.send(guest.connect_bytes("c", "acme/dev1"))
-    house.settle()
+    harness.settle()
 
     assert guest.expect(2).code == code
     assert guest.expect_closed() == []
-    assert house.told.answers == ["overload"]
+    assert harness.told.answers == ["overload"]
 
-    house.hub.is_short_of_memory = False
-    house.join("c", version)
+    harness.hub.is_short_of_memory = False
+    harness.join("c", version)

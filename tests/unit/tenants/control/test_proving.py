@@ -10,7 +10,7 @@ import pytest
 from iothub.hooks import Attempt, Challenge, Proof
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
-from tests.support.control_house import House, plugged
+from tests.support.control_harness import Harness, plugged
 from tests.support.packets import AUTH, CONNACK, Properties, packet, properties
 from tests.support.party import Guest
 
@@ -34,21 +34,21 @@ def auth(code: int, data: bytes | None, method: str = METHOD) -> bytes:
     return packet(0xF0, bytes((code,)) + properties(said))
 
 
-def start(house: House, method: str = METHOD) -> Guest:
-    guest = house.stranger()
+def start(harness: Harness, method: str = METHOD) -> Guest:
+    guest = harness.stranger()
     props: Properties = [(names.AUTH_METHOD, method), (names.AUTH_DATA, b"dev1")]
     guest.send(guest.connect_bytes("c", "acme/dev1", None, props=props))
     return guest
 
 
 @pytest.fixture
-def house(make_house: Callable[..., House]) -> House:
-    return make_house(hooks=plugged(authenticate=riddle))
+def harness(make_harness: Callable[..., Harness]) -> Harness:
+    return make_harness(hooks=plugged(authenticate=riddle))
 
 
-def test_method_is_walked_step_by_step(house: House) -> None:
+def test_method_is_walked_step_by_step(harness: Harness) -> None:
     """AUTH 0x18 and CONNACK repeat the method; the last data comes with CONNACK [MQTT-4.12.0-2] [MQTT-4.12.0-5]."""
-    guest = start(house)
+    guest = start(harness)
     challenge = guest.expect(AUTH)
     assert (challenge.code, challenge.property(names.AUTH_METHOD)) == (0x18, METHOD)
     assert challenge.property(names.AUTH_DATA) == b"what is 6 x 7?"
@@ -61,44 +61,44 @@ def test_method_is_walked_step_by_step(house: House) -> None:
     guest.ping()
 
 
-def test_wrong_answer_is_refused(house: House) -> None:
+def test_wrong_answer_is_refused(harness: Harness) -> None:
     """[MQTT-4.12.0-4]."""
-    guest = start(house)
+    guest = start(harness)
     guest.send(auth(0x18, b"43"))
 
     assert guest.expect(CONNACK).code == 0x87
     guest.expect_closed()
 
 
-def test_unknown_method_is_refused(house: House) -> None:
+def test_unknown_method_is_refused(harness: Harness) -> None:
     """[MQTT-4.12.0-1]."""
-    assert start(house, "SCRAM-SHA-1").expect(CONNACK).code == 0x8C
+    assert start(harness, "SCRAM-SHA-1").expect(CONNACK).code == 0x8C
 
 
-def test_other_method_in_the_second_step_ends_the_connection(house: House) -> None:
+def test_other_method_in_the_second_step_ends_the_connection(harness: Harness) -> None:
     """[MQTT-4.12.0-5]."""
-    guest = start(house)
+    guest = start(harness)
     guest.expect(AUTH)
     guest.send(auth(0x18, b"42", "other"))
 
     assert CONNACK not in [each.kind for each in guest.expect_closed()]
 
 
-def test_client_that_leaves_between_two_steps_leaves_nothing(house: House) -> None:
-    guest = start(house)
+def test_client_that_leaves_between_two_steps_leaves_nothing(harness: Harness) -> None:
+    guest = start(harness)
     guest.expect(AUTH)
     guest.drop()
-    house.settle()
+    harness.settle()
 
-    assert house.used(Quota.CONNECTIONS) == 0
-    assert house.acme.plane.sessions == {}
+    assert harness.used(Quota.CONNECTIONS) == 0
+    assert harness.acme.plane.sessions == {}
 
 
-def test_device_that_a_plug_in_proved_still_needs_its_standing(house: House) -> None:
+def test_device_that_a_plug_in_proved_still_needs_its_standing(harness: Harness) -> None:
     """A disabled device stays outside."""
-    known = house.accounts.devices[7, "dev1"]
-    house.accounts.add(house.accounts.tenants["acme"], replace(known, is_enabled=False))
-    guest = start(house)
+    known = harness.accounts.devices[7, "dev1"]
+    harness.accounts.add(harness.accounts.tenants["acme"], replace(known, is_enabled=False))
+    guest = start(harness)
     guest.send(auth(0x18, b"42"))
 
     assert guest.expect(CONNACK).code == 0x87
@@ -109,18 +109,18 @@ def test_device_that_a_plug_in_proved_still_needs_its_standing(house: House) -> 
     [(True, "wrong", 0), (False, "secret", 0x87), (None, "secret", 0), (None, "x", 0x87)],
 )
 def test_opinion_without_a_method(
-    make_house: Callable[..., House], opinion: bool | None, password: str, code: int
+    make_harness: Callable[..., Harness], opinion: bool | None, password: str, code: int
 ) -> None:
     """True and False count; None leaves it to the hub."""
-    house = make_house(hooks=plugged(authenticate=lambda _attempt: opinion))
+    harness = make_harness(hooks=plugged(authenticate=lambda _attempt: opinion))
 
-    assert house.stranger().connect("c", "acme/dev1", password).code == code
+    assert harness.stranger().connect("c", "acme/dev1", password).code == code
 
 
-def test_attempt_says_who_asks(make_house: Callable[..., House]) -> None:
+def test_attempt_says_who_asks(make_harness: Callable[..., Harness]) -> None:
     seen: list[Attempt] = []
-    house = make_house(hooks=plugged(authenticate=seen.append))
-    house.join()
+    harness = make_harness(hooks=plugged(authenticate=seen.append))
+    harness.join()
 
     (attempt,) = seen
     assert (attempt.tenant, attempt.device, attempt.client_id, attempt.secret) == ("acme", "dev1", "c", b"secret")

@@ -8,7 +8,7 @@ import pytest
 
 from iothub.hooks import Attempt, Challenge, Proof
 from tests.support import property_names as names
-from tests.support.control_house import House, plugged
+from tests.support.control_harness import Harness, plugged
 from tests.support.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
 from tests.support.party import Guest
 
@@ -28,9 +28,9 @@ def auth(code: int, data: bytes, method: str = METHOD) -> bytes:
 
 
 @pytest.fixture
-def guest(make_house: Callable[..., House]) -> Guest:
+def guest(make_harness: Callable[..., Harness]) -> Guest:
     """Somebody who was let in by the method."""
-    made = make_house(hooks=plugged(authenticate=twice)).stranger()
+    made = make_harness(hooks=plugged(authenticate=twice)).stranger()
     props: Properties = [(names.AUTH_METHOD, METHOD), (names.AUTH_DATA, b"yes")]
     made.send(made.connect_bytes("c", "acme/dev1", None, props=props))
     assert made.expect(CONNACK).code == 0
@@ -79,9 +79,9 @@ def test_auth_out_of_order_is_a_protocol_error(guest: Guest, said: bytes) -> Non
     assert closed_with(guest) == 0x82
 
 
-def test_auth_without_a_method_in_connect_is_a_protocol_error(make_house: Callable[..., House]) -> None:
+def test_auth_without_a_method_in_connect_is_a_protocol_error(make_harness: Callable[..., Harness]) -> None:
     """[MQTT-4.12.0-6]."""
-    guest = make_house().join()
+    guest = make_harness().join()
     guest.send(auth(0x19, b"yes"))
 
     assert closed_with(guest) == 0x82

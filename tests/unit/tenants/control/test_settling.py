@@ -17,7 +17,7 @@ from iothub_services.sessions.port import HERE, Place, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support import property_names as names
-from tests.support.control_house import House
+from tests.support.control_harness import Harness
 from tests.support.packets import SUBACK, UNSUBACK
 from tests.support.party import Guest
 
@@ -54,63 +54,63 @@ def others() -> Others:
 
 
 @pytest.fixture
-def house(make_house: Callable[..., House], others: Others) -> House:
-    return make_house(cluster=others)
+def harness(make_harness: Callable[..., Harness], others: Others) -> Harness:
+    return make_harness(cluster=others)
 
 
-def answers(guest: Guest, house: House) -> list[tuple[int, int]]:
+def answers(guest: Guest, harness: Harness) -> list[tuple[int, int]]:
     """What has come since, as (kind, Packet Identifier)."""
-    house.settle()
+    harness.settle()
     return [(each.kind, each.packet_id) for each in guest.fence()]
 
 
-def test_subscribes_of_one_client_share_a_wait(house: House, others: Others) -> None:
+def test_subscribes_of_one_client_share_a_wait(harness: Harness, others: Others) -> None:
     """Ten of them take half a second, not five; their answers come in order."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     for number in range(1, 11):
         guest.send_subscribe((f"f/{number}", 1), packet_id=number)
-    assert answers(guest, house) == []
+    assert answers(guest, harness) == []
     assert len(others.waits) == 10
 
     others.pass_time(SETTLE_S)
 
-    assert answers(guest, house) == [(SUBACK, number) for number in range(1, 11)]
+    assert answers(guest, harness) == [(SUBACK, number) for number in range(1, 11)]
 
 
-def test_each_answer_waits_for_its_own(house: House, others: Others) -> None:
+def test_each_answer_waits_for_its_own(harness: Harness, others: Others) -> None:
     """A packet that came later is answered later: the wait begins when its change is durable."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     guest.send_subscribe(("a", 1), packet_id=1)
-    house.settle()
+    harness.settle()
     others.pass_time(SETTLE_S / 2)
     guest.send_subscribe(("b", 1), packet_id=2)
-    house.settle()
+    harness.settle()
 
     others.pass_time(SETTLE_S / 2)
-    assert answers(guest, house) == [(SUBACK, 1)]
+    assert answers(guest, harness) == [(SUBACK, 1)]
     others.pass_time(SETTLE_S / 2)
-    assert answers(guest, house) == [(SUBACK, 2)]
+    assert answers(guest, harness) == [(SUBACK, 2)]
 
 
-def test_change_that_is_not_durable_holds_up_what_is_behind_it(house: House, others: Others) -> None:
+def test_change_that_is_not_durable_holds_up_what_is_behind_it(harness: Harness, others: Others) -> None:
     """Only waits are shared: the second SUBSCRIBE is not looked at before the first is in force."""
-    guest = house.join(props=KEPT)
-    house.journal.is_held = True
+    guest = harness.join(props=KEPT)
+    harness.journal.is_held = True
     guest.send_subscribe(("a", 1), packet_id=1)
     guest.send_subscribe(("a", 2), packet_id=2)
-    house.settle()
-    assert (len(house.journal.waiting), others.waits) == (1, [])
+    harness.settle()
+    assert (len(harness.journal.waiting), others.waits) == (1, [])
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
-    assert [each.qos for each in house.session("c").subscriptions.values()] == [2]
+    assert [each.qos for each in harness.session("c").subscriptions.values()] == [2]
     others.pass_time(SETTLE_S)
-    assert answers(guest, house) == [(SUBACK, 1), (SUBACK, 2)]
+    assert answers(guest, harness) == [(SUBACK, 1), (SUBACK, 2)]
 
 
 def test_what_is_unsubscribed_before_its_suback_is_not_replayed(
-    house: House, others: Others, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, others: Others, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its Retained Messages would come for a subscription that is not there."""
     replayed: list[bytes] = []
@@ -120,45 +120,45 @@ def test_what_is_unsubscribed_before_its_suback_is_not_replayed(
         return not is_new
 
     monkeypatch.setattr(TenantBroker, "wants_replay", wants_replay)
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     guest.send_subscribe(("a", 1), packet_id=1)
     guest.send_unsubscribe("a", packet_id=2)
     guest.send_subscribe(("b", 1), packet_id=3)
-    house.settle()
+    harness.settle()
     others.pass_time(SETTLE_S)
 
-    assert answers(guest, house) == [(SUBACK, 1), (UNSUBACK, 2), (SUBACK, 3)]
+    assert answers(guest, harness) == [(SUBACK, 1), (UNSUBACK, 2), (SUBACK, 3)]
     assert replayed == [b"b"]
 
 
-def test_client_that_leaves_while_it_waits_is_answered_by_nobody(house: House, others: Others) -> None:
+def test_client_that_leaves_while_it_waits_is_answered_by_nobody(harness: Harness, others: Others) -> None:
     """The subscription stays: it was durable."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     guest.send_subscribe(("a", 1), packet_id=1)
-    house.settle()
+    harness.settle()
     guest.drop()
-    house.settle()
-    again = house.join(props=KEPT, clean=False)
+    harness.settle()
+    again = harness.join(props=KEPT, clean=False)
 
     others.pass_time(SETTLE_S)
 
-    assert answers(again, house) == []
-    assert list(house.session("c").subscriptions) == [(None, b"a")]
+    assert answers(again, harness) == []
+    assert list(harness.session("c").subscriptions) == [(None, b"a")]
 
 
-def test_waits_of_one_client_are_bounded(house: House, others: Others) -> None:
+def test_waits_of_one_client_are_bounded(harness: Harness, others: Others) -> None:
     """The next packet is not looked at before one of them is answered."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     for number in range(1, 2 * MOST_AWAITING_PEERS + 1):
         guest.send_subscribe(("a", number % 3), packet_id=number)
-    house.settle()
+    harness.settle()
     assert len(others.waits) == MOST_AWAITING_PEERS + 1
 
     for _ in range(3):
         others.pass_time(SETTLE_S)
-        house.settle()
+        harness.settle()
 
-    assert answers(guest, house) == [(SUBACK, number) for number in range(1, 2 * MOST_AWAITING_PEERS + 1)]
+    assert answers(guest, harness) == [(SUBACK, number) for number in range(1, 2 * MOST_AWAITING_PEERS + 1)]
 
 
 @settings(deadline=None, max_examples=15)
@@ -168,8 +168,8 @@ def test_order_of_effects_is_the_order_of_packets(
 ) -> None:
     """However they are spread: the session ends as if each had been waited for, every packet has its answer, none before its time."""
     others = Others()
-    house = House(tmp_path_factory.mktemp("house"), cluster=others)
-    guest = house.join(props=KEPT)
+    harness = Harness(tmp_path_factory.mktemp("harness"), cluster=others)
+    guest = harness.join(props=KEPT)
     wanted: set[bytes] = set()
     sent_at: dict[int, float] = {}
     for number, (is_wanted, name, seconds) in enumerate(steps, 1):
@@ -179,15 +179,15 @@ def test_order_of_effects_is_the_order_of_packets(
             guest.send_unsubscribe(name, packet_id=number)
         had = name.encode() in wanted
         (wanted.add if is_wanted else wanted.discard)(name.encode())
-        house.settle()
+        harness.settle()
         if is_wanted or had:
             sent_at[number] = others.clock.monotonic()
         others.pass_time(seconds)
-        early = [each for _, each in answers(guest, house)]
+        early = [each for _, each in answers(guest, harness)]
         assert all(others.clock.monotonic() - sent_at.pop(each) >= SETTLE_S for each in early if each in sent_at)
     others.pass_time(SETTLE_S)
 
-    left = {each for _, each in answers(guest, house)}
-    assert {topic for _, topic in house.session("c").subscriptions} == wanted
+    left = {each for _, each in answers(guest, harness)}
+    assert {topic for _, topic in harness.session("c").subscriptions} == wanted
     assert left == set(sent_at)
-    house.close()
+    harness.close()

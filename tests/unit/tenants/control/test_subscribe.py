@@ -9,7 +9,7 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
 from iothub_services.quota.names import Quota
 from iothub_tenants.control.subscribe import SLICE
 from tests.support import property_names as names
-from tests.support.control_house import EVERYTHING, House
+from tests.support.control_harness import EVERYTHING, Harness
 from tests.support.packets import CONNACK, DISCONNECT, SUBACK
 from tests.support.party import Guest
 
@@ -18,44 +18,44 @@ NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
 
 
 @pytest.mark.parametrize(("version", "denied", "invalid"), [(5, 0x87, 0x8F), (4, 0x80, 0x80)])
-def test_each_filter_has_its_own_answer(house: House, version: int, denied: int, invalid: int) -> None:
+def test_each_filter_has_its_own_answer(harness: Harness, version: int, denied: int, invalid: int) -> None:
     """[MQTT-3.8.4-6] [MQTT-3.9.3-1] [MQTT3-3.9.3-2]."""
-    house.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_SECRETS), limits="filter_levels=3"))
-    guest = house.join(version=version)
+    harness.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_SECRETS), limits="filter_levels=3"))
+    guest = harness.join(version=version)
 
     suback = guest.subscribe(("a/+", 2), ("secret/x", 1), ("1/2/3/4", 0), ("b", 0))
 
     assert suback.codes == [2, denied, invalid, 0]
-    assert [topic for _, topic in house.session("c").subscriptions] == [b"a/+", b"b"]
-    assert house.told.denials == ["subscribe"]
-    assert house.told.refusals == [Quota.FILTER_LEVELS]
+    assert [topic for _, topic in harness.session("c").subscriptions] == [b"a/+", b"b"]
+    assert harness.told.denials == ["subscribe"]
+    assert harness.told.refusals == [Quota.FILTER_LEVELS]
 
 
-def test_filter_has_1024_levels_at_most_whatever_the_plan_says(house: House) -> None:
+def test_filter_has_1024_levels_at_most_whatever_the_plan_says(harness: Harness) -> None:
     """What follows `$share/{group}/` counts; the refusal has the quota's name."""
-    house.limit("filter_levels=unlimited")
-    guest = house.join()
+    harness.limit("filter_levels=unlimited")
+    guest = harness.join()
     deepest = "/" * 1023
 
     assert guest.subscribe((deepest, 0), (deepest + "/", 0)).codes == [0, 0x8F]
     assert guest.subscribe(("$share/g/" + deepest, 0), ("$share/g/" + deepest + "/", 0)).codes == [0, 0x8F]
-    assert house.told.refusals == [Quota.FILTER_LEVELS] * 2
+    assert harness.told.refusals == [Quota.FILTER_LEVELS] * 2
 
 
 @pytest.mark.parametrize("limit", ["session_subscriptions=2", "subscriptions=2"])
-def test_limit_is_exact_within_one_packet(house: House, limit: str) -> None:
+def test_limit_is_exact_within_one_packet(harness: Harness, limit: str) -> None:
     """What is there already is replaced for nothing."""
-    house.limit(limit)
-    guest = house.join()
+    harness.limit(limit)
+    guest = harness.join()
 
     assert guest.subscribe(("a", 0), ("a", 1), ("b", 0), ("c", 0)).codes == [0, 1, 0, 0x97]
     assert guest.subscribe(("b", 2)).codes == [2]
-    assert house.used(Quota.SUBSCRIPTIONS) == 2
+    assert harness.used(Quota.SUBSCRIPTIONS) == 2
 
 
-def test_shared_groups_and_their_members_are_counted(house: House) -> None:
-    house.limit("shared_groups=1 group_members=1")
-    one, two = house.join("one"), house.join("two")
+def test_shared_groups_and_their_members_are_counted(harness: Harness) -> None:
+    harness.limit("shared_groups=1 group_members=1")
+    one, two = harness.join("one"), harness.join("two")
 
     assert one.subscribe(("$share/g/a", 0), ("$share/h/a", 0)).codes == [0, 0x97]
     assert two.subscribe(("$share/g/a", 0)).codes == [0x97]
@@ -63,153 +63,153 @@ def test_shared_groups_and_their_members_are_counted(house: House) -> None:
     assert two.subscribe(("$share/h/a", 0)).codes == [0]
 
 
-def test_no_local_on_a_shared_subscription_is_a_protocol_error(house: House) -> None:
+def test_no_local_on_a_shared_subscription_is_a_protocol_error(harness: Harness) -> None:
     """[MQTT-3.8.3-4]."""
-    guest = house.join()
+    guest = harness.join()
     with pytest.raises(AssertionError):
         guest.subscribe(("$share/g/a", 0b100))
 
     assert [each.code for each in guest.received if each.kind == DISCONNECT] == [0x82]
 
 
-def test_kept_subscription_is_durable_before_suback(house: House) -> None:
-    guest = house.join(props=KEPT)
-    house.journal.is_held = True
+def test_kept_subscription_is_durable_before_suback(harness: Harness) -> None:
+    guest = harness.join(props=KEPT)
+    harness.journal.is_held = True
     with pytest.raises(TimeoutError):
         guest.subscribe(("a", 1))
-    assert house.session("c").subscriptions == {}
+    assert harness.session("c").subscriptions == {}
 
-    house.journal.release()
-    house.settle()
+    harness.journal.release()
+    harness.settle()
 
     assert guest.expect(SUBACK).codes == [1]
-    assert list(house.session("c").subscriptions) == [(None, b"a")]
-    assert "session.subscribed" in house.journal.words()
+    assert list(harness.session("c").subscriptions) == [(None, b"a")]
+    assert "session.subscribed" in harness.journal.words()
 
 
-def test_subscription_that_cannot_be_made_durable_is_refused(house: House) -> None:
+def test_subscription_that_cannot_be_made_durable_is_refused(harness: Harness) -> None:
     """0x80, and its place is free again."""
-    guest = house.join(props=KEPT)
-    house.journal.is_down = True
+    guest = harness.join(props=KEPT)
+    harness.journal.is_down = True
 
     assert guest.subscribe(("a", 1)).codes == [0x80]
-    assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
+    assert (harness.used(Quota.SUBSCRIPTIONS), harness.session("c").subscriptions) == (0, {})
 
 
-def test_refused_subscription_that_may_be_in_the_log_is_undone_there(house: House) -> None:
+def test_refused_subscription_that_may_be_in_the_log_is_undone_there(harness: Harness) -> None:
     """The next start finds what the client was told: the old options of the one, nothing of the other."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     guest.subscribe(("a", 1))
-    house.journal.is_down = house.journal.is_uncertain = True
+    harness.journal.is_down = harness.journal.is_uncertain = True
 
     assert guest.subscribe(("a", 2), ("b", 1)).codes == [0x80, 0x80]
 
-    undone = house.journal.events[-2:]
+    undone = harness.journal.events[-2:]
     assert [(each.type.word, each.facts["filter"], each.facts.get("qos")) for each in undone] == [
         ("session.subscribed", "a", 1),
         ("session.unsubscribed", "b", None),
     ]
-    assert [each.qos for each in house.session("c").subscriptions.values()] == [1]
+    assert [each.qos for each in harness.session("c").subscriptions.values()] == [1]
 
 
-def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(house: House) -> None:
-    guest = house.join(props=KEPT)
-    house.journal.is_held = True
+def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(harness: Harness) -> None:
+    guest = harness.join(props=KEPT)
+    harness.journal.is_held = True
     with pytest.raises(TimeoutError):
         guest.subscribe(("a", 1))
-    waiting, house.journal.waiting = house.journal.waiting, []
-    house.journal.is_held = False
-    house.join(clean=True, props=KEPT)
+    waiting, harness.journal.waiting = harness.journal.waiting, []
+    harness.journal.is_held = False
+    harness.join(clean=True, props=KEPT)
 
     waiting[0].callback(None)
-    house.settle()
+    harness.settle()
 
-    assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
+    assert (harness.used(Quota.SUBSCRIPTIONS), harness.session("c").subscriptions) == (0, {})
 
 
-def test_long_subscribe_ends_with_its_connection(house: House) -> None:
+def test_long_subscribe_ends_with_its_connection(harness: Harness) -> None:
     """Others get their turn between its slices; who comes back meanwhile is not given afterwards what he does not want any more."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     with pytest.raises(TimeoutError):
         guest.subscribe(*((f"f/{number}", 0) for number in range(3 * SLICE)))
-    again = takes_over_between_slices(house)
+    again = takes_over_between_slices(harness)
 
     assert again.unsubscribe("f/1", f"f/{3 * SLICE - 1}").codes == [0x11, 0x11]
-    finish(house)
-    assert (house.used(Quota.SUBSCRIPTIONS), house.session("c").subscriptions) == (0, {})
-    assert subscribed_in_the_log(house) == set()
+    finish(harness)
+    assert (harness.used(Quota.SUBSCRIPTIONS), harness.session("c").subscriptions) == (0, {})
+    assert subscribed_in_the_log(harness) == set()
 
 
-def test_long_subscribe_that_is_durable_takes_effect_before_anybody_comes_back(house: House) -> None:
-    guest = house.join(props=KEPT)
+def test_long_subscribe_that_is_durable_takes_effect_before_anybody_comes_back(harness: Harness) -> None:
+    guest = harness.join(props=KEPT)
     with pytest.raises(TimeoutError):
         guest.subscribe(*((f"f/{number}", 0) for number in range(SLICE * 3 - 1)))
-    house.pass_time(0)
-    house.pass_time(0)  # recorded; the first slice is active
-    again = takes_over_between_slices(house)
+    harness.pass_time(0)
+    harness.pass_time(0)  # recorded; the first slice is active
+    again = takes_over_between_slices(harness)
 
     assert again.unsubscribe(f"f/{3 * SLICE - 2}").codes == [0]
-    finish(house)
-    assert len(house.session("c").subscriptions) == house.used(Quota.SUBSCRIPTIONS) == 3 * SLICE - 2
-    assert subscribed_in_the_log(house) == {name.decode() for _, name in house.session("c").subscriptions}
+    finish(harness)
+    assert len(harness.session("c").subscriptions) == harness.used(Quota.SUBSCRIPTIONS) == 3 * SLICE - 2
+    assert subscribed_in_the_log(harness) == {name.decode() for _, name in harness.session("c").subscriptions}
 
 
-def test_long_unsubscribe_ends_with_its_connection(house: House) -> None:
+def test_long_unsubscribe_ends_with_its_connection(harness: Harness) -> None:
     """What was subscribed again by who comes back meanwhile stays, here and in the log."""
-    guest = house.join(props=KEPT)
+    guest = harness.join(props=KEPT)
     names = [f"f/{number}" for number in range(3 * SLICE)]
     for at in range(0, len(names), 200):
         guest.subscribe(*((name, 0) for name in names[at : at + 200]))
     with pytest.raises(TimeoutError):
         guest.unsubscribe(*names)
-    again = takes_over_between_slices(house)
+    again = takes_over_between_slices(harness)
     assert again.subscribe((names[0], 0), (names[-1], 0)).codes == [0, 0]
-    finish(house)
+    finish(harness)
 
-    assert (None, names[0].encode()) in house.session("c").subscriptions
-    assert (None, names[-1].encode()) in house.session("c").subscriptions
-    assert subscribed_in_the_log(house) == {name.decode() for _, name in house.session("c").subscriptions}
-    assert house.used(Quota.SUBSCRIPTIONS) == len(house.session("c").subscriptions)
+    assert (None, names[0].encode()) in harness.session("c").subscriptions
+    assert (None, names[-1].encode()) in harness.session("c").subscriptions
+    assert subscribed_in_the_log(harness) == {name.decode() for _, name in harness.session("c").subscriptions}
+    assert harness.used(Quota.SUBSCRIPTIONS) == len(harness.session("c").subscriptions)
 
 
-def takes_over_between_slices(house: House) -> Guest:
+def takes_over_between_slices(harness: Harness) -> Guest:
     """The same client on a new connection, whose session takes a turn of the reactor to be resumed."""
-    house.journal.is_held = True
-    again = house.stranger()
+    harness.journal.is_held = True
+    again = harness.stranger()
     with pytest.raises(TimeoutError):
         again.connect("c", "acme/dev1", clean=False, props=KEPT)
-    house.pass_time(0)
-    house.journal.release()
-    house.settle()
+    harness.pass_time(0)
+    harness.journal.release()
+    harness.settle()
     assert again.expect(CONNACK).body[0] == 1
     return again
 
 
-def finish(house: House) -> None:
+def finish(harness: Harness) -> None:
     """Nothing breathes any more."""
-    while house.laters:
-        house.pass_time(0.1)
+    while harness.laters:
+        harness.pass_time(0.1)
 
 
-def subscribed_in_the_log(house: House) -> set[str]:
+def subscribed_in_the_log(harness: Harness) -> set[str]:
     state: SessionState | None = None
-    for event in house.journal.events:
+    for event in harness.journal.events:
         state = fold(state, event)
     assert state is not None
     return {name for _, name in state.subscriptions}
 
 
 @pytest.mark.parametrize("props", [None, KEPT], ids=["transient", "kept"])
-def test_unsubscribe_says_what_there_was(house: House, props: list[tuple[int, object]] | None) -> None:
+def test_unsubscribe_says_what_there_was(harness: Harness, props: list[tuple[int, object]] | None) -> None:
     """[MQTT-3.11.3-2] [MQTT-3.10.4-5]."""
-    guest = house.join(props=props)
+    guest = harness.join(props=props)
     guest.subscribe(("a", 0), ("$share/g/b", 0))
-    house.journal.words()
+    harness.journal.words()
 
     assert guest.unsubscribe("a", "nothing", "$share/g/b").codes == [0, 0x11, 0]
-    assert house.journal.words() == ["session.unsubscribed"] * 2
-    assert [house.used(each) for each in (Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [0, 0]
+    assert harness.journal.words() == ["session.unsubscribed"] * 2
+    assert [harness.used(each) for each in (Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [0, 0]
 
 
-def test_unsubscribe_of_3_1_1_has_no_codes(house: House) -> None:
-    assert house.join(version=4).unsubscribe("a").codes == []
+def test_unsubscribe_of_3_1_1_has_no_codes(harness: Harness) -> None:
+    assert harness.join(version=4).unsubscribe("a").codes == []

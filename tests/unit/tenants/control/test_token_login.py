@@ -12,7 +12,7 @@ from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from tests.support.control_house import EVERYTHING, House, device, now
+from tests.support.control_harness import EVERYTHING, Harness, device, now
 from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 from tests.support.tokens import issuer, token
@@ -21,27 +21,27 @@ ROBOT = DeviceRecord("robot", "", CredentialKind.JWT)
 
 
 @pytest.fixture
-def desk(house: House) -> Desk:
-    return Desk(house)
+def desk(harness: Harness) -> Desk:
+    return Desk(harness)
 
 
 class Desk:
-    """A house whose tenant trusts an issuer, and what applies changes of its accounts."""
+    """A harness whose tenant trusts an issuer, and what applies changes of its accounts."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.record = TenantRecord(7, "acme", rules=(EVERYTHING,), token_issuers=(issuer(),))
-        house.accounts.add(self.record, ROBOT, device("dev1"))
+        harness.accounts.add(self.record, ROBOT, device("dev1"))
         self.account_changes = AccountChangeApplier(
-            house.hub, QueueBounds(cast("Any", house.queues), house.hub.brokers, house.later), _none, _nobody
+            harness.hub, QueueBounds(cast("Any", harness.queues), harness.hub.brokers, harness.later), _none, _nobody
         )
 
     def token(self, lasts_s: float = 60.0, **claims: Any) -> bytes:
-        shown: dict[str, Any] = {"sub": "robot", "exp": self.house.clock.wall() + lasts_s}
+        shown: dict[str, Any] = {"sub": "robot", "exp": self.harness.clock.wall() + lasts_s}
         return token(**shown | claims)
 
     def ask(self, shown: bytes, client_id: str = "c", version: int = 5, **options: Any) -> Guest:
-        return self.house.ask(client_id, version, "acme/robot", password=shown, **options)
+        return self.harness.ask(client_id, version, "acme/robot", password=shown, **options)
 
     def join(self, client_id: str = "c", version: int = 5, lasts_s: float = 60.0, **options: Any) -> Guest:
         guest = self.ask(self.token(lasts_s), client_id, version, **options)
@@ -51,9 +51,9 @@ class Desk:
     def change(self, kind: ChangeKind, subject: str, **facts: Any) -> None:
         """Replace facts of the tenant's record, then tell of a change."""
         self.record = replace(self.record, version=self.record.version + 1, **facts)
-        self.house.accounts.add(self.record)
+        self.harness.accounts.add(self.record)
         now(self.account_changes.apply_changes([Change(self.record.version, 7, kind, subject, 0)]))
-        self.house.settle()
+        self.harness.settle()
 
 
 async def _none(_tenant_id: int) -> dict[str, str]:
@@ -71,11 +71,11 @@ def codes(guest: Guest) -> list[int]:
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_expired_token_ends_its_connection(desk: Desk, version: int) -> None:
     """5.0 is told 0x87; nobody else is touched."""
-    guest, other = desk.join("a", version, lasts_s=10.0), desk.house.join("b")
+    guest, other = desk.join("a", version, lasts_s=10.0), desk.harness.join("b")
 
-    desk.house.pass_time(9.9)
+    desk.harness.pass_time(9.9)
     guest.ping()
-    desk.house.pass_time(0.5)
+    desk.harness.pass_time(0.5)
 
     assert codes(guest) == ([0x87] if version == 5 else [])
     other.ping()
@@ -85,23 +85,23 @@ def test_wall_clock_that_jumps_ends_no_connection(desk: Desk) -> None:
     """A live connection goes by monotonic time; a new one by the wall clock of its CONNECT."""
     guest, shown = desk.join(lasts_s=10.0), desk.token(10.0)
 
-    desk.house.clock.jump_wall(86_400)
-    desk.house.pass_time(5.0)
+    desk.harness.clock.jump_wall(86_400)
+    desk.harness.pass_time(5.0)
     guest.ping()
     assert desk.ask(shown, "d").connack.code == 0x87
-    desk.house.clock.jump_wall(-86_400)
+    desk.harness.clock.jump_wall(-86_400)
     assert desk.ask(shown, "d").connack.code == 0
 
-    desk.house.pass_time(5.5)
+    desk.harness.pass_time(5.5)
     assert codes(guest) == [0x87]
 
 
 def test_session_outlives_its_token(desk: Desk) -> None:
     """Back with a new token: it is resumed. The will is published as after any other loss."""
-    watcher = desk.house.join("w", username="acme/dev1")
+    watcher = desk.harness.join("w", username="acme/dev1")
     watcher.subscribe(("gone", 0))
     guest = desk.join("c", lasts_s=10.0, clean=False, props=[(0x11, 3600)], will=("gone", b"by time", 0, False))
-    desk.house.pass_time(10.5)
+    desk.harness.pass_time(10.5)
 
     assert codes(guest) == [0x87]
     assert watcher.payloads() == [b"by time"]
@@ -115,20 +115,20 @@ def test_connection_that_left_is_not_waited_for(desk: Desk) -> None:
     second = desk.join("b", lasts_s=60.0)
 
     assert codes(first) == [0x8E]
-    assert len(desk.house.hub.token_ends) == 1
-    desk.house.pass_time(20.0)
+    assert len(desk.harness.hub.token_ends) == 1
+    desk.harness.pass_time(20.0)
     second.ping()
 
 
 def test_device_with_a_secret_is_never_waited_for(desk: Desk) -> None:
-    desk.house.join()
+    desk.harness.join()
 
-    assert len(desk.house.hub.token_ends) == 0
+    assert len(desk.harness.hub.token_ends) == 0
 
 
 def test_removed_issuer_closes_whom_it_let_in(desk: Desk) -> None:
     """Not the others; and nobody comes back with its tokens."""
-    guest, other = desk.join("a"), desk.house.join("b")
+    guest, other = desk.join("a"), desk.harness.join("b")
     desk.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=())
 
     assert codes(guest) == [0x87]
@@ -156,14 +156,14 @@ def test_other_changes_keep_the_connection_and_its_end(desk: Desk) -> None:
 
     assert denied is not None
     assert denied.code == 0x87
-    desk.house.pass_time(10.5)
+    desk.harness.pass_time(10.5)
     assert codes(guest) == [0x87]
 
 
 @pytest.mark.parametrize("fate", ["disabled", "password", "deleted"])
 def test_device_that_changed_is_closed(desk: Desk, fate: str) -> None:
     guest = desk.join()
-    accounts = desk.house.accounts
+    accounts = desk.harness.accounts
     if fate == "deleted":
         del accounts.devices[7, "robot"]
     else:
@@ -172,17 +172,17 @@ def test_device_that_changed_is_closed(desk: Desk, fate: str) -> None:
     desk.change(ChangeKind.DEVICE, "robot")
 
     assert codes(guest) == [0x87]
-    assert len(desk.house.hub.token_ends) == 0
+    assert len(desk.harness.hub.token_ends) == 0
 
 
 def test_keys_of_one_tenant_open_nothing_of_another(desk: Desk) -> None:
     """The same device name, the same issuer's name, other keys."""
-    desk.house.accounts.add(TenantRecord(8, "beta", rules=(EVERYTHING,), token_issuers=(issuer(number=1),)), ROBOT)
+    desk.harness.accounts.add(TenantRecord(8, "beta", rules=(EVERYTHING,), token_issuers=(issuer(number=1),)), ROBOT)
     ours, theirs = desk.token(), desk.token(number=1)
 
-    assert desk.house.ask("a", 5, "beta/robot", password=theirs).connack.code == 0
-    assert desk.house.ask("b", 5, "beta/robot", password=ours).connack.code == 0x87
+    assert desk.harness.ask("a", 5, "beta/robot", password=theirs).connack.code == 0
+    assert desk.harness.ask("b", 5, "beta/robot", password=ours).connack.code == 0x87
     assert desk.ask(theirs, "c").connack.code == 0x87
-    assert desk.house.told.causes == ["token_signature", "token_signature"]
+    assert desk.harness.told.causes == ["token_signature", "token_signature"]
     named = desk.token(sub="acme/robot", number=1)
-    assert desk.house.ask("d", 5, "beta/robot", password=named).connack.code == 0x87
+    assert desk.harness.ask("d", 5, "beta/robot", password=named).connack.code == 0x87

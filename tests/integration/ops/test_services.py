@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from ops.services import house as house_module
 from ops.services import places as places_module
+from ops.services import services as services_module
 from ops.services.__main__ import main
 from ops.services.errors import ServicesError
-from ops.services.house import Services
 from ops.services.places import HOST, ROOT, Places, Ports
 from ops.services.process import ServerProcess
 from ops.services.server import Server
 from ops.services.servers import ALWAYS, NAMES, habits_of, ports_of
+from ops.services.services import Services
 from ops.services.tools import Tools
 from tests.support.stand_in import make_stand_in
 
@@ -49,108 +49,108 @@ class _World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _World:
     made = _World(make_stand_in(tmp_path))
     monkeypatch.setattr(places_module, "OWN_USERS", {})  # stand-ins run as we do, in our folder
-    monkeypatch.setattr(house_module, "describe", made.describe)
-    monkeypatch.setattr(house_module, "ports_of", lambda name, ports: made.ports)
-    monkeypatch.setattr(house_module, "find_tools", lambda say: Tools(tmp_path, tmp_path))
+    monkeypatch.setattr(services_module, "describe", made.describe)
+    monkeypatch.setattr(services_module, "ports_of", lambda name, ports: made.ports)
+    monkeypatch.setattr(services_module, "find_tools", lambda say: Tools(tmp_path, tmp_path))
     return made
 
 
 @pytest.fixture
-def house(world: _World, tmp_path: Path) -> Iterator[Services]:
+def servers(world: _World, tmp_path: Path) -> Iterator[Services]:
     made = Services(Places(tmp_path / "services"), Ports(), say=world.said.append)
     yield made
     for name in NAMES:
         made.kill(name)
 
 
-def _pids(house: Services) -> dict[str, int | None]:
-    return {report.name: report.pid for report in house.reports()}
+def _pids(servers: Services) -> dict[str, int | None]:
+    return {report.name: report.pid for report in servers.reports()}
 
 
-def test_up_starts_all_but_the_gateway_and_writes_the_hubs_settings(house: Services) -> None:
+def test_up_starts_all_but_the_gateway_and_writes_the_hubs_settings(servers: Services) -> None:
     """The second gateway is for those who ask for it."""
-    house.up()
+    servers.up()
 
-    assert {report.name: report.state for report in house.reports()} == {
+    assert {report.name: report.state for report in servers.reports()} == {
         **dict.fromkeys(ALWAYS, "running"),
         "gateway": "down",
     }
-    assert house.places.hub_settings.exists()
-    assert (house.places.of("kafka") / "conf/settings").read_text() == "a=1\n"
+    assert servers.places.hub_settings.exists()
+    assert (servers.places.of("kafka") / "conf/settings").read_text() == "a=1\n"
 
 
-def test_up_again_starts_nothing(house: Services, world: _World) -> None:
+def test_up_again_starts_nothing(servers: Services, world: _World) -> None:
     """Idempotent: the same processes, not a word."""
-    house.up()
-    before = _pids(house)
+    servers.up()
+    before = _pids(servers)
     world.said.clear()
 
-    house.up()
+    servers.up()
 
-    assert _pids(house) == before
+    assert _pids(servers) == before
     assert world.said == []
 
 
-def test_up_starts_again_what_has_died(house: Services) -> None:
+def test_up_starts_again_what_has_died(servers: Services) -> None:
     """The other one is left alone."""
-    house.up()
-    before = _pids(house)
-    house.kill("kafka")
+    servers.up()
+    before = _pids(servers)
+    servers.kill("kafka")
 
-    house.up()
+    servers.up()
 
-    after = _pids(house)
+    after = _pids(servers)
     assert after["hbase"] == before["hbase"]
     assert after["kafka"] not in (None, before["kafka"])
 
 
-def test_up_lets_go_on_what_is_paused(house: Services) -> None:
+def test_up_lets_go_on_what_is_paused(servers: Services) -> None:
     """The same process."""
-    house.up()
-    before = _pids(house)
-    house.pause("hbase")
+    servers.up()
+    before = _pids(servers)
+    servers.pause("hbase")
 
-    house.up()
+    servers.up()
 
-    assert _pids(house) == before
-    assert all(report.state != "paused" for report in house.reports())
+    assert _pids(servers) == before
+    assert all(report.state != "paused" for report in servers.reports())
 
 
 @pytest.mark.parametrize(
     "change", [lambda world: setattr(world, "words", ("x",)), lambda world: setattr(world, "text", "a=2\n")]
 )
 def test_up_starts_anew_what_runs_with_other_settings(
-    house: Services, world: _World, change: Callable[[_World], None]
+    servers: Services, world: _World, change: Callable[[_World], None]
 ) -> None:
     """Nobody tests yesterday's jar or settings without noticing."""
-    house.up()
-    before = _pids(house)
+    servers.up()
+    before = _pids(servers)
     change(world)
 
-    house.up()
+    servers.up()
 
-    assert _pids(house)["kafka"] not in (None, before["kafka"])
+    assert _pids(servers)["kafka"] not in (None, before["kafka"])
     assert "kafka runs with old settings or an old jar; restarting it" in world.said
 
 
-def test_server_that_ends_while_starting_is_told_with_its_log(house: Services, world: _World) -> None:
+def test_server_that_ends_while_starting_is_told_with_its_log(servers: Services, world: _World) -> None:
     """At once, not after the time limit."""
     world.words = ("brief",)
 
     with pytest.raises(ServicesError, match=r"hbase stopped during its start(?s:.*)this is the last line"):
-        house.up()
+        servers.up()
 
 
 def test_server_that_does_not_answer_is_told_with_its_log(
-    house: Services, world: _World, monkeypatch: pytest.MonkeyPatch
+    servers: Services, world: _World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded, with the reason why it is not thought to answer, and with progress on the way."""
-    monkeypatch.setattr(house_module, "START_LIMIT_S", 2.0)
-    monkeypatch.setattr(house_module, "_PROGRESS_S", 0.05)
-    monkeypatch.setattr(house_module, "describe", lambda *_: Server("hbase", (world.java,), (), {}, (), _never))
+    monkeypatch.setattr(services_module, "START_LIMIT_S", 2.0)
+    monkeypatch.setattr(services_module, "_PROGRESS_S", 0.05)
+    monkeypatch.setattr(services_module, "describe", lambda *_: Server("hbase", (world.java,), (), {}, (), _never))
 
     with pytest.raises(ServicesError, match=r"did not answer within 2 s \(nobody there\)(?s:.*)ready"):
-        house.up("hbase")
+        servers.up("hbase")
 
     assert any(line.startswith("waiting for hbase, 0 s so far") for line in world.said)
 
@@ -159,91 +159,92 @@ def _never() -> None:
     raise ConnectionRefusedError("nobody there")
 
 
-def test_port_of_another_program_is_named(house: Services, world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_of_another_program_is_named(servers: Services, world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started."""
-    monkeypatch.setattr(house_module, "_PORT_LIMIT_S", 0.0)
+    monkeypatch.setattr(services_module, "_PORT_LIMIT_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         world.ports = (port,)
 
         with pytest.raises(ServicesError, match=rf"hbase needs port {port} of 127\.0\.0\.1(?s:.*)SHIFT=100"):
-            house.up()
+            servers.up()
 
-    assert set(_pids(house).values()) == {None}
+    assert set(_pids(servers).values()) == {None}
 
 
 def test_port_of_another_program_is_named_before_anything_is_fetched(
     world: _World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not after minutes of Maven."""
-    monkeypatch.setattr(house_module, "_PORT_LIMIT_S", 0.0)
-    monkeypatch.setattr(house_module, "find_tools", lambda say: pytest.fail("fetched"))
-    monkeypatch.setattr(house_module, "ports_of", ports_of)
+    monkeypatch.setattr(services_module, "_PORT_LIMIT_S", 0.0)
+    monkeypatch.setattr(services_module, "find_tools", lambda say: pytest.fail("fetched"))
+    monkeypatch.setattr(services_module, "ports_of", ports_of)
     ports = Ports(8_760)
     with socket.create_server(("127.0.0.1", ports.kafka)):
-        house = Services(Places(tmp_path / "services"), ports, say=world.said.append)
+        servers = Services(Places(tmp_path / "services"), ports, say=world.said.append)
 
         with pytest.raises(ServicesError, match=rf"kafka needs port {ports.kafka} "):
-            house.up("kafka")
+            servers.up("kafka")
 
 
-def test_down_stops_all_and_keeps_the_data(house: Services) -> None:
+def test_down_stops_all_and_keeps_the_data(servers: Services) -> None:
     """Also the second gateway; twice is fine."""
-    house.up(*NAMES)
-    (house.places.of("kafka") / "data").touch()
+    servers.up(*NAMES)
+    (servers.places.of("kafka") / "data").touch()
 
-    house.down()
-    house.down()
+    servers.down()
+    servers.down()
 
-    assert set(_pids(house).values()) == {None}
-    assert (house.places.of("kafka") / "data").exists()
+    assert set(_pids(servers).values()) == {None}
+    assert (servers.places.of("kafka") / "data").exists()
 
 
-def test_wipe_leaves_no_data(house: Services) -> None:
+def test_wipe_leaves_no_data(servers: Services) -> None:
     """The libraries stay: they took a minute."""
-    house.up()
-    house.places.libraries.mkdir()
+    servers.up()
+    servers.places.libraries.mkdir()
 
-    house.wipe()
+    servers.wipe()
 
-    assert not house.places.of("kafka").exists()
-    assert house.places.libraries.exists()
+    assert not servers.places.of("kafka").exists()
+    assert servers.places.libraries.exists()
 
 
-def test_what_does_not_run_cannot_be_paused(house: Services) -> None:
+def test_what_does_not_run_cannot_be_paused(servers: Services) -> None:
     """A test of a pause that paused nothing would prove nothing."""
     with pytest.raises(ServicesError, match="kafka cannot be paused: it does not run"):
-        house.pause("kafka")
+        servers.pause("kafka")
     with pytest.raises(ServicesError, match="kafka cannot be resumed: it does not run"):
-        house.resume("kafka")
+        servers.resume("kafka")
 
 
-def test_tool_of_a_server_runs_beside_it(house: Services, capfd: pytest.CaptureFixture[str]) -> None:
+def test_tool_of_a_server_runs_beside_it(servers: Services, capfd: pytest.CaptureFixture[str]) -> None:
     """On its jars and settings, in its folder, with our terminal; the server does not notice."""
     with pytest.raises(ServicesError, match="kafka has never been started here"):
-        house.java("kafka", "brief")
-    house.up()
-    before = _pids(house)
+        servers.java("kafka", "brief")
+    servers.up()
+    before = _pids(servers)
 
-    assert house.java("kafka", "brief") == 1
+    assert servers.java("kafka", "brief") == 1
 
     assert capfd.readouterr().out == "ready\nthis is the last line\n"
-    assert _pids(house) == before
+    assert _pids(servers) == before
 
 
-def test_unknown_server_is_refused_by_name(house: Services) -> None:
+def test_unknown_server_is_refused_by_name(servers: Services) -> None:
     """With the names that exist."""
     with pytest.raises(
         ServicesError, match="'mysql'; expected one of hbase, kafka, redis, mariadb, postgresql, gateway"
     ):
-        house.kill("mysql")
+        servers.kill("mysql")
 
 
-def test_only_one_starts_or_stops_at_a_time(house: Services, world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_starts_or_stops_at_a_time(servers: Services, world: _World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two terminals, or two test runs: the second waits, and says so; not for ever."""
-    monkeypatch.setattr(house_module, "_LOCK_LIMIT_S", 0.1)
-    house.places.folder.mkdir()
-    lock = f"import fcntl, sys; f = open({str(house.places.lock)!r}, 'a'); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+    monkeypatch.setattr(services_module, "_LOCK_LIMIT_S", 0.1)
+    servers.places.folder.mkdir()
+    take = f"import fcntl, sys; f = open({str(servers.places.lock)!r}, 'a'); fcntl.flock(f, fcntl.LOCK_EX)"
+    lock = f"{take}; print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
@@ -251,18 +252,18 @@ def test_only_one_starts_or_stops_at_a_time(house: Services, world: _World, monk
         assert holder.stdout.readline() == "held\n"
 
         with pytest.raises(ServicesError, match="held by another program"):
-            house.up()
+            servers.up()
 
         holder.communicate("")
     assert world.said == ["another process is starting or stopping these servers; waiting ..."]
 
 
-def test_command_line_says_what_runs(house: Services, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line_says_what_runs(servers: Services, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 0 when all run, 7 when not; a mistake is one line without a traceback."""
-    words = ["--dir", str(house.places.folder)]
+    words = ["--dir", str(servers.places.folder)]
     assert main([*words, "status"]) == 7
 
-    house.up()
+    servers.up()
     assert main([*words, "status"]) == 0
     assert main([*words, "kill", "kafka"]) == 0
     assert main([*words, "pause", "kafka"]) == 7
@@ -272,13 +273,13 @@ def test_command_line_says_what_runs(house: Services, capsys: pytest.CaptureFixt
     assert told.err == "services: kafka cannot be paused: it does not run\n"
 
 
-def test_second_gateway_is_told_of_while_it_runs(house: Services, capsys: pytest.CaptureFixture[str]) -> None:
+def test_second_gateway_is_told_of_while_it_runs(servers: Services, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever has started it needs its address; by `up` and by `status`."""
-    words = ["--dir", str(house.places.folder)]
+    words = ["--dir", str(servers.places.folder)]
     told = []
     for more in (("status",), ("up", "gateway"), ("status",), ("down", "gateway"), ("status",)):
         main([*words, *more])
-        told.append(f"HBase's second gateway      {HOST}:{house.ports.second_thrift}\n" in capsys.readouterr().out)
+        told.append(f"HBase's second gateway      {HOST}:{servers.ports.second_thrift}\n" in capsys.readouterr().out)
 
     assert told == [False, True, True, False, False]
 

@@ -232,19 +232,19 @@ class Told(RecordingObserver):
 class Loopback:
     """The socket of a Guest: bytes go straight into the plane."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, harness: Harness) -> None:
+        self.harness = harness
         self.transport = LoopbackTransport()
-        self.connection = house.plane.accept(self.transport, ListenerInfo(name="tcp"), "192.0.2.1:4711")
+        self.connection = harness.plane.accept(self.transport, ListenerInfo(name="tcp"), "192.0.2.1:4711")
         self.transport.connection = self.connection
         self.is_gone = False
-        house.sockets.append(self)
+        harness.sockets.append(self)
 
     def sendall(self, data: bytes) -> None:
         assert self.connection is not None
         self.connection.feed(data)
-        self.house.plane.end_batch()
-        self.house.settle()
+        self.harness.plane.end_batch()
+        self.harness.settle()
 
     def pending(self) -> bool:
         return True
@@ -260,7 +260,7 @@ class Loopback:
 
     def close(self) -> None:
         self.transport.is_closed = True
-        self.house.settle()
+        self.harness.settle()
 
     def look(self) -> None:
         """Whoever closed it: the plane is told once that it is gone."""
@@ -269,7 +269,7 @@ class Loopback:
             self.connection.lost(Reason.NETWORK)
 
 
-class House:
+class Harness:
     """One worker with tenant `acme` (id 7, everything allowed) and devices `dev1` and `dev2`, whose secret is "secret"."""
 
     def __init__(

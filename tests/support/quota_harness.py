@@ -31,7 +31,7 @@ OBEDIENCE_S = 0.4  # with `sql.poll_interval=50ms`; that a second is enough by d
 
 
 @dataclass
-class House:
+class Harness:
     """One hub process and a door to its accounts."""
 
     hub: Hub
@@ -64,7 +64,7 @@ class House:
 class Tenancy:
     """One tenant and the clients that it has been given."""
 
-    house: House
+    harness: Harness
     name: str
     secrets: dict[str, str] = field(default_factory=dict)
     clients: list[RawClient] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Tenancy:
         self, version: int, client_id: str = "", *, device: str = "dev1", **options: Unpack[ConnectOptions]
     ) -> tuple[RawClient, Packet | None]:
         """Connect and return the CONNACK; None: closed without one."""
-        client = RawClient(self.house.hub.ports["tcp"], version)
+        client = RawClient(self.harness.hub.ports["tcp"], version)
         self.clients.append(client)
         try:
             answer = client.connect(client_id or unique(), f"{self.name}/{device}", self.secrets[device], **options)
@@ -98,18 +98,18 @@ class Tenancy:
     def command(self, *words: str) -> None:
         """`iothub quota VERB TENANT ...` as an operator types it."""
         verb, *rest = words
-        self.house.hub.run("quota", verb, self.name, *rest)
+        self.harness.hub.run("quota", verb, self.name, *rest)
 
     def set(self, *limits: str, device: str | None = None) -> None:
         """Change limits under the running hub, and give it time to obey: a few of its looks at the accounts."""
-        quotas.set_limits(self.house.store, self.name, limits, device)
+        quotas.set_limits(self.harness.store, self.name, limits, device)
         time.sleep(OBEDIENCE_S)
 
     # --- what the hub counted
 
     def metrics(self) -> dict[str, float]:
         """All series of the tenant, by name and labels but the tenant's: `iothub_tenant_quota_used{quota="sessions"}`."""
-        url = f"http://127.0.0.1:{self.house.hub.ports['http']}/metrics/tenants?tenant={self.name}"
+        url = f"http://127.0.0.1:{self.harness.hub.ports['http']}/metrics/tenants?tenant={self.name}"
         with urllib.request.urlopen(url, timeout=10) as page:
             lines = page.read().decode().splitlines()
         found = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
@@ -133,11 +133,11 @@ class Tenancy:
 
 
 @contextmanager
-def open_house(hub: Hub) -> Iterator[House]:
+def open_harness(hub: Hub) -> Iterator[Harness]:
     """The accounts of an initialised data directory."""
     store = AccountStore(sqlite_url(hub.data_dir / "accounts.db"), pepper=(hub.data_dir / "pepper").read_bytes())
     event.listen(store.engine, "connect", _hurry)
-    made = House(hub, store)
+    made = Harness(hub, store)
     try:
         yield made
     finally:
