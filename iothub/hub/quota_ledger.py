@@ -13,9 +13,9 @@ from iothub.config.sections import Config
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
-from iothub_services.quota.shared.desk import Later
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.lease import Caller
+from iothub_services.quota.shared.ledger_client import Later
 from iothub_services.quota.shared.service import Mode, SharedQuota
 from iothub_services.quota.usage import Usage
 from iothub_services.redis.calls import Call, Reply, single
@@ -59,7 +59,7 @@ def feed(registry: Registry, quota: SharedQuota) -> None:
     """Tell the registry where the figures are."""
     registry.feed(metrics.QUOTA_LEDGER_UP, lambda: _NUMBERS[quota.mode])
     registry.feed(metrics.QUOTA_LEDGER_HUBS, lambda: quota.hubs)
-    registry.feed(metrics.QUOTA_LEDGER_ASKED, lambda: quota.desk.asked)
+    registry.feed(metrics.QUOTA_LEDGER_ASKED, lambda: quota.ledger_client.asked)
     registry.feed(metrics.QUOTA_LEDGER_RETURNS, lambda: quota.returns)
 
 

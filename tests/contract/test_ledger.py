@@ -29,7 +29,7 @@ class Asking(SharedLedger):
 
     def __init__(self, hub: HubHalf) -> None:
         self._run_soon = hub.run_soon
-        super().__init__(1, resolve_texts(LIMITS), Silent(), hub.shared.desk)
+        super().__init__(1, resolve_texts(LIMITS), Silent(), hub.shared.ledger_client)
 
     def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
         answers: list[bool] = []

@@ -1,4 +1,4 @@
-"""Reservations of three hubs over one ledger, with kills, pauses and losses of Redis: nobody is let in above what the ledger can know."""
+"""LedgerClient of three hubs over one ledger, with kills, pauses and losses of Redis: nobody is let in above what the ledger can know."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Hubs(RuleBasedStateMachine):
         for number in range(3):
             if self.hubs[number][0].shared.mode is Mode.SHARED:
                 self.declared.pop(number, None)
-            is_open = self.hubs[number][0].shared.desk.is_open
+            is_open = self.hubs[number][0].shared.ledger_client.is_open
             must_declare = self.lost_at >= self.turned_at[number] or not is_open
             if self.world.now - self.turned_at[number] > (SETTLE_S if must_declare else LEASE_S):
                 self.absent[number] = 0

@@ -52,7 +52,7 @@ def threads() -> Threads:
     return Threads()
 
 
-class Desk:
+class Harness:
     """Password checks and the pool behind them."""
 
     def __init__(self, threads: Threads, **settings: Any) -> None:
@@ -60,22 +60,22 @@ class Desk:
         self.checks = PasswordChecks(self.pool)
 
 
-def begin(desk: Desk, tenant_id: int, device: str, stored: str, password: bytes, source: str) -> list[Any]:
+def begin(harness: Harness, tenant_id: int, device: str, stored: str, password: bytes, source: str) -> list[Any]:
     results: list[Any] = []
-    check = desk.checks.check(Asker(tenant_id, device, source), stored, password)
+    check = harness.checks.check(Asker(tenant_id, device, source), stored, password)
     Deferred.fromCoroutine(check).addCallbacks(results.append, lambda failure: results.append(failure.value))
     return results
 
 
-def make(threads: Threads, **settings: Any) -> Desk:
-    return Desk(threads, **settings)
+def make(threads: Threads, **settings: Any) -> Harness:
+    return Harness(threads, **settings)
 
 
 def test_right_and_wrong_passwords_are_told_apart(threads: Threads) -> None:
     """By the thread's answer alone."""
-    desk = make(threads)
-    right = begin(desk, 1, "dev1", "is pw", b"pw", "s")
-    wrong = begin(desk, 1, "dev1", "is pw", b"no", "s")
+    harness = make(threads)
+    right = begin(harness, 1, "dev1", "is pw", b"pw", "s")
+    wrong = begin(harness, 1, "dev1", "is pw", b"no", "s")
     threads.finish()
     threads.finish()
 
@@ -84,8 +84,8 @@ def test_right_and_wrong_passwords_are_told_apart(threads: Threads) -> None:
 
 def test_same_password_of_a_device_is_checked_once_at_a_time(threads: Threads) -> None:
     """A fleet that shares an account costs one check, also from other addresses."""
-    desk = make(threads)
-    results = [begin(desk, 1, "dev1", "is pw", b"pw", f"s{number}") for number in range(5)]
+    harness = make(threads)
+    results = [begin(harness, 1, "dev1", "is pw", b"pw", f"s{number}") for number in range(5)]
 
     assert len(threads.calls) == 1
     threads.finish()
@@ -94,11 +94,11 @@ def test_same_password_of_a_device_is_checked_once_at_a_time(threads: Threads) -
 
 def test_proven_password_is_not_checked_again(threads: Threads) -> None:
     """The next CONNECT costs microseconds; another password, device, tenant or stored credential is checked."""
-    desk = make(threads)
-    begin(desk, 1, "dev1", "is pw", b"pw", "s")
+    harness = make(threads)
+    begin(harness, 1, "dev1", "is pw", b"pw", "s")
     threads.finish()
 
-    assert begin(desk, 1, "dev1", "is pw", b"pw", "s") == [True]
+    assert begin(harness, 1, "dev1", "is pw", b"pw", "s") == [True]
     assert not threads.calls
     for other in (
         (1, "dev1", "is pw", b"x"),
@@ -106,69 +106,69 @@ def test_proven_password_is_not_checked_again(threads: Threads) -> None:
         (2, "dev1", "is pw", b"pw"),
         (1, "dev1", "is q", b"pw"),
     ):
-        begin(desk, *other, "s2")
+        begin(harness, *other, "s2")
     assert len(threads.calls) == 4
 
 
 def test_wrong_password_is_never_remembered_as_proven(threads: Threads) -> None:
     """A failure is checked anew each time."""
-    desk = make(threads)
-    begin(desk, 1, "dev1", "is pw", b"no", "s")
+    harness = make(threads)
+    begin(harness, 1, "dev1", "is pw", b"no", "s")
     threads.finish()
 
-    assert begin(desk, 1, "dev1", "is pw", b"no", "s") == []
+    assert begin(harness, 1, "dev1", "is pw", b"no", "s") == []
     assert len(threads.calls) == 1
 
 
 def test_full_pool_takes_nothing_more(threads: Threads) -> None:
     """The queue is bounded; who is proven or shares a check still gets in."""
-    desk = make(threads, pending=2)
-    begin(desk, 1, "a", "is pw", b"pw", "s")
-    begin(desk, 1, "b", "is pw", b"pw", "s")
+    harness = make(threads, pending=2)
+    begin(harness, 1, "a", "is pw", b"pw", "s")
+    begin(harness, 1, "b", "is pw", b"pw", "s")
 
-    assert desk.pool.is_pressed
-    assert isinstance(begin(desk, 1, "c", "is pw", b"pw", "s")[0], PoolFullError)
-    assert begin(desk, 1, "b", "is pw", b"pw", "s") == []
+    assert harness.pool.is_pressed
+    assert isinstance(begin(harness, 1, "c", "is pw", b"pw", "s")[0], PoolFullError)
+    assert begin(harness, 1, "b", "is pw", b"pw", "s") == []
     threads.finish()
-    assert not desk.pool.is_pressed
+    assert not harness.pool.is_pressed
 
 
 def test_one_tenant_cannot_take_the_whole_pool(threads: Threads) -> None:
     """Bulkhead: another tenant's devices are still checked."""
-    desk = make(threads, pending=4, tenant_pending=2)
-    begin(desk, 1, "a", "is pw", b"pw", "s")
-    begin(desk, 1, "b", "is pw", b"pw", "s")
+    harness = make(threads, pending=4, tenant_pending=2)
+    begin(harness, 1, "a", "is pw", b"pw", "s")
+    begin(harness, 1, "b", "is pw", b"pw", "s")
 
-    assert isinstance(begin(desk, 1, "c", "is pw", b"pw", "s")[0], PoolFullError)
-    assert begin(desk, 2, "c", "is pw", b"pw", "s") == []
-    assert desk.pool.is_pressed
+    assert isinstance(begin(harness, 1, "c", "is pw", b"pw", "s")[0], PoolFullError)
+    assert begin(harness, 2, "c", "is pw", b"pw", "s") == []
+    assert harness.pool.is_pressed
 
 
 def test_one_source_cannot_try_many_passwords_at_once(threads: Threads) -> None:
     """A guesser from one address does not fill the queue; another address is not held up."""
-    desk = make(threads, guesses=2)
-    begin(desk, 1, "dev1", "is pw", b"1", "s")
-    begin(desk, 1, "dev1", "is pw", b"2", "s")
+    harness = make(threads, guesses=2)
+    begin(harness, 1, "dev1", "is pw", b"1", "s")
+    begin(harness, 1, "dev1", "is pw", b"2", "s")
 
-    assert isinstance(begin(desk, 1, "dev1", "is pw", b"3", "s")[0], TooManyGuessesError)
-    assert begin(desk, 1, "dev1", "is pw", b"pw", "other") == []
+    assert isinstance(begin(harness, 1, "dev1", "is pw", b"3", "s")[0], TooManyGuessesError)
+    assert begin(harness, 1, "dev1", "is pw", b"pw", "other") == []
 
 
 def test_failed_reply_is_later_while_checks_queue_up(threads: Threads) -> None:
     """All failures alike are answered in steps of 250 ms, so that waiting for a check is not seen from outside."""
-    desk = make(threads)
-    assert desk.pool.reply_after_s() == 0.25
+    harness = make(threads)
+    assert harness.pool.reply_after_s() == 0.25
     for number in range(30):
-        begin(desk, 1, f"dev{number}", "is pw", b"pw", "s")
+        begin(harness, 1, f"dev{number}", "is pw", b"pw", "s")
 
-    assert desk.pool.reply_after_s() == 0.75
+    assert harness.pool.reply_after_s() == 0.75
 
 
 def test_failing_thread_frees_its_place(threads: Threads) -> None:
     """An error of the pool does not leak a place."""
-    desk = make(threads, pending=1)
-    result = begin(desk, 1, "a", "is pw", b"pw", "s")
+    harness = make(threads, pending=1)
+    result = begin(harness, 1, "a", "is pw", b"pw", "s")
     threads.calls.pop()[1].errback(RuntimeError("pool closed"))
 
     assert isinstance(result[0], RuntimeError)
-    assert not desk.pool.is_pressed
+    assert not harness.pool.is_pressed

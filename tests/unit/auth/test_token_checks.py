@@ -39,7 +39,7 @@ class Threads:
         answer.callback(call())
 
 
-class Desk:
+class Harness:
     """Token checks and the pool behind them."""
 
     def __init__(self, **settings: Any) -> None:
@@ -66,97 +66,97 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_token_is_checked_in_the_threads_of_passwords(desk: Desk) -> None:
+def test_token_is_checked_in_the_threads_of_passwords(harness: Harness) -> None:
     """Right and wrong ones."""
-    assert isinstance(desk.check(desk.token()), TokenProof)
-    assert desk.check(desk.token("dev2")) is TokenFault.SUBJECT
-    assert desk.threads.names == ["auth.token"] * 2
+    assert isinstance(harness.check(harness.token()), TokenProof)
+    assert harness.check(harness.token("dev2")) is TokenFault.SUBJECT
+    assert harness.threads.names == ["auth.token"] * 2
 
 
-def test_same_token_is_checked_once_at_a_time(desk: Desk) -> None:
-    shown = desk.token()
-    results = [desk.begin(shown, source=f"s{number}") for number in range(5)]
+def test_same_token_is_checked_once_at_a_time(harness: Harness) -> None:
+    shown = harness.token()
+    results = [harness.begin(shown, source=f"s{number}") for number in range(5)]
 
-    assert len(desk.threads.calls) == 1
-    desk.threads.finish()
+    assert len(harness.threads.calls) == 1
+    harness.threads.finish()
     assert all(isinstance(result[0], TokenProof) for result in results)
 
 
-def test_proven_token_is_not_checked_again(desk: Desk) -> None:
+def test_proven_token_is_not_checked_again(harness: Harness) -> None:
     """Another token, device, tenant or version of the tenant is."""
-    shown = desk.token()
-    desk.check(shown)
+    shown = harness.token()
+    harness.check(shown)
 
-    assert isinstance(desk.begin(shown)[0], TokenProof)
+    assert isinstance(harness.begin(shown)[0], TokenProof)
     for asked in (
         {"device": "dev2"},
         {"tenant": replace(ACME, id=2)},
         {"tenant": replace(ACME, version=2)},
     ):
-        assert desk.begin(shown, **asked) == []
-    assert desk.begin(desk.token(lasts_s=61.0)) == []
+        assert harness.begin(shown, **asked) == []
+    assert harness.begin(harness.token(lasts_s=61.0)) == []
 
 
-def test_remembered_token_ends_when_it_ends(desk: Desk) -> None:
+def test_remembered_token_ends_when_it_ends(harness: Harness) -> None:
     """To the moment, by the wall clock, without a thread; and begins no earlier if the clock is set back."""
-    shown = desk.token(nbf=desk.clock.wall())
-    desk.check(shown)
+    shown = harness.token(nbf=harness.clock.wall())
+    harness.check(shown)
 
-    desk.clock.jump_wall(-1)
-    assert desk.begin(shown) == [TokenFault.NOT_YET_VALID]
-    desk.clock.jump_wall(60.9)
-    assert isinstance(desk.begin(shown)[0], TokenProof)
-    desk.clock.advance(0.1)
-    assert desk.begin(shown) == [TokenFault.EXPIRED]
-    assert not desk.threads.calls
+    harness.clock.jump_wall(-1)
+    assert harness.begin(shown) == [TokenFault.NOT_YET_VALID]
+    harness.clock.jump_wall(60.9)
+    assert isinstance(harness.begin(shown)[0], TokenProof)
+    harness.clock.advance(0.1)
+    assert harness.begin(shown) == [TokenFault.EXPIRED]
+    assert not harness.threads.calls
 
 
-def test_removed_issuer_is_forgotten_with_the_version(desk: Desk) -> None:
+def test_removed_issuer_is_forgotten_with_the_version(harness: Harness) -> None:
     """The cache opens no door that was closed."""
-    shown = desk.token()
-    desk.check(shown)
+    shown = harness.token()
+    harness.check(shown)
 
-    assert desk.check(shown, tenant=replace(ACME, version=2, token_issuers=())) is TokenFault.ALGORITHM
-
-
-def test_wrong_token_is_never_remembered_as_proven(desk: Desk) -> None:
-    wrong = desk.token("dev2")
-    desk.check(wrong)
-
-    assert desk.begin(wrong) == []
+    assert harness.check(shown, tenant=replace(ACME, version=2, token_issuers=())) is TokenFault.ALGORITHM
 
 
-def test_huge_token_is_not_even_hashed(desk: Desk) -> None:
-    assert desk.begin(b"x" * (MAX_TOKEN_BYTES + 1)) == [TokenFault.TOO_LARGE]
-    assert not desk.threads.calls
+def test_wrong_token_is_never_remembered_as_proven(harness: Harness) -> None:
+    wrong = harness.token("dev2")
+    harness.check(wrong)
+
+    assert harness.begin(wrong) == []
+
+
+def test_huge_token_is_not_even_hashed(harness: Harness) -> None:
+    assert harness.begin(b"x" * (MAX_TOKEN_BYTES + 1)) == [TokenFault.TOO_LARGE]
+    assert not harness.threads.calls
 
 
 def test_tokens_and_passwords_share_one_room() -> None:
     """A full pool is full for both; a source that guesses at one device is bounded whatever it shows."""
-    desk = Desk(pending=2)
-    passwords = PasswordChecks(desk.pool)
-    desk.begin(desk.token())
+    harness = Harness(pending=2)
+    passwords = PasswordChecks(harness.pool)
+    harness.begin(harness.token())
     Deferred.fromCoroutine(passwords.check(Asker(1, "human", "s"), "$argon2id$", b"pw"))
 
-    assert desk.pool.is_pressed
-    assert isinstance(desk.begin(desk.token("dev3"), device="dev3")[0], PoolFullError)
+    assert harness.pool.is_pressed
+    assert isinstance(harness.begin(harness.token("dev3"), device="dev3")[0], PoolFullError)
 
 
-def test_one_source_cannot_try_many_tokens_at_once(desk: Desk) -> None:
+def test_one_source_cannot_try_many_tokens_at_once(harness: Harness) -> None:
     for lasts_s in (1.0, 2.0):
-        desk.begin(desk.token(lasts_s=lasts_s))
+        harness.begin(harness.token(lasts_s=lasts_s))
 
-    assert isinstance(desk.begin(desk.token(lasts_s=3.0))[0], TooManyGuessesError)
-    assert desk.begin(desk.token(lasts_s=3.0), source="other") == []
+    assert isinstance(harness.begin(harness.token(lasts_s=3.0))[0], TooManyGuessesError)
+    assert harness.begin(harness.token(lasts_s=3.0), source="other") == []
 
 
-def test_proof_stands_while_its_issuer_says_the_same(desk: Desk) -> None:
+def test_proof_stands_while_its_issuer_says_the_same(harness: Harness) -> None:
     """Another key beside it changes nothing; its own key gone, other conditions or another name do."""
-    proof = desk.check(desk.token())
+    proof = harness.check(harness.token())
     trusted = ACME.token_issuers[0]
     more = replace(trusted, keys=(*issuer(number=1).keys, *trusted.keys))
 

@@ -37,7 +37,7 @@ class Log(MemoryEvents):
         return [places.get((logged.partition, logged.offset), logged) for logged in super().read(*args)]
 
 
-class Desk:
+class Harness:
     """A follower whose thread is the test, and whoever it tells."""
 
     def __init__(self, after: Offsets = ()) -> None:
@@ -70,100 +70,100 @@ class Desk:
 
 def test_follower_applies_what_is_new_once() -> None:
     """From where the start left off, in each partition in its order."""
-    desk = Desk()
-    desk.write("a", "b")
-    assert desk.follower.round()
-    desk.write("c")
-    desk.follower.round()
-    desk.follower.round()
+    harness = Harness()
+    harness.write("a", "b")
+    assert harness.follower.round()
+    harness.write("c")
+    harness.follower.round()
+    harness.follower.round()
 
-    assert sorted(desk.applied) == ["a", "b", "c"]
-    later = Desk(desk.log.end())
-    later.log = desk.log
+    assert sorted(harness.applied) == ["a", "b", "c"]
+    later = Harness(harness.log.end())
+    later.log = harness.log
     assert later.follower.round()
     assert later.applied == []
 
 
 def test_what_is_known_is_what_was_durable_when_the_round_began() -> None:
     """Not what came while the log was read."""
-    desk = Desk()
-    began = desk.clock.monotonic()
-    desk.log.during = lambda: desk.clock.advance(0.2)
+    harness = Harness()
+    began = harness.clock.monotonic()
+    harness.log.during = lambda: harness.clock.advance(0.2)
 
-    desk.follower.round()
+    harness.follower.round()
 
-    assert desk.known == [began]
-    assert desk.follower.known_at == began
+    assert harness.known == [began]
+    assert harness.follower.known_at == began
 
 
 def test_one_round_answers_all_who_asked_before_it_and_none_who_asked_later() -> None:
     """A question is about what is durable when it is asked."""
-    desk = Desk()
-    early = [desk.follower.catch_up() for _ in range(3)]
+    harness = Harness()
+    early = [harness.follower.catch_up() for _ in range(3)]
     late: list[Deferred[None]] = []
-    desk.clock.advance(0.1)
+    harness.clock.advance(0.1)
 
     def ask() -> None:
-        desk.clock.advance(0.1)
-        late.append(desk.follower.catch_up())
-        desk.log.during = None
+        harness.clock.advance(0.1)
+        late.append(harness.follower.catch_up())
+        harness.log.during = None
 
-    desk.log.during = ask
-    desk.follower.round()
+    harness.log.during = ask
+    harness.follower.round()
     assert [answer.called for answer in early] == [True] * 3
     assert not late[0].called
-    desk.clock.advance(0.1)
+    harness.clock.advance(0.1)
 
-    desk.follower.round()
+    harness.follower.round()
 
     assert late[0].called
 
 
 def test_log_that_cannot_be_read_raises_an_alarm_and_nothing_is_known() -> None:
     """When it can be read again, it goes on from where it was."""
-    desk = Desk()
-    desk.write("a")
-    desk.log.error = BackendError("away", retryable=True)
+    harness = Harness()
+    harness.write("a")
+    harness.log.error = BackendError("away", retryable=True)
 
-    assert not desk.follower.round()
-    assert (desk.known, desk.alarms[-1][0], desk.applied) == ([], "follower_failing", [])
-    assert desk.follower.round()
+    assert not harness.follower.round()
+    assert (harness.known, harness.alarms[-1][0], harness.applied) == ([], "follower_failing", [])
+    assert harness.follower.round()
 
-    assert desk.applied == ["a"]
-    assert desk.alarms[-1] == ("follower_failing", "")
+    assert harness.applied == ["a"]
+    assert harness.alarms[-1] == ("follower_failing", "")
 
 
 def test_page_that_could_not_be_applied_is_read_again() -> None:
     """A tenant that could not be read, for one."""
-    desk = Desk()
-    desk.write("a")
-    desk.failure = UnavailableError("the accounts do not answer")
+    harness = Harness()
+    harness.write("a")
+    harness.failure = UnavailableError("the accounts do not answer")
 
-    assert [desk.follower.round(), desk.follower.round()] == [False, True]
-    assert desk.applied == ["a"]
+    assert [harness.follower.round(), harness.follower.round()] == [False, True]
+    assert harness.applied == ["a"]
 
 
 def test_damaged_event_is_counted_and_passed_over() -> None:
     """Once, and what is behind it is applied."""
-    desk = Desk()
-    desk.write("a", "a")
-    partition = next(at for at, offset in enumerate(desk.log.end()) if offset)
-    desk.log.damaged = [DamagedEvent(partition, 1, "why")]
+    harness = Harness()
+    harness.write("a", "a")
+    partition = next(at for at, offset in enumerate(harness.log.end()) if offset)
+    harness.log.damaged = [DamagedEvent(partition, 1, "why")]
 
-    assert [desk.follower.round(), desk.follower.round()] == [True, True]
+    assert [harness.follower.round(), harness.follower.round()] == [True, True]
 
-    assert (desk.applied, desk.alarms) == (["a"], [])
-    assert desk.damaged == [("events", f"{partition}:1", "why")]
+    assert (harness.applied, harness.alarms) == (["a"], [])
+    assert harness.damaged == [("events", f"{partition}:1", "why")]
 
 
 def test_who_waits_hears_when_the_hub_ends() -> None:
     """Whether the thread ran or not."""
-    desk = Desk()
-    waiting = desk.follower.catch_up()
+    harness = Harness()
+    waiting = harness.follower.catch_up()
 
-    desk.follower.close(1.0)
+    harness.follower.close(1.0)
 
-    for answer in (waiting, desk.follower.catch_up()):
+    for answer in (waiting, harness.follower.catch_up()):
         failures: list[Any] = []
         answer.addErrback(failures.append)
         assert failures[0].check(UnavailableError)
@@ -171,12 +171,12 @@ def test_who_waits_hears_when_the_hub_ends() -> None:
 
 def test_thread_follows_and_ends() -> None:
     """Asked, it does not wait for its time."""
-    desk = Desk()
-    desk.write("a")
-    desk.follower.period_s = 60.0
-    desk.follower.start()
-    desk.follower.hurry()
-    desk.follower.close(10.0)
+    harness = Harness()
+    harness.write("a")
+    harness.follower.period_s = 60.0
+    harness.follower.start()
+    harness.follower.hurry()
+    harness.follower.close(10.0)
 
-    assert desk.applied in (["a"], [])
-    assert not desk.follower._thread.is_alive()
+    assert harness.applied in (["a"], [])
+    assert not harness.follower._thread.is_alive()

@@ -25,7 +25,7 @@ KEPT = [(names.SESSION_EXPIRY, 100)]
 WILL = ("wills/x", b"gone", 1, False)
 
 
-class Desk:
+class Scenario:
     """The parts of a hub with tenant `acme` (id 7), and a list of what was emptied, in order.
 
     `is_down`: the states do not answer. `damaged`: tenants whose states cannot be emptied.
@@ -87,109 +87,109 @@ class Desk:
 class Emptied:
     """A store of one tenant's things."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
-        self.desk = desk
+    def __init__(self, scenario: Scenario, name: str) -> None:
+        self.scenario = scenario
         self.name = name
 
     async def drop_tenant(self, tenant_id: int) -> None:
-        assert tenant_id in self.desk.deleting(), "the name is let go last"
-        self.desk.emptied.append(self.name)
+        assert tenant_id in self.scenario.deleting(), "the name is let go last"
+        self.scenario.emptied.append(self.name)
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def scenario(tmp_path: Path) -> Iterator[Scenario]:
     harness = Harness(tmp_path)
     store = init_store(sqlite_url(tmp_path / "accounts.db"), pepper=bytes(32), clock=harness.clock)
-    yield Desk(harness, store)
+    yield Scenario(harness, store)
     store.close()
     harness.close()
 
 
-def test_tenant_leaves_connections_then_stores_then_accounts(desk: Desk) -> None:
+def test_tenant_leaves_connections_then_stores_then_accounts(scenario: Scenario) -> None:
     """Whoever is in is closed, nobody's Will is published, and the name is free when nothing is left of it."""
-    guest = desk.harness.join(props=KEPT, will=WILL)
-    desk.harness.join("away", props=KEPT).disconnect()
-    broker = desk.harness.acme
-    desk.delete()
+    guest = scenario.harness.join(props=KEPT, will=WILL)
+    scenario.harness.join("away", props=KEPT).disconnect()
+    broker = scenario.harness.acme
+    scenario.delete()
 
-    desk.finish()
+    scenario.finish()
 
     assert guest.expect_closed() != []
-    assert desk.emptied == ["queues", "retained", "states", "counters"]
-    assert desk.brokers.present(7) is None
+    assert scenario.emptied == ["queues", "retained", "states", "counters"]
+    assert scenario.brokers.present(7) is None
     assert broker.plane.counters.drops()["denied"] == 1
-    assert not desk.is_known()
-    assert desk.harness.ask().connack.code != 0
+    assert not scenario.is_known()
+    assert scenario.harness.ask().connack.code != 0
 
 
-def test_tenant_whose_stores_fail_keeps_its_name_until_they_are_empty(desk: Desk) -> None:
+def test_tenant_whose_stores_fail_keeps_its_name_until_they_are_empty(scenario: Scenario) -> None:
     """Every step can be repeated."""
-    desk.delete()
-    desk.is_down = True
-    desk.finish()
-    assert desk.is_known()
+    scenario.delete()
+    scenario.is_down = True
+    scenario.finish()
+    assert scenario.is_known()
 
-    desk.is_down = False
-    desk.finish()
+    scenario.is_down = False
+    scenario.finish()
 
-    assert not desk.is_known()
+    assert not scenario.is_known()
 
 
-def test_tenants_whose_stores_fail_hold_up_no_others(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tenants_whose_stores_fail_hold_up_no_others(scenario: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither those without streams nor those with; the log names them, and their own topics are not touched."""
     for name in ("other0", "other2"):
-        streams.create(desk.accounts, name, streams.Wanted("telemetry", "#"))
+        streams.create(scenario.accounts, name, streams.Wanted("telemetry", "#"))
     for name in ("other0", "other1", "other2", "acme"):
-        desk.delete(name)
-    desk.damaged = {"other0", "other1"}
+        scenario.delete(name)
+    scenario.damaged = {"other0", "other1"}
 
-    desk.finish()
+    scenario.finish()
     told = capsys.readouterr().err
-    assert all(f"{name}: disk full" in told for name in desk.damaged)
-    assert list(desk.deleting().values()) == ["other0", "other1"]
-    assert desk.asked == ["other2"]
+    assert all(f"{name}: disk full" in told for name in scenario.damaged)
+    assert list(scenario.deleting().values()) == ["other0", "other1"]
+    assert scenario.asked == ["other2"]
 
-    desk.damaged = set()
-    desk.finish()
+    scenario.damaged = set()
+    scenario.finish()
 
-    assert (desk.deleting(), desk.asked) == ({}, ["other2", "other0"])
+    assert (scenario.deleting(), scenario.asked) == ({}, ["other2", "other0"])
 
 
-def test_connect_that_had_begun_before_keeps_the_name_for_another_turn(desk: Desk) -> None:
+def test_connect_that_had_begun_before_keeps_the_name_for_another_turn(scenario: Scenario) -> None:
     """Its session would be a successor's otherwise."""
-    desk.delete()
-    record = desk.harness.accounts.tenants["acme"]
+    scenario.delete()
+    record = scenario.harness.accounts.tenants["acme"]
     assert record.state is TenantState.DELETING
-    late = desk.queue_admin.drop_tenant
+    late = scenario.queue_admin.drop_tenant
 
     async def drop(tenant_id: int) -> None:
         await late(tenant_id)
-        await desk.brokers.broker(record)
+        await scenario.brokers.broker(record)
 
-    desk.queue_admin.drop_tenant = drop
-    desk.finish()
-    assert desk.is_known()
+    scenario.queue_admin.drop_tenant = drop
+    scenario.finish()
+    assert scenario.is_known()
 
-    desk.queue_admin.drop_tenant = late
-    desk.finish()
+    scenario.queue_admin.drop_tenant = late
+    scenario.finish()
 
-    assert not desk.is_known()
-    assert desk.brokers.present(7) is None
+    assert not scenario.is_known()
+    assert scenario.brokers.present(7) is None
 
 
-def test_deletions_that_wait_for_kafka_hold_up_no_others(desk: Desk) -> None:
+def test_deletions_that_wait_for_kafka_hold_up_no_others(scenario: Scenario) -> None:
     """Kafka is asked once in a turn while it says "not yet", each time for another tenant; stores are emptied once."""
     for name in ("other0", "other1"):
-        streams.create(desk.accounts, name, streams.Wanted("telemetry", "#"))
-        desk.delete(name)
-    desk.delete()
-    desk.not_yet = {"other0", "other1"}
+        streams.create(scenario.accounts, name, streams.Wanted("telemetry", "#"))
+        scenario.delete(name)
+    scenario.delete()
+    scenario.not_yet = {"other0", "other1"}
 
     turns = []
     for not_yet in ({"other0", "other1"}, {"other0", "other1"}, {"other0"}, {"other0"}, set[str]()):
-        desk.not_yet, desk.asked = not_yet, []
-        desk.finish()
-        turns.append((desk.asked, list(desk.deleting().values())))
+        scenario.not_yet, scenario.asked = not_yet, []
+        scenario.finish()
+        turns.append((scenario.asked, list(scenario.deleting().values())))
 
     assert turns == [
         (["other0"], ["other0", "other1"]),
@@ -198,20 +198,20 @@ def test_deletions_that_wait_for_kafka_hold_up_no_others(desk: Desk) -> None:
         (["other1", "other0"], ["other0"]),
         (["other0"], []),
     ]
-    assert sorted(desk.emptied) == sorted(["queues", "retained", "states", "counters"] * 3)
+    assert sorted(scenario.emptied) == sorted(["queues", "retained", "states", "counters"] * 3)
 
 
-def test_who_comes_while_kafka_is_waited_for_leaves_nothing(desk: Desk) -> None:
+def test_who_comes_while_kafka_is_waited_for_leaves_nothing(scenario: Scenario) -> None:
     """What a CONNECT that had begun before brought is emptied, too."""
-    streams.create(desk.accounts, "acme", streams.Wanted("telemetry", "#"))
-    desk.delete()
-    desk.not_yet = {"acme"}
-    desk.finish()
-    now(desk.brokers.broker(desk.harness.accounts.tenants["acme"]))
+    streams.create(scenario.accounts, "acme", streams.Wanted("telemetry", "#"))
+    scenario.delete()
+    scenario.not_yet = {"acme"}
+    scenario.finish()
+    now(scenario.brokers.broker(scenario.harness.accounts.tenants["acme"]))
 
-    desk.finish()
-    assert desk.emptied == ["queues", "retained", "states"] * 2
-    desk.not_yet = set()
-    desk.finish()
+    scenario.finish()
+    assert scenario.emptied == ["queues", "retained", "states"] * 2
+    scenario.not_yet = set()
+    scenario.finish()
 
-    assert (desk.emptied[6:], desk.is_known()) == (["counters"], False)
+    assert (scenario.emptied[6:], scenario.is_known()) == (["counters"], False)

@@ -20,7 +20,7 @@ from tests.support.control_harness import EVERYTHING, Harness, device
 ACME, BETA = 7, 8
 
 
-class Desk:
+class Scenario:
     """A harness with tenants `acme` and `beta`, and the pages of its metrics."""
 
     def __init__(self, path: Path) -> None:
@@ -52,26 +52,26 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def scenario(tmp_path: Path) -> Iterator[Scenario]:
+    made = Scenario(tmp_path)
     yield made
     made.harness.close()
 
 
-def test_counters_of_an_idle_tenant_stay_and_go_on(desk: Desk) -> None:
+def test_counters_of_an_idle_tenant_stay_and_go_on(scenario: Scenario) -> None:
     """A counter that goes back makes silently wrong sums, one that vanishes ends a graph."""
-    desk.use()
-    before = {series: number for series, number in desk.page().items() if "_total{" in series}
-    assert desk.harness.hub.brokers.drop_idle() == 1
+    scenario.use()
+    before = {series: number for series, number in scenario.page().items() if "_total{" in series}
+    assert scenario.harness.hub.brokers.drop_idle() == 1
 
-    away = desk.page()
+    away = scenario.page()
     assert {series: number for series, number in away.items() if "_total{" in series} == before
     assert away['iothub_tenant_connections{tenant="acme"}'] == away['iothub_tenant_sessions{tenant="acme"}'] == 0
-    desk.use()
-    desk.harness.hub.brokers.drop_idle()
-    desk.use()
+    scenario.use()
+    scenario.harness.hub.brokers.drop_idle()
+    scenario.use()
 
-    page = desk.page()
+    page = scenario.page()
     counted = [series for series, number in before.items() if number]
     assert {page[series] / before[series] for series in counted} == {3.0}
     assert page['iothub_tenant_messages_received_total{tenant="acme",qos="0"}'] == 6
@@ -79,44 +79,44 @@ def test_counters_of_an_idle_tenant_stay_and_go_on(desk: Desk) -> None:
     assert page['iothub_tenant_messages_dropped_total{tenant="acme",reason="no_subscribers"}'] == 3
 
 
-def test_topics_of_a_tenant_tell_the_same(desk: Desk) -> None:
+def test_topics_of_a_tenant_tell_the_same(scenario: Scenario) -> None:
     """`$SYS/tenant/...` and the metrics have one source."""
-    desk.use()
-    desk.harness.hub.brokers.drop_idle()
-    desk.use()
+    scenario.use()
+    scenario.harness.hub.brokers.drop_idle()
+    scenario.use()
 
-    told = dict(figures(desk.harness.acme, TenantUsage(0, 0)))
+    told = dict(figures(scenario.harness.acme, TenantUsage(0, 0)))
     assert (told["messages/received"], told["messages/sent"], told["dropped/no_subscribers"]) == (4, 2, 2)
-    assert told["bytes/received"] == desk.page()['iothub_tenant_bytes_received_total{tenant="acme"}']
+    assert told["bytes/received"] == scenario.page()['iothub_tenant_bytes_received_total{tenant="acme"}']
 
 
-def test_idle_tenants_have_their_place_on_the_pages(desk: Desk) -> None:
+def test_idle_tenants_have_their_place_on_the_pages(scenario: Scenario) -> None:
     """By name, with those who are there."""
-    desk.use("acme")
-    desk.use("beta")
-    desk.harness.hub.brokers.drop_idle()
-    desk.harness.join(username="beta/dev1")
+    scenario.use("acme")
+    scenario.use("beta")
+    scenario.harness.hub.brokers.drop_idle()
+    scenario.harness.join(username="beta/dev1")
 
-    assert desk.tenants() == {"acme", "beta"}
-    assert (desk.tenants(limit=1), desk.tenants(after="acme")) == ({"acme"}, {"beta"})
-    assert {series.split('"')[1] for series in desk.page("acme")} == {"acme"}
+    assert scenario.tenants() == {"acme", "beta"}
+    assert (scenario.tenants(limit=1), scenario.tenants(after="acme")) == ({"acme"}, {"beta"})
+    assert {series.split('"')[1] for series in scenario.page("acme")} == {"acme"}
 
 
-def test_idle_tenants_are_the_first_to_be_left_out(desk: Desk) -> None:
+def test_idle_tenants_are_the_first_to_be_left_out(scenario: Scenario) -> None:
     """Whoever is there comes first on a page that has not room for all."""
-    desk.use("acme")
-    desk.harness.hub.brokers.drop_idle()
-    desk.harness.join(username="beta/dev1")
-    desk.pages = desk.paged(len(desk.page("beta")))
+    scenario.use("acme")
+    scenario.harness.hub.brokers.drop_idle()
+    scenario.harness.join(username="beta/dev1")
+    scenario.pages = scenario.paged(len(scenario.page("beta")))
 
-    assert desk.tenants() == {"beta"}
+    assert scenario.tenants() == {"beta"}
 
 
-def test_deleted_tenant_leaves_no_counters(desk: Desk) -> None:
-    desk.use()
-    desk.harness.hub.brokers.drop(ACME)
-    desk.telemetry.forget_tenant(ACME)
+def test_deleted_tenant_leaves_no_counters(scenario: Scenario) -> None:
+    scenario.use()
+    scenario.harness.hub.brokers.drop(ACME)
+    scenario.telemetry.forget_tenant(ACME)
 
-    assert desk.page() == {}
-    assert desk.harness.acme.allowance.ledger.used(Quota.CONNECTIONS) == 0
-    assert desk.page()['iothub_tenant_bytes_received_total{tenant="acme"}'] == 0
+    assert scenario.page() == {}
+    assert scenario.harness.acme.allowance.ledger.used(Quota.CONNECTIONS) == 0
+    assert scenario.page()['iothub_tenant_bytes_received_total{tenant="acme"}'] == 0

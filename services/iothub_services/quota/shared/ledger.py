@@ -16,9 +16,9 @@ from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.port import QuotaObserver
 from iothub_services.quota.resolve import EffectiveLimits
-from iothub_services.quota.shared.desk import Desk
 from iothub_services.quota.shared.grants import Grant
 from iothub_services.quota.shared.keys import count_name
+from iothub_services.quota.shared.ledger_client import LedgerClient
 
 SHARED = (Quota.CONNECTIONS, Quota.SESSIONS, Quota.SUBSCRIPTIONS)
 
@@ -29,8 +29,10 @@ class SharedLedger(LocalLedger):
     Invariants: a shared count that is limited has a grant, and none else has; `reserve` never lifts what is here above it.
     """
 
-    def __init__(self, tenant_id: int, limits: EffectiveLimits, observer: QuotaObserver, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(
+        self, tenant_id: int, limits: EffectiveLimits, observer: QuotaObserver, ledger_client: LedgerClient
+    ) -> None:
+        self._ledger_client = ledger_client
         self._grants: dict[Quota, Grant] = {}
         self._elsewhere = dict.fromkeys(SHARED, 0)
         super().__init__(tenant_id, limits, observer)
@@ -39,13 +41,13 @@ class SharedLedger(LocalLedger):
         grant = self._grants.get(quota)
         if grant is None:
             return super().reserve(quota, count, subject=subject)
-        if not self._desk.fits(grant, count):
+        if not self._ledger_client.fits(grant, count):
             self._observer.refused(self._tenant_id, quota)
             return False
         return super().reserve(quota, count, subject=subject)
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
-        return await self._desk.room(self.wanted(*wanted))
+        return await self._ledger_client.room(self.wanted(*wanted))
 
     def wanted(self, *wanted: tuple[Quota, int]) -> list[tuple[Grant, int]]:
         """Return the grants that are concerned."""
@@ -70,21 +72,21 @@ class SharedLedger(LocalLedger):
             bound, grant = self._bounds.get(quota), self._grants.get(quota)
             if bound is None:
                 if grant is not None:
-                    self._desk.close(self._grants.pop(quota))
+                    self._ledger_client.close(self._grants.pop(quota))
             elif grant is None:
                 self._grants[quota] = self._open(quota, bound)
             else:
                 grant.limit = bound
-                self._desk.changed(grant)
+                self._ledger_client.changed(grant)
 
     def close(self) -> None:
         """The tenant is not served here any more."""
         for grant in self._grants.values():
-            self._desk.close(grant)
+            self._ledger_client.close(grant)
         self._grants.clear()
 
     def _open(self, quota: Quota, bound: int) -> Grant:
-        return self._desk.open(Grant(count_name(self._tenant_id, quota), bound, partial(self.part, quota)))
+        return self._ledger_client.open(Grant(count_name(self._tenant_id, quota), bound, partial(self.part, quota)))
 
     def _keep(self, quota: Quota, subject: Hashable, used: int) -> None:
         super()._keep(quota, subject, used)
@@ -93,4 +95,4 @@ class SharedLedger(LocalLedger):
     def _tell(self, quota: Quota) -> None:
         grant = self._grants.get(quota)
         if grant is not None:
-            self._desk.changed(grant)
+            self._ledger_client.changed(grant)

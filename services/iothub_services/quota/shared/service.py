@@ -17,9 +17,9 @@ from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
 from iothub_services.quota.shared import scripts
-from iothub_services.quota.shared.desk import Desk, Later
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.lease import Caller, LapsedError, Lease
+from iothub_services.quota.shared.ledger_client import Later, LedgerClient
 from iothub_services.quota.shared.meters import LeasedRates
 from iothub_services.quota.shared.sums import SharedWindows
 from iothub_services.quota.usage import Usage
@@ -58,7 +58,7 @@ class SharedQuota:
         self._later = later
         self._on_mode = on_mode
         self._lease = Lease(call, keys, place, clock)
-        self.desk = Desk(self._lease, clock, later, self._lost)
+        self.ledger_client = LedgerClient(self._lease, clock, later, self._lost)
         self.rates = LeasedRates(self._lease, clock)
         self.windows = SharedWindows(self._lease, usage)
         self._declared_at = 0.0
@@ -76,8 +76,8 @@ class SharedQuota:
         self._is_over = True
         if self._turning is not None:
             await self._turning
-        self.desk.fail(LapsedError("this hub is leaving it"))
-        self.desk.lapse()
+        self.ledger_client.fail(LapsedError("this hub is leaving it"))
+        self.ledger_client.lapse()
         await self._lease.leave()
 
     def _begin(self) -> None:
@@ -111,10 +111,10 @@ class SharedQuota:
         answer = await self._lease.ask(scripts.TURN, [self._lease.keys.wanted], scripts.WANTED_MS)
         settling, hubs, *wanted = answer
         self.hubs = hubs if isinstance(hubs, int) else 1
-        self.desk.heard_at = began
+        self.ledger_client.heard_at = began
         for name in wanted:
             if isinstance(name, bytes):
-                self.desk.wanted(name.decode())
+                self.ledger_client.wanted(name.decode())
                 self.rates.wanted(name.decode())
         if not settling and self.mode is not Mode.SHARED:
             self.rates.change_all()  # all hubs have declared: now rates are divided
@@ -124,9 +124,9 @@ class SharedQuota:
         )
         if began - self._declared_at > DECLARE_S:
             self._declared_at = began
-            self.desk.change_all()
+            self.ledger_client.change_all()
             self.rates.change_all()
-        await self.desk.tell()
+        await self.ledger_client.tell()
         await self.rates.tell(self.hubs)
         await self.windows.tell()
 
@@ -134,14 +134,14 @@ class SharedQuota:
         """Take a new name, declare everything, and let old names go."""
         began = self._clock.monotonic()
         await self._lease.enter()
-        self.desk.is_away = False
-        self.desk.change_all()
+        self.ledger_client.is_away = False
+        self.ledger_client.change_all()
         self.rates.change_all()
         self.windows.change_all()
-        await self.desk.tell_all()
+        await self.ledger_client.tell_all()
         await self._lease.claim()
-        self._declared_at = self.desk.heard_at = began
-        self.desk.is_open = True
+        self._declared_at = self.ledger_client.heard_at = began
+        self.ledger_client.is_open = True
 
     def _lost(self, error: BackendError) -> None:
         """Something went wrong with the name that we have: it is not used again. Limits hold by what every hub was granted last."""
@@ -150,9 +150,9 @@ class SharedQuota:
         self._lease.lose()
         self.returns += 1
         if isinstance(error, LapsedError):
-            self.desk.lapse()  # callers go on waiting: the hub joins again in a moment
+            self.ledger_client.lapse()  # callers go on waiting: the hub joins again in a moment
         else:
-            self.desk.fail(error)
+            self.ledger_client.fail(error)
             self._set_mode(Mode.DEGRADED, str(error))
 
     def _set_mode(self, mode: Mode, why: str) -> None:

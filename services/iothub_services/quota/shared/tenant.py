@@ -23,8 +23,8 @@ class SharedTenant:
     ) -> None:
         self._tenant_id = tenant_id
         self._shared = shared
-        self.ledger = SharedLedger(tenant_id, limits, observer, shared.desk)
-        self._windows = SharedRateWindows(tenant_id, shared.desk, clock)
+        self.ledger = SharedLedger(tenant_id, limits, observer, shared.ledger_client)
+        self._windows = SharedRateWindows(tenant_id, shared.ledger_client, clock)
 
     def obey(self, rates: Rates) -> None:
         """The tenant's rates were given limits: lease this hub's part of them. The ledger is given its limits by who has it."""
@@ -34,7 +34,7 @@ class SharedTenant:
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
         """Wait until all fit, or the ledger says no. Raises UnavailableError: something is short and the ledger does not answer."""
         found = [(grant, count) for quota, count in wanted if count > 0 for grant in self._windows.grants(quota)]
-        return await self._shared.desk.room([*found, *self.ledger.wanted(*wanted)])
+        return await self._shared.ledger_client.room([*found, *self.ledger.wanted(*wanted)])
 
     def spent(self, quota: Quota) -> None:
         """Units of a rate were taken."""

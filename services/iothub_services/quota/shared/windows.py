@@ -16,9 +16,9 @@ from iothub.base.clock import Clock
 from iothub.engine.buckets import Budget, Meter
 from iothub_services.quota.names import Quota
 from iothub_services.quota.rates import SlidingWindow, SlidingWindows
-from iothub_services.quota.shared.desk import Desk
 from iothub_services.quota.shared.grants import Grant
 from iothub_services.quota.shared.keys import count_name
+from iothub_services.quota.shared.ledger_client import LedgerClient
 
 ASKED = (Quota.CONNECTS, Quota.SUBSCRIBES)
 """Those whose asker can wait. `api_requests` is counted where it arrives."""
@@ -71,9 +71,9 @@ def _room(probe: Meter, limit: int, now: float) -> int:
 class SharedRateWindows:
     """Those of one tenant."""
 
-    def __init__(self, tenant_id: int, desk: Desk, clock: Clock) -> None:
+    def __init__(self, tenant_id: int, ledger_client: LedgerClient, clock: Clock) -> None:
         self._tenant_id = tenant_id
-        self._desk = desk
+        self._ledger_client = ledger_client
         self._clock = clock
         self._grants: dict[str, Grant] = {}
         self._asked: dict[Quota, list[Grant]] = {}
@@ -91,7 +91,7 @@ class SharedRateWindows:
                 self._budget(quota, meter, place, before)
         for name, grant in before.items():
             if name not in self._grants:
-                self._desk.close(grant)
+                self._ledger_client.close(grant)
 
     def grants(self, quota: Quota) -> Sequence[Grant]:
         """Return the grants in which a unit must fit before it is taken."""
@@ -100,11 +100,11 @@ class SharedRateWindows:
     def spent(self, quota: Quota) -> None:
         """Units were taken: report them with the next turn."""
         for grant in self._asked.get(quota, ()):
-            self._desk.changed(grant)
+            self._ledger_client.changed(grant)
 
     def close(self) -> None:
         for grant in self._grants.values():
-            self._desk.close(grant)
+            self._ledger_client.close(grant)
         self._grants, self._asked = {}, {}
 
     def _sliding(self, quota: Quota, window: SlidingWindow, before: Mapping[str, Grant]) -> Grant:
@@ -124,7 +124,7 @@ class SharedRateWindows:
     def _open(self, grant: Grant, before: Mapping[str, Grant]) -> Grant:
         """A window that was there goes on with what it was granted; another one begins with nothing."""
         known = before.get(grant.name)
-        self._grants[grant.name] = self._desk.open(grant)
+        self._grants[grant.name] = self._ledger_client.open(grant)
         if known is None:
             grant.granted = 0
         grant.obey()

@@ -23,7 +23,7 @@ from tests.support.packets import DISCONNECT
 from tests.support.party import Guest
 
 
-class Desk:
+class Scenario:
     """AccountChangeApplier over a harness whose accounts change."""
 
     def __init__(self, harness: Harness) -> None:
@@ -52,50 +52,52 @@ class Desk:
 
 
 @pytest.fixture
-def desk(harness: Harness) -> Desk:
-    return Desk(harness)
+def scenario(harness: Harness) -> Scenario:
+    return Scenario(harness)
 
 
 def codes(guest: Guest) -> list[int]:
     return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
 
 
-def test_suspended_tenant_is_closed(desk: Desk) -> None:
+def test_suspended_tenant_is_closed(scenario: Scenario) -> None:
     """0x98."""
-    guest = desk.harness.join()
-    desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
+    guest = scenario.harness.join()
+    scenario.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
 
     assert codes(guest) == [0x98]
 
 
-def test_deleted_tenant_is_closed(desk: Desk) -> None:
-    guest = desk.harness.join()
-    desk.change(ChangeKind.TENANT, state=TenantState.DELETING)
+def test_deleted_tenant_is_closed(scenario: Scenario) -> None:
+    guest = scenario.harness.join()
+    scenario.change(ChangeKind.TENANT, state=TenantState.DELETING)
 
     assert len(codes(guest)) == 1
 
 
-def test_device_with_another_secret_is_closed_alone(desk: Desk) -> None:
-    one, two = desk.harness.join("one"), desk.harness.join("two", username="acme/dev2")
-    desk.harness.accounts.add(desk.harness.accounts.tenants["acme"], replace(device("dev1"), credential="other"))
-    desk.change(ChangeKind.DEVICE, "dev1")
+def test_device_with_another_secret_is_closed_alone(scenario: Scenario) -> None:
+    one, two = scenario.harness.join("one"), scenario.harness.join("two", username="acme/dev2")
+    scenario.harness.accounts.add(
+        scenario.harness.accounts.tenants["acme"], replace(device("dev1"), credential="other")
+    )
+    scenario.change(ChangeKind.DEVICE, "dev1")
 
     assert codes(one) == [0x87]
     two.ping()
 
 
-def test_banned_device_is_closed(desk: Desk) -> None:
-    guest = desk.harness.join()
-    desk.change(ChangeKind.BAN, bans=(Ban(BanKind.CLIENT_ID, "c"),))
+def test_banned_device_is_closed(scenario: Scenario) -> None:
+    guest = scenario.harness.join()
+    scenario.change(ChangeKind.BAN, bans=(Ban(BanKind.CLIENT_ID, "c"),))
 
     assert codes(guest) == [0x8A]
 
 
-def test_new_rules_are_in_force_at_once(desk: Desk) -> None:
+def test_new_rules_are_in_force_at_once(scenario: Scenario) -> None:
     """The connection stays; what it subscribed to before is no right."""
-    guest = desk.harness.join()
+    guest = scenario.harness.join()
     guest.subscribe(("a", 0))
-    desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "b"),))
+    scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "b"),))
     denied, allowed = guest.publish("a", b"x", 1), guest.publish("b", b"x", 1)
 
     assert denied is not None
@@ -104,98 +106,98 @@ def test_new_rules_are_in_force_at_once(desk: Desk) -> None:
     assert guest.subscribe(("a", 0)).codes == [0x87]
 
 
-def test_new_limits_are_in_force_at_once(desk: Desk) -> None:
+def test_new_limits_are_in_force_at_once(scenario: Scenario) -> None:
     """Those of the plan as well."""
-    desk.harness.join()
-    desk.change(ChangeKind.PLAN, "standard", plan_limits="connections=1")
+    scenario.harness.join()
+    scenario.change(ChangeKind.PLAN, "standard", plan_limits="connections=1")
 
-    assert desk.harness.ask("d").connack.code == 0x97
-    assert desk.harness.told.refusals == [Quota.CONNECTIONS]
+    assert scenario.harness.ask("d").connack.code == 0x97
+    assert scenario.harness.told.refusals == [Quota.CONNECTIONS]
 
 
-def test_change_that_cannot_be_read_is_kept(desk: Desk) -> None:
+def test_change_that_cannot_be_read_is_kept(scenario: Scenario) -> None:
     """Accounts down: nobody is closed, and the next look does it."""
-    guest = desk.harness.join()
-    desk.harness.accounts.is_down = True
-    desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
+    guest = scenario.harness.join()
+    scenario.harness.accounts.is_down = True
+    scenario.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
     guest.ping()
 
-    desk.harness.accounts.is_down = False
-    now(desk.account_changes.apply_changes([]))
-    desk.harness.settle()
+    scenario.harness.accounts.is_down = False
+    now(scenario.account_changes.apply_changes([]))
+    scenario.harness.settle()
 
     assert codes(guest) == [0x98]
 
 
-def test_tenant_without_a_broker_costs_nothing(desk: Desk) -> None:
-    desk.change(ChangeKind.TENANT, tenant_id=8)
+def test_tenant_without_a_broker_costs_nothing(scenario: Scenario) -> None:
+    scenario.change(ChangeKind.TENANT, tenant_id=8)
 
-    assert len(desk.harness.hub.brokers) == 0
+    assert len(scenario.harness.hub.brokers) == 0
 
 
-def test_plan_that_cannot_be_looked_up_loses_no_change(desk: Desk) -> None:
+def test_plan_that_cannot_be_looked_up_loses_no_change(scenario: Scenario) -> None:
     """Neither its own nor those that came with it."""
-    guest = desk.harness.join()
-    desk.are_plans_down = True
-    record = desk.harness.accounts.tenants["acme"]
-    desk.harness.accounts.add(
+    guest = scenario.harness.join()
+    scenario.are_plans_down = True
+    record = scenario.harness.accounts.tenants["acme"]
+    scenario.harness.accounts.add(
         replace(record, version=2, bans=(Ban(BanKind.CLIENT_ID, "c"),), plan_limits="connections=1")
     )
     changes = [Change(1, 0, ChangeKind.PLAN, "standard", 0), Change(2, 7, ChangeKind.BAN, "client_id:c", 0)]
-    now(desk.account_changes.apply_changes(changes))
-    desk.harness.settle()
+    now(scenario.account_changes.apply_changes(changes))
+    scenario.harness.settle()
     assert codes(guest) == [0x8A]
 
-    desk.are_plans_down = False
-    desk.harness.accounts.add(replace(record, version=3, plan_limits="connections=1"))
-    now(desk.account_changes.apply_changes([]))
+    scenario.are_plans_down = False
+    scenario.harness.accounts.add(replace(record, version=3, plan_limits="connections=1"))
+    now(scenario.account_changes.apply_changes([]))
 
-    desk.harness.join("d")
-    assert desk.harness.ask("e").connack.code == 0x97
+    scenario.harness.join("d")
+    assert scenario.harness.ask("e").connack.code == 0x97
 
 
-def test_queues_that_cannot_be_bounded_now_hold_up_nothing(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queues_that_cannot_be_bounded_now_hold_up_nothing(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full: rights are withdrawn within a second all the same."""
     gate: Deferred[None] = Deferred()
 
     async def wait(_tenant_id: int, _messages: int, _bytes: int) -> None:
         await gate
 
-    monkeypatch.setattr(desk.harness.queues, "set_tenant_limits", wait)
-    desk.harness.join()
-    desk.change(ChangeKind.QUOTA, limits="session_queued_messages=5")
-    desk.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
-    assert desk.harness.ask("d").connack.code >= 0x80
+    monkeypatch.setattr(scenario.harness.queues, "set_tenant_limits", wait)
+    scenario.harness.join()
+    scenario.change(ChangeKind.QUOTA, limits="session_queued_messages=5")
+    scenario.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
+    assert scenario.harness.ask("d").connack.code >= 0x80
 
     gate.callback(None)
 
 
-def test_change_that_comes_while_a_session_is_opened_is_obeyed(desk: Desk) -> None:
+def test_change_that_comes_while_a_session_is_opened_is_obeyed(scenario: Scenario) -> None:
     """The CONNECT was proven before, and its session is not there yet when all sessions are looked at."""
-    desk.harness.journal.is_held = True
-    guest = desk.harness.stranger()
+    scenario.harness.journal.is_held = True
+    guest = scenario.harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
-    known = desk.harness.accounts.devices[7, "dev1"]
-    desk.harness.accounts.add(desk.harness.accounts.tenants["acme"], replace(known, is_enabled=False))
-    desk.change(ChangeKind.DEVICE, "dev1")
+    known = scenario.harness.accounts.devices[7, "dev1"]
+    scenario.harness.accounts.add(scenario.harness.accounts.tenants["acme"], replace(known, is_enabled=False))
+    scenario.change(ChangeKind.DEVICE, "dev1")
 
-    desk.harness.journal.release()
-    desk.harness.settle()
+    scenario.harness.journal.release()
+    scenario.harness.settle()
 
     assert [each.code for each in guest.expect_closed()] == [0x87]
-    assert (desk.harness.acme.plane.sessions, desk.harness.queues.owners) == ({}, {})
-    assert [desk.harness.used(quota) for quota in (Quota.CONNECTIONS, Quota.SESSIONS)] == [0, 0]
+    assert (scenario.harness.acme.plane.sessions, scenario.harness.queues.owners) == ({}, {})
+    assert [scenario.harness.used(quota) for quota in (Quota.CONNECTIONS, Quota.SESSIONS)] == [0, 0]
 
 
-def test_rights_that_change_while_a_session_is_opened_are_in_force(desk: Desk) -> None:
+def test_rights_that_change_while_a_session_is_opened_are_in_force(scenario: Scenario) -> None:
     """It may come in, and has the rights of now."""
-    desk.harness.journal.is_held = True
-    guest = desk.harness.stranger()
+    scenario.harness.journal.is_held = True
+    guest = scenario.harness.stranger()
     guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
-    desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
+    scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
 
-    desk.harness.journal.release()
-    desk.harness.settle()
+    scenario.harness.journal.release()
+    scenario.harness.settle()
 
     assert guest.expect(2).code == 0
     assert guest.subscribe(("a", 1)).codes == [0x87]
@@ -208,12 +210,12 @@ def test_device_that_only_a_plug_in_knows_stays_when_others_change(make_harness:
         return True
 
     harness = make_harness(hooks=plugged(authenticate=yes))
-    desk = Desk(harness)
+    scenario = Scenario(harness)
     guest = harness.join("c", username="acme/unknown")
 
-    desk.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
+    scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
     assert guest.subscribe(("a", 1)).codes == [0x87]
 
     harness.accounts.add(harness.accounts.tenants["acme"], device("unknown"))
-    desk.change(ChangeKind.DEVICE, "unknown")
+    scenario.change(ChangeKind.DEVICE, "unknown")
     assert codes(guest) == [0x87]

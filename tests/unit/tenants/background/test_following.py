@@ -49,7 +49,7 @@ class AppliedMark:
         self.mark = change
 
 
-class Desk:
+class Scenario:
     """A hub's accounts with tenant `acme` (id 7, as in the harness) and its device `dev1`; `start` begins another life of the hub.
 
     `gates`: calls, by name, that have no answer before these have fired.
@@ -134,64 +134,64 @@ class Desk:
 
 
 @pytest.fixture
-def desk(harness: Harness, store: AccountStore) -> Desk:
-    return Desk(harness, store)
+def scenario(harness: Harness, store: AccountStore) -> Scenario:
+    return Scenario(harness, store)
 
 
-def test_start_notes_where_it_begins(desk: Desk) -> None:
+def test_start_notes_where_it_begins(scenario: Scenario) -> None:
     """Deletions before it are nobody's business any more."""
-    assert desk.marks.mark == desk.last_change
+    assert scenario.marks.mark == scenario.last_change
 
 
-def test_horizon_hears_of_every_look(desk: Desk) -> None:
+def test_horizon_hears_of_every_look(scenario: Scenario) -> None:
     """What lies in a shared cache is compared with what was seen, from the start on."""
-    before = desk.horizon.as_of()
-    assert before.change == desk.last_change
-    assert desk.horizon.has_device(7, "dev1", before)
+    before = scenario.horizon.as_of()
+    assert before.change == scenario.last_change
+    assert scenario.horizon.has_device(7, "dev1", before)
 
-    desk.delete()
-    assert desk.horizon.as_of() == before
-    desk.look()
+    scenario.delete()
+    assert scenario.horizon.as_of() == before
+    scenario.look()
 
-    assert desk.horizon.as_of().change == desk.last_change
-    assert not desk.horizon.has_device(7, "dev1", before)
-    assert desk.horizon.has_device(7, "dev1", desk.horizon.as_of())
+    assert scenario.horizon.as_of().change == scenario.last_change
+    assert not scenario.horizon.has_device(7, "dev1", before)
+    assert scenario.horizon.has_device(7, "dev1", scenario.horizon.as_of())
 
 
-def test_deletion_is_noted_when_its_sessions_have_ended(desk: Desk) -> None:
+def test_deletion_is_noted_when_its_sessions_have_ended(scenario: Scenario) -> None:
     """Not while a store refuses their end."""
-    desk.harness.join("c", props=KEPT).disconnect()
-    desk.delete()
-    desk.harness.journal.is_down = True
-    before = desk.marks.mark
-    desk.look()
-    assert desk.marks.mark == before
+    scenario.harness.join("c", props=KEPT).disconnect()
+    scenario.delete()
+    scenario.harness.journal.is_down = True
+    before = scenario.marks.mark
+    scenario.look()
+    assert scenario.marks.mark == before
 
-    desk.harness.journal.is_down = False
-    desk.look()
+    scenario.harness.journal.is_down = False
+    scenario.look()
 
-    assert desk.harness.acme.plane.sessions == {}
-    assert desk.marks.mark == desk.last_change
+    assert scenario.harness.acme.plane.sessions == {}
+    assert scenario.marks.mark == scenario.last_change
 
 
-def test_deletion_that_could_not_be_noted_spares_the_successor_at_the_next_start(desk: Desk) -> None:
+def test_deletion_that_could_not_be_noted_spares_the_successor_at_the_next_start(scenario: Scenario) -> None:
     """The disk is full when it was obeyed; the device was made anew and has a session when the hub hears of it again."""
-    desk.harness.join("c", props=KEPT).disconnect()
-    desk.marks.is_full = True
-    desk.delete()
-    desk.look()
-    assert desk.harness.acme.plane.sessions == {}
-    desk.make()
-    desk.look()
-    successor = desk.harness.join("c", props=KEPT)
+    scenario.harness.join("c", props=KEPT).disconnect()
+    scenario.marks.is_full = True
+    scenario.delete()
+    scenario.look()
+    assert scenario.harness.acme.plane.sessions == {}
+    scenario.make()
+    scenario.look()
+    successor = scenario.harness.join("c", props=KEPT)
 
-    desk.start()
-    assert list(desk.harness.acme.plane.sessions) == ["c"]
-    desk.marks.is_full = False
-    desk.start()
+    scenario.start()
+    assert list(scenario.harness.acme.plane.sessions) == ["c"]
+    scenario.marks.is_full = False
+    scenario.start()
 
-    assert list(desk.harness.acme.plane.sessions) == ["c"]
-    assert desk.marks.mark == desk.last_change
+    assert list(scenario.harness.acme.plane.sessions) == ["c"]
+    assert scenario.marks.mark == scenario.last_change
     successor.ping()
 
 
@@ -201,182 +201,186 @@ def _put_back(store: AccountStore, after: int) -> None:
         writer.connection.execute(delete(change_log).where(change_log.c.id > after))
 
 
-def test_accounts_that_were_put_back_are_looked_at_anew(desk: Desk) -> None:
+def test_accounts_that_were_put_back_are_looked_at_anew(scenario: Scenario) -> None:
     """Under a running hub, and what is changed from then on has numbers that it has seen already."""
-    before = desk.last_change
-    devices.create(desk.store, "acme", "dev2")
-    desk.look()
-    guest, seen = desk.harness.join("c"), desk.horizon.as_of()
-    _put_back(desk.store, before)
-    desk.harness.accounts.devices.pop((7, "dev1"))
+    before = scenario.last_change
+    devices.create(scenario.store, "acme", "dev2")
+    scenario.look()
+    guest, seen = scenario.harness.join("c"), scenario.horizon.as_of()
+    _put_back(scenario.store, before)
+    scenario.harness.accounts.devices.pop((7, "dev1"))
 
-    desk.look()
+    scenario.look()
 
     guest.expect_closed()
-    assert desk.horizon.as_of().change == desk.last_change == before
-    assert not desk.horizon.has_device(7, "dev1", seen)
-    number = commands.enqueue(desk.store, "", Verb.PING, {})
-    desk.look()
-    assert commands.show(desk.store, number).state is CommandState.DONE
+    assert scenario.horizon.as_of().change == scenario.last_change == before
+    assert not scenario.horizon.has_device(7, "dev1", seen)
+    number = commands.enqueue(scenario.store, "", Verb.PING, {})
+    scenario.look()
+    assert commands.show(scenario.store, number).state is CommandState.DONE
 
 
-def test_look_at_everything_that_fails_is_done_by_the_next_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_at_everything_that_fails_is_done_by_the_next_look(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server goes away in the middle of it."""
-    before = desk.last_change
-    devices.create(desk.store, "acme", "dev2")
-    desk.look()
-    guest = desk.harness.join("c")
-    _put_back(desk.store, before)
-    desk.harness.accounts.devices.pop((7, "dev1"))
+    before = scenario.last_change
+    devices.create(scenario.store, "acme", "dev2")
+    scenario.look()
+    guest = scenario.harness.join("c")
+    _put_back(scenario.store, before)
+    scenario.harness.accounts.devices.pop((7, "dev1"))
     with monkeypatch.context() as patched:
         patched.setattr("iothub_tenants.background.following.latest", _fail)
         with pytest.raises(BackendError):
-            desk.look()
+            scenario.look()
 
-    desk.look()
+    scenario.look()
 
     guest.expect_closed()
-    assert desk.horizon.as_of().change == before
+    assert scenario.horizon.as_of().change == before
 
 
 def _fail(*_: object) -> None:
     raise BackendError("the accounts database does not answer", retryable=True)
 
 
-def test_deletion_is_obeyed_although_accounts_that_are_gone_were_further(desk: Desk) -> None:
+def test_deletion_is_obeyed_although_accounts_that_are_gone_were_further(scenario: Scenario) -> None:
     """What this hub has noted is of the log before the accounts were put back."""
-    desk.harness.join("c", props=KEPT).disconnect()
-    desk.marks.mark = desk.last_change + 100
-    desk.delete()
+    scenario.harness.join("c", props=KEPT).disconnect()
+    scenario.marks.mark = scenario.last_change + 100
+    scenario.delete()
 
-    desk.start()
+    scenario.start()
 
-    assert desk.harness.acme.plane.sessions == {}
+    assert scenario.harness.acme.plane.sessions == {}
 
 
-def test_mark_that_could_not_be_written_is_tried_again_at_the_next_look(desk: Desk) -> None:
+def test_mark_that_could_not_be_written_is_tried_again_at_the_next_look(scenario: Scenario) -> None:
     """Without another change."""
-    desk.marks.is_full = True
-    desk.delete()
-    desk.look()
-    desk.marks.is_full = False
+    scenario.marks.is_full = True
+    scenario.delete()
+    scenario.look()
+    scenario.marks.is_full = False
 
-    desk.look()
+    scenario.look()
 
-    assert desk.marks.mark == desk.last_change
+    assert scenario.marks.mark == scenario.last_change
 
 
-def test_deletion_of_the_meantime_is_not_missed_when_nothing_was_ever_noted(desk: Desk) -> None:
+def test_deletion_of_the_meantime_is_not_missed_when_nothing_was_ever_noted(scenario: Scenario) -> None:
     """The folder could never be written: the log of changes has it all the same."""
-    desk.harness.join("c", props=KEPT).disconnect()
-    desk.marks.mark, desk.marks.is_full = None, True
-    desk.delete()
-    desk.make()
+    scenario.harness.join("c", props=KEPT).disconnect()
+    scenario.marks.mark, scenario.marks.is_full = None, True
+    scenario.delete()
+    scenario.make()
 
-    desk.start()
+    scenario.start()
 
-    assert desk.harness.acme.plane.sessions == {}
+    assert scenario.harness.acme.plane.sessions == {}
 
 
 def closed(guest: Guest) -> list[int]:
     return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
 
 
-def begin(desk: Desk) -> Deferred[None]:
+def begin(scenario: Scenario) -> Deferred[None]:
     """Changes are applied; what takes long is not waited for."""
-    look = Deferred.fromCoroutine(desk.follower.follow_changes())
-    desk.harness.pass_time(1.0)
-    desk.harness.pass_time(1.0)
+    look = Deferred.fromCoroutine(scenario.follower.follow_changes())
+    scenario.harness.pass_time(1.0)
+    scenario.harness.pass_time(1.0)
     return look
 
 
-def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk(desk: Desk) -> None:
+def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk(scenario: Scenario) -> None:
     """It was forgotten when the change was heard of, before anything is waited for."""
-    devices.create(desk.store, "acme", "dev2")
-    desk.look()
-    desk.harness.join("c", props=KEPT)
-    desk.harness.join("d", username="acme/dev2").disconnect()
-    desk.harness.journal.is_held = True
-    desk.delete()
-    desk.disable("acme", "dev2")
+    devices.create(scenario.store, "acme", "dev2")
+    scenario.look()
+    scenario.harness.join("c", props=KEPT)
+    scenario.harness.join("d", username="acme/dev2").disconnect()
+    scenario.harness.journal.is_held = True
+    scenario.delete()
+    scenario.disable("acme", "dev2")
 
-    look = Deferred.fromCoroutine(desk.follower.follow_changes())
+    look = Deferred.fromCoroutine(scenario.follower.follow_changes())
 
     assert not look.called
-    assert desk.harness.ask("d", username="acme/dev2").connack.code == 0x87
+    assert scenario.harness.ask("d", username="acme/dev2").connack.code == 0x87
 
 
-def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(desk: Desk) -> None:
+def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(scenario: Scenario) -> None:
     """Rights that others lose wait for no disk."""
-    guest = desk.harness.join("d", username="acme/dev2")
-    devices.create(desk.store, "acme", "dev2")
-    desk.look()
+    guest = scenario.harness.join("d", username="acme/dev2")
+    devices.create(scenario.store, "acme", "dev2")
+    scenario.look()
     gate = Deferred[None]()
-    desk.gates["housekeeping.applied"].append(gate)
-    desk.delete()
-    assert begin(desk).called
-    desk.disable("acme", "dev2")
+    scenario.gates["housekeeping.applied"].append(gate)
+    scenario.delete()
+    assert begin(scenario).called
+    scenario.disable("acme", "dev2")
 
-    desk.look()
+    scenario.look()
 
     assert closed(guest) == [0x87]
     gate.callback(None)
-    assert desk.marks.mark is not None
+    assert scenario.marks.mark is not None
 
 
-def test_sessions_of_one_tenant_keep_up_no_other_tenants(desk: Desk) -> None:
+def test_sessions_of_one_tenant_keep_up_no_other_tenants(scenario: Scenario) -> None:
     """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and obeyed."""
-    desk.add("other0", "dev1")
-    desk.harness.join("c")
-    guest = desk.harness.join("o", username="other0/dev1")
+    scenario.add("other0", "dev1")
+    scenario.harness.join("c")
+    guest = scenario.harness.join("o", username="other0/dev1")
     gate = Deferred[None]()
-    desk.gates["limits of 7"].append(gate)
-    tenants.suspend(desk.store, "acme")
-    assert begin(desk).called
+    scenario.gates["limits of 7"].append(gate)
+    tenants.suspend(scenario.store, "acme")
+    assert begin(scenario).called
 
-    desk.disable("other0", "dev1")
-    desk.look()
+    scenario.disable("other0", "dev1")
+    scenario.look()
 
     assert closed(guest) == [0x87]
 
 
-def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(desk: Desk) -> None:
+def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(scenario: Scenario) -> None:
     """By a round of its own, and what the other one has read before decides nothing."""
-    guest = desk.harness.join("c")
+    guest = scenario.harness.join("c")
     before, after = Deferred[None](), Deferred[None]()
-    desk.gates["limits of 7"].append(before)
-    tenants.update(desk.store, "acme", tenants.Settings(display_name="Acme"))
-    assert begin(desk).called
-    desk.gates["limits of 7"] = [after]
-    desk.disable("acme", "dev1")
-    assert begin(desk).called
+    scenario.gates["limits of 7"].append(before)
+    tenants.update(scenario.store, "acme", tenants.Settings(display_name="Acme"))
+    assert begin(scenario).called
+    scenario.gates["limits of 7"] = [after]
+    scenario.disable("acme", "dev1")
+    assert begin(scenario).called
 
     after.callback(None)
-    desk.harness.settle()
+    scenario.harness.settle()
     assert closed(guest) == [0x87]
     before.callback(None)
 
-    assert begin(desk).called
+    assert begin(scenario).called
 
 
-def test_all_that_was_changed_is_heard_of_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_was_changed_is_heard_of_at_once(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """However much it is: the last change waits for no other look."""
     monkeypatch.setattr(changes, "BATCH", 3)
     monkeypatch.setattr("iothub_tenants.background.following.BATCH", 3)
-    guest = desk.harness.join("c")
+    guest = scenario.harness.join("c")
     for number in range(7):
-        devices.create(desk.store, "acme", f"new{number}")
-    desk.disable("acme", "dev1")
+        devices.create(scenario.store, "acme", f"new{number}")
+    scenario.disable("acme", "dev1")
 
-    desk.look()
+    scenario.look()
 
     assert closed(guest) == [0x87]
-    assert desk.horizon.as_of().change == desk.last_change
+    assert scenario.horizon.as_of().change == scenario.last_change
 
 
-def test_command_that_could_not_be_taken_is_taken_at_the_next_look(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_could_not_be_taken_is_taken_at_the_next_look(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its line of the change log comes only once."""
-    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    number = commands.enqueue(scenario.store, "", Verb.PING, {})
     failures = [BackendError("accounts.db: database is locked", retryable=True)]
     take = commands.take_queued
 
@@ -387,26 +391,28 @@ def test_command_that_could_not_be_taken_is_taken_at_the_next_look(desk: Desk, m
 
     monkeypatch.setattr(commands, "take_queued", taken)
     with pytest.raises(BackendError):
-        desk.look()
-    desk.look()
+        scenario.look()
+    scenario.look()
 
-    assert commands.show(desk.store, number).answer == {"sessions": 0}
+    assert commands.show(scenario.store, number).answer == {"sessions": 0}
 
 
-def test_command_is_done_when_what_was_changed_before_it_is_obeyed(desk: Desk) -> None:
+def test_command_is_done_when_what_was_changed_before_it_is_obeyed(scenario: Scenario) -> None:
     """`device delete` waits for the answer to a ping."""
-    desk.harness.join("c", props=KEPT)
-    desk.delete()
-    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    scenario.harness.join("c", props=KEPT)
+    scenario.delete()
+    number = commands.enqueue(scenario.store, "", Verb.PING, {})
 
-    desk.look()
+    scenario.look()
 
-    assert commands.show(desk.store, number).answer == {"sessions": 0}
+    assert commands.show(scenario.store, number).answer == {"sessions": 0}
 
 
-def test_commands_are_done_although_a_change_cannot_be_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_done_although_a_change_cannot_be_read(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was taken is answered: nobody takes it a second time."""
-    number = commands.enqueue(desk.store, "", Verb.PING, {})
+    number = commands.enqueue(scenario.store, "", Verb.PING, {})
     polls = [ChangeWatcher.poll]
 
     def poll(watcher: ChangeWatcher) -> Any:
@@ -416,12 +422,12 @@ def test_commands_are_done_although_a_change_cannot_be_read(desk: Desk, monkeypa
 
     monkeypatch.setattr(ChangeWatcher, "poll", poll)
     with pytest.raises(BackendError):
-        desk.look()
+        scenario.look()
 
-    assert commands.show(desk.store, number).answer == {"sessions": 0}
+    assert commands.show(scenario.store, number).answer == {"sessions": 0}
 
 
-def test_question_is_answered_while_a_long_command_is_done(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_is_answered_while_a_long_command_is_done(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or `iothub status` would call a hub dead that deletes a hundred thousand messages."""
     gate = Deferred[None]()
 
@@ -430,13 +436,13 @@ def test_question_is_answered_while_a_long_command_is_done(desk: Desk, monkeypat
         return {"messages": 3}
 
     monkeypatch.setattr(AdminCommands, "_purge", purge)
-    desk.follower = desk.start()
-    long = commands.enqueue(desk.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
-    question = commands.enqueue(desk.store, "", Verb.PING, {})
-    look = Deferred.fromCoroutine(desk.follower.follow_changes())
+    scenario.follower = scenario.start()
+    long = commands.enqueue(scenario.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
+    question = commands.enqueue(scenario.store, "", Verb.PING, {})
+    look = Deferred.fromCoroutine(scenario.follower.follow_changes())
 
-    assert commands.show(desk.store, question).state is CommandState.DONE
-    assert commands.show(desk.store, long).state is CommandState.RUNNING
+    assert commands.show(scenario.store, question).state is CommandState.DONE
+    assert commands.show(scenario.store, long).state is CommandState.RUNNING
     gate.callback(None)
-    assert commands.show(desk.store, long).answer == {"messages": 3}
+    assert commands.show(scenario.store, long).answer == {"messages": 3}
     assert look.called

@@ -34,7 +34,7 @@ class Told:
         raise AssertionError(quota)
 
 
-class Desk:
+class Harness:
     """An allowance with all that it needs."""
 
     def __init__(self, path: Path) -> None:
@@ -56,8 +56,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    made = Harness(tmp_path)
     yield made
     made.store.close()
 
@@ -73,9 +73,9 @@ def subscribed(allowance: Allowance, session: Session, name: bytes, group: bytes
     return refused
 
 
-def test_limits_of_a_device_come_before_its_tenants_and_plans(desk: Desk) -> None:
+def test_limits_of_a_device_come_before_its_tenants_and_plans(harness: Harness) -> None:
     """Name by name."""
-    allowance = desk.allowance(
+    allowance = harness.allowance(
         "will_bytes=20", "will_bytes=10 packet_bytes=100 topic_aliases=3", dev1="packet_bytes=200"
     )
 
@@ -88,27 +88,27 @@ def test_limits_of_a_device_come_before_its_tenants_and_plans(desk: Desk) -> Non
     assert allowance.limits_of("dev2").packet_bytes == 300
 
 
-def test_changed_record_reaches_the_plane_and_what_was_resolved(desk: Desk) -> None:
+def test_changed_record_reaches_the_plane_and_what_was_resolved(harness: Harness) -> None:
     """The tenant's new word holds for devices that say nothing of it."""
-    allowance = desk.allowance("packet_bytes=100", dev1="will_bytes=5")
-    assert (desk.plane.limits.packet_bytes, allowance.limits_of("dev1").packet_bytes) == (100, 100)
-    assert desk.plane.inbound_messages is None
+    allowance = harness.allowance("packet_bytes=100", dev1="will_bytes=5")
+    assert (harness.plane.limits.packet_bytes, allowance.limits_of("dev1").packet_bytes) == (100, 100)
+    assert harness.plane.inbound_messages is None
 
     allowance.apply_limits(TenantRecord(1, "acme", limits="publish_messages=5/1s"), {"dev1": "will_bytes=5"})
 
-    assert desk.plane.limits.packet_bytes == LARGEST_PACKET
-    assert desk.plane.inbound_messages is not None
+    assert harness.plane.limits.packet_bytes == LARGEST_PACKET
+    assert harness.plane.inbound_messages is not None
     assert (allowance.limits_of("dev1").packet_bytes, allowance.limits_of("dev1").will_bytes) == (0, 5)
 
 
-def test_session_that_ends_gives_everything_back(desk: Desk) -> None:
+def test_session_that_ends_gives_everything_back(harness: Harness) -> None:
     """Its place, its subscriptions, its places in groups; the last member takes the group along."""
-    allowance = desk.allowance("subscriptions=10")
-    first, second = desk.session("a", is_persistent=True), desk.session("b")
+    allowance = harness.allowance("subscriptions=10")
+    first, second = harness.session("a", is_persistent=True), harness.session("b")
     for client_id, is_persistent in (("a", True), ("b", False)):
         reservation = allowance.reserve_connect(f"new-{client_id}", has_place=False, is_persistent=is_persistent)
         assert isinstance(reservation, ConnectReservation)
-        allowance.settle_connect(reservation, desk.plane.sessions[client_id])
+        allowance.settle_connect(reservation, harness.plane.sessions[client_id])
     for session in (first, second):
         assert subscribed(allowance, session, b"t") is None
         assert subscribed(allowance, session, b"t", b"g") is None
@@ -130,22 +130,22 @@ def test_session_that_ends_gives_everything_back(desk: Desk) -> None:
     ]
 
 
-def test_refused_group_takes_no_subscription(desk: Desk) -> None:
+def test_refused_group_takes_no_subscription(harness: Harness) -> None:
     """All places or none."""
-    allowance = desk.allowance("shared_groups=1 group_members=1")
-    one, two = desk.session("a"), desk.session("b")
+    allowance = harness.allowance("shared_groups=1 group_members=1")
+    one, two = harness.session("a"), harness.session("b")
 
     assert subscribed(allowance, one, b"t", b"g") is None
     assert subscribed(allowance, two, b"t", b"g") is Quota.GROUP_MEMBERS
     assert subscribed(allowance, two, b"t", b"h") is Quota.SHARED_GROUPS
     assert allowance.ledger.used(Quota.SUBSCRIPTIONS) == 1
-    assert desk.told.refusals == [Quota.GROUP_MEMBERS, Quota.SHARED_GROUPS]
+    assert harness.told.refusals == [Quota.GROUP_MEMBERS, Quota.SHARED_GROUPS]
 
 
-def test_places_asked_for_twice_are_counted_once(desk: Desk) -> None:
+def test_places_asked_for_twice_are_counted_once(harness: Harness) -> None:
     """Two connections of one session, one after the other, may both have reserved the same subscription; or none of them."""
-    allowance = desk.allowance()
-    session = desk.session()
+    allowance = harness.allowance()
+    session = harness.session()
     subscription = Subscription(session, b"t", b"g")
     for _ in range(2):
         assert allowance.reserve_subscription(session, subscription) is None
@@ -158,12 +158,12 @@ def test_places_asked_for_twice_are_counted_once(desk: Desk) -> None:
     assert allowance.ledger.used(Quota.SUBSCRIPTIONS) == allowance.ledger.used(Quota.SHARED_GROUPS) == 1
 
 
-def test_session_subscriptions_count_what_is_on_its_way(desk: Desk) -> None:
+def test_session_subscriptions_count_what_is_on_its_way(harness: Harness) -> None:
     """One packet cannot take more than the session may have; a trial reports, and a limit of 0 allows none."""
-    allowance = desk.allowance(
+    allowance = harness.allowance(
         "session_subscriptions=2", dev2="session_subscriptions=0", dev3="dry-run:session_subscriptions=1"
     )
-    session = desk.session()
+    session = harness.session()
     wanted = Subscription(session, b"t")
 
     assert [allowance.reserve_subscription(session, wanted, coming) for coming in (0, 1, 2)] == [
@@ -171,22 +171,22 @@ def test_session_subscriptions_count_what_is_on_its_way(desk: Desk) -> None:
         None,
         Quota.SESSION_SUBSCRIPTIONS,
     ]
-    other = desk.session("d", "dev2")
+    other = harness.session("d", "dev2")
     assert allowance.reserve_subscription(other, Subscription(other, b"t")) is Quota.SESSION_SUBSCRIPTIONS
-    tried = desk.session("e", "dev3")
+    tried = harness.session("e", "dev3")
     assert [allowance.reserve_subscription(tried, Subscription(tried, b"t"), coming) for coming in (0, 1)] == [
         None,
         None,
     ]
-    assert desk.told.trials == [Quota.SESSION_SUBSCRIPTIONS]
-    assert desk.told.refusals == [Quota.SESSION_SUBSCRIPTIONS] * 2
+    assert harness.told.trials == [Quota.SESSION_SUBSCRIPTIONS]
+    assert harness.told.refusals == [Quota.SESSION_SUBSCRIPTIONS] * 2
 
 
-def test_restored_session_is_counted_whatever_the_limits_say(desk: Desk) -> None:
+def test_restored_session_is_counted_whatever_the_limits_say(harness: Harness) -> None:
     """A start takes nothing away."""
-    allowance = desk.allowance("sessions=1 subscriptions=1")
+    allowance = harness.allowance("sessions=1 subscriptions=1")
     for client_id in ("a", "b"):
-        session = desk.session(client_id, is_persistent=True)
+        session = harness.session(client_id, is_persistent=True)
         session.note(Subscription(session, b"t"))
         session.note(Subscription(session, b"t", b"g"))
         allowance.restore_session(session)
@@ -197,10 +197,10 @@ def test_restored_session_is_counted_whatever_the_limits_say(desk: Desk) -> None
     assert allowance.ledger.used(Quota.CONNECTIONS) == 0
 
 
-def test_device_gets_meters_while_its_sessions_live(desk: Desk) -> None:
+def test_device_gets_meters_while_its_sessions_live(harness: Harness) -> None:
     """And new ones when its limits change; most devices have none."""
-    allowance = desk.allowance()
-    session = desk.session()
+    allowance = harness.allowance()
+    session = harness.session()
     allowance.set_device_meters(
         session, DeviceRecord("dev1", "", limits="device_publish_messages=5/1s device_deliver_bytes=9/1s")
     )
@@ -214,15 +214,15 @@ def test_device_gets_meters_while_its_sessions_live(desk: Desk) -> None:
     assert allowance.limits_of("dev1") is allowance.limits
 
 
-def test_connection_time_follows_the_places(desk: Desk) -> None:
+def test_connection_time_follows_the_places(harness: Harness) -> None:
     """A take-over keeps its place, a CONNECT that no session is left for gives it back at once."""
-    allowance = desk.allowance("sessions=0")
+    allowance = harness.allowance("sessions=0")
     allowance.reserve_connect("c", has_place=False, is_persistent=False)
-    desk.clock.advance(2)
+    harness.clock.advance(2)
     allowance.reserve_connect("c", has_place=True, is_persistent=False)
     assert allowance.reserve_connect("d", has_place=False, is_persistent=True) is Quota.SESSIONS
-    desk.clock.advance(1)
+    harness.clock.advance(1)
     allowance.release_connection()
-    desk.clock.advance(5)
+    harness.clock.advance(5)
 
     assert allowance.places.held_ms() == 3000

@@ -58,7 +58,7 @@ class Bodies:
             each.callback(None)
 
 
-class Desk:
+class Harness:
     """One tenant's retained messages, a plane and a client whose socket can be stuck."""
 
     def __init__(self, count: int = 0, size: int = 1) -> None:
@@ -117,56 +117,56 @@ def topics(found: list[tuple[bytes, bytes]]) -> list[bytes]:
 
 def test_client_gets_everything_once() -> None:
     """Across pages and stretches of the index."""
-    desk = Desk(3000)
-    desk.subscribe()
+    harness = Harness(3000)
+    harness.subscribe()
 
-    found = topics(desk.taken())
+    found = topics(harness.taken())
 
     assert sorted(found) == sorted(b"r/%d" % number for number in range(3000))
-    assert desk.ended == [None]
-    assert desk.bench.plane.replays.expected == {}
+    assert harness.ended == [None]
+    assert harness.bench.plane.replays.expected == {}
 
 
 def test_client_that_does_not_read_costs_a_page() -> None:
     """And the next one is read when it goes on."""
-    desk = Desk(3000)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.bench.pass_time(10.0)
-    assert desk.bodies.read == SLICE
+    harness = Harness(3000)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.bench.pass_time(10.0)
+    assert harness.bodies.read == SLICE
 
-    desk.client.transport.is_stuck = False
-    assert len(desk.taken()) == 3000
+    harness.client.transport.is_stuck = False
+    assert len(harness.taken()) == 3000
 
 
 def test_page_of_great_messages_is_short() -> None:
     """Bounded by bytes; one that is greater than a page comes alone: here the first is on the wire, and the second waits."""
-    desk = Desk(100, PAGE_BYTES // 4)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.bench.pass_time(1.0)
-    assert desk.bodies.read == 3
+    harness = Harness(100, PAGE_BYTES // 4)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.bench.pass_time(1.0)
+    assert harness.bodies.read == 3
 
-    desk = Desk(3, 2 * PAGE_BYTES)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.bench.pass_time(1.0)
-    assert desk.bodies.read == 2
+    harness = Harness(3, 2 * PAGE_BYTES)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.bench.pass_time(1.0)
+    assert harness.bodies.read == 2
 
 
 def test_what_came_live_meanwhile_is_not_replayed() -> None:
     """The replay sends neither the new message again, nor the old one after it."""
-    desk = Desk(1000)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.client.transport.is_stuck = False
-    publisher = desk.bench.client("p")
+    harness = Harness(1000)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.client.transport.is_stuck = False
+    publisher = harness.bench.client("p")
     for number in range(1000):
         topic = b"r/%d" % number
-        desk.retain(topic, b"new")
+        harness.retain(topic, b"new")
         publisher.send(publish(topic, b"new"))
 
-    found = desk.taken()
+    found = harness.taken()
 
     last = dict(found)
     assert last == {b"r/%d" % number: b"new" for number in range(1000)}
@@ -175,121 +175,121 @@ def test_what_came_live_meanwhile_is_not_replayed() -> None:
 
 def test_message_newer_than_the_snapshot_comes_live_only() -> None:
     """Its version says so, also when nobody remembers any more what came live."""
-    desk = Desk(600)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.retain(b"r/new", b"new")
+    harness = Harness(600)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.retain(b"r/new", b"new")
     for number in range(600):
-        desk.retain(b"r/%d" % number, b"")
-    desk.client.transport.is_stuck = False
+        harness.retain(b"r/%d" % number, b"")
+    harness.client.transport.is_stuck = False
 
-    assert len(desk.taken()) == SLICE
+    assert len(harness.taken()) == SLICE
 
 
 def test_unsubscribed_replay_stops() -> None:
     """[MQTT-3.10.4-1]; and what was live is forgotten."""
-    desk = Desk(3000)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.bench.plane.unsubscribe(desk.client.session, None, b"r/#")
-    desk.client.transport.is_stuck = False
+    harness = Harness(3000)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.bench.plane.unsubscribe(harness.client.session, None, b"r/#")
+    harness.client.transport.is_stuck = False
 
-    assert len(desk.taken()) < SLICE
-    assert desk.ended == [None]
-    assert desk.client.session.replay_topics is None
+    assert len(harness.taken()) < SLICE
+    assert harness.ended == [None]
+    assert harness.client.session.replay_topics is None
 
 
 def test_filter_that_is_subscribed_again_is_replayed_from_the_beginning() -> None:
     """The first replay ends: two pages at once are nobody's wish."""
-    desk = Desk(1000)
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
-    desk.subscribe()
-    desk.client.transport.is_stuck = False
+    harness = Harness(1000)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.subscribe()
+    harness.client.transport.is_stuck = False
 
-    found = topics(desk.taken())
+    found = topics(harness.taken())
 
     assert set(found) == {b"r/%d" % number for number in range(1000)}
     assert len(found) < 1000 + SLICE
-    assert desk.ended == [None, None]
-    assert desk.bench.plane.replays.expected == {}
+    assert harness.ended == [None, None]
+    assert harness.bench.plane.replays.expected == {}
 
 
 @pytest.mark.parametrize("is_held", [True, False])
 def test_client_that_leaves_ends_its_replay(is_held: bool) -> None:
     """While a page is being read, and while one waits for its socket."""
-    desk = Desk(3000)
-    desk.bodies.is_held = is_held
-    desk.client.transport.is_stuck = True
-    desk.subscribe()
+    harness = Harness(3000)
+    harness.bodies.is_held = is_held
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
 
-    desk.client.drop()
-    desk.bench.pass_time(1.0)
-    desk.bodies.release()
+    harness.client.drop()
+    harness.bench.pass_time(1.0)
+    harness.bodies.release()
 
-    assert desk.ended == [None]
-    assert desk.bodies.read <= SLICE
-    assert desk.bench.plane.replays.running == []
+    assert harness.ended == [None]
+    assert harness.bodies.read <= SLICE
+    assert harness.bench.plane.replays.running == []
 
 
 def test_store_that_fails_ends_the_replay() -> None:
     """Whoever asked hears of it; nothing is remembered for ever."""
-    desk = Desk(10)
-    desk.bodies.is_down = True
-    desk.subscribe()
+    harness = Harness(10)
+    harness.bodies.is_down = True
+    harness.subscribe()
 
-    assert len(desk.ended) == 1
-    assert desk.ended != [None]
-    assert desk.bench.plane.replays.expected == {}
-    assert desk.bench.plane.replays.running == []
+    assert len(harness.ended) == 1
+    assert harness.ended != [None]
+    assert harness.bench.plane.replays.expected == {}
+    assert harness.bench.plane.replays.running == []
 
 
 def test_filter_that_matches_little_in_a_great_index_finds_it() -> None:
     """Stretches without a match are no end."""
-    desk = Desk(3000)
-    desk.retain(b"s/1", b"x")
-    desk.subscribe(b"+/2999")
+    harness = Harness(3000)
+    harness.retain(b"s/1", b"x")
+    harness.subscribe(b"+/2999")
 
-    assert topics(desk.taken(2.0)) == [b"r/2999"]
+    assert topics(harness.taken(2.0)) == [b"r/2999"]
 
 
 def test_great_index_is_loaded_in_stretches() -> None:
     """Counted as before."""
-    desk = Desk(2500)
+    harness = Harness(2500)
     ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
-    again = desk.retained_by(ledger)
+    again = harness.retained_by(ledger)
     Deferred.fromCoroutine(again.load())
 
-    desk.retaining = again
-    desk.subscribe()
+    harness.retaining = again
+    harness.subscribe()
 
-    assert len(desk.taken()) == 2500
+    assert len(harness.taken()) == 2500
 
 
 def test_damaged_message_is_counted_and_the_others_come() -> None:
     """It is dropped by name for who should get it, until its topic gets another one."""
-    desk = Desk(3)
-    bodies = desk.bodies.store._bodies
+    harness = Harness(3)
+    bodies = harness.bodies.store._bodies
     bodies[TENANT, b"r/1"] = bodies[TENANT, b"r/1"]._replace(body=b"\x01" * 60)
 
-    desk.subscribe()
+    harness.subscribe()
 
-    assert topics(desk.taken(2.0)) == [b"r/2", b"r/0"]
-    assert desk.damaged == [("retained", "tenant acme, topic 'r/1'", "damaged message: the checksum differs")]
-    assert desk.bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
+    assert topics(harness.taken(2.0)) == [b"r/2", b"r/0"]
+    assert harness.damaged == [("retained", "tenant acme, topic 'r/1'", "damaged message: the checksum differs")]
+    assert harness.bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
 
-    desk.retain(b"r/1", b"new")
-    desk.subscribe(b"r/1")
+    harness.retain(b"r/1", b"new")
+    harness.subscribe(b"r/1")
 
-    assert desk.taken(2.0) == [(b"r/1", b"new")]
+    assert harness.taken(2.0) == [(b"r/1", b"new")]
 
 
 def test_damaged_message_can_be_deleted() -> None:
     """As any other one."""
-    desk = Desk(1)
-    bodies = desk.bodies.store._bodies
+    harness = Harness(1)
+    bodies = harness.bodies.store._bodies
     bodies[TENANT, b"r/0"] = bodies[TENANT, b"r/0"]._replace(body=b"")
 
-    Deferred.fromCoroutine(desk.retaining.delete(b"r/#")).addErrback(desk.ended.append)
+    Deferred.fromCoroutine(harness.retaining.delete(b"r/#")).addErrback(harness.ended.append)
 
-    assert (bodies, desk.retaining.is_empty, desk.ended) == ({}, True, [])
+    assert (bodies, harness.retaining.is_empty, harness.ended) == ({}, True, [])

@@ -21,11 +21,11 @@ ROBOT = DeviceRecord("robot", "", CredentialKind.JWT)
 
 
 @pytest.fixture
-def desk(harness: Harness) -> Desk:
-    return Desk(harness)
+def scenario(harness: Harness) -> Scenario:
+    return Scenario(harness)
 
 
-class Desk:
+class Scenario:
     """A harness whose tenant trusts an issuer, and what applies changes of its accounts."""
 
     def __init__(self, harness: Harness) -> None:
@@ -69,120 +69,122 @@ def codes(guest: Guest) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_expired_token_ends_its_connection(desk: Desk, version: int) -> None:
+def test_expired_token_ends_its_connection(scenario: Scenario, version: int) -> None:
     """5.0 is told 0x87; nobody else is touched."""
-    guest, other = desk.join("a", version, lasts_s=10.0), desk.harness.join("b")
+    guest, other = scenario.join("a", version, lasts_s=10.0), scenario.harness.join("b")
 
-    desk.harness.pass_time(9.9)
+    scenario.harness.pass_time(9.9)
     guest.ping()
-    desk.harness.pass_time(0.5)
+    scenario.harness.pass_time(0.5)
 
     assert codes(guest) == ([0x87] if version == 5 else [])
     other.ping()
 
 
-def test_wall_clock_that_jumps_ends_no_connection(desk: Desk) -> None:
+def test_wall_clock_that_jumps_ends_no_connection(scenario: Scenario) -> None:
     """A live connection goes by monotonic time; a new one by the wall clock of its CONNECT."""
-    guest, shown = desk.join(lasts_s=10.0), desk.token(10.0)
+    guest, shown = scenario.join(lasts_s=10.0), scenario.token(10.0)
 
-    desk.harness.clock.jump_wall(86_400)
-    desk.harness.pass_time(5.0)
+    scenario.harness.clock.jump_wall(86_400)
+    scenario.harness.pass_time(5.0)
     guest.ping()
-    assert desk.ask(shown, "d").connack.code == 0x87
-    desk.harness.clock.jump_wall(-86_400)
-    assert desk.ask(shown, "d").connack.code == 0
+    assert scenario.ask(shown, "d").connack.code == 0x87
+    scenario.harness.clock.jump_wall(-86_400)
+    assert scenario.ask(shown, "d").connack.code == 0
 
-    desk.harness.pass_time(5.5)
+    scenario.harness.pass_time(5.5)
     assert codes(guest) == [0x87]
 
 
-def test_session_outlives_its_token(desk: Desk) -> None:
+def test_session_outlives_its_token(scenario: Scenario) -> None:
     """Back with a new token: it is resumed. The will is published as after any other loss."""
-    watcher = desk.harness.join("w", username="acme/dev1")
+    watcher = scenario.harness.join("w", username="acme/dev1")
     watcher.subscribe(("gone", 0))
-    guest = desk.join("c", lasts_s=10.0, clean=False, props=[(0x11, 3600)], will=("gone", b"by time", 0, False))
-    desk.harness.pass_time(10.5)
+    guest = scenario.join("c", lasts_s=10.0, clean=False, props=[(0x11, 3600)], will=("gone", b"by time", 0, False))
+    scenario.harness.pass_time(10.5)
 
     assert codes(guest) == [0x87]
     assert watcher.payloads() == [b"by time"]
-    assert desk.join("c", clean=False, props=[(0x11, 3600)]).connack.session_present
+    assert scenario.join("c", clean=False, props=[(0x11, 3600)]).connack.session_present
 
 
-def test_connection_that_left_is_not_waited_for(desk: Desk) -> None:
+def test_connection_that_left_is_not_waited_for(scenario: Scenario) -> None:
     """By itself, or taken over by one with a newer token, which stays until that ends."""
-    desk.join("a").disconnect()
-    first = desk.join("b", lasts_s=10.0)
-    second = desk.join("b", lasts_s=60.0)
+    scenario.join("a").disconnect()
+    first = scenario.join("b", lasts_s=10.0)
+    second = scenario.join("b", lasts_s=60.0)
 
     assert codes(first) == [0x8E]
-    assert len(desk.harness.hub.token_ends) == 1
-    desk.harness.pass_time(20.0)
+    assert len(scenario.harness.hub.token_ends) == 1
+    scenario.harness.pass_time(20.0)
     second.ping()
 
 
-def test_device_with_a_secret_is_never_waited_for(desk: Desk) -> None:
-    desk.harness.join()
+def test_device_with_a_secret_is_never_waited_for(scenario: Scenario) -> None:
+    scenario.harness.join()
 
-    assert len(desk.harness.hub.token_ends) == 0
+    assert len(scenario.harness.hub.token_ends) == 0
 
 
-def test_removed_issuer_closes_whom_it_let_in(desk: Desk) -> None:
+def test_removed_issuer_closes_whom_it_let_in(scenario: Scenario) -> None:
     """Not the others; and nobody comes back with its tokens."""
-    guest, other = desk.join("a"), desk.harness.join("b")
-    desk.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=())
+    guest, other = scenario.join("a"), scenario.harness.join("b")
+    scenario.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=())
 
     assert codes(guest) == [0x87]
     other.ping()
-    assert desk.ask(desk.token(), "c").connack.code == 0x87
+    assert scenario.ask(scenario.token(), "c").connack.code == 0x87
 
 
-def test_replaced_key_closes_those_of_the_old_one_alone(desk: Desk) -> None:
+def test_replaced_key_closes_those_of_the_old_one_alone(scenario: Scenario) -> None:
     """Two keys while they change over; then the old one goes."""
     old, new = issuer(kid="old"), issuer(kid="new", number=1)
     both = replace(old, keys=(*old.keys, *new.keys))
-    desk.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=(both,))
-    first, second = desk.ask(desk.token(kid="old"), "a"), desk.ask(desk.token(kid="new", number=1), "b")
-    desk.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=(replace(both, keys=new.keys),))
+    scenario.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=(both,))
+    first, second = scenario.ask(scenario.token(kid="old"), "a"), scenario.ask(scenario.token(kid="new", number=1), "b")
+    scenario.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=(replace(both, keys=new.keys),))
 
     assert codes(first) == [0x87]
     second.ping()
 
 
-def test_other_changes_keep_the_connection_and_its_end(desk: Desk) -> None:
+def test_other_changes_keep_the_connection_and_its_end(scenario: Scenario) -> None:
     """New rules are obeyed; the token still ends when it ends."""
-    guest = desk.join(lasts_s=10.0)
-    desk.change(ChangeKind.ACL, "*", rules=())
+    guest = scenario.join(lasts_s=10.0)
+    scenario.change(ChangeKind.ACL, "*", rules=())
     denied = guest.publish("a", b"x", 1)
 
     assert denied is not None
     assert denied.code == 0x87
-    desk.harness.pass_time(10.5)
+    scenario.harness.pass_time(10.5)
     assert codes(guest) == [0x87]
 
 
 @pytest.mark.parametrize("fate", ["disabled", "password", "deleted"])
-def test_device_that_changed_is_closed(desk: Desk, fate: str) -> None:
-    guest = desk.join()
-    accounts = desk.harness.accounts
+def test_device_that_changed_is_closed(scenario: Scenario, fate: str) -> None:
+    guest = scenario.join()
+    accounts = scenario.harness.accounts
     if fate == "deleted":
         del accounts.devices[7, "robot"]
     else:
         changed = replace(ROBOT, is_enabled=False) if fate == "disabled" else device("robot")
-        accounts.add(desk.record, changed)
-    desk.change(ChangeKind.DEVICE, "robot")
+        accounts.add(scenario.record, changed)
+    scenario.change(ChangeKind.DEVICE, "robot")
 
     assert codes(guest) == [0x87]
-    assert len(desk.harness.hub.token_ends) == 0
+    assert len(scenario.harness.hub.token_ends) == 0
 
 
-def test_keys_of_one_tenant_open_nothing_of_another(desk: Desk) -> None:
+def test_keys_of_one_tenant_open_nothing_of_another(scenario: Scenario) -> None:
     """The same device name, the same issuer's name, other keys."""
-    desk.harness.accounts.add(TenantRecord(8, "beta", rules=(EVERYTHING,), token_issuers=(issuer(number=1),)), ROBOT)
-    ours, theirs = desk.token(), desk.token(number=1)
+    scenario.harness.accounts.add(
+        TenantRecord(8, "beta", rules=(EVERYTHING,), token_issuers=(issuer(number=1),)), ROBOT
+    )
+    ours, theirs = scenario.token(), scenario.token(number=1)
 
-    assert desk.harness.ask("a", 5, "beta/robot", password=theirs).connack.code == 0
-    assert desk.harness.ask("b", 5, "beta/robot", password=ours).connack.code == 0x87
-    assert desk.ask(theirs, "c").connack.code == 0x87
-    assert desk.harness.told.causes == ["token_signature", "token_signature"]
-    named = desk.token(sub="acme/robot", number=1)
-    assert desk.harness.ask("d", 5, "beta/robot", password=named).connack.code == 0x87
+    assert scenario.harness.ask("a", 5, "beta/robot", password=theirs).connack.code == 0
+    assert scenario.harness.ask("b", 5, "beta/robot", password=ours).connack.code == 0x87
+    assert scenario.ask(theirs, "c").connack.code == 0x87
+    assert scenario.harness.told.causes == ["token_signature", "token_signature"]
+    named = scenario.token(sub="acme/robot", number=1)
+    assert scenario.harness.ask("d", 5, "beta/robot", password=named).connack.code == 0x87

@@ -24,7 +24,7 @@ SETTLING_S = 5.0  # and to come back
 Later = Callable[[float, Callable[[], object]], object]
 
 
-class Desk:
+class LedgerClient:
     """On the reactor thread.
 
     Invariant: one request per grant is under way at a time. While the ledger does not answer (`is_away`) every hub keeps what it was granted.
