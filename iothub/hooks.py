@@ -201,14 +201,14 @@ class Hooks:
         return pass_on if chain else None
 
     def _lifecycle(self, chain: Sequence[PlugIn]) -> Lifecycle | None:
-        def tell(happening: Happening) -> None:
+        def notify(happening: Happening) -> None:
             for plug in chain:
                 try:
                     plug.function(happening)
                 except Exception as error:  # noqa: BLE001, RUF100 - the edge towards foreign code
                     self._refusal(plug, error)
 
-        return tell if chain else None
+        return notify if chain else None
 
     def _checked(self, plug: PlugIn, opinion: object) -> bool:
         if isinstance(opinion, bool):

@@ -44,7 +44,7 @@ def command(app: App, profile: str | None) -> None:
       iothub --data-dir /var/lib/iothub init --profile single-server
     """
     if profile is not None and _is_to_be_edited(app, profile):
-        _tell_what_to_edit(app, profile)
+        _print_what_to_edit(app, profile)
         return
     origin = f" as profile {profile}" if profile else f" with the settings of {app.data_dir.config_file}"
     kept = origin if app.data_dir.has_config else ""
@@ -72,7 +72,7 @@ def _is_to_be_edited(app: App, profile: str) -> bool:
     return is_url_new and app.loaded.config.sql.url_file == app.data_dir.url_file
 
 
-def _tell_what_to_edit(app: App, profile: str) -> None:
+def _print_what_to_edit(app: App, profile: str) -> None:
     config, url = app.data_dir.config_file, app.data_dir.url_file
     app.done(
         f"wrote {config} and {url}: profile {profile}; the accounts do not exist yet\n"

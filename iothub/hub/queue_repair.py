@@ -33,10 +33,10 @@ async def rebuild_queues(
     if not rebuilt.queues:
         return
     log.warning("lost queues were rebuilt", queues=rebuilt.queues, sessions=len(places), messages=rebuilt.messages)
-    on_alarm(_LOST, told(rebuilt, len(places)))
+    on_alarm(_LOST, lost_queues_text(rebuilt, len(places)))
 
 
-def told(rebuilt: Rebuilt, sessions: int) -> str:
+def lost_queues_text(rebuilt: Rebuilt, sessions: int) -> str:
     """Say it to an operator."""
     return (
         f"the queues of {rebuilt.queues} of {sessions} sessions were lost with the damaged part of queues.db and were rebuilt: "

@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace) -> int:
     if verb in ("up", "restart"):
         began = time.monotonic()
         (services.up if verb == "up" else services.restart)(*options.names)
-        _tell(services, time.monotonic() - began)
+        _print_addresses(services, time.monotonic() - began)
     elif verb == "down":
         services.down(*options.names)
     elif verb in ("kill", "pause", "resume"):
@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(services: Services, took_s: float) -> None:
+def _print_addresses(services: Services, took_s: float) -> None:
     for what, address in services.addresses():
         _say(f"{what:28}{address}")
     _say(f"up after {took_s:.1f} s; a hub on them: iothub --data-dir DIR --config {services.places.hub_settings} serve")

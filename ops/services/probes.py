@@ -88,8 +88,8 @@ def mariadb_answers(client: str, port: int) -> None:
 def postgresql_answers(client: str, port: int) -> None:
     """As above. Raises ServicesError."""
     command = [client, "--no-psqlrc", f"--host={HOST}", f"--port={port}", f"--username={SQL_ACCOUNT}"]
-    told = {"PGPASSWORD": SQL_ACCOUNT, "PGCONNECT_TIMEOUT": "5"}
-    _runs([*command, "--command=SELECT 1", SQL_ACCOUNT], told)
+    environment = {"PGPASSWORD": SQL_ACCOUNT, "PGCONNECT_TIMEOUT": "5"}
+    _runs([*command, "--command=SELECT 1", SQL_ACCOUNT], environment)
 
 
 def _runs(command: Sequence[str], environment: dict[str, str]) -> None:

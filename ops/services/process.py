@@ -189,7 +189,7 @@ def _pids() -> Iterator[int]:
 def _stat(pid: int, field: int) -> str | None:
     """Return a field of /proc/PID/stat, counted from the state (the program's name before it may hold anything)."""
     try:
-        told = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return told.rpartition(")")[2].split()[field]
+    return stat.rpartition(")")[2].split()[field]

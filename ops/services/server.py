@@ -33,8 +33,8 @@ class Server:
 
     def fingerprint(self) -> str:
         """Return a digest of all that was decided before the start: a server with another one is out of date."""
-        told = repr((self.command, self.arguments, sorted(self.files.items())))
-        return hashlib.sha256(told.encode()).hexdigest()
+        description = repr((self.command, self.arguments, sorted(self.files.items())))
+        return hashlib.sha256(description.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

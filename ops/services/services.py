@@ -181,9 +181,9 @@ class Services:
 
     def _start(self, server: Server) -> None:
         process = self._process(server.name)
-        told = _Told(self.places.of(server.name))
+        started = _StartedWith(self.places.of(server.name))
         state = process.state()
-        if state != "down" and told.fingerprint() == server.fingerprint():
+        if state != "down" and started.fingerprint() == server.fingerprint():
             if state == "paused":
                 self._say(f"{server.name} was paused; resuming it")
                 process.resume()
@@ -192,7 +192,7 @@ class Services:
             self._say(f"{server.name} runs with old settings or an old jar; restarting it")
             self._stop(server.name)
         self._require_free(server.name, server.ports)
-        told.write(server)
+        started.write(server)
         server.prepare()
         self._say(f"starting {server.name} ...")
         process.start(server.command, server.arguments)
@@ -244,7 +244,7 @@ class Services:
         return "\n".join(line for file in ("log.txt", "out") for line in _last_lines(folder / file))
 
 
-class _Told:
+class _StartedWith:
     """What a server was started with: its files, and the digest of everything."""
 
     def __init__(self, folder: Path) -> None:

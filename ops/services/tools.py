@@ -134,10 +134,10 @@ def _java_homes() -> Iterator[Path]:
 def java_version(home: Path) -> int:
     """Return a JDK's major version as its own `release` file tells it, 0 if it does not."""
     try:
-        told = (home / "release").read_text(encoding="utf-8")
+        release = (home / "release").read_text(encoding="utf-8")
     except OSError:
         return 0
-    found = re.search(r'^JAVA_VERSION="(\d+)', told, re.MULTILINE)
+    found = re.search(r'^JAVA_VERSION="(\d+)', release, re.MULTILINE)
     return int(found[1]) if found else 0
 
 

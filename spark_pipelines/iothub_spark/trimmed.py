@@ -43,6 +43,6 @@ def moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def told(topic: Topic, at_ms: int) -> str:
+def describe(topic: Topic, at_ms: int) -> str:
     """Say it to a person."""
     return f"{_WORDS[topic]} before {moment(at_ms)} were trimmed before they were archived"

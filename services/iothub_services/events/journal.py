@@ -80,7 +80,7 @@ class ThreadJournal:
     async def record(self, events: list[Event]) -> None:
         """Durable when it returns. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
         self.flush()  # the order of the calls is the order of the log
-        self._tell(events)
+        self._notify(events)
         await answer_of(lambda done: self._thread.submit(self._signed(events), done, _size(events)))
 
     async def trim(self, wanted: TrimStatistics) -> int:
@@ -91,7 +91,7 @@ class ThreadJournal:
     def note(self, events: list[Event]) -> None:
         """Durable soon."""
         if self._on_event is not None:
-            self._tell(events)
+            self._notify(events)
         gathered = self._gathered
         if not gathered and self._later is not None:
             self._later(GATHER_S, self.flush)
@@ -121,7 +121,7 @@ class ThreadJournal:
         hub = self._signature()
         return [event.written_by(hub) if event.epoch else event for event in events] if hub else events
 
-    def _tell(self, events: list[Event]) -> None:
+    def _notify(self, events: list[Event]) -> None:
         if self._on_event is not None:
             for event in events:
                 self._on_event(event)

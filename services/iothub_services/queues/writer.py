@@ -281,10 +281,10 @@ class QueueWriter:
         pending.awaited -= 1
         while self._order and not self._order[0].awaited:
             pending = self._order.popleft()
-            self._tell(pending)
+            self._report(pending)
             self._sources.leave(pending.publish, pending.source, is_failed=pending.error is not None)
 
-    def _tell(self, pending: _Pending) -> None:
+    def _report(self, pending: _Pending) -> None:
         if pending.error is not None:
             is_final = not getattr(pending.error, "retryable", False)
             self._attached.not_stored(pending.publish, pending.is_written, is_final)

@@ -141,21 +141,23 @@ class Rate:
         return wait
 
 
-class Tried:
+class DryRunRate:
     """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have refused."""
 
     __slots__ = ("_obeyed", "_tell", "_trial")
 
-    def __init__(self, obeyed: MeterLike | DayCounter | Rate | None, trial: Meter, tell: Callable[[], None]) -> None:
-        self._obeyed = obeyed
+    def __init__(
+        self, enforced: MeterLike | DayCounter | Rate | None, trial: Meter, on_refusal: Callable[[], None]
+    ) -> None:
+        self._enforced = enforced
         self._trial = trial
-        self._tell = tell
+        self._on_refusal = on_refusal
 
     def take(self, units: int, now: float) -> float:
         """As the enforced rate says; 0.0 if there is none."""
-        wait: float = 0.0 if self._obeyed is None else self._obeyed.take(units, now)
+        wait: float = 0.0 if self._enforced is None else self._enforced.take(units, now)
         if wait == 0.0 and self._trial.take(units, now) != 0.0:
-            self._tell()
+            self._on_refusal()
         return wait
 
 
@@ -185,15 +187,15 @@ class Rates:
         for quota in Quota:
             if quota.kind is not Kind.RATE:
                 continue
-            obeyed = limits.rates.get(quota, ())
+            enforced = limits.rates.get(quota, ())
             on_trial = limits.dry_run.get(quota, ())
             if quota in REFUSING:
-                _set_sliding(self._sliding, quota, obeyed)
+                _set_sliding(self._sliding, quota, enforced)
                 _set_sliding(self._sliding_trials, quota, on_trial)
             else:
-                _set_meter(self._meters, quota, obeyed, now)
+                _set_meter(self._meters, quota, enforced, now)
                 _set_meter(self._trials, quota, on_trial, now)
-            self._set_days(quota, (*obeyed, *on_trial))
+            self._set_days(quota, (*enforced, *on_trial))
 
     @property
     def meters(self) -> Mapping[Quota, Meter]:
@@ -209,29 +211,29 @@ class Rates:
         """Have these asked in the place of the meters of the same names."""
         self._watched = watched
 
-    def _obeyed(self, quota: Quota) -> MeterLike | None:
+    def _enforced(self, quota: Quota) -> MeterLike | None:
         return self._watched.get(quota) or self._meters.get(quota)
 
-    def meter(self, quota: Quota) -> MeterLike | Tried | None:
+    def meter(self, quota: Quota) -> MeterLike | DryRunRate | None:
         """Return the windows below an hour that hold back; None: no limit."""
-        obeyed = self._obeyed(quota)
-        return self._tried(quota, obeyed) or obeyed
+        enforced = self._enforced(quota)
+        return self._tried(quota, enforced) or enforced
 
     def day(self, quota: Quota) -> DayCounter | None:
         """Return the windows of an hour and more; None: no limit."""
         return self._days.get(quota)
 
-    def rate(self, quota: Quota) -> MeterLike | DayCounter | Rate | Tried | None:
+    def rate(self, quota: Quota) -> MeterLike | DayCounter | Rate | DryRunRate | None:
         """Return all windows that hold back or refuse as one `take`; None: no limit."""
-        meter, day = self._obeyed(quota), self.day(quota)
-        obeyed = Rate(meter, day) if meter is not None and day is not None else meter or day
-        return self._tried(quota, obeyed) or obeyed
+        meter, day = self._enforced(quota), self.day(quota)
+        enforced = Rate(meter, day) if meter is not None and day is not None else meter or day
+        return self._tried(quota, enforced) or enforced
 
-    def _tried(self, quota: Quota, obeyed: MeterLike | DayCounter | Rate | None) -> Tried | None:
+    def _tried(self, quota: Quota, enforced: MeterLike | DayCounter | Rate | None) -> DryRunRate | None:
         trial = self._trials.get(quota)
         if trial is None:
             return None
-        return Tried(obeyed, trial, lambda: self._observer.would_refuse(self._owner[0], quota))
+        return DryRunRate(enforced, trial, lambda: self._observer.would_refuse(self._owner[0], quota))
 
     def take(self, quota: Quota, units: int = 1) -> float:
         """Take units of a `REFUSING` rate: 0.0, or > 0: refused for so many seconds, or -1.0: refused until the window ends."""

@@ -82,7 +82,7 @@ class Usage:
     """All cells of this process.
 
     Invariants: at most one cell per key is current; a cell is in the dirty list once or not at all. Where other hubs count the same
-    windows (`is_shared`), `untold` are the cells that have changed since they were reported.
+    windows (`is_shared`), `unreported` are the cells that have changed since they were reported.
     """
 
     def __init__(self, store: UsageStore, clock: Clock, slots: SlotFile | None = None) -> None:
@@ -94,7 +94,7 @@ class Usage:
         self._stored = {row.key: row for row in store.load()}
         self._mapped: dict[int, SlotRecord] = {}
         self.is_shared = False
-        self.untold: dict[Cell, None] = {}
+        self.unreported: dict[Cell, None] = {}
         self._read_slots()
         self._drop_ended()
 
@@ -109,7 +109,7 @@ class Usage:
             cell = Cell(self, key, *window_at(key.seconds, wall), used=0)
         self._cells[key] = cell
         if self.is_shared:
-            self.untold[cell] = None  # others may have used it
+            self.unreported[cell] = None  # others may have used it
         if known is not None:
             self._free(known)
         if self._slots is not None:
@@ -127,7 +127,7 @@ class Usage:
     def changed(self, cell: Cell) -> None:
         """Mirror a figure and remember it for the next flush."""
         if self.is_shared:
-            self.untold[cell] = None
+            self.unreported[cell] = None
         if cell.slot and self._slots is not None:
             self._slots.set_used(cell.slot, cell.used)
         if not cell.is_dirty:
@@ -175,7 +175,7 @@ class Usage:
         for key in [key for key in self._cells if key.tenant_id == tenant_id]:
             cell = self._cells.pop(key)
             self._free(cell)
-            self.untold.pop(cell, None)
+            self.unreported.pop(cell, None)
         self._stored = {key: row for key, row in self._stored.items() if key.tenant_id != tenant_id}
         gone = [digest for digest, record in self._mapped.items() if record.tenant_id == tenant_id]
         for digest in gone:

@@ -270,7 +270,7 @@ class RedisClient:
         self.trouble = trouble
         if is_news:
             log.warning("Redis cannot be used; it is by-passed until it can", cause=trouble)
-            self._tell(trouble)
+            self._notify(trouble)
         self._fail_gathered(trouble)
         self._probe_timer = self._reactor.callLater(self._pauses.next_s(), self._probe)
 
@@ -283,9 +283,9 @@ class RedisClient:
         if self.trouble:
             self.trouble = ""
             log.info("Redis can be used again")
-            self._tell("")
+            self._notify("")
 
-    def _tell(self, trouble: str) -> None:
+    def _notify(self, trouble: str) -> None:
         if self._on_state is not None:
             self._on_state(trouble)
 

@@ -57,7 +57,7 @@ class Link:
         wire = self._opened()
         deadline = self._clock.monotonic() + self._longest_s
         try:
-            outcomes = self._pipelined(wire, self._untold(calls), deadline)[-len(calls) :]
+            outcomes = self._pipelined(wire, self._with_missing_scripts(calls), deadline)[-len(calls) :]
         except RedisRefusedError as error:  # something that cannot be put into bytes; nothing was sent
             return [error] if len(calls) == 1 else [self.exchange([call])[0] for call in calls]
         again = [place for place, outcome in enumerate(outcomes) if isinstance(outcome, NoScriptRefusedError)]
@@ -87,7 +87,7 @@ class Link:
                 raise LinkLostError(error.fact, remedy=error.remedy) from None
         return self._wire
 
-    def _untold(self, calls: Sequence[Call]) -> list[Call]:
+    def _with_missing_scripts(self, calls: Sequence[Call]) -> list[Call]:
         """Return the calls behind the scripts that they need and the server may not have."""
         needed = {call.script.digest: call.script for call in calls if call.script is not None}
         missing = [script for digest, script in needed.items() if digest not in self._known]

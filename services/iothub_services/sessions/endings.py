@@ -82,12 +82,12 @@ class Endings:
         if coming:
             self._deadlines.add(min(coming), home, session)
 
-    async def evict(self, home: SessionHome, session: Session, reason: str, told: Reason) -> None:
+    async def evict(self, home: SessionHome, session: Session, reason: str, code: Reason) -> None:
         """End a session whether its client is connected or not. The directory's lock is held."""
         connection = session.connection
         if connection is not None:
-            home.vacate(connection, told)
-            self._plane.close(connection, told)
+            home.vacate(connection, code)
+            self._plane.close(connection, code)
         if home.plane.sessions.get(session.client_id) is session:
             await self.end(home, session, reason, Drop.PURGED)
 

@@ -245,11 +245,11 @@ class StreamOutlet:
     def _answered(self, answers: Sequence[Answer]) -> None:
         """All answers of one turn of the sender are one batch of the plane."""
 
-        def tell() -> None:
+        def answer_all() -> None:
             for record, error in answers:
                 self._one_answered(record, error)
 
-        self._in_batch(tell)
+        self._in_batch(answer_all)
 
     def _one_answered(self, record: Outgoing, error: BackendError | None) -> None:
         pending = record.owner

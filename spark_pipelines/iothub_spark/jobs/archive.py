@@ -33,7 +33,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
         for topic, log in LOGS.items():
             mark, wanted = _wanted(spec, report, accounts, topic)
             if mark is None:
-                figures |= _tell_gap(spec, report, topic)
+                figures |= _report_gap(spec, report, topic)
                 mark = _begin(spec, accounts, wanted)
             figures |= {f"{log}_{name}": count for name, count in _archive(spark, spec, report, mark, wanted).items()}
             if not spec.is_dry_run:
@@ -41,13 +41,13 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     return figures
 
 
-def _tell_gap(spec: Spec, report: Report, topic: Topic) -> dict[str, str]:
+def _report_gap(spec: Spec, report: Report, topic: Topic) -> dict[str, str]:
     """Say, and remember for reports, which events were gone when a copy began."""
     with opened_log(spec.events) as log:
         before_ms = trimmed.before_ms(log, topic, _now_ms())
     if before_ms is None:
         return {}
-    report.note(trimmed.told(topic, before_ms))
+    report.note(trimmed.describe(topic, before_ms))
     if not spec.is_dry_run:
         note_gap(required(spec.archive), LOGS[topic], before_ms)
     return {f"{LOGS[topic]}_missing_before": trimmed.moment(before_ms)}

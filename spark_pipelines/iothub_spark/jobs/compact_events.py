@@ -55,7 +55,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     with opened_log(spec.events) as log, opened_checkpoints(spec.checkpoints) as checkpoints:
         job = _Run(spark, spec, report, log, checkpoints)
         plan = _plan(job)
-        report.note(_told(plan))
+        report.note(_describe(plan))
         if plan.is_done:
             return _nothing_new(job, plan)
         if spec.is_dry_run:
@@ -159,7 +159,7 @@ def _read(plan: Plan) -> dict[str, int | str | bool]:
     }
 
 
-def _told(plan: Plan) -> str:
+def _describe(plan: Plan) -> str:
     base = "nothing" if plan.base is None else f"checkpoint {plan.base.version} with {plan.base.rows} sessions"
     where = f"offset {shown(plan.wanted.after)} to {shown(plan.wanted.upto)}"
     return f"from {base} and {plan.wanted.offsets} offsets of the log, {where}"

@@ -38,7 +38,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
         names = accounts.tenants()
         gaps = _gaps(spec, accounts, now, first)
         sessions, statistics = [_events(spark, spec, accounts, topic, first) for topic in LOGS]
-    lacking = [trimmed.told(topic, before_ms) for topic, before_ms in gaps.items()]
+    lacking = [trimmed.describe(topic, before_ms) for topic, before_ms in gaps.items()]
     for text in lacking:
         report.note(f"{text}: the report's counts are too low")
     frames = {
@@ -58,7 +58,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     write_text(file, page(findings, trimmed.moment(int(now.timestamp() * 1000)), lacking))
     report.note(f"wrote the report {file}")
     missing = {f"{LOGS[topic]}_missing_before": trimmed.moment(before_ms) for topic, before_ms in gaps.items()}
-    return {"tenants": len(findings.tenants), "days": len(findings.told), "report": str(file), **missing}
+    return {"tenants": len(findings.tenants), "days": len(findings.days_with_events), "report": str(file), **missing}
 
 
 def _gaps(spec: Spec, accounts: Accounts, now: datetime, first: datetime) -> dict[Topic, int]:

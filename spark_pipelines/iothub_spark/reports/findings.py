@@ -52,11 +52,11 @@ class Change:
 
 @dataclass(slots=True)
 class Findings:
-    """All of a run, by the tenant's number. Invariant: `days` are ascending and have no gap. `told`: those of which there are events."""
+    """All of a run, by the tenant's number. Invariant: `days` are ascending and have no gap. `days_with_events`: those of which there are events."""
 
     days: list[str]
     tenants: dict[int, TenantFindings]
-    told: list[str] = field(default_factory=list)
+    days_with_events: list[str] = field(default_factory=list)
 
     def of(self, tenant_id: int, names: Mapping[int, str]) -> TenantFindings:
         found = self.tenants.get(tenant_id)

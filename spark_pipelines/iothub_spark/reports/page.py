@@ -46,7 +46,7 @@ def page(findings: Findings, made_at: str, lacking: Sequence[str] = ()) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<style>{_STYLE}</style></head><body>",
             "<h1>Insights</h1>",
-            f"<p>{first} to {last} (UTC), made {escape(made_at)}. The last day is not over.{_days_told(findings)}</p>",
+            f"<p>{first} to {last} (UTC), made {escape(made_at)}. The last day is not over.{_days_without_events(findings)}</p>",
             *[
                 f"<p><strong>Missing: {escape(text)}; the counts of these days are too low.</strong></p>"
                 for text in lacking
@@ -60,10 +60,10 @@ def page(findings: Findings, made_at: str, lacking: Sequence[str] = ()) -> str:
     )
 
 
-def _days_told(findings: Findings) -> str:
+def _days_without_events(findings: Findings) -> str:
     """Say of how many days there is nothing: a hub may be younger than these days."""
-    told, all_days = len(findings.told), len(findings.days)
-    return "" if told in (0, all_days) else f" There are events of {told} of these {all_days} days."
+    count, all_days = len(findings.days_with_events), len(findings.days)
+    return "" if count in (0, all_days) else f" There are events of {count} of these {all_days} days."
 
 
 def _tenant(findings: Findings, tenant: TenantFindings) -> Iterator[str]:

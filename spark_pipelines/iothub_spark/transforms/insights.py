@@ -55,8 +55,8 @@ def noisy_devices(sessions: DataFrame, statistics: DataFrame, most: int) -> Data
     is_connect = (F.col("type") == EventType.SESSION_CONNECTED.word) & F.col("damage").isNull()
     device = F.get_json_object("facts", "$.device").alias("device")
     connects = sessions.where(is_connect).select("tenant_id", device).groupBy(*by).agg(F.count("*").alias("connects"))
-    told = _counts(statistics).where(F.col("device") != "").groupBy(*by)
-    counted = told.agg(
+    by_device = _counts(statistics).where(F.col("device") != "").groupBy(*by)
+    counted = by_device.agg(
         _of_kind(EventType.MESSAGE_DROPPED).alias("drops"),
         _of_kind(EventType.QUOTA_REFUSED).alias("refusals"),
         _of_kind(EventType.AUTH_FAILED).alias("failed_logins"),

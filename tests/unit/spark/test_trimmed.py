@@ -61,6 +61,6 @@ def test_archive_remembers_the_last_moment_before_which_it_lacks_events(tmp_path
 def test_moment_is_told_in_words() -> None:
     moment_ms = int(datetime(2026, 9, 21, 14, 5, tzinfo=UTC).timestamp() * 1000)
 
-    assert trimmed.told(Topic.SESSIONS, moment_ms) == (
+    assert trimmed.describe(Topic.SESSIONS, moment_ms) == (
         "session events before 2026-09-21 14:05 UTC were trimmed before they were archived"
     )

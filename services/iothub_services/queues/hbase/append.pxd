@@ -28,7 +28,7 @@ cdef class Appending:
     cdef dict _rooms(self, list items)
     cdef object _settle(self, Operation operation, object outcome)
     @cython.locals(share=Share)
-    cdef object _told(self, Operation operation, int status, bytes octets)
+    cdef object _on_outcome(self, Operation operation, int status, bytes octets)
 
 
 @cython.locals(item=Item, share=Share, waiting=list)

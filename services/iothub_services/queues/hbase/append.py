@@ -173,7 +173,7 @@ class Appending:
     def _settle(self, operation: Operation, outcome: Outcome) -> BackendError | None:
         """Take what became of an operation; return what was in its way."""
         if not isinstance(outcome, BackendError):
-            error = self._told(operation, outcome[0], outcome[1])
+            error = self._on_outcome(operation, outcome[0], outcome[1])
         elif outcome.is_written or operation.is_uncertain:
             operation.is_uncertain = True
             return outcome
@@ -182,10 +182,10 @@ class Appending:
         del self._open[operation.known.queue_id]
         return error
 
-    def _told(self, operation: Operation, status: int, octets: bytes) -> BackendError | None:
+    def _on_outcome(self, operation: Operation, status: int, octets: bytes) -> BackendError | None:
         if status == _DONE:
             try:
-                operation.told(octets)
+                operation.on_answer(octets)
             except (CorruptRecordError, ValueError) as error:
                 return BackendError(str(error), retryable=False, is_written=True)
             return None

@@ -110,7 +110,7 @@ class Inbounds:
         return list(items)
 
     def _ask(self, asked: dict[Reader, list[Publish]]) -> None:
-        """Send the intents and take what is told of each."""
+        """Send the intents and take the result of each."""
         moves = {reader: [move for each in asked[reader] for move in self._moves(each)] for reader in asked}
         items = [item for publishes in asked.values() for _, item in publishes]
         before = {id(item): item.progress for item in items}
@@ -126,7 +126,7 @@ class Inbounds:
                 for _, item in publishes:
                     _refuse(item, Appended((), is_stale=True))
                 continue
-            for (_, item), (result, kept) in zip(publishes, requests.intended(moved[reader].told), strict=True):
+            for (_, item), (result, kept) in zip(publishes, requests.intended(moved[reader].answer), strict=True):
                 _take(item, result, kept, is_repeat=before[id(item)] == Progress.ASKED)
 
     def _moves(self, publish: Publish) -> list[bytes]:

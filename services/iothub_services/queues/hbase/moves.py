@@ -13,17 +13,17 @@ from iothub.base.errors import BackendError
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
 from iothub_services.queues.hbase.regions import Outcome, Regions
-from iothub_services.queues.hbase.requests import Status, Told
+from iothub_services.queues.hbase.requests import Result, Status
 from iothub_services.queues.port import Move, worst_of
 
 Reader = tuple[int, int]  # queue id, epoch
 
 
 class Moved(NamedTuple):
-    """What became of one reader's moves. `told` is empty if it is fenced, or its queue is gone."""
+    """What became of one reader's moves. `answer` is empty if it is fenced, or its queue is gone."""
 
     is_done: bool
-    told: bytes = b""
+    answer: bytes = b""
 
 
 _FENCED = Moved(is_done=False)
@@ -57,29 +57,29 @@ class Readers:
             if known is not None:
                 sent.append((reader, known))
                 steps.append(requests.moves(known.key, epoch, next(self._sequence), each))
-        for (reader, known), told in zip(sent, require(self._regions.send(steps)), strict=True):
-            moved[reader] = self._moved(known, told)
+        for (reader, known), result in zip(sent, require(self._regions.send(steps)), strict=True):
+            moved[reader] = self._moved(known, result)
         return moved
 
-    def _moved(self, known: KnownQueue, told: Told) -> Moved:
-        status, octets = told
+    def _moved(self, known: KnownQueue, result: Result) -> Moved:
+        status, octets = result
         if status == Status.DONE:
             known.holds(*requests.moved(octets))
-            return Moved(is_done=True, told=octets)
+            return Moved(is_done=True, answer=octets)
         if status == Status.GONE:
             self._index.forget(known.queue_id)
         return _FENCED
 
 
-def require(outcomes: Sequence[Outcome]) -> list[Told]:
-    """Return what all operations were told. Raises BackendError: of several errors the worst one."""
-    told: list[Told] = []
+def require(outcomes: Sequence[Outcome]) -> list[Result]:
+    """Return the results of all operations. Raises BackendError: of several errors the worst one."""
+    results: list[Result] = []
     errors: list[BackendError] = []
     for outcome in outcomes:
         if isinstance(outcome, BackendError):
             errors.append(outcome)
         else:
-            told.append(outcome)
+            results.append(outcome)
     if errors:
-        raise worst_of(errors, is_written=bool(told) or any(error.is_written for error in errors))
-    return told
+        raise worst_of(errors, is_written=bool(results) or any(error.is_written for error in errors))
+    return results

@@ -16,7 +16,7 @@ from iothub_services.queues.damage import DamagedQueues
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.bodies import Bodies, Wanted
 from iothub_services.queues.hbase.index import KnownQueue, unknown
-from iothub_services.queues.hbase.requests import PageTold, Status
+from iothub_services.queues.hbase.requests import PageResult, Status
 from iothub_services.queues.port import Damaged, Page, QueuedRecord, StaleEpochError
 
 
@@ -51,10 +51,10 @@ class Pages:
         )
         if row is None:
             raise unknown(known.queue_id)
-        told = requests.paged(row.cells[requests.PAGE].value)
-        if isinstance(told, PageTold):
-            return self._decoded(known, told)
-        status, octets = told
+        found = requests.paged(row.cells[requests.PAGE].value)
+        if isinstance(found, PageResult):
+            return self._decoded(known, found)
+        status, octets = found
         if status == Status.STALE_EPOCH:
             raise StaleEpochError(
                 f"queue {known.queue_id} is at epoch {requests.number(octets)}, the reader at {epoch}"
@@ -63,7 +63,7 @@ class Pages:
             self._damage.found(known.queue_id, requests.damage(octets))
         raise unknown(known.queue_id)
 
-    def _decoded(self, known: KnownQueue, page: PageTold) -> Page:
+    def _decoded(self, known: KnownQueue, page: PageResult) -> Page:
         loaded: list[tuple[int, Record]] = []
         damaged: list[Damaged] = []
         for position, raw in page.records:

@@ -9,7 +9,7 @@ cdef class Regions:
     cdef public set failing
 
     cpdef list send(self, object steps)
-    @cython.locals(outcomes=list, at=Py_ssize_t, part=list, told=object)
+    @cython.locals(outcomes=list, at=Py_ssize_t, part=list, results=object)
     cdef list _send(self, object steps, object chosen, list outcomes)
     @cython.locals(starts=list, by_region=dict, group=list, at=Py_ssize_t)
     cdef list _parts(self, object steps, object chosen)

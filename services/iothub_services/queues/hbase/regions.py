@@ -17,7 +17,7 @@ from iothub_services.hbase.calls import Call
 from iothub_services.queues.damage import DamagedQueues
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.index import all_of
-from iothub_services.queues.hbase.requests import Status, Step, Told
+from iothub_services.queues.hbase.requests import Result, Status, Step
 
 REQUEST_BYTES = 4 << 20  # of one call, but for a single message that is larger
 _MOVED = "is not in region"
@@ -25,9 +25,9 @@ _FIRST_ROW = b"\0"
 _PROBE_TENANT = 0  # no account has it
 _ROW_BYTES = 8
 _DAMAGED = int(Status.DAMAGED)
-_GONE: Told = int(Status.GONE), bytes(8)  # of nothing that a drop has removed
+_GONE: Result = int(Status.GONE), bytes(8)  # of nothing that a drop has removed
 
-Outcome = Told | BackendError
+Outcome = Result | BackendError
 
 
 class Regions:
@@ -67,7 +67,7 @@ class Regions:
                 self._send(steps, moved, outcomes)
         return outcomes
 
-    def one(self, step: Step) -> Told:
+    def one(self, step: Step) -> Result:
         """Do one operation. Raises BackendError."""
         (outcome,) = self.send((step,))
         if isinstance(outcome, BackendError):
@@ -94,21 +94,21 @@ class Regions:
         sent = [self._call(start, [steps[at] for at in part]) for start, part in parts]
         moved: list[int] = []
         for (start, part), answer in zip(parts, self._caller.call_many(sent), strict=True):
-            told = _told(answer, len(part))
-            if isinstance(told, BackendError):
+            results = _results(answer, len(part))
+            if isinstance(results, BackendError):
                 self.failing.add(start)
-                moved += part if _MOVED in str(told) else ()
+                moved += part if _MOVED in str(results) else ()
                 for at in part:
-                    outcomes[at] = told
+                    outcomes[at] = results
             else:
                 self.failing.discard(start)
-                for at, each in zip(part, told, strict=True):
+                for at, each in zip(part, results, strict=True):
                     outcomes[at] = each if each[0] != _DAMAGED else self._lost(steps[at], each)
         return moved
 
-    def _lost(self, step: Step, told: Told) -> Told:
+    def _lost(self, step: Step, result: Result) -> Result:
         """A damaged queue is gone."""
-        self._damage.found(keys.split_queue_key(step[0])[0], requests.damage(told[1]))
+        self._damage.found(keys.split_queue_key(step[0])[0], requests.damage(result[1]))
         return _GONE
 
     def _parts(self, steps: Sequence[Step], chosen: Iterable[int]) -> list[tuple[bytes, list[int]]]:
@@ -147,14 +147,14 @@ class Regions:
 _UNSENT = BackendError("not sent to HBase", retryable=True)
 
 
-def _told(answer: bytes | BackendError, count: int) -> list[Told] | BackendError:
+def _results(answer: bytes | BackendError, count: int) -> list[Result] | BackendError:
     if isinstance(answer, BackendError):
         return answer
     try:
-        told = requests.answers(answer)
+        results = requests.answers(answer)
     except CorruptRecordError as error:
         return BackendError(str(error), retryable=False, is_written=True)
-    if len(told) != count:
-        text = f"the queue coprocessor answered {len(told)} of {count} operations: is the table `queues` ours?"
+    if len(results) != count:
+        text = f"the queue coprocessor answered {len(results)} of {count} operations: is the table `queues` ours?"
         return BackendError(text, retryable=False, is_written=True)
-    return told
+    return results

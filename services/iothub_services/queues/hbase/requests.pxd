@@ -10,5 +10,5 @@ cpdef tuple appended_run(bytes raw, Py_ssize_t records)
 
 cpdef bytes sized(bytes head, Py_ssize_t body_bytes)
 
-@cython.locals(at=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, told=list)
+@cython.locals(at=Py_ssize_t, size=Py_ssize_t, count=Py_ssize_t, results=list)
 cpdef list answers(bytes raw)

@@ -56,13 +56,13 @@ _ONE_RUN_BYTES = _ONE_RUN.size
 _RUN = Struct(">Bqi")
 _DROPPED = Struct(">iBqi")
 _STANDS = Struct(">qqqq")
-_INTENT_TOLD = Struct(">B16s")
+_INTENT_RESULT = Struct(">B16s")
 _CLAIMED = Struct(">qqqqqqi")
 _INBOUND = Struct(">HB16s")
-_PAGE_TOLD = Struct(">qqqBi")
+_PAGE_HEAD = Struct(">qqqBi")
 _RECORD_HEAD = Struct(">qi")
-_STATS_TOLD = Struct(">BBqqqqqqqqB")
-_DUE_TOLD = Struct(">q12sqB")
+_STATS = Struct(">BBqqqqqqqqB")
+_DUE_ROW = Struct(">q12sqB")
 
 
 class Status(IntEnum):
@@ -79,7 +79,7 @@ class Status(IntEnum):
 # Plain tuples: they are made for every queue of every batch.
 Step = tuple[bytes, bytes]
 """One operation: the queue's key, and its bytes."""
-Told = tuple[int, bytes]
+Result = tuple[int, bytes]
 """One operation's result: a `Status`, and what it tells."""
 
 
@@ -183,7 +183,7 @@ class Dropped(NamedTuple):
     length: int
 
 
-class AppendTold(NamedTuple):
+class AppendResult(NamedTuple):
     """The answer to one append. `positions`: of each record, or `Refused.FULL`; `full`: the limit behind each of those, by record."""
 
     messages: int
@@ -193,7 +193,7 @@ class AppendTold(NamedTuple):
     dropped: list[Dropped]
 
 
-class ClaimTold(NamedTuple):
+class ClaimResult(NamedTuple):
     """The answer to a claim. `inbound`: packet identifier, is it routed, message id."""
 
     epoch: int
@@ -206,7 +206,7 @@ class ClaimTold(NamedTuple):
     inbound: list[tuple[int, bool, bytes]]
 
 
-class StatsTold(NamedTuple):
+class StatsResult(NamedTuple):
     """Where a queue stands."""
 
     epoch: int
@@ -218,7 +218,7 @@ class StatsTold(NamedTuple):
     limits: QueueLimits
 
 
-class PageTold(NamedTuple):
+class PageResult(NamedTuple):
     """One page: (position, record) each."""
 
     tail: int
@@ -227,7 +227,7 @@ class PageTold(NamedTuple):
     records: list[tuple[int, bytes]]
 
 
-class DueTold(NamedTuple):
+class DueRow(NamedTuple):
     """A record whose time has come."""
 
     expires_at_ms: int
@@ -235,22 +235,22 @@ class DueTold(NamedTuple):
     position: int
 
 
-def answers(raw: bytes) -> list[Told]:
+def answers(raw: bytes) -> list[Result]:
     """Take the answer to a request apart. Raises CorruptRecordError."""
     try:
         _version(raw, "the queue coprocessor's answer")
         _, count = _REQUEST.unpack_from(raw)
         at = _REQUEST.size
-        told = []
+        results = []
         for _ in range(count):
             status, size = _RESULT.unpack_from(raw, at)
             at += _RESULT.size + size
-            told.append((status, raw[at - size : at]))
+            results.append((status, raw[at - size : at]))
     except StructError:
         raise _unreadable("its answer") from None
     if at != len(raw):  # such as a cell of a table without the coprocessor: what was asked
         raise _unreadable("its answer")
-    return told
+    return results
 
 
 def appended_run(raw: bytes, records: int) -> tuple[int, int, int]:
@@ -269,8 +269,8 @@ def appended_run(raw: bytes, records: int) -> tuple[int, int, int]:
     return messages, size_bytes, first
 
 
-def appended(raw: bytes) -> AppendTold:
-    """Read what an append was told. Raises CorruptRecordError."""
+def appended(raw: bytes) -> AppendResult:
+    """Read the answer to an append. Raises CorruptRecordError."""
     try:
         at = _OWNER_AT + 1 + raw[_OWNER_AT]
         messages, size_bytes, runs = _HOLDS.unpack_from(raw, at)
@@ -291,7 +291,7 @@ def appended(raw: bytes) -> AppendTold:
         dropped = [_dropped(raw, at + 4 + number * _DROPPED.size) for number in range(drops)] if drops else []
     except (StructError, IndexError):
         raise _unreadable("its answer to an append") from None
-    return AppendTold(messages, size_bytes, positions, full, dropped)
+    return AppendResult(messages, size_bytes, positions, full, dropped)
 
 
 def _dropped(raw: bytes, at: int) -> Dropped:
@@ -307,18 +307,18 @@ def moved(raw: bytes) -> tuple[int, int]:
 
 def intended(raw: bytes) -> list[tuple[int, bytes]]:
     """Return (0 new | 1 open | 2 routed, message id that is kept) of each intent among moves."""
-    return [(result, kept) for result, kept in _INTENT_TOLD.iter_unpack(raw[_STANDS.size :])]
+    return [(result, kept) for result, kept in _INTENT_RESULT.iter_unpack(raw[_STANDS.size :])]
 
 
-def claimed(raw: bytes) -> ClaimTold:
-    """Read what a claim was told."""
+def claimed(raw: bytes) -> ClaimResult:
+    """Read the answer to a claim."""
     *stands, count = _CLAIMED.unpack_from(raw)
     epoch, head, tail, reserved, messages, size_bytes = stands
     at = _CLAIMED.size
     released = Struct(f">{count}q").unpack_from(raw, at)
     at += 8 * count + 4
     inbound = [(packet_id, bool(is_routed), kept) for packet_id, is_routed, kept in _INBOUND.iter_unpack(raw[at:])]
-    return ClaimTold(epoch, head, tail, reserved, messages, size_bytes, released, inbound)
+    return ClaimResult(epoch, head, tail, reserved, messages, size_bytes, released, inbound)
 
 
 def number(raw: bytes) -> int:
@@ -339,13 +339,13 @@ def damage(octets: bytes) -> str:
     return octets.decode("utf-8", "replace")
 
 
-def paged(raw: bytes) -> PageTold | Told:
+def paged(raw: bytes) -> PageResult | Result:
     """Read a page; what is not `Status.DONE` as it is. Raises CorruptRecordError: a future version."""
     _version(raw, "a page of a queue")
     if raw[1] != Status.DONE:
         return raw[1], raw[2:]
-    _, tail, upto, is_short, count = _PAGE_TOLD.unpack_from(raw, 2)
-    return PageTold(tail, upto, bool(is_short), list(_records(raw, 2 + _PAGE_TOLD.size, count)))
+    _, tail, upto, is_short, count = _PAGE_HEAD.unpack_from(raw, 2)
+    return PageResult(tail, upto, bool(is_short), list(_records(raw, 2 + _PAGE_HEAD.size, count)))
 
 
 def _records(raw: bytes, at: int, count: int) -> Iterator[tuple[int, bytes]]:
@@ -355,21 +355,21 @@ def _records(raw: bytes, at: int, count: int) -> Iterator[tuple[int, bytes]]:
         yield position, raw[at - size : at]
 
 
-def stats(raw: bytes) -> StatsTold | Told:
+def stats(raw: bytes) -> StatsResult | Result:
     """Read where a queue stands; what is not `Status.DONE` as it is. Raises CorruptRecordError: a future version."""
     _version(raw, "a queue's stats")
     if raw[1] != Status.DONE:
         return raw[1], raw[2:]
-    _, _, *stands, most, most_bytes, overflow = _STATS_TOLD.unpack_from(raw)
+    _, _, *stands, most, most_bytes, overflow = _STATS.unpack_from(raw)
     epoch, head, tail, reserved, messages, size_bytes = stands
     limits = QueueLimits(most, most_bytes, Overflow(overflow))
-    return StatsTold(epoch, head, tail, reserved, messages, size_bytes, limits)
+    return StatsResult(epoch, head, tail, reserved, messages, size_bytes, limits)
 
 
-def found_due(raw: bytes) -> list[DueTold]:
+def found_due(raw: bytes) -> list[DueRow]:
     """Read which records of one region are due. Raises CorruptRecordError: a future version."""
     _version(raw, "a look for due records")
-    return [DueTold(at, key, position) for at, key, position, _ in _DUE_TOLD.iter_unpack(raw[_REQUEST.size :])]
+    return [DueRow(at, key, position) for at, key, position, _ in _DUE_ROW.iter_unpack(raw[_REQUEST.size :])]
 
 
 def _version(raw: bytes, what: str) -> None:

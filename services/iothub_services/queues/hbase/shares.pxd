@@ -49,9 +49,9 @@ cdef class Operation:
     @cython.locals(item=Item, share=Share, records=list)
     cpdef object seal(self, object writer, object sequence, tuple room, Heads heads)
     @cython.locals(share=Share, shares=list, first="long long", messages="long long", size_bytes="long long")
-    cpdef object told(self, bytes octets)
+    cpdef object on_answer(self, bytes octets)
     @cython.locals(share=Share, shares=list)
-    cpdef object _told(self, object told)
+    cpdef object _on_result(self, object result)
 
 
 @cython.locals(is_apart=bint, head=bytes)

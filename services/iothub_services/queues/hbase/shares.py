@@ -135,7 +135,7 @@ class Operation:
             records.append(item.stored)
         self.step = requests.append(self.known.key, writer, sequence, room, records)
 
-    def told(self, octets: bytes) -> None:
+    def on_answer(self, octets: bytes) -> None:
         """Give each share what the queue says.
 
         Raises:
@@ -150,17 +150,17 @@ class Operation:
                 share.position = first
                 first += 1
         else:
-            self._told(requests.appended(octets))
+            self._on_result(requests.appended(octets))
 
-    def _told(self, told: requests.AppendTold) -> None:
+    def _on_result(self, result: requests.AppendResult) -> None:
         """Take an answer that is not one run of positions."""
         shares = self.shares
-        self.known.holds(told.messages, told.size_bytes)
-        for share, position in zip(shares, told.positions, strict=True):
+        self.known.holds(result.messages, result.size_bytes)
+        for share, position in zip(shares, result.positions, strict=True):
             share.position = position
-        for at, hit in told.full.items():
+        for at, hit in result.full.items():
             shares[at].hits += (hit,)
-        for record, hit, first, length in told.dropped:
+        for record, hit, first, length in result.dropped:
             share = shares[record]
             share.dropped += tuple(range(first, first + length))
             share.hits += (hit,) * length

@@ -33,7 +33,7 @@ from iothub_services.queues.hbase.index import ROWS_AT_ONCE, KnownQueue, QueueIn
 from iothub_services.queues.hbase.moves import Readers, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
-from iothub_services.queues.hbase.requests import StatsTold, Status, Step, Told
+from iothub_services.queues.hbase.requests import Result, StatsResult, Status, Step
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -118,10 +118,10 @@ class HBaseQueues:
 
         Invariant: checked before the first read. Without the coprocessor every queue seems to be missing, and the hub would end every session.
         """
-        told = self._regions.ask(requests.DUE, requests.due(0, 1, *EARLIEST))
-        without = told.count(b"")
+        answers = self._regions.ask(requests.DUE, requests.due(0, 1, *EARLIEST))
+        without = answers.count(b"")
         if without:
-            fact = f"{without} of {len(told)} regions of {self._table.decode()} answer without the queue coprocessor"
+            fact = f"{without} of {len(answers)} regions of {self._table.decode()} answer without the queue coprocessor"
             raise BackendError(fact, retryable=False, remedy=COPROCESSOR_MISSING)
 
     def close(self) -> None:
@@ -146,8 +146,8 @@ class HBaseQueues:
         """Write something small into each region that failed. Raises BackendError: one takes no writes now."""
         self._opened()
         found = self._regions.probe_keys()
-        told = require(self._regions.send([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
-        missing = [key for key, each in zip(found, told, strict=True) if each[0] == Status.GONE]
+        results = require(self._regions.send([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
+        missing = [key for key, each in zip(found, results, strict=True) if each[0] == Status.GONE]
         require(self._regions.send([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
 
     def idle(self) -> bool:
@@ -176,8 +176,8 @@ class HBaseQueues:
 
     def claim(self, queue_id: int, owner: bytes) -> Claim:
         known = self._existing(queue_id)
-        _, told = self._with_token("claim", known, lambda token: requests.claim(known.key, token, owner))
-        claimed = requests.claimed(told)
+        _, answer = self._with_token("claim", known, lambda token: requests.claim(known.key, token, owner))
+        claimed = requests.claimed(answer)
         known.holds(claimed.messages, claimed.size_bytes)
         inbound = [packet_id for packet_id, is_routed, _ in claimed.inbound if is_routed]
         intents = [(packet_id, kept) for packet_id, is_routed, kept in claimed.inbound if not is_routed]
@@ -222,8 +222,8 @@ class HBaseQueues:
         wanted = dict(changes)
         self._index.find(wanted)
         known = [queue for queue_id in wanted if (queue := self._index.get(queue_id)) is not None]
-        told = self._regions.send([requests.set_limits(queue.key, wanted[queue.queue_id]) for queue in known])
-        for queue, (status, _) in zip(known, require(told), strict=True):
+        outcomes = self._regions.send([requests.set_limits(queue.key, wanted[queue.queue_id]) for queue in known])
+        for queue, (status, _) in zip(known, require(outcomes), strict=True):
             if status == Status.GONE:
                 self._index.forget(queue.queue_id)
 
@@ -256,9 +256,9 @@ class HBaseQueues:
 
     def purge(self, queue_id: int) -> int:
         known = self._existing(queue_id)
-        _, told = self._one(known, requests.purge(known.key))
+        _, answer = self._one(known, requests.purge(known.key))
         known.holds(0, 0)
-        return requests.number(told)
+        return requests.number(answer)
 
     def drop(self, queue_id: int) -> int:
         self._opened()
@@ -292,41 +292,43 @@ class HBaseQueues:
         self._opened()
         return self._index.existing(queue_id)
 
-    def _one(self, known: KnownQueue, step: Step) -> Told:
+    def _one(self, known: KnownQueue, step: Step) -> Result:
         """Do one operation on a queue that must be there. Raises NotFoundError, BackendError."""
-        (told,) = require(self._regions.send((step,)))
-        if told[0] == Status.GONE:
+        (result,) = require(self._regions.send((step,)))
+        if result[0] == Status.GONE:
             self._index.forget(known.queue_id)
             raise unknown(known.queue_id)
-        return told
+        return result
 
-    def _with_token(self, verb: str, known: KnownQueue, step: Callable[[int], Step]) -> Told:
-        """Do an operation that is told from others by its token, which is kept until it is answered."""
+    def _with_token(self, verb: str, known: KnownQueue, step: Callable[[int], Step]) -> Result:
+        """Do an operation that its token tells from others, which is kept until it is answered."""
         key = (verb, known.queue_id)
-        told = self._one(known, step(self._tokens.setdefault(key, _token())))
+        result = self._one(known, step(self._tokens.setdefault(key, _token())))
         del self._tokens[key]
-        return told
+        return result
 
     def _drop(self, known: Sequence[KnownQueue]) -> tuple[int, int]:
         """Return how many queues were there, and how many records they had."""
-        told = require(self._regions.send([requests.drop(queue.key) for queue in known]))
+        results = require(self._regions.send([requests.drop(queue.key) for queue in known]))
         self._index.strike((queue.tenant_id, queue.queue_id) for queue in known)
         for queue in known:
             self._index.forget(queue.queue_id)
             self._created_before.discard(queue.queue_id)
-        return sum(status == Status.DONE for status, _ in told), sum(requests.number(octets) for _, octets in told)
+        return sum(status == Status.DONE for status, _ in results), sum(
+            requests.number(octets) for _, octets in results
+        )
 
-    def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold]]:
+    def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsResult]]:
         """Return where queues stand, ascending by id, without those that are gone or damaged."""
         found = []
-        for queue, told in self._told(known):
-            if isinstance(told, StatsTold):
-                found.append((queue, told))
+        for queue, answer in self._answers(known):
+            if isinstance(answer, StatsResult):
+                found.append((queue, answer))
             else:
-                self._damage.found(queue.queue_id, requests.damage(told[1]))
+                self._damage.found(queue.queue_id, requests.damage(answer[1]))
         return found
 
-    def _told(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsTold | Told]]:
+    def _answers(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsResult | Result]]:
         """Return what the coprocessor tells of queues, without those that are gone."""
         queues = {keys.meta_row(queue.key): queue for queue in known}
         rows = list(queues)
@@ -349,6 +351,6 @@ def _token() -> int:
     return secrets.randbits(_TOKEN_BITS) or 1
 
 
-def _shown(known: KnownQueue, stats: StatsTold) -> QueueStats:
+def _shown(known: KnownQueue, stats: StatsResult) -> QueueStats:
     held = (stats.messages, stats.size_bytes, stats.head, stats.tail, stats.epoch)
     return QueueStats(known.queue_id, known.tenant_id, *held, stats.limits)

@@ -58,7 +58,7 @@ class Appending:
         self._writer = writer
         self._sequence = sequence
         self._open: dict[int, Operation] = {}
-        self._hints: dict[int, int] = {}  # queue -> first deadline, not told to Redis yet
+        self._hints: dict[int, int] = {}  # queue -> first deadline, not written to Redis yet
         self.repeats: Repeats[Append, Item] = Repeats(self._forgotten)
         self._has_missed = False
         self._on_back = on_back
@@ -188,10 +188,10 @@ class Appending:
             return error
         del self._open[queue_id]
         if error is None:
-            error = self._told(operation, cast("bytes", outcome))
+            error = self._on_answer(operation, cast("bytes", outcome))
         return error
 
-    def _told(self, operation: Operation, answer: bytes) -> BackendError | None:
+    def _on_answer(self, operation: Operation, answer: bytes) -> BackendError | None:
         queue_id = operation.known.queue_id
         if answer == GONE:
             self._has_missed = True
@@ -206,7 +206,7 @@ class Appending:
                 is_written=True,
             )
         try:
-            operation.told(answer)
+            operation.on_answer(answer)
         except BackendError as error:
             return error
         if operation.went_back_to >= 0 and self._on_back is not None:

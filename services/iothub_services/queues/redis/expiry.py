@@ -96,10 +96,10 @@ class Expiry:
             self._sender.of_queue(queue_id, outcome)
             for queue_id, outcome in zip(asked, self._sender.ask(calls), strict=True)
         ]
-        for queue_id, told in zip(asked, looked(outcomes), strict=True):
+        for queue_id, answer in zip(asked, looked(outcomes), strict=True):
             known = self._index.get(queue_id)
-            if known is not None and told != GONE:
-                marks = [ExpiryMark(deadline, queue_id, position) for position, deadline in _scored(told)]
+            if known is not None and answer != GONE:
+                marks = [ExpiryMark(deadline, queue_id, position) for position, deadline in _scored(answer)]
                 found += [(mark, known) for mark in marks if mark > after]
         return found, list(set(queue_ids).difference(known.queue_id for _, known in found))
 
@@ -127,21 +127,21 @@ class Expiry:
         ]
         removed: Places = set()
         spared: Places = set()
-        for queue, told in self._told(known, self._sender.write(calls)):
-            if isinstance(told, list):
-                messages, size_bytes, gone, kept = cast("tuple[bytes, bytes, list[bytes], list[bytes]]", tuple(told))
+        for queue, answer in self._answers(known, self._sender.write(calls)):
+            if isinstance(answer, list):
+                messages, size_bytes, gone, kept = cast("tuple[bytes, bytes, list[bytes], list[bytes]]", tuple(answer))
                 queue.holds(int(messages), int(size_bytes))
                 removed.update((queue.queue_id, int(position)) for position in gone)
                 spared.update((queue.queue_id, int(position)) for position in kept)
         return removed, spared
 
-    def _told(self, asked: Sequence[KnownQueue], outcomes: Sequence[Reply]) -> list[tuple[KnownQueue, Reply]]:
+    def _answers(self, asked: Sequence[KnownQueue], outcomes: Sequence[Reply]) -> list[tuple[KnownQueue, Reply]]:
         """Return what queues say. Raises BackendError."""
-        told = [
+        answers = [
             (queue, self._sender.of_queue(queue.queue_id, each)) for queue, each in zip(asked, outcomes, strict=True)
         ]
-        require([each for _, each in told])
-        return told
+        require([each for _, each in answers])
+        return answers
 
     # --- hints
 
@@ -157,20 +157,20 @@ class Expiry:
         for queue_id in queue_ids:
             later += (now_ms + LOOK_MS, queue_id)
         require(self._sender.write([command("ZADD", self._names.due, "XX", *later)]))
-        without = self._tell(queue_ids)
+        without = self._write_hints(queue_ids)
         if without:  # what comes between this and the next look gives its own hint, or is found by it
             require(self._sender.write([command("ZREM", self._names.due, *without)]))
-            self._tell(without)
+            self._write_hints(without)
 
-    def _tell(self, queue_ids: Sequence[int]) -> list[int]:
+    def _write_hints(self, queue_ids: Sequence[int]) -> list[int]:
         """Give queues their first deadlines for hints; return those that have none."""
         first = self._sender.read(
             [command("ZRANGE", self._names.due_in(queue_id), 0, 0, "WITHSCORES") for queue_id in queue_ids]
         )
         pairs: list[Argument] = []
         without = []
-        for queue_id, told in zip(queue_ids, first, strict=True):
-            scored = _scored(told)
+        for queue_id, answer in zip(queue_ids, first, strict=True):
+            scored = _scored(answer)
             if scored:
                 pairs += (scored[0][1], queue_id)
             else:
@@ -180,7 +180,7 @@ class Expiry:
         return without
 
 
-def _scored(told: Reply) -> list[tuple[int, int]]:
+def _scored(answer: Reply) -> list[tuple[int, int]]:
     """Return members with their scores."""
-    words = cast("list[bytes]", told)
+    words = cast("list[bytes]", answer)
     return [(int(member), int(float(score))) for member, score in zip(words[::2], words[1::2], strict=True)]

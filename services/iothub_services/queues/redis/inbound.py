@@ -128,8 +128,8 @@ class Inbounds:
             arguments = [argument for publish in publishes for argument in self._arguments(publish)]
             calls.append(self._readers.call(INTEND, queue_id, epoch, *arguments))
         errors = []
-        for ((queue_id, _), publishes), told in zip(asked.items(), self._sender.write(calls), strict=True):
-            outcome = self._sender.of_queue(queue_id, told)
+        for ((queue_id, _), publishes), answer in zip(asked.items(), self._sender.write(calls), strict=True):
+            outcome = self._sender.of_queue(queue_id, answer)
             if isinstance(outcome, BackendError):
                 errors.append(outcome)
                 _mark_asked(publishes, outcome)

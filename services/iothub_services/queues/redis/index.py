@@ -99,8 +99,8 @@ class QueueIndex:
         for member in self._members(self._names.tenants):
             tenant_id = int(member)
             for part in _chunks(sorted(map(int, self._members(self._names.of_tenant(tenant_id)))), AT_ONCE):
-                for told in self._told(part):
-                    known = self._added(told, tenant_id)
+                for found in self._fields(part):
+                    known = self._added(found, tenant_id)
                     if isinstance(known, QueueStats):
                         self.add(tenant_id, known.queue_id).holds(known.messages, known.bytes)
 
@@ -116,8 +116,8 @@ class QueueIndex:
         """Look for those queues that are not known yet: another hub may have made them. In the writing thread. Raises BackendError."""
         missing = sorted(set(queue_ids).difference(self._known))
         for part in _chunks(missing, AT_ONCE):
-            for told in self._told(part, self._sender.write):
-                self._added(told)
+            for found in self._fields(part, self._sender.write):
+                self._added(found)
 
     def listed(self, tenant_id: int) -> list[int]:
         """Return the ids of a tenant's queues, ascending; some may not be there. Raises BackendError."""
@@ -125,12 +125,12 @@ class QueueIndex:
 
     def stats(self, queue_ids: Sequence[int]) -> list[QueueStats]:
         """Return where queues stand, without those that are gone or damaged. Raises BackendError."""
-        return [stats for told in self._told(queue_ids) if (stats := self._stats(*told)) is not None]
+        return [stats for found in self._fields(queue_ids) if (stats := self._stats(*found)) is not None]
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         """Return where all queues of a tenant stand. Raises BackendError."""
-        told = self._told(self.listed(tenant_id))
-        return [stats for each in told if (stats := self._stats(*each, tenant_id)) is not None]
+        found = self._fields(self.listed(tenant_id))
+        return [stats for each in found if (stats := self._stats(*each, tenant_id)) is not None]
 
     def existing_stats(self, queue_id: int) -> QueueStats:
         """Return where one queue stands. Raises NotFoundError, BackendError."""
@@ -152,22 +152,22 @@ class QueueIndex:
             calls.append(command("ZREM", self._names.due, queue_id))
         require(self._sender.write(calls))
 
-    def _told(
+    def _fields(
         self, queue_ids: Sequence[int], ask: Callable[[Sequence[Call]], list[Reply]] | None = None
     ) -> list[tuple[int, _Fields]]:
         """Return what Redis says of those queues that are there. `ask`: as `Sender.look` if it is asked where writes go."""
         calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
         outcomes = (ask or self._sender.ask)(calls)
-        told = looked([_NO_HASH if is_of_one_queue(outcome) else outcome for outcome in outcomes])
+        answers = looked([_NO_HASH if is_of_one_queue(outcome) else outcome for outcome in outcomes])
         return [
             (queue_id, fields)
-            for queue_id, fields in zip(queue_ids, cast("list[_Fields]", told), strict=True)
+            for queue_id, fields in zip(queue_ids, cast("list[_Fields]", answers), strict=True)
             if any(field is not None for field in fields)
         ]
 
-    def _added(self, told: tuple[int, _Fields], named_by: int = _NOBODY) -> QueueStats | None:
+    def _added(self, found: tuple[int, _Fields], named_by: int = _NOBODY) -> QueueStats | None:
         """Know a queue from now on; return where it stands, None: it is damaged. `named_by`: whose it is if it does not say so itself."""
-        queue_id, fields = told
+        queue_id, fields = found
         tenant_id = fields[0] or b""
         self.add(int(tenant_id) if tenant_id.isdigit() else named_by, queue_id)
         return self._stats(queue_id, fields, named_by)

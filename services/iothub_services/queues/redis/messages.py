@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 20
 
 _GONE, _FULL = int(Refused.GONE), int(Refused.FULL)
 _LIMITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
-_TOLD = re.compile(rb"(?P<at>\d+)|f(?P<full>[1-4])|d(?P<record>\d+):(?P<limit>[1-4]):(?P<dropped>[\d,]+)")
+_RESULT = re.compile(rb"(?P<at>\d+)|f(?P<full>[1-4])|d(?P<record>\d+):(?P<limit>[1-4]):(?P<dropped>[\d,]+)")
 
 
 class Progress(IntEnum):
@@ -95,7 +95,7 @@ class Operation:
         self.alive = 0
         self.is_full = False
         self.is_uncertain = False
-        self.went_back_to = -1  # where the queue was found, before what it had told
+        self.went_back_to = -1  # where the queue was found, before what it had answered
         self.call = Call(())
 
     def take(self, item: Item, share: Share) -> None:
@@ -124,7 +124,7 @@ class Operation:
         """The first deadline among its messages, 0: none has one."""
         return min([item.expires_at_ms for item in self.items if item.expires_at_ms], default=0)
 
-    def told(self, answer: bytes) -> None:
+    def on_answer(self, answer: bytes) -> None:
         """Give each share what the queue says. Raises BackendError: that cannot be read."""
         messages, size_bytes, *rest = answer.split(b" ")
         if rest[-1][:1] == b"b":
@@ -134,7 +134,7 @@ class Operation:
             for position, share in enumerate(self.shares, first):
                 share.position = position
         else:
-            self._each_told(rest)
+            self._take_results(rest)
         self.known.holds(int(messages), int(size_bytes))
         self.known.tail = max(self.known.tail, *[share.position for share in self.shares])
         if not all(share.position for share in self.shares):
@@ -142,10 +142,10 @@ class Operation:
                 f"queue {self.known.queue_id} gave no position to a message", retryable=False, is_written=True
             )
 
-    def _each_told(self, words: list[bytes]) -> None:
+    def _take_results(self, words: list[bytes]) -> None:
         shares = iter(self.shares)
         for word in words:
-            found = _TOLD.fullmatch(word)
+            found = _RESULT.fullmatch(word)
             if found is None:
                 raise BackendError(
                     f"queue {self.known.queue_id} answered {word[:100]!r}", retryable=False, is_written=True

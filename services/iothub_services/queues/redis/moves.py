@@ -53,11 +53,11 @@ class Readers:
             self.call(MOVE, known.queue_id, reader[1], *self._ages(), *by_reader[reader]) for reader, known in there
         ]
         done = dict.fromkeys(by_reader, False)
-        told = [
+        answers = [
             self._sender.of_queue(known.queue_id, each)
             for (_, known), each in zip(there, self._sender.write(calls), strict=True)
         ]
-        for (reader, known), outcome in zip(there, require(told), strict=True):
+        for (reader, known), outcome in zip(there, require(answers), strict=True):
             done[reader] = self._moved(known, outcome)
         return [done[move.queue_id, move.epoch] for move in moves]
 
@@ -68,11 +68,11 @@ class Readers:
     def claim(self, known: KnownQueue, token: int, owner: bytes) -> Claimed:
         """Make the caller the only reader; with the same token again it is the same claim. Raises NotFoundError, BackendError."""
         call = script_call(CLAIM, self._names.keys(known.queue_id), token, owner, *self._ages())
-        told = self._sender.write_one(call, known.queue_id)
-        if told == GONE:
+        answer = self._sender.write_one(call, known.queue_id)
+        if answer == GONE:
             self.lost(known)
             raise unknown(known.queue_id)
-        *numbers, released, inbound = cast("list[Reply]", told)
+        *numbers, released, inbound = cast("list[Reply]", answer)
         epoch, head, tail, reserved, messages, size_bytes = map(int, cast("list[bytes]", numbers))
         known.holds(messages, size_bytes)
         known.tail = max(known.tail, tail)

@@ -29,23 +29,23 @@ def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: in
         BackendError: Redis cannot be reached, or refused.
     """
     asked = script_call(READ, names.keys(queue_id), epoch, after, count, min(size_bytes, PAGE_BYTES))
-    told = sender.read_one(asked, queue_id)
-    if not isinstance(told, list):
+    answer = sender.read_one(asked, queue_id)
+    if not isinstance(answer, list):
         raise unknown(queue_id)
-    if len(told) == 1:
-        raise StaleEpochError(f"queue {queue_id} is at epoch {int(cast('bytes', told[0]))}, the reader at {epoch}")
-    tail = int(cast("bytes", told[1]))
+    if len(answer) == 1:
+        raise StaleEpochError(f"queue {queue_id} is at epoch {int(cast('bytes', answer[0]))}, the reader at {epoch}")
+    tail = int(cast("bytes", answer[1]))
     records: list[QueuedRecord] = []
     damaged: list[Damaged] = []
     position = after
-    for entry in cast("list[_Entry]", told[3]):
+    for entry in cast("list[_Entry]", answer[3]):
         position = int(entry[0].partition(b"-")[0])
         record = _decoded(position, entry[1])
         if record is None:
             damaged.append(Damaged(position, "damaged queued record: the fields do not fit"))
         else:
             records.append(record)
-    is_cut = bool(cast("int", told[2]))
+    is_cut = bool(cast("int", answer[2]))
     upto = position if is_cut else max(after, tail)
     return Page(records, upto, upto >= tail, tuple(damaged))
 

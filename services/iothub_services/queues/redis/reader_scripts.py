@@ -96,20 +96,20 @@ local state, refusal = numbers('epoch')
 if refusal then return refusal end
 if state[1] ~= ARGV[1] then return 'stale' end
 if is_late(ARGV[2]) then return 'late' end
-local told = {}
+local found = {}
 for at = 3, #ARGV, 4 do
   local kept = redis.call('HGET', inbound, ARGV[at])
   if kept then
-    told[#told + 1] = string.sub(kept, 1, 17)
+    found[#found + 1] = string.sub(kept, 1, 17)
   elseif ARGV[at + 2] == '1' then
     redis.call('HSET', inbound, ARGV[at], 'r' .. ARGV[at + 1])
-    told[#told + 1] = 'n'
+    found[#found + 1] = 'n'
   else
     redis.call('HSET', inbound, ARGV[at], 'o' .. ARGV[at + 1] .. ARGV[at + 3])
-    told[#told + 1] = 'n'
+    found[#found + 1] = 'n'
   end
 end
-return told
+return found
 """
 )
 

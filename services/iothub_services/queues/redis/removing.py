@@ -35,11 +35,11 @@ class Removing:
         removed = 0
         is_more = True
         while is_more:
-            told = self._sender.write_one(call, known.queue_id)
-            if not isinstance(told, list):
+            answer = self._sender.write_one(call, known.queue_id)
+            if not isinstance(answer, list):
                 self._index.forget(known.queue_id)
                 raise unknown(known.queue_id)
-            count, messages, size_bytes, more = cast("list[int | bytes]", told)
+            count, messages, size_bytes, more = cast("list[int | bytes]", answer)
             known.holds(int(messages), int(size_bytes))
             removed += int(count)
             is_more = bool(more)
@@ -58,8 +58,8 @@ class Removing:
     def _drop(self, queues: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return how many queues were there, and how many records they had."""
         calls = [script_call(DROP, self._names.keys(queue_id)) for _, queue_id in queues]
-        told: list[Reply] = require(self._sender.write(calls))
-        had = [each for each in cast("list[int]", told) if each != _GONE]
+        answers: list[Reply] = require(self._sender.write(calls))
+        had = [each for each in cast("list[int]", answers) if each != _GONE]
         for _, queue_id in queues:
             self._index.forget(queue_id)
         self._index.strike(queues)

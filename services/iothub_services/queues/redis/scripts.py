@@ -181,7 +181,7 @@ local function drop(victims)
   return positions
 end
 
-local told, dropped, is_run, went_back = {}, {}, true, nil
+local results, dropped, is_run, went_back = {}, {}, true, nil
 if tail < tonumber(ARGV[7]) then
   went_back, tail = tail, tonumber(ARGV[7])
 end
@@ -195,10 +195,10 @@ for at = 8, #ARGV, 6 do
     if limit > 0 then victims = victims_for(#body) end
   end
   if known then
-    told[#told + 1] = known
+    results[#results + 1] = known
     is_run = false
   elseif limit > 0 and not victims then
-    told[#told + 1] = 'f' .. limit
+    results[#results + 1] = 'f' .. limit
     is_run = false
   else
     tail = tail + 1
@@ -206,7 +206,7 @@ for at = 8, #ARGV, 6 do
     redis.call('XADD', records, position .. '-0', 'v', '1', 'q', qos, 'f', ARGV[at + 1], 'e', ARGV[at + 2],
       'i', ARGV[at + 3], 'd', id, 'b', body)
     if victims then
-      dropped[#dropped + 1] = 'd' .. #told .. ':' .. limit .. ':' .. table.concat(drop(victims), ',')
+      dropped[#dropped + 1] = 'd' .. #results .. ':' .. limit .. ':' .. table.concat(drop(victims), ',')
       is_run = false
     end
     if id ~= '' then redis.call('HSET', ids, id, position) end
@@ -215,14 +215,14 @@ for at = 8, #ARGV, 6 do
     messages = messages + 1
     bytes = bytes + #body
     take_room(1, #body)
-    told[#told + 1] = position
+    results[#results + 1] = position
   end
 end
 local answer = text(messages) .. ' ' .. text(bytes) .. ' '
 if is_run then
   answer = answer .. '=' .. text(first)
 else
-  answer = answer .. table.concat(told, ' ')
+  answer = answer .. table.concat(results, ' ')
   if #dropped > 0 then answer = answer .. ' ' .. table.concat(dropped, ' ') end
 end
 if went_back then answer = answer .. ' b' .. text(went_back) end

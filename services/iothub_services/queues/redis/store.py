@@ -238,11 +238,11 @@ class RedisQueues:
             script_call(LIMIT, self._names.keys(queue_id), limits.messages, limits.bytes, int(limits.overflow))
             for queue_id, limits in ((queue.queue_id, wanted[queue.queue_id]) for queue in known)
         ]
-        told = [
+        answers = [
             self._sender.of_queue(queue.queue_id, outcome)
             for queue, outcome in zip(known, self._sender.write(asked), strict=True)
         ]
-        for queue, outcome in zip(known, require(told), strict=True):
+        for queue, outcome in zip(known, require(answers), strict=True):
             if outcome in (0, GONE):
                 self._readers.lost(queue)
 

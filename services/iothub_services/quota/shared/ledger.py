@@ -56,7 +56,7 @@ class SharedLedger(LocalLedger):
     def moved(self, quota: Quota, count: int) -> None:
         """So many more are another hub's now; less than 0: are this one's."""
         self._elsewhere[quota] = max(self._elsewhere[quota] + count, 0)
-        self._tell(quota)
+        self._on_change(quota)
 
     def part(self, quota: Quota) -> int:
         """Return how many of a shared count are this hub's."""
@@ -90,9 +90,9 @@ class SharedLedger(LocalLedger):
 
     def _keep(self, quota: Quota, subject: Hashable, used: int) -> None:
         super()._keep(quota, subject, used)
-        self._tell(quota)
+        self._on_change(quota)
 
-    def _tell(self, quota: Quota) -> None:
+    def _on_change(self, quota: Quota) -> None:
         grant = self._grants.get(quota)
         if grant is not None:
             self._ledger_client.changed(grant)

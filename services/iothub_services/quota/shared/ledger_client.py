@@ -135,7 +135,7 @@ class LedgerClient:
         except BackendError as error:
             self._on_trouble(error)
 
-    async def tell(self) -> None:
+    async def report(self) -> None:
         """Report a batch of changes. Raises LapsedError, BackendError."""
         self._expire()
         for grant in islice(self._eager.values(), BATCH):
@@ -143,7 +143,7 @@ class LedgerClient:
                 self._changed[grant.name] = grant
         await self._send(list(islice((grant for grant in self._changed.values() if not grant.is_asked), BATCH)))
 
-    async def tell_all(self) -> None:
+    async def report_all(self) -> None:
         """Report all changes until now. Raises LapsedError, BackendError."""
         names = list(self._changed)
         for start in range(0, len(names), BATCH):

@@ -261,7 +261,7 @@ class LeasedRates:
             for rate in tenant.rates:
                 rate.is_due = True
 
-    async def tell(self, hubs: int) -> None:
+    async def report(self, hubs: int) -> None:
         """Look at the rates of some tenants, and lease what they need. Raises LapsedError, BackendError."""
         self._hubs = max(hubs, 1)
         due = [(tenant, rate) for tenant in self._next() for rate in tenant.due()]

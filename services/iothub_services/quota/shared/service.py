@@ -126,9 +126,9 @@ class SharedQuota:
             self._declared_at = began
             self.ledger_client.change_all()
             self.rates.change_all()
-        await self.ledger_client.tell()
-        await self.rates.tell(self.hubs)
-        await self.windows.tell()
+        await self.ledger_client.report()
+        await self.rates.report(self.hubs)
+        await self.windows.report()
 
     async def _come(self) -> None:
         """Take a new name, declare everything, and let old names go."""
@@ -138,7 +138,7 @@ class SharedQuota:
         self.ledger_client.change_all()
         self.rates.change_all()
         self.windows.change_all()
-        await self.ledger_client.tell_all()
+        await self.ledger_client.report_all()
         await self._lease.claim()
         self._declared_at = self.ledger_client.heard_at = began
         self.ledger_client.is_open = True

@@ -26,22 +26,22 @@ class SharedWindows:
 
     def change_all(self) -> None:
         """Report everything again."""
-        self._usage.untold.update(dict.fromkeys(self._usage.cells))
+        self._usage.unreported.update(dict.fromkeys(self._usage.cells))
 
-    async def tell(self) -> None:
+    async def report(self) -> None:
         """Report a batch of changes. Raises LapsedError, BackendError."""
-        untold = self._usage.untold
-        cells = list(islice(untold, BATCH))
+        unreported = self._usage.unreported
+        cells = list(islice(unreported, BATCH))
         if not cells:
             return
         anew = {cell for cell in cells if cell.is_anew}
         for cell in cells:  # what changes from now on is reported with the next turn
-            del untold[cell]
+            del unreported[cell]
             cell.is_anew = False
         try:
             await self._add_up(cells, anew)
         except BaseException:
-            untold.update(dict.fromkeys(cells))
+            unreported.update(dict.fromkeys(cells))
             for cell in anew:
                 cell.is_anew = True
             raise

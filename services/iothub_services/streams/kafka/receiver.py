@@ -256,8 +256,8 @@ class KafkaReceiver:
 
     def _begin_again(self, error: BaseException) -> None:
         """Start again in a moment with a new consumer, after what was handed over."""
-        told = self._cluster.error(error) if isinstance(error, KafkaError) else error
-        self.trouble = str(told) or type(error).__name__
+        failure = self._cluster.error(error) if isinstance(error, KafkaError) else error
+        self.trouble = str(failure) or type(error).__name__
         self._close_consumer()
         self._followed, self._streams = (), {}
         with self._condition:

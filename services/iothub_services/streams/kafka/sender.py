@@ -257,9 +257,9 @@ class KafkaSender:
         answers: list[Answer] = []
         is_broken = False
         for record, error in zip(batch.records, errors, strict=True):
-            told = None if error is None else self._failed(error)
-            if told is None or not told.retryable:
-                answers.append((record, told))
+            failure = None if error is None else self._failed(error)
+            if failure is None or not failure.retryable:
+                answers.append((record, failure))
             else:
                 again.append(record)
                 is_broken |= not isinstance(error, _OF_THE_TOPIC)
@@ -354,10 +354,10 @@ class KafkaSender:
         return self._producer
 
     def _failed(self, error: BaseException) -> BackendError:
-        told = self._cluster.error(error, is_written=True)
+        failure = self._cluster.error(error, is_written=True)
         self._failed_at = time.monotonic()
-        self.trouble = str(told)
-        return told
+        self.trouble = str(failure)
+        return failure
 
     def _begin_again(self) -> None:
         """Another producer; what this one has not answered fails, and is given to the next one."""

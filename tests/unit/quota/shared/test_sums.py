@@ -86,7 +86,7 @@ def test_device_that_is_deleted_while_the_ledger_is_asked_begins_with_nothing(wo
     a.usage.forget_devices(7, ["dev1"])
     first.take(20)
     a.turn_without_answer()
-    while a.usage.untold:
+    while a.usage.unreported:
         a.hear_one()
     a.usage.forget_devices(7, ["dev1"])
     a.hear()
@@ -115,12 +115,12 @@ def test_nothing_is_told_while_nothing_changes(world: World, tmp_path: Path) -> 
     """And what could not be told is told later."""
     a, first = hub(world, tmp_path, "a")
     turns(world, a, seconds=0.2)
-    assert not a.usage.untold
+    assert not a.usage.unreported
     world.is_away = True
     first.take(5)
     turns(world, a, seconds=0.2)
-    assert a.usage.untold
+    assert a.usage.unreported
     world.is_away = False
     turns(world, a, seconds=0.2)
 
-    assert not a.usage.untold
+    assert not a.usage.unreported
