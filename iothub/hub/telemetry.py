@@ -189,7 +189,7 @@ class Telemetry:
 
     def would_refuse(self, tenant_id: int, quota: Quota) -> None:
         self.tenant_trials.add(tenant_id, quota.value)
-        self._log.info("a limit on trial would have refused", tenant_id=tenant_id, quota=quota.value)
+        self._log.info("dry-run limit would have refused", tenant_id=tenant_id, quota=quota.value)
 
     def unbalanced(self, tenant_id: int, quota: Quota) -> None:
         self._log.error("a count fell below zero", tenant_id=tenant_id, quota=quota.value)

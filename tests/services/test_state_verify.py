@@ -99,7 +99,7 @@ def test_states_on_hbase_are_what_the_log_on_kafka_says(
     for words in ((), ("--full",)):
         code, found = verify(data_dir, capsys, *words)
         assert (code, found["different"]) == (1, 1)
-        assert found["differences"] == [f"7/{row.client_id}: stored otherwise than the log says (epoch)"]
+        assert found["differences"] == [f"7/{row.client_id}: stored state differs from the log (epoch)"]
 
 
 def test_states_in_a_file_are_what_the_log_on_kafka_says(

@@ -217,7 +217,7 @@ class Rates:
     def meter(self, quota: Quota) -> MeterLike | DryRunRate | None:
         """Return the windows below an hour that hold back; None: no limit."""
         enforced = self._enforced(quota)
-        return self._tried(quota, enforced) or enforced
+        return self._dry_run(quota, enforced) or enforced
 
     def day(self, quota: Quota) -> DayCounter | None:
         """Return the windows of an hour and more; None: no limit."""
@@ -227,9 +227,9 @@ class Rates:
         """Return all windows that hold back or refuse as one `take`; None: no limit."""
         meter, day = self._enforced(quota), self.day(quota)
         enforced = Rate(meter, day) if meter is not None and day is not None else meter or day
-        return self._tried(quota, enforced) or enforced
+        return self._dry_run(quota, enforced) or enforced
 
-    def _tried(self, quota: Quota, enforced: MeterLike | DayCounter | Rate | None) -> DryRunRate | None:
+    def _dry_run(self, quota: Quota, enforced: MeterLike | DayCounter | Rate | None) -> DryRunRate | None:
         trial = self._trials.get(quota)
         if trial is None:
             return None

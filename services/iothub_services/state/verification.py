@@ -29,7 +29,7 @@ _States = dict[tuple[int, str], SessionState]
 
 
 class Difference(NamedTuple):
-    """A session that is stored otherwise than the log says, or whose row is damaged."""
+    """A session whose stored state differs from the log, or whose row is damaged."""
 
     tenant_id: int
     client_id: str
@@ -148,7 +148,7 @@ def _difference(stored: SessionState | None, expected: SessionState | None) -> s
     if expected is None:
         return "stored, but not in the log"
     names = [name for name, one, other in zip(SessionState._fields, stored, expected, strict=True) if one != other]
-    return f"stored otherwise than the log says ({', '.join(names)})" if names else ""
+    return f"stored state differs from the log ({', '.join(names)})" if names else ""
 
 
 def _shown(offsets: Offsets) -> str:

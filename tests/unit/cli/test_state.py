@@ -87,7 +87,7 @@ def test_verify_names_what_differs_and_ends_with_1(busy: Cli) -> None:
     result = busy("state", "verify", "--limit", "1", "--json", code=1)
 
     assert result.json["different"] == 2
-    assert result.json["differences"] == ["7/a: stored otherwise than the log says (epoch)"]
+    assert result.json["differences"] == ["7/a: stored state differs from the log (epoch)"]
     assert "2 of 3 sessions differ from the log: 7/a" in result.err
 
 

@@ -245,7 +245,7 @@ def test_service_verify_names_every_difference(harness: Harness) -> None:
 
     assert found.compared == 4
     assert [str(difference) for difference in found.differences] == [
-        "7/a: stored otherwise than the log says (epoch, device, queue_id, protocol_version, session_expiry_s, created_at_ms, "
+        "7/a: stored state differs from the log (epoch, device, queue_id, protocol_version, session_expiry_s, created_at_ms, "
         "disconnected_at_ms, offset)",
         "7/b: in the log, but not stored",
         "7/z: stored, but not in the log",

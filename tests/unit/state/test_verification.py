@@ -61,7 +61,7 @@ def test_every_difference_is_named_with_its_fields(harness: Harness) -> None:
     harness.store._rows[7, "z"] = harness.store._rows[7, "a"]._replace(client_id="z")
 
     expected = [
-        Difference(7, "a", "stored otherwise than the log says (epoch)"),
+        Difference(7, "a", "stored state differs from the log (epoch)"),
         Difference(7, "b", "in the log, but not stored"),
         Difference(7, "z", "stored, but not in the log"),
     ]
