@@ -242,6 +242,6 @@ def _read(broker: TenantBroker) -> Metered:
         blocks_out=counters.blocks_delivered,
         bytes_in=counters.bytes_received,
         bytes_out=counters.bytes_sent,
-        connection_ms=broker.allowance.places.held_ms(),
+        connection_ms=broker.allowance.connection_time.held_ms(),
         fanout=counters.fanout,
     )

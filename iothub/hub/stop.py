@@ -143,7 +143,9 @@ class Stop:
         try:
             await shared_quota.stop()
         except BackendError as error:
-            self._log.warning("could not deregister from the quota ledger; its lease expires by itself", cause=str(error))
+            self._log.warning(
+                "could not deregister from the quota ledger; its lease expires by itself", cause=str(error)
+            )
 
     def _give_up_hbase(self) -> None:
         """Wait for HBase no longer. What fails of that is no alarm: there is nothing to look at."""

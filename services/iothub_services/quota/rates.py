@@ -144,7 +144,7 @@ class Rate:
 class DryRunRate:
     """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have refused."""
 
-    __slots__ = ("_obeyed", "_tell", "_trial")
+    __slots__ = ("_enforced", "_on_refusal", "_trial")
 
     def __init__(
         self, enforced: MeterLike | DayCounter | Rate | None, trial: Meter, on_refusal: Callable[[], None]

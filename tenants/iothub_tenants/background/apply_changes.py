@@ -21,7 +21,7 @@ from iothub_services.auth.authenticator import Authenticated, Refusal
 from iothub_services.auth.port import TenantRecord, TenantState
 from iothub_tenants.accounts.changes import Change, device_of
 from iothub_tenants.accounts.store import ChangeKind
-from iothub_tenants.background.aside import PATIENCE_S, TaskQueue
+from iothub_tenants.background.task_queue import PATIENCE_S, TaskQueue
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub

@@ -27,8 +27,8 @@ from iothub_tenants.accounts.changes import (
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.background.admin_commands import QUICK, AdminCommands
 from iothub_tenants.background.apply_changes import AccountChangeApplier
-from iothub_tenants.background.aside import PATIENCE_S, TaskQueue
 from iothub_tenants.background.device_removal import DeviceRemoval
+from iothub_tenants.background.task_queue import PATIENCE_S, TaskQueue
 
 _WITHOUT_SESSIONS = frozenset({ChangeKind.COMMAND, ChangeKind.STREAM})  # these kinds concern no session
 

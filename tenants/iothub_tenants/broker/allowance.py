@@ -21,7 +21,7 @@ from iothub_services.quota.resolve import EffectiveLimits, resolve_texts
 from iothub_services.quota.shared.service import SharedQuota
 from iothub_services.quota.shared.tenant import SharedTenant
 from iothub_services.quota.usage import Usage
-from iothub_tenants.broker.place_time import PlaceTime
+from iothub_tenants.broker.connection_time import ConnectionTime
 
 MANY = 1 << 30  # "unlimited" for the engine's counts
 MUCH = 1 << 40  # "unlimited" for its bytes
@@ -65,7 +65,7 @@ class Allowance:
         self.ledger = LocalLedger(record.id, self.limits, observer) if self._shared is None else self._shared.ledger
         self._elsewhere: set[Session] = set()  # sessions of other hubs, which hold the units
         self.rates = RateBook(record.id, usage, clock, observer)
-        self.places = PlaceTime(clock)  # of `connections`
+        self.connection_time = ConnectionTime(clock)  # of `connections`
         self._observer = observer
         self._resolved: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
         self._taken_over: set[str] = set()
@@ -178,7 +178,7 @@ class Allowance:
         if not has_place:
             if not self.ledger.reserve(Quota.CONNECTIONS):
                 return Quota.CONNECTIONS
-            self.places.taken()
+            self.connection_time.on_reserved()
         present = self.plane.sessions.get(client_id)
         reservation = ConnectReservation(client_id)
         if present is not None and present.is_persistent:
@@ -202,7 +202,7 @@ class Allowance:
             self.ledger.release(Quota.SESSIONS)
 
     def release_connection(self) -> None:
-        self.places.given_back()
+        self.connection_time.on_released()
         self.ledger.release(Quota.CONNECTIONS)
 
     def release_session(self, session: Session) -> None:

@@ -22,7 +22,7 @@ from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.control.connect import connect, reject_overload, reject_timed_out
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
-from iothub_tenants.control.leave import disconnect, disconnect_plain
+from iothub_tenants.control.disconnect import disconnect, disconnect_plain
 from iothub_tenants.control.reauthenticate import authenticate
 from iothub_tenants.control.subscribe import subscribe, unsubscribe
 

@@ -18,7 +18,7 @@ from iothub_services.metrics.tallies import Tally
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import TenantBroker
-from iothub_tenants.broker.place_time import PlaceTime
+from iothub_tenants.broker.connection_time import ConnectionTime
 
 MINUTE = 1_700_000_040  # Unix time at which one begins
 
@@ -68,7 +68,8 @@ class Harness:
             tenant_id=tenant_id,
             plane=SimpleNamespace(counters=Counters(), sessions={}, connections=0),
             allowance=SimpleNamespace(
-                places=PlaceTime(self.clock), ledger=SimpleNamespace(used=lambda quota: used.get(quota, 0))
+                connection_time=ConnectionTime(self.clock),
+                ledger=SimpleNamespace(used=lambda quota: used.get(quota, 0)),
             ),
         )
         self.brokers.append(broker)
@@ -117,7 +118,7 @@ def test_every_figure_comes_from_its_counter(harness: Harness) -> None:
     counters.accepted, counters.delivered = 1, 2
     counters.blocks_received, counters.blocks_delivered = 3, 4
     counters.bytes_received, counters.bytes_sent, counters.fanout = 5, 6, 7
-    broker.allowance.places.taken()
+    broker.allowance.connection_time.on_reserved()
 
     harness.look()
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 from iothub.base.clock import Clock
 
 
-class PlaceTime:
-    """A total that only rises. Invariant: `_held_s` is exact up to `_since`; from then on `_places` units are held."""
+class ConnectionTime:
+    """A total that only rises. Invariant: `_held_s` is exact up to `_since`; from then on `_connections` units are held."""
 
-    __slots__ = ("_clock", "_held_s", "_places", "_since")
+    __slots__ = ("_clock", "_connections", "_held_s", "_since")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._places = 0
+        self._connections = 0
         self._held_s = 0.0
         self._since = clock.monotonic()
 
-    def taken(self) -> None:
+    def on_reserved(self) -> None:
         self._advance()
-        self._places += 1
+        self._connections += 1
 
-    def given_back(self) -> None:
+    def on_released(self) -> None:
         self._advance()
-        self._places -= 1
+        self._connections -= 1
 
     def held_ms(self) -> int:
         """Return the sum up to now, in milliseconds."""
@@ -34,5 +34,5 @@ class PlaceTime:
 
     def _advance(self) -> None:
         now = self._clock.monotonic()
-        self._held_s += self._places * (now - self._since)
+        self._held_s += self._connections * (now - self._since)
         self._since = now

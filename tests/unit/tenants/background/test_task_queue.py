@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from iothub.base.errors import BackendError
-from iothub_tenants.background.aside import TaskQueue
+from iothub_tenants.background.task_queue import TaskQueue
 
 
 def ask(task_queue: TaskQueue, task: Callable[[], Awaitable[object]], told: list[str]) -> None:
