@@ -16,7 +16,7 @@ from iothub.base.errors import BackendError, ConfigError, ConflictError, Unavail
 from iothub.config.datadir import DataDir, write_atomically
 from iothub.config.sections import QUEUE_DRIVERS, Config
 from iothub.hub.installation import Installation, Owned
-from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.shared import NEGATIVE_TTL_S, SharedRecords, SharedSettings
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
@@ -368,7 +368,7 @@ def shared_records(
 
     ttl_s = settings.auth.shared_cache_ttl_s
     options = SharedSettings(scope(settings.redis, installation), ttl_s, min(ttl_s, NEGATIVE_TTL_S))
-    return SharedRecords(redis, Horizon(clock, settings.auth.cache_s), pepper, clock, options)
+    return SharedRecords(redis, ChangeWatermark(clock, settings.auth.cache_s), pepper, clock, options)
 
 
 def require_extra(chosen: str, extra: str, *packages: str) -> None:

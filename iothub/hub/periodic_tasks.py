@@ -121,7 +121,7 @@ class AccountChanges:
     async def catch_up(self, watcher: ChangeWatcher) -> None:
         """Apply what was changed while no hub ran here."""
         shared = self.shared_records
-        await self.following.begin(watcher, None if shared is None else shared.horizon)
+        await self.following.begin(watcher, None if shared is None else shared.watermark)
         await self.streaming.refresh()
         await self.jobs.look()
 
@@ -143,7 +143,9 @@ class MachineCheck:
         self.watch.look()
         if self.shared_records is not None:
             is_forged = self.shared_records.is_forged_lately
-            self.alarms.set(AlarmName.CACHE_FORGED, is_forged, detail="an entry in Redis has not this hub's seal")
+            self.alarms.set(
+                AlarmName.CACHE_FORGED, is_forged, detail="an entry in Redis does not carry this hub's signature"
+            )
         self.hub.is_short_of_memory = self.watch.is_overloaded
         for gate in self.listeners.gates().values():
             gate.set_narrow(is_narrow=self.watch.is_overloaded)

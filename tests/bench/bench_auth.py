@@ -30,7 +30,7 @@ from iothub.base.errors import IotHubError
 from iothub.base.units import Endpoint
 from iothub.config.sections import Redis
 from iothub.testing.reactor_thread import ReactorThread
-from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.directory import Directory, DirectorySettings
 from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import TenantRecord
@@ -120,10 +120,10 @@ def _shared(services: Services, store: AccountStore, turning: ReactorThread, sta
     client = from_settings.client(settings, turning.reactor)
     turning.call(client.start)
     stack.callback(lambda: turning.call(client.close))
-    horizon, watcher = Horizon(SystemClock(), 3600.0), ChangeWatcher(store)
-    horizon.begin(lines(latest(store, watcher.after)), watcher.made_at)
+    watermark, watcher = ChangeWatermark(SystemClock(), 3600.0), ChangeWatcher(store)
+    watermark.begin(lines(latest(store, watcher.after)), watcher.made_at)
     options = SharedSettings(from_settings.scope(settings, "bench"), ttl_s=600.0)  # gone by itself soon
-    return SharedRecords(client, horizon, _PEPPER, SystemClock(), options)
+    return SharedRecords(client, watermark, _PEPPER, SystemClock(), options)
 
 
 @contextmanager

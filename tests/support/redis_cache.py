@@ -19,7 +19,7 @@ from iothub.base.units import Endpoint
 from iothub.config.sections import Redis
 from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.auth.authenticator import Authenticated, Authenticator, AuthSettings, Credentials, Refusal
-from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.auth.secrets import hash_generated
 from iothub_services.auth.shared import SharedRecords, SharedSettings
@@ -101,8 +101,10 @@ class CachedHub:
         if redis is not None:
             self.client = from_settings.client(redis, reactor, on_state=self.states.append)
             scope = from_settings.scope(redis, "ab12")
-            self.shared = SharedRecords(self.client, Horizon(clock, CACHE_S), PEPPER, clock, SharedSettings(scope))
-            self.shared.horizon.begin(lines(latest(store, self.watcher.after)), self.watcher.made_at)
+            self.shared = SharedRecords(
+                self.client, ChangeWatermark(clock, CACHE_S), PEPPER, clock, SharedSettings(scope)
+            )
+            self.shared.watermark.begin(lines(latest(store, self.watcher.after)), self.watcher.made_at)
         self.authenticator = Authenticator(
             self.accounts, self.threads.run, clock, PEPPER, Watched(), AuthSettings(), self.shared
         )
@@ -126,7 +128,7 @@ class CachedHub:
 
         def obey() -> None:
             if shared is not None:
-                shared.horizon.saw(lines(changes), looked_at)
+                shared.watermark.saw(lines(changes), looked_at)
             for line in lines(changes):
                 if line.tenant_id:
                     self.authenticator.invalidate(line.tenant_id, line.device)

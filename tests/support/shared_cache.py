@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock
-from iothub_services.auth.change_watermark import AsOf, Horizon, Line
+from iothub_services.auth.change_watermark import ChangePosition, ChangeWatermark, Line
 from iothub_services.auth.directory import Directory, DirectorySettings
 from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import DeviceRecord, TenantRecord
@@ -74,7 +74,7 @@ class Accounts(MemoryAccounts):
 
     def noted(self, tenant_id: int | None, device: str | None = None, tenant_name: str = "") -> None:
         change = len(self.log) + 1
-        self.log.append(Line(AsOf(change, change * 10), tenant_id, device, tenant_name))
+        self.log.append(Line(ChangePosition(change, change * 10), tenant_id, device, tenant_name))
 
     def change_device(self, tenant_id: int, name: str, record: DeviceRecord | None) -> None:
         if record is None:
@@ -125,18 +125,18 @@ class Hub:
         self.threads = Threads()
         self.failures: list[str] = []
         self.seen = len(accounts.log)
-        horizon = Horizon(clock, CACHE_S)
-        horizon.begin(accounts.log, clock.monotonic())
-        self.shared = SharedRecords(redis, horizon, pepper, clock, SharedSettings("iothub:ab:"), lambda: 0.0)
+        watermark = ChangeWatermark(clock, CACHE_S)
+        watermark.begin(accounts.log, clock.monotonic())
+        self.shared = SharedRecords(redis, watermark, pepper, clock, SharedSettings("iothub:ab:"), lambda: 0.0)
         settings = DirectorySettings(LruSettings(ttl_s=CACHE_S), LruSettings(ttl_s=CACHE_S))
         self.directory = Directory(
             accounts, self.threads, clock, lambda call, _error: self.failures.append(call), settings, self.shared
         )
 
     def look(self) -> None:
-        looked_at = self.shared.horizon.now()
+        looked_at = self.shared.watermark.now()
         lines, self.seen = self.accounts.log[self.seen :], len(self.accounts.log)
-        self.shared.horizon.saw(lines, looked_at)
+        self.shared.watermark.saw(lines, looked_at)
         for line in lines:
             if line.tenant_id:
                 self.directory.invalidate(line.tenant_id, line.device)

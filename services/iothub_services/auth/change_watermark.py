@@ -33,14 +33,14 @@ _Subject = tuple[int, str]
 _EVERY_DEVICE = ""
 
 
-class AsOf(NamedTuple):
+class ChangePosition(NamedTuple):
     """A line of the log: its id, and its time in Unix milliseconds."""
 
     change: int
     at_ms: int
 
 
-NOTHING_SEEN = AsOf(0, 0)
+NOTHING_SEEN = ChangePosition(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Line:
     `tenant_id` None: no tenant's; `EVERYBODY`: all tenants'. `device` None: the whole tenant. `tenant_name`: it may have been created or deleted.
     """
 
-    as_of: AsOf
+    as_of: ChangePosition
     tenant_id: int | None
     device: str | None = None
     tenant_name: str = ""
 
 
-class Horizon:
+class ChangeWatermark:
     """Must be used on the reactor thread.
 
     Invariants: `seen` only rises until it begins anew; `_times` has every line in (`floor`, `seen`], no more than `most`; `_last` has the last
@@ -96,7 +96,7 @@ class Horizon:
             self._note(line)
         self._looked_at = looked_at
 
-    def as_of(self) -> AsOf:
+    def as_of(self) -> ChangePosition:
         """Return what a question to SQL that is asked now will have in its answer; `NOTHING_SEEN`: no line is known."""
         return self._seen
 
@@ -106,15 +106,15 @@ class Horizon:
             return 0.0
         return self._looked_at + self._remembered_s - self._clock.monotonic()
 
-    def has_tenant(self, name: str, tenant_id: int, as_of: AsOf) -> bool:
+    def has_tenant(self, name: str, tenant_id: int, as_of: ChangePosition) -> bool:
         """Say whether the tenant of this name (0: there was none) is still as it was."""
         return self._has(as_of, (EVERYBODY, name)) and self._has(as_of, (tenant_id, _EVERY_DEVICE))
 
-    def has_device(self, tenant_id: int, name: str, as_of: AsOf) -> bool:
+    def has_device(self, tenant_id: int, name: str, as_of: ChangePosition) -> bool:
         """Say whether the device, or that there is none, is still as it was."""
         return self._has(as_of, (tenant_id, name)) and self._has(as_of, (tenant_id, _EVERY_DEVICE))
 
-    def _has(self, as_of: AsOf, subject: _Subject) -> bool:
+    def _has(self, as_of: ChangePosition, subject: _Subject) -> bool:
         is_known = self._times.get(as_of.change) == as_of.at_ms
         return is_known and self._last.get(subject, 0) <= as_of.change
 

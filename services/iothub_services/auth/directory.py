@@ -20,11 +20,11 @@ from typing import Protocol, TypeVar
 
 from iothub.base.clock import Clock
 from iothub.base.errors import UnavailableError
-from iothub_services.auth.change_watermark import AsOf, Horizon
+from iothub_services.auth.change_watermark import ChangePosition, ChangeWatermark
 from iothub_services.auth.fair_queue import Turns
 from iothub_services.auth.lru import Lru, LruSettings, Missing
 from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
-from iothub_services.auth.single_flight import Flights
+from iothub_services.auth.single_flight import SingleFlight
 
 T = TypeVar("T")
 _Answer = tuple[T | None, float, int]
@@ -67,15 +67,15 @@ class DirectorySettings:
 class Shared(Protocol):
     """A cache that hubs share: `iothub_services.auth.shared.SharedRecords`. What it does not know, or cannot say now, is `MISSING`."""
 
-    horizon: Horizon
+    watermark: ChangeWatermark
 
     async def tenant(self, name: str) -> TenantRecord | Missing | None: ...
 
     async def device(self, tenant_id: int, name: str) -> DeviceRecord | Missing | None: ...
 
-    def put_tenant(self, name: str, as_of: AsOf, tenant: TenantRecord | None) -> None: ...
+    def put_tenant(self, name: str, as_of: ChangePosition, tenant: TenantRecord | None) -> None: ...
 
-    def put_device(self, tenant_id: int, name: str, as_of: AsOf, device: DeviceRecord | None) -> None: ...
+    def put_device(self, tenant_id: int, name: str, as_of: ChangePosition, device: DeviceRecord | None) -> None: ...
 
 
 class Directory:
@@ -99,9 +99,9 @@ class Directory:
         self._absent: Lru[str, None] = Lru(settings.tenants, clock)  # names that no tenant has
         self._devices: Lru[tuple[int, int, str], DeviceRecord] = Lru(settings.devices, clock)
         self._shared = shared
-        self._tenant_flights: Flights[_Question, _Answer[TenantRecord]] = Flights()
-        self._device_flights: Flights[_Question, _Answer[DeviceRecord]] = Flights()
-        self._unasked: dict[tuple[int, str], _Question] = {}  # flights that wait for their turn, by tenant id and name
+        self._tenant_lookups: SingleFlight[_Question, _Answer[TenantRecord]] = SingleFlight()
+        self._device_lookups: SingleFlight[_Question, _Answer[DeviceRecord]] = SingleFlight()
+        self._unasked: dict[tuple[int, str], _Question] = {}  # lookups that wait for their turn, by tenant id and name
         self._turns = Turns(settings.asked)
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
@@ -137,7 +137,7 @@ class Directory:
         if not isinstance(self._absent.get(name), Missing):
             return None
         question = self._question(0, name, self.changes, is_urgent)
-        tenant, most_s, asked_at = await self._tenant_flights.join(question, partial(self._find_tenant, question))
+        tenant, most_s, asked_at = await self._tenant_lookups.join(question, partial(self._find_tenant, question))
         if asked_at == self.changes:
             self._keep(name, tenant, most_s)
         return tenant
@@ -153,7 +153,7 @@ class Directory:
         if not isinstance(device, Missing):
             return device
         question = self._question(tenant.id, name, self.stamp(tenant.id), is_urgent)
-        device, most_s, asked_at = await self._device_flights.join(question, partial(self._find_device, question))
+        device, most_s, asked_at = await self._device_lookups.join(question, partial(self._find_device, question))
         if asked_at == self.stamp(tenant.id) and not (device is None and is_urgent):
             kept = name if device is None else device.name  # not another copy of the name
             self._devices.put((tenant.id, self._generations.get(tenant.id, 0), kept), device, most_s)
@@ -201,8 +201,8 @@ class Directory:
             return await self._load(question, ask)
         found = await shared.tenant(name)
         if not isinstance(found, Missing):
-            return found, shared.horizon.left_s(), changes
-        as_of = shared.horizon.as_of()
+            return found, shared.watermark.left_s(), changes
+        as_of = shared.watermark.as_of()
         answer = await self._load(question, ask)
         shared.put_tenant(name, as_of, answer[0])
         return answer
@@ -216,8 +216,8 @@ class Directory:
             return await self._load(question, ask)
         found = await shared.device(tenant_id, name)
         if not isinstance(found, Missing):
-            return found, shared.horizon.left_s(), stamp
-        as_of = shared.horizon.as_of()
+            return found, shared.watermark.left_s(), stamp
+        as_of = shared.watermark.as_of()
         answer = await self._load(question, ask)
         shared.put_device(tenant_id, name, as_of, answer[0])
         return answer

@@ -11,7 +11,7 @@ import hmac
 from iothub_services.auth.check_pool import Asker, CheckPool
 from iothub_services.auth.lru import Lru
 from iothub_services.auth.secrets import verify_password
-from iothub_services.auth.single_flight import Flights
+from iothub_services.auth.single_flight import SingleFlight
 
 KIND = "password"
 
@@ -22,7 +22,7 @@ class PasswordChecks:
     def __init__(self, pool: CheckPool) -> None:
         self._pool = pool
         self._proven: Lru[tuple[int, str], bytes] = Lru(pool.settings.proven, pool.clock)
-        self._flights: Flights[bytes, bool] = Flights()
+        self._running: SingleFlight[bytes, bool] = SingleFlight()
 
     async def check(self, asker: Asker, stored: str, password: bytes) -> bool:
         """Say whether `password` is the one of `stored`. Raises PoolFullError, TooManyGuessesError."""
@@ -31,10 +31,10 @@ class PasswordChecks:
         proven = self._proven.get(whose)
         if isinstance(proven, bytes) and hmac.compare_digest(proven, digest):
             return True
-        if digest in self._flights:
-            return await self._flights.join(digest, lambda: self._check(stored, password))
+        if digest in self._running:
+            return await self._running.join(digest, lambda: self._check(stored, password))
         with self._pool.place(KIND, asker):
-            is_right = await self._flights.join(digest, lambda: self._check(stored, password))
+            is_right = await self._running.join(digest, lambda: self._check(stored, password))
         if is_right:
             self._proven.put(whose, digest)
         return is_right

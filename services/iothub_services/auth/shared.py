@@ -25,10 +25,10 @@ from twisted.internet.defer import Deferred
 from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
-from iothub_services.auth.change_watermark import NOTHING_SEEN, AsOf, Horizon
+from iothub_services.auth.change_watermark import NOTHING_SEEN, ChangePosition, ChangeWatermark
 from iothub_services.auth.lru import MISSING, Missing
 from iothub_services.auth.port import DeviceRecord, TenantRecord
-from iothub_services.auth.signed_entries import FORM, MOST_BYTES, ForgedError, Seal, Sealed
+from iothub_services.auth.signed_entries import FORM, MOST_BYTES, EntrySigner, ForgedError, SignedEntry
 from iothub_services.redis.calls import Call, Reply, command
 
 log = logging.get(__name__)
@@ -62,15 +62,15 @@ class SharedRecords:
     def __init__(
         self,
         redis: Redis,
-        horizon: Horizon,
+        watermark: ChangeWatermark,
         pepper: bytes,
         clock: Clock,
         settings: SharedSettings,
         uniform: Callable[[], float] = random.random,
     ) -> None:
         self._redis = redis
-        self.horizon = horizon
-        self._seal = Seal(pepper)
+        self.watermark = watermark
+        self._signer = EntrySigner(pepper)
         self._clock = clock
         self._settings = settings
         self._uniform = uniform
@@ -97,40 +97,42 @@ class SharedRecords:
     async def tenant(self, name: str) -> TenantRecord | Missing | None:
         """Return the tenant of this name, None if there is none, `MISSING` if that must be asked elsewhere."""
         place = self._place("t", name)
-        found = await self._get(place, self._seal.open_tenant)
+        found = await self._get(place, self._signer.open_tenant)
         if isinstance(found, Missing):
             return found
         tenant_id = 0 if found.record is None else found.record.id
-        return self._judged(found.record, self.horizon.has_tenant(name, tenant_id, found.as_of))
+        return self._judged(found.record, self.watermark.has_tenant(name, tenant_id, found.as_of))
 
     async def device(self, tenant_id: int, name: str) -> DeviceRecord | Missing | None:
         """Return the tenant's device of this name, None if there is none, `MISSING` if that must be asked elsewhere."""
         place = self._place("d", f"{tenant_id}:{name}")
-        found = await self._get(place, self._seal.open_device)
+        found = await self._get(place, self._signer.open_device)
         if isinstance(found, Missing):
             return found
-        return self._judged(found.record, self.horizon.has_device(tenant_id, name, found.as_of))
+        return self._judged(found.record, self.watermark.has_device(tenant_id, name, found.as_of))
 
-    def put_tenant(self, name: str, as_of: AsOf, tenant: TenantRecord | None) -> None:
+    def put_tenant(self, name: str, as_of: ChangePosition, tenant: TenantRecord | None) -> None:
         """Store SQL's answer to a question that was asked when `as_of` had been seen. Callers do not wait for it."""
         place = self._place("t", name)
-        self._put(place, as_of, self._seal.tenant(place, Sealed(as_of, tenant)), is_negative=tenant is None)
+        self._put(place, as_of, self._signer.sign_tenant(place, SignedEntry(as_of, tenant)), is_negative=tenant is None)
 
-    def put_device(self, tenant_id: int, name: str, as_of: AsOf, device: DeviceRecord | None) -> None:
+    def put_device(self, tenant_id: int, name: str, as_of: ChangePosition, device: DeviceRecord | None) -> None:
         """As `put_tenant`."""
         place = self._place("d", f"{tenant_id}:{name}")
-        self._put(place, as_of, self._seal.device(place, Sealed(as_of, device)), is_negative=device is None)
+        self._put(place, as_of, self._signer.sign_device(place, SignedEntry(as_of, device)), is_negative=device is None)
 
     def _place(self, kind: str, name: str) -> bytes:
         return f"{self._scope}{kind}:{name}".encode()
 
-    async def _get(self, place: bytes, opened: Callable[[bytes, bytes], Sealed[Record]]) -> Sealed[Record] | Missing:
-        if self.horizon.left_s() <= 0:
+    async def _get(
+        self, place: bytes, opened: Callable[[bytes, bytes], SignedEntry[Record]]
+    ) -> SignedEntry[Record] | Missing:
+        if self.watermark.left_s() <= 0:
             return self._counted("failed")
         (reply,) = await self._redis.run_many([command("GET", place)])
         if reply is None:
             return self._counted("miss")
-        if not isinstance(reply, bytes) or self.horizon.left_s() <= 0:  # Redis may have taken its time
+        if not isinstance(reply, bytes) or self.watermark.left_s() <= 0:  # Redis may have taken its time
             return self._counted("failed")
         try:
             return opened(place, reply)
@@ -150,7 +152,7 @@ class SharedRecords:
         self._forged_at = self._clock.monotonic()
         log.warning("an entry in Redis is not ours and is not used", key=place.decode(errors="replace"))
 
-    def _put(self, place: bytes, as_of: AsOf, octets: bytes, *, is_negative: bool) -> None:
+    def _put(self, place: bytes, as_of: ChangePosition, octets: bytes, *, is_negative: bool) -> None:
         if as_of == NOTHING_SEEN or len(octets) > MOST_BYTES:
             return
         settings = self._settings

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from iothub_services.auth.change_watermark import AsOf
+from iothub_services.auth.change_watermark import ChangePosition
 from iothub_services.auth.port import (
     Action,
     Ban,
@@ -36,7 +36,7 @@ Record = TypeVar("Record", TenantRecord, DeviceRecord)
 
 MOST_BYTES = 256 << 10
 _PURPOSE = b"iothub: seal of records in a shared cache, 1"
-_SEAL_BYTES = 32
+_MAC_BYTES = 32
 
 _SHAPE = [(kind.__name__, [each.name for each in fields(kind)]) for kind in (
     TenantRecord, DeviceRecord, Rule, Ban, TokenIssuer, TokenKey,
@@ -50,43 +50,43 @@ class ForgedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed(Generic[Record]):
+class SignedEntry(Generic[Record]):
     """A record (None: there is no such tenant, no such device) and the change as of which it is true."""
 
-    as_of: AsOf
+    as_of: ChangePosition
     record: Record | None
 
 
-class Seal:
-    """Makes and opens what lies in the cache."""
+class EntrySigner:
+    """Signs entries of the cache, and reads those whose signature is ours."""
 
     def __init__(self, pepper: bytes) -> None:
         self._key = mac(_PURPOSE, pepper)
 
-    def tenant(self, place: bytes, sealed: Sealed[TenantRecord]) -> bytes:
-        return self._close(place, sealed.as_of, None if sealed.record is None else _tenant_row(sealed.record))
+    def sign_tenant(self, place: bytes, entry: SignedEntry[TenantRecord]) -> bytes:
+        return self._signed_bytes(place, entry.as_of, None if entry.record is None else _tenant_row(entry.record))
 
-    def device(self, place: bytes, sealed: Sealed[DeviceRecord]) -> bytes:
-        return self._close(place, sealed.as_of, None if sealed.record is None else _device_row(sealed.record))
+    def sign_device(self, place: bytes, entry: SignedEntry[DeviceRecord]) -> bytes:
+        return self._signed_bytes(place, entry.as_of, None if entry.record is None else _device_row(entry.record))
 
-    def open_tenant(self, place: bytes, octets: bytes) -> Sealed[TenantRecord]:
+    def open_tenant(self, place: bytes, octets: bytes) -> SignedEntry[TenantRecord]:
         """Raises ForgedError."""
         return self._open(place, octets, _tenant)
 
-    def open_device(self, place: bytes, octets: bytes) -> Sealed[DeviceRecord]:
+    def open_device(self, place: bytes, octets: bytes) -> SignedEntry[DeviceRecord]:
         """Raises ForgedError."""
         return self._open(place, octets, _device)
 
-    def _close(self, place: bytes, as_of: AsOf, row: list[object] | None) -> bytes:
+    def _signed_bytes(self, place: bytes, as_of: ChangePosition, row: list[object] | None) -> bytes:
         text = json.dumps([as_of, row], ensure_ascii=False, separators=(",", ":")).encode()
         return self._mac(place, text) + text
 
-    def _open(self, place: bytes, octets: bytes, made: Callable[[list[Any]], Record]) -> Sealed[Record]:
-        seal, text = octets[:_SEAL_BYTES], octets[_SEAL_BYTES:]
-        if not hmac.compare_digest(seal, self._mac(place, text)):
+    def _open(self, place: bytes, octets: bytes, made: Callable[[list[Any]], Record]) -> SignedEntry[Record]:
+        signature, text = octets[:_MAC_BYTES], octets[_MAC_BYTES:]
+        if not hmac.compare_digest(signature, self._mac(place, text)):
             raise ForgedError
         as_of, row = json.loads(text.decode())
-        return Sealed(AsOf(*as_of), None if row is None else made(row))
+        return SignedEntry(ChangePosition(*as_of), None if row is None else made(row))
 
     def _mac(self, place: bytes, text: bytes) -> bytes:
         """The place's length goes first, so that place and text cannot be read in two ways."""

@@ -1,6 +1,6 @@
 """One question at a time: callers that ask the same thing while it is being answered share the answer.
 
-Knows neither questions nor answers. A caller that gives up does not end the flight for the others.
+Knows neither questions nor answers. A caller that gives up does not end the call for the others.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Flights(Generic[K, V]):
-    """Questions under way, by key; must be used on the reactor thread."""
+class SingleFlight(Generic[K, V]):
+    """Calls under way, by key; must be used on the reactor thread."""
 
     def __init__(self) -> None:
         self._waiting: dict[K, list[Deferred[V]]] = {}
@@ -36,10 +36,10 @@ class Flights(Generic[K, V]):
             return mine
         self._waiting[key] = [mine]
 
-        def land(outcome: V | Failure) -> None:
+        def answer_all(outcome: V | Failure) -> None:
             for waiter in self._waiting.pop(key):
                 if not waiter.called:  # cancelled: its caller has gone
                     waiter.callback(outcome)
 
-        Deferred.fromCoroutine(ask()).addBoth(land)
+        Deferred.fromCoroutine(ask()).addBoth(answer_all)
         return mine

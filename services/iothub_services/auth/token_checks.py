@@ -11,7 +11,7 @@ import hmac
 from iothub_services.auth.check_pool import Asker, CheckPool
 from iothub_services.auth.lru import Lru
 from iothub_services.auth.port import TenantRecord, TokenIssuer
-from iothub_services.auth.single_flight import Flights
+from iothub_services.auth.single_flight import SingleFlight
 from iothub_services.auth.token_proof import MAX_TOKEN_BYTES, TokenFault, TokenProof
 
 KIND = "token"
@@ -24,7 +24,7 @@ class TokenChecks:
         self._pool = pool
         self._pepper = pepper
         self._proven: Lru[tuple[int, str], tuple[bytes, TokenProof]] = Lru(pool.settings.proven, pool.clock)
-        self._flights: Flights[bytes, TokenProof | TokenFault] = Flights()
+        self._running: SingleFlight[bytes, TokenProof | TokenFault] = SingleFlight()
 
     async def check(self, asker: Asker, tenant: TenantRecord, token: bytes) -> TokenProof | TokenFault:
         """Return what the token proves for the asker's device of `tenant`. Raises PoolFullError, TooManyGuessesError."""
@@ -35,10 +35,10 @@ class TokenChecks:
         proven = self._proven.get(whose)
         if isinstance(proven, tuple) and hmac.compare_digest(proven[0], digest):
             return proven[1].fault_at(self._pool.clock.wall()) or proven[1]
-        if digest in self._flights:
-            return await self._flights.join(digest, lambda: self._check(asker.device, tenant, token))
+        if digest in self._running:
+            return await self._running.join(digest, lambda: self._check(asker.device, tenant, token))
         with self._pool.place(KIND, asker):
-            answer = await self._flights.join(digest, lambda: self._check(asker.device, tenant, token))
+            answer = await self._running.join(digest, lambda: self._check(asker.device, tenant, token))
         if isinstance(answer, TokenProof):
             self._proven.put(whose, (digest, answer))
         return answer

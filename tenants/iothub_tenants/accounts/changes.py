@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Row, delete, func, select
 
 from iothub.base.errors import IotHubError
-from iothub_services.auth.change_watermark import MOST, AsOf, Line
+from iothub_services.auth.change_watermark import MOST, ChangePosition, Line
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import change_log as table
 
@@ -78,7 +78,7 @@ def lines(changes: Iterable[Change]) -> list[Line]:
 
 
 def _line(change: Change) -> Line:
-    as_of = AsOf(change.id, change.at_ms)
+    as_of = ChangePosition(change.id, change.at_ms)
     if change.kind is ChangeKind.COMMAND:
         return Line(as_of, None)
     tenant_name = change.subject if change.kind is ChangeKind.TENANT else ""

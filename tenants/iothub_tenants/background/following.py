@@ -12,7 +12,7 @@ from typing import Protocol
 
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError
-from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.port import Run
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.changes import (
@@ -87,7 +87,7 @@ class AccountFollower:
         on_changes: OnChanges | None = None,
     ) -> None:
         """`on_changes`: called with every batch of changes."""
-        self._horizon: Horizon | None = None
+        self._watermark: ChangeWatermark | None = None
         self._store = store
         self._run = run
         self._mark = mark
@@ -104,17 +104,17 @@ class AccountFollower:
         self._applied = -1
         self._has_commands = False
 
-    async def begin(self, watcher: ChangeWatcher, horizon: Horizon | None = None) -> None:
+    async def begin(self, watcher: ChangeWatcher, watermark: ChangeWatermark | None = None) -> None:
         """End the sessions of devices that were deleted while no hub ran here; `follow_changes` goes on after the watcher's last change.
 
         Deletions after the last saved change are handled once more, from the beginning of the log if none was saved: that does no harm.
-        `horizon`: is updated by every read of the log, if records of a shared cache are used.
+        `watermark`: is updated by every read of the log, if records of a shared cache are used.
         """
-        if horizon is not None:
-            horizon.begin(
+        if watermark is not None:
+            watermark.begin(
                 lines(await self._run("accounts.latest", latest, self._store, watcher.after)), watcher.made_at
             )
-            self._horizon = horizon
+            self._watermark = watermark
         applied = await self._run("housekeeping.applied", self._mark.read_applied) or 0
         if applied > watcher.after:  # saved for other accounts: these were restored from a backup
             applied, self._applied = 0, -1
@@ -150,10 +150,10 @@ class AccountFollower:
         """Note all changes since the last read; nothing is awaited between a change and the caches that it clears."""
         count = BATCH
         while count == BATCH:
-            read_at = 0.0 if self._horizon is None else self._horizon.now()
+            read_at = 0.0 if self._watermark is None else self._watermark.now()
             changes = await self._run("accounts.poll", self._watcher.poll)
-            if self._horizon is not None:
-                self._horizon.saw(lines(changes), read_at)
+            if self._watermark is not None:
+                self._watermark.saw(lines(changes), read_at)
             self._account_changes.note_changes(change for change in changes if change.kind not in _WITHOUT_SESSIONS)
             self._removal.note_deletions(changes)
             self._has_commands |= any(change.kind is ChangeKind.COMMAND for change in changes)
@@ -165,7 +165,7 @@ class AccountFollower:
         log.warning("place in the account change log lost, reviewing every session", cause=str(error))
         watcher = await self._run("accounts.watch", ChangeWatcher, self._store)
         self._removal.restart_log()
-        await self.begin(watcher, self._horizon)
+        await self.begin(watcher, self._watermark)
         # Only now: records of a shared cache that were read meanwhile were judged by the old lines of the log.
         self._account_changes.reapply_everything()
         self._has_commands = True

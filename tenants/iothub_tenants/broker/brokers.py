@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 
 from iothub_services.auth.port import TenantRecord
-from iothub_services.auth.single_flight import Flights
+from iothub_services.auth.single_flight import SingleFlight
 from iothub_tenants.broker.broker import TenantBroker
 
 Make = Callable[[TenantRecord], Awaitable[TenantBroker]]
@@ -22,7 +22,7 @@ class Brokers:
         self._make = make
         self._on_drop = on_drop  # to keep what the broker has counted
         self._brokers: dict[int, TenantBroker] = {}
-        self._making: Flights[int, TenantBroker] = Flights()
+        self._making: SingleFlight[int, TenantBroker] = SingleFlight()
 
     def __iter__(self) -> Iterator[TenantBroker]:
         return iter(list(self._brokers.values()))

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iothub_services.auth.change_watermark import AsOf
+from iothub_services.auth.change_watermark import ChangePosition
 from iothub_services.auth.port import Ban, DeviceRecord, Rule, TenantRecord, TokenIssuer, TokenKey
-from iothub_services.auth.signed_entries import FORM, ForgedError, Seal, Sealed
+from iothub_services.auth.signed_entries import FORM, EntrySigner, ForgedError, SignedEntry
 
 PEPPER = b"p" * 32
-SEAL = Seal(PEPPER)
-AS_OF = AsOf(7, 1_700_000_000_000)
+SIGNER = EntrySigner(PEPPER)
+POSITION = ChangePosition(7, 1_700_000_000_000)
 DEVICE = DeviceRecord("dev1", "h1$salt$mac", groups=("sensors",), id=3)
 
 _TEXT = st.text(max_size=12)  # without surrogates, as all of Hypothesis
@@ -54,52 +54,52 @@ TENANTS = every(
 @given(DEVICES)
 def test_device_comes_back_as_it_was(device: DeviceRecord) -> None:
     """Every field of it, whatever is added to the record some day."""
-    opened = SEAL.open_device(b"here", SEAL.device(b"here", Sealed(AS_OF, device)))
+    opened = SIGNER.open_device(b"here", SIGNER.sign_device(b"here", SignedEntry(POSITION, device)))
 
-    assert opened == Sealed(AS_OF, device)
+    assert opened == SignedEntry(POSITION, device)
 
 
 @given(TENANTS)
 def test_tenant_comes_back_as_it_was(tenant: TenantRecord) -> None:
-    opened = SEAL.open_tenant(b"here", SEAL.tenant(b"here", Sealed(AS_OF, tenant)))
+    opened = SIGNER.open_tenant(b"here", SIGNER.sign_tenant(b"here", SignedEntry(POSITION, tenant)))
 
-    assert opened == Sealed(AS_OF, tenant)
+    assert opened == SignedEntry(POSITION, tenant)
 
 
 def test_absence_comes_back_as_absence() -> None:
-    assert SEAL.open_tenant(b"t", SEAL.tenant(b"t", Sealed(AS_OF, None))).record is None
-    assert SEAL.open_device(b"d", SEAL.device(b"d", Sealed(AS_OF, None))).record is None
+    assert SIGNER.open_tenant(b"t", SIGNER.sign_tenant(b"t", SignedEntry(POSITION, None))).record is None
+    assert SIGNER.open_device(b"d", SIGNER.sign_device(b"d", SignedEntry(POSITION, None))).record is None
 
 
 def test_every_changed_octet_is_noticed() -> None:
     """No credential, no rule and no date can be written by who has not the pepper."""
-    octets = SEAL.device(b"here", Sealed(AS_OF, DEVICE))
+    octets = SIGNER.sign_device(b"here", SignedEntry(POSITION, DEVICE))
 
     for place in range(len(octets)):
         forged = octets[:place] + bytes([octets[place] ^ 1]) + octets[place + 1 :]
         with pytest.raises(ForgedError):
-            SEAL.open_device(b"here", forged)
+            SIGNER.open_device(b"here", forged)
 
 
 @pytest.mark.parametrize("octets", [b"", b"x" * 31, b"x" * 32, b"x" * 400], ids=["none", "short", "bare", "long"])
 def test_octets_that_are_no_record_are_forged(octets: bytes) -> None:
     with pytest.raises(ForgedError):
-        SEAL.open_device(b"here", octets)
+        SIGNER.open_device(b"here", octets)
 
 
 def test_record_of_another_place_is_forged() -> None:
     """One device's record under another one's key would let the one in with the other's secret."""
-    octets = SEAL.device(b"d:1:dev1", Sealed(AS_OF, DEVICE))
+    octets = SIGNER.sign_device(b"d:1:dev1", SignedEntry(POSITION, DEVICE))
 
     with pytest.raises(ForgedError):
-        SEAL.open_device(b"d:1:dev2", octets)
+        SIGNER.open_device(b"d:1:dev2", octets)
 
 
 def test_another_pepper_is_another_seal() -> None:
-    octets = Seal(b"q" * 32).device(b"here", Sealed(AS_OF, DEVICE))
+    octets = EntrySigner(b"q" * 32).device(b"here", SignedEntry(POSITION, DEVICE))
 
     with pytest.raises(ForgedError):
-        SEAL.open_device(b"here", octets)
+        SIGNER.open_device(b"here", octets)
 
 
 def test_form_is_of_this_programs_fields() -> None:

@@ -258,7 +258,7 @@ def test_failed_rebuild_leaves_everything_as_it_was(path: Path, monkeypatch: pyt
     damage(path, root(path, "queue"))
     store = opened(path)
     with monkeypatch.context() as patch:
-        patch.setattr(store._shelf, "write", lambda _connection: 1 / 0)
+        patch.setattr(store._rows, "write", lambda _connection: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rebuilt(store)
     assert store.tenant_usage(7) == TenantUsage(0, 0)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Overflow, Refused
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.bodies import Bodies
-from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf
+from iothub_services.queues.sqlite.row_cache import QueueRow, QueueRowCache
 
 Removed = Callable[[QueueRow | None, list[tuple[int, int, int, int]]], int]
 Reference = tuple[int, int, int, int, int, int, int, bytes | None, str | None, int]
@@ -27,9 +27,9 @@ _DROPPABLE_QOS0 = "SELECT position, size FROM ref WHERE queue = ? AND position >
 class Appending:
     """One batch on its way into the tables."""
 
-    def __init__(self, connection: sqlite3.Connection, shelf: Shelf, bodies: Bodies, removed: Removed) -> None:
+    def __init__(self, connection: sqlite3.Connection, rows: QueueRowCache, bodies: Bodies, removed: Removed) -> None:
         self._connection = connection
-        self._shelf = shelf
+        self._rows = rows
         self._bodies = bodies
         self._removed = removed
         self._new_bodies: list[tuple[int, bytes]] = []
@@ -61,7 +61,7 @@ class Appending:
         return Appended(positions, dropped=tuple(dropped), hit=tuple(self._hit))
 
     def _record_inbound(self, inbound: Inbound) -> Appended | None:
-        row = self._shelf.get(inbound.queue_id)
+        row = self._rows.get(inbound.queue_id)
         if row is None or row.epoch != inbound.epoch:
             return Appended((), is_stale=True)
         statement = "INSERT OR IGNORE INTO inbound VALUES (?, ?)"
@@ -74,7 +74,7 @@ class Appending:
     ) -> int:
         """Refer to `body` in one queue; returns the position or a `Refused`."""
         queue_id, qos = delivery.queue_id, delivery.qos
-        row = self._shelf.touch(queue_id)
+        row = self._rows.touch(queue_id)
         if row is None:
             return _GONE
         message_id = item.message_id if qos == 2 and item.message_id else None

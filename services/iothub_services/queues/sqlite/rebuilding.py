@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from iothub_services.queues.port import Place, QueueLimits, Rebuilt
 from iothub_services.queues.sqlite import schema
-from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf
+from iothub_services.queues.sqlite.row_cache import QueueRow, QueueRowCache
 
 _GAP = 1 << 17  # twice the span of a window: 65,535 Packet Identifiers
 _CLAIMS = 1_000  # claims that may have been made without the session's state knowing it
@@ -35,7 +35,7 @@ class _Saved(NamedTuple):
     qos0: int = 0
 
 
-def rebuild(connection: sqlite3.Connection, shelf: Shelf, places: Iterable[Place], now_us: int) -> Rebuilt:
+def rebuild(connection: sqlite3.Connection, rows: QueueRowCache, places: Iterable[Place], now_us: int) -> Rebuilt:
     """Make the rows that are missing, inside the caller's transaction; what belongs to no session is marked for removal.
 
     Limits are the port's defaults: whoever knows the tenant's sets them before anything is appended.
@@ -49,7 +49,7 @@ def rebuild(connection: sqlite3.Connection, shelf: Shelf, places: Iterable[Place
         known.add(place.queue_id)
         found = saved.get(place.queue_id)
         row = _row(place, found, now_us)
-        shelf.insert_full(row)
+        rows.insert_full(row)
         queues += 1
         messages += row.messages
         empty += not row.messages

@@ -29,7 +29,7 @@ _NOBODY = Tenant()
 
 
 class QueueRow:
-    """One queue. `reserved`: up to it a position may have been sent before. `tenant`: the shelf's, once it is there."""
+    """One queue. `reserved`: up to it a position may have been sent before. `tenant`: the cache's, once it is there."""
 
     __slots__ = (
         "bytes",
@@ -76,7 +76,7 @@ class QueueRow:
         )
 
 
-class Shelf:
+class QueueRowCache:
     """Rows and sums.
 
     Invariants: a changed row is in `_dirty` until `write`; sums agree with the rows; after `forget` both are what is committed.

@@ -35,7 +35,7 @@ from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.append import Appending
 from iothub_services.queues.sqlite.bodies import Bodies
 from iothub_services.queues.sqlite.rebuilding import rebuild
-from iothub_services.queues.sqlite.row_cache import QueueRow, Shelf, row_of
+from iothub_services.queues.sqlite.row_cache import QueueRow, QueueRowCache, row_of
 from iothub_services.sqlite.database import SETTLED, Database
 from iothub_services.sqlite.store import SqliteStore
 
@@ -53,20 +53,20 @@ class SqliteQueues(SqliteStore):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._shelf = Shelf(database.writer)
+        self._rows = QueueRowCache(database.writer)
         self._bodies = Bodies(database.writer)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
         self._bury = 0  # dead bodies that this commit removes, in step with what it appends
         database.before_commit.append(self._finish)
-        database.after_commit.append(self._shelf.settle)
+        database.after_commit.append(self._rows.settle)
         database.on_rollback.append(self._forget)
 
     # --- writers
 
     def append(self, batch: list[Append]) -> list[Appended]:
         with self._database.transaction() as connection:
-            answers = Appending(connection, self._shelf, self._bodies, self._removed).do(batch)
+            answers = Appending(connection, self._rows, self._bodies, self._removed).do(batch)
             self._bury += 2 * len(batch)
         return answers
 
@@ -104,7 +104,7 @@ class SqliteQueues(SqliteStore):
     def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
         """Make the lost rows anew: `places` are those of all living sessions. Once, before anything is appended."""
         with self._database.transaction() as connection:
-            rebuilt = rebuild(connection, self._shelf, places, now_us)
+            rebuilt = rebuild(connection, self._rows, places, now_us)
             connection.execute(SETTLED)
         self.needs_rebuild = False
         self._dropped = None  # look again
@@ -114,26 +114,26 @@ class SqliteQueues(SqliteStore):
 
     def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None:
         with self._database.transaction() as connection:
-            if self._shelf.get(queue_id) is not None:
+            if self._rows.get(queue_id) is not None:
                 raise ConflictError(f"queue {queue_id} exists already")
             self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))  # of a dropped one with this id
-            self._shelf.insert(QueueRow(queue_id, tenant_id, first_epoch - 1, limits))
+            self._rows.insert(QueueRow(queue_id, tenant_id, first_epoch - 1, limits))
 
     def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
         with self._database.transaction():
             for queue_id, limits in changes:
-                row = self._shelf.touch(queue_id)
+                row = self._rows.touch(queue_id)
                 if row is not None:
                     row.is_changed = True
                     row.set_limits(limits)
 
     def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
-        tenant = self._shelf.tenant(tenant_id)
+        tenant = self._rows.tenant(tenant_id)
         tenant.max_messages = messages
         tenant.max_bytes = size_bytes
 
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
-        return self._shelf.usage(tenant_id)
+        return self._rows.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         tails: dict[int, int] = {}
@@ -165,10 +165,10 @@ class SqliteQueues(SqliteStore):
 
     def drop(self, queue_id: int) -> int:
         with self._database.transaction() as connection:
-            row = self._shelf.touch(queue_id)
+            row = self._rows.touch(queue_id)
             if row is None:
                 return 0
-            self._shelf.remove(row)
+            self._rows.remove(row)
             connection.execute("DELETE FROM inbound WHERE queue = ?", (queue_id,))
             connection.execute("DELETE FROM released WHERE queue = ?", (queue_id,))
             if row.messages:
@@ -188,12 +188,12 @@ class SqliteQueues(SqliteStore):
             due = _due(connection, now_ms, count, after)
             removed, spared = [], []
             for _, queue_id, position in due:
-                row = self._shelf.get(queue_id)
+                row = self._rows.get(queue_id)
                 if row is None:
                     continue  # dropped: its records go with the housekeeping
                 record = DueRecord(row.tenant_id, queue_id, position)
                 if position > row.reserved:
-                    self._delete(connection, self._shelf.touch(queue_id), schema.DELETE_ONE, (queue_id, position))
+                    self._delete(connection, self._rows.touch(queue_id), schema.DELETE_ONE, (queue_id, position))
                     removed.append(record)
                 else:
                     spared.append(record)
@@ -203,7 +203,7 @@ class SqliteQueues(SqliteStore):
         removed = []
         with self._database.transaction() as connection:
             for record in records:
-                row = self._shelf.touch(record.queue_id)
+                row = self._rows.touch(record.queue_id)
                 parameters = (record.queue_id, record.position, now_ms)
                 if row is not None and self._delete(connection, row, schema.DELETE_EXPIRED, parameters):
                     removed.append(record)
@@ -226,14 +226,14 @@ class SqliteQueues(SqliteStore):
 
     def _existing(self, queue_id: int) -> QueueRow:
         """Return the row, to be changed in any way."""
-        row = self._shelf.touch(queue_id)
+        row = self._rows.touch(queue_id)
         if row is None:
             raise _unknown(queue_id)
         row.is_changed = True
         return row
 
     def _move(self, connection: sqlite3.Connection, move: Move) -> bool:
-        row = self._shelf.get(move.queue_id)
+        row = self._rows.get(move.queue_id)
         if row is None or row.epoch != move.epoch:
             return False
         if move.kind is MoveKind.ACK:
@@ -281,7 +281,7 @@ class SqliteQueues(SqliteStore):
 
     def _finish(self, connection: sqlite3.Connection) -> None:
         """Before each commit: counters, and a share of the housekeeping so that it keeps up under load as well."""
-        self._shelf.write(connection)
+        self._rows.write(connection)
         if self._dropped is None:
             self._dropped = list(_firsts(connection.execute("SELECT queue FROM dropped")))
         if self._dropped:
@@ -293,7 +293,7 @@ class SqliteQueues(SqliteStore):
         self._bury = 0
 
     def _forget(self) -> None:
-        self._shelf.forget()
+        self._rows.forget()
         self._bodies.forget()
         self._bury = 0
         self._dropped = None

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, UnavailableError
 from iothub.records.admin_commands import Verb
-from iothub_services.auth.change_watermark import Horizon
+from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.accounts import changes, commands, devices, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
@@ -91,8 +91,8 @@ class Scenario:
             AccountChangeApplier(hub, bounds, self._own_limits, self._nothing),
             AdminCommands(hub, queues, self._nothing, self._ping),
         )
-        self.horizon = Horizon(self.store.clock, 60.0)
-        now(follower.begin(ChangeWatcher(self.store), self.horizon))
+        self.watermark = ChangeWatermark(self.store.clock, 60.0)
+        now(follower.begin(ChangeWatcher(self.store), self.watermark))
         return follower
 
     async def _run(self, name: str, call: Any, *args: Any, **kwargs: Any) -> Any:
@@ -143,19 +143,19 @@ def test_start_notes_where_it_begins(scenario: Scenario) -> None:
     assert scenario.marks.mark == scenario.last_change
 
 
-def test_horizon_hears_of_every_look(scenario: Scenario) -> None:
+def test_watermark_is_moved_by_every_read(scenario: Scenario) -> None:
     """What lies in a shared cache is compared with what was seen, from the start on."""
-    before = scenario.horizon.as_of()
+    before = scenario.watermark.as_of()
     assert before.change == scenario.last_change
-    assert scenario.horizon.has_device(7, "dev1", before)
+    assert scenario.watermark.has_device(7, "dev1", before)
 
     scenario.delete()
-    assert scenario.horizon.as_of() == before
+    assert scenario.watermark.as_of() == before
     scenario.look()
 
-    assert scenario.horizon.as_of().change == scenario.last_change
-    assert not scenario.horizon.has_device(7, "dev1", before)
-    assert scenario.horizon.has_device(7, "dev1", scenario.horizon.as_of())
+    assert scenario.watermark.as_of().change == scenario.last_change
+    assert not scenario.watermark.has_device(7, "dev1", before)
+    assert scenario.watermark.has_device(7, "dev1", scenario.watermark.as_of())
 
 
 def test_deletion_is_noted_when_its_sessions_have_ended(scenario: Scenario) -> None:
@@ -206,15 +206,15 @@ def test_accounts_that_were_put_back_are_looked_at_anew(scenario: Scenario) -> N
     before = scenario.last_change
     devices.create(scenario.store, "acme", "dev2")
     scenario.look()
-    guest, seen = scenario.harness.join("c"), scenario.horizon.as_of()
+    guest, seen = scenario.harness.join("c"), scenario.watermark.as_of()
     _put_back(scenario.store, before)
     scenario.harness.accounts.devices.pop((7, "dev1"))
 
     scenario.look()
 
     guest.expect_closed()
-    assert scenario.horizon.as_of().change == scenario.last_change == before
-    assert not scenario.horizon.has_device(7, "dev1", seen)
+    assert scenario.watermark.as_of().change == scenario.last_change == before
+    assert not scenario.watermark.has_device(7, "dev1", seen)
     number = commands.enqueue(scenario.store, "", Verb.PING, {})
     scenario.look()
     assert commands.show(scenario.store, number).state is CommandState.DONE
@@ -238,7 +238,7 @@ def test_look_at_everything_that_fails_is_done_by_the_next_look(
     scenario.look()
 
     guest.expect_closed()
-    assert scenario.horizon.as_of().change == before
+    assert scenario.watermark.as_of().change == before
 
 
 def _fail(*_: object) -> None:
@@ -373,7 +373,7 @@ def test_all_that_was_changed_is_heard_of_at_once(scenario: Scenario, monkeypatc
     scenario.look()
 
     assert closed(guest) == [0x87]
-    assert scenario.horizon.as_of().change == scenario.last_change
+    assert scenario.watermark.as_of().change == scenario.last_change
 
 
 def test_command_that_could_not_be_taken_is_taken_at_the_next_look(
