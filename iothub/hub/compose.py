@@ -241,7 +241,7 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
         hooks=foundation.hooks,
         observer=telemetry,
         authenticator=authenticator,
-        store=streams_made.outlet,
+        store=streams_made.sink_store,
         limits=plane_limits(settings),
         message_ids=MessageIds(clock, settings.node.number),
         brokers=foundation.brokers,

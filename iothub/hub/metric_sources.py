@@ -108,7 +108,7 @@ def feed_control(registry: Registry, hub: Hub, tenants: TenantMetrics, shared_re
 
 def feed_streams(registry: Registry, streaming: Streaming) -> None:
     """Streams out and in."""
-    feed, out, inward, book = registry.feed, streaming.outlet, streaming.sources, streaming.book
+    feed, out, inward, book = registry.feed, streaming.sink_store, streaming.sources, streaming.book
     feed(metrics.STREAM_MESSAGES, lambda: {"out": out.messages, "in": inward.messages})
     feed(metrics.STREAM_BYTES, lambda: {"out": out.bytes, "in": inward.bytes})
     feed(metrics.STREAM_REFUSED, lambda: {"out": out.refused, "in": inward.refused})

@@ -93,7 +93,7 @@ class Stop:
         control, writers = self._parts.control, self._parts.writers
         is_somebody_there = any(not connection.is_lost for connection in self._closed)
         is_waited_for = is_somebody_there and since_s < _FINAL_PACKET_S
-        is_storing = writers.writer.waiting[0] or control.streaming.outlet.pending[0]
+        is_storing = writers.writer.waiting[0] or control.streaming.sink_store.pending[0]
         has_wills = control.hub.sessions.wills_under_way
         return bool(is_storing or writers.journal_thread.waiting or is_waited_for or has_wills)
 

@@ -1,6 +1,6 @@
 """The streams of one hub: out to Kafka, in from it, followed as the accounts say, and shared with the hubs that use the same accounts.
 
-Knows the parts by reference: the outlet holds publishers back, the sources publish, the drivers talk to Kafka in threads of their own.
+Knows the parts by reference: the sink store holds publishers back, the sources publish, the drivers talk to Kafka in threads of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iothub.engine.ports import Store
 from iothub.hub.stream_drivers import StreamDrivers
 from iothub_services.auth.port import Run
 from iothub_services.streams.port import Direction, Stream
-from iothub_services.streams.sink import OutletBounds, StreamOutlet
+from iothub_services.streams.sink import SinkLimits, SinkStore
 from iothub_tenants.accounts import streams as accounts
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
@@ -77,22 +77,22 @@ class OutTrouble:
 
 @dataclass(frozen=True, slots=True)
 class StreamParts:
-    """What streams are made of. `out_trouble`: what `outlet` says."""
+    """What streams are made of. `out_trouble`: what `sink_store` says."""
 
     drivers: StreamDrivers
-    outlet: StreamOutlet
+    sink_store: SinkStore
     book: StreamRegistry
     out_trouble: OutTrouble
 
 
 def stream_parts(settings: Config, store: Store, drivers: StreamDrivers, clock: Clock) -> StreamParts:
     """Make what the message plane writes to, above the `store` of the queues."""
-    bounds = OutletBounds(
+    bounds = SinkLimits(
         settings.streams.tenant_pending_bytes, settings.streams.pending_bytes, settings.queues.give_up_s
     )
     trouble = OutTrouble()
-    outlet = StreamOutlet(store, drivers.sender, clock, settings.kafka.topic_prefix, bounds, trouble.note)
-    return StreamParts(drivers, outlet, StreamRegistry(outlet), trouble)
+    sink_store = SinkStore(store, drivers.sender, clock, settings.kafka.topic_prefix, bounds, trouble.note)
+    return StreamParts(drivers, sink_store, StreamRegistry(sink_store), trouble)
 
 
 class Streaming:
@@ -115,15 +115,15 @@ class Streaming:
         self._out_trouble = parts.out_trouble
         self._log = log.get(__name__)
         self._topics, self._receiver, self._watch = parts.drivers.topics, parts.drivers.receiver, parts.drivers.watch
-        self.outlet = parts.outlet
+        self.sink_store = parts.sink_store
         self.book = parts.book
-        self.sources = StreamSources(hub, self.book, self._receiver, self.outlet, prefix)
+        self.sources = StreamSources(hub, self.book, self._receiver, self.sink_store, prefix)
         self._pace = Pace(hub.clock)
         self.is_stale = True
         self._followed: tuple[Stream, ...] = ()
 
     def start(self, plane: Plane) -> None:
-        self.outlet.start(plane)
+        self.sink_store.start(plane)
         self.sources.start()
 
     # --- following the accounts
@@ -160,7 +160,7 @@ class Streaming:
 
     async def look(self) -> None:
         """Give up what waited too long, say what is wrong, and take over what another hub has left. Several times a second."""
-        self.outlet.look()
+        self.sink_store.look()
         self.share_out()
         self._pace.look({stream.id: self._work_of(stream).messages for stream in self.book})
         has_any = len(self.book) > 0
@@ -252,7 +252,7 @@ class Streaming:
         """Write what is on its way, and end the threads. Blocks."""
         self._watch.close()
         is_closed = self._receiver.close(timeout_s / 2)
-        return self.outlet.close(timeout_s / 2) and is_closed
+        return self.sink_store.close(timeout_s / 2) and is_closed
 
 
 def of_direction(streams: Collection[Stream], direction: Direction) -> int:

@@ -37,7 +37,7 @@ OnWritten = Callable[[BackendError | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class OutletBounds:
+class SinkLimits:
     """Bytes on their way to Kafka: of one tenant, of all; and for how long a publish is held."""
 
     tenant_bytes: int = 4 << 20
@@ -50,7 +50,7 @@ class Room:
 
     __slots__ = ("_bounds", "_whole", "bytes")
 
-    def __init__(self, bounds: OutletBounds, whole: Room | None = None) -> None:
+    def __init__(self, bounds: SinkLimits, whole: Room | None = None) -> None:
         self.bytes = 0
         self._bounds = bounds
         self._whole = whole
@@ -108,14 +108,14 @@ class _Pending:
         return any(not sink.is_forgotten for sink in self.records.values())
 
 
-class StreamOutlet:
+class SinkStore:
     """Fulfils `iothub.engine.ports.Store`.
 
     Invariants: a publish in `_order` counts for its tenant and not for the worker, unless it is over; each is answered once.
     """
 
     def __init__(
-        self, store: Store, sender: StreamSender, clock: Clock, prefix: str, bounds: OutletBounds, on_alarm: OnAlarm
+        self, store: Store, sender: StreamSender, clock: Clock, prefix: str, bounds: SinkLimits, on_alarm: OnAlarm
     ) -> None:
         self._store = store
         self._sender = sender

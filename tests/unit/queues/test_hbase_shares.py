@@ -61,7 +61,7 @@ def test_operation_gives_each_share_its_position() -> None:
     items = [message(b"a", Delivery(1, 1)), message(b"bc", Delivery(1, 1))]
     for item in items:
         operation.take(item, item.shares[0], 100)
-    operation.seal(9, 1, ROOM, Heads())
+    operation.encode_call(9, 1, ROOM, Heads())
 
     operation.told(bytes(9) + b"\0" + bytes(16) + _told(2, 3, [(0, 4, 2)]))
 
@@ -75,7 +75,7 @@ def test_answer_of_another_length_is_refused() -> None:
     operation = Operation(KnownQueue(1, 7, Tenant()))
     item = message(b"a", Delivery(1, 1))
     operation.take(item, item.shares[0], 100)
-    operation.seal(9, 1, ROOM, Heads())
+    operation.encode_call(9, 1, ROOM, Heads())
 
     with pytest.raises(ValueError, match="zip"):
         operation.told(bytes(9) + b"\0" + bytes(16) + _told(2, 3, [(0, 4, 2)]))
@@ -93,7 +93,7 @@ def test_message_goes_without_the_garbage_collector() -> None:
     item.shares = [Share(target, KnownQueue(1, 7, Tenant()))]  # type: ignore[arg-type]
     operation = Operation(KnownQueue(1, 7, Tenant()))
     operation.take(item, item.shares[0], 100)
-    operation.seal(9, 1, ROOM, Heads())
+    operation.encode_call(9, 1, ROOM, Heads())
     gc.disable()
     try:
         del target, item, operation

@@ -14,7 +14,7 @@ from iothub.engine.state import Session
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 from iothub_services.streams import sink
 from iothub_services.streams.port import Direction, OnAnswers, Outgoing, Stream
-from iothub_services.streams.sink import OutletBounds, Sink, StreamOutlet
+from iothub_services.streams.sink import Sink, SinkLimits, SinkStore
 
 PUBACK = ack(0x40, 1)
 STREAM = Stream(7, 1, "acme", "telemetry", Direction.OUT, "t/#", 1, 1000)
@@ -53,24 +53,26 @@ def _nobody(_answers: Sequence[object]) -> None:
 
 
 class Stage:
-    """A bench with an outlet in front of its store, and one stream."""
+    """A bench with a sink store in front of its store, and one stream."""
 
     def __init__(self, **bounds: float) -> None:
         self.bench = Bench(PlaneLimits())
         self.sender = HandSender()
         self.alarms: list[str] = []
-        given = OutletBounds(**bounds)  # type: ignore[arg-type]
-        self.outlet = StreamOutlet(self.bench.store, self.sender, self.bench.clock, "iothub", given, self.alarms.append)
+        given = SinkLimits(**bounds)  # type: ignore[arg-type]
+        self.sink_store = SinkStore(
+            self.bench.store, self.sender, self.bench.clock, "iothub", given, self.alarms.append
+        )
         self.soon: list[object] = []
-        self.bench.plane.turn.store = self.outlet
+        self.bench.plane.turn.store = self.sink_store
         self.bench.plane.call_soon = self.soon.append
-        self.outlet.start(self.bench.plane)
+        self.sink_store.start(self.bench.plane)
         self.sink = self.add(STREAM)
 
     def add(self, stream: Stream) -> Sink:
         self.session = session = Session(self.bench.tenant, "", stream.subject, True)
         session.is_sink = True
-        session.control = sink = self.outlet.sink(stream)
+        session.control = sink = self.sink_store.sink(stream)
         self.bench.tenant.router.subscribe(
             Subscription(session, stream.filter.encode(), qos=2, retain_as_published=True)
         )
@@ -82,7 +84,7 @@ class Stage:
 
     def pass_time(self, seconds: float) -> None:
         self.bench.pass_time(seconds)
-        self.outlet.look()
+        self.sink_store.look()
 
 
 def test_a_publisher_is_answered_when_kafka_has_the_message() -> None:
@@ -97,7 +99,7 @@ def test_a_publisher_is_answered_when_kafka_has_the_message() -> None:
     stage.sender.answer()
 
     assert client.take() == PUBACK
-    assert (stage.sink.messages, stage.sink.pending, stage.outlet.pending) == (1, 0, (0, 0))
+    assert (stage.sink.messages, stage.sink.pending, stage.sink_store.pending) == (1, 0, (0, 0))
 
 
 def test_the_queues_get_it_after_kafka() -> None:
@@ -148,7 +150,7 @@ def test_a_tenant_with_much_on_its_way_is_held_back_and_goes_on() -> None:
 def test_the_bound_of_all_tenants_holds_each_of_them() -> None:
     """However little it has on its way itself."""
     stage = Stage(bytes=100)
-    other = stage.outlet.sink(Stream(8, 2, "other", "s", Direction.OUT, "#", 1, 1000))
+    other = stage.sink_store.sink(Stream(8, 2, "other", "s", Direction.OUT, "#", 1, 1000))
 
     stage.publisher().send(publish(b"t/1", b"a", 1, 1))
 
@@ -168,7 +170,7 @@ def test_what_was_not_sent_is_given_up_with_a_refusal(version: int) -> None:
     answers = packets(client.take())
     assert answers == ([(0x40, b"\x00\x01\x97")] if version == 5 else [])
     assert client.transport.is_closed is (version == 4)
-    assert stage.outlet.pending == (0, 0)
+    assert stage.sink_store.pending == (0, 0)
     assert (Drop.STORE_FAILED, 1) in stage.bench.observer.drops
 
 
@@ -180,11 +182,11 @@ def test_what_was_sent_and_is_given_up_ends_the_connection_without_an_answer() -
     client.send(publish(b"t/1", b"a", 1, 1, properties=b""))
     stage.pass_time(2.1)
     assert [header for header, _ in packets(client.take())] == [0xE0]
-    assert stage.outlet.pending[0] == 0
-    assert stage.outlet.pending_bytes(1) > 0
+    assert stage.sink_store.pending[0] == 0
+    assert stage.sink_store.pending_bytes(1) > 0
     stage.sender.answer()
 
-    assert stage.outlet.pending_bytes(1) == 0
+    assert stage.sink_store.pending_bytes(1) == 0
 
 
 def test_silence_of_kafka_is_an_alarm_and_its_return_the_end_of_it() -> None:
@@ -196,7 +198,7 @@ def test_silence_of_kafka_is_an_alarm_and_its_return_the_end_of_it() -> None:
     stage.pass_time(3.5)
     assert stage.alarms[-1].endswith("for streams are not acknowledged: Kafka at k:9092: no answer")
     stage.sender.answer()
-    stage.outlet.look()
+    stage.sink_store.look()
 
     assert stage.alarms[-1] == ""
 
@@ -272,14 +274,14 @@ def test_nothing_overtakes_what_was_on_its_way_to_a_stream_that_is_deleted() -> 
 
     stage.bench.tenant.sinks -= 1
     stage.bench.tenant.router.unsubscribe(stage.session, b"t/#", None)
-    stage.outlet.forget(stage.sink)
+    stage.sink_store.forget(stage.sink)
     client.send(publish(b"t/1", b"newer", 1, 2, retain=True))
 
     appended = [operation[1].message.payload for operation in stage.bench.store.waiting]
     assert appended == [b"older", b"newer"]
-    assert stage.outlet.pending_bytes(1) > 0
+    assert stage.sink_store.pending_bytes(1) > 0
     stage.sender.answer()
-    assert (stage.outlet.pending_bytes(1), stage.bench.plane.turn.unstored_messages) == (0, 2)
+    assert (stage.sink_store.pending_bytes(1), stage.bench.plane.turn.unstored_messages) == (0, 2)
 
 
 def test_a_deleted_stream_frees_only_what_waits_for_no_other() -> None:
@@ -290,13 +292,13 @@ def test_a_deleted_stream_frees_only_what_waits_for_no_other() -> None:
     client.send(publish(b"t/1", b"a", 1, 1))
     first, second = stage.sender.records
 
-    stage.outlet.forget(stage.sink)
+    stage.sink_store.forget(stage.sink)
     assert client.take() == b""
     stage.sender.on_answers([(second, None)])
     assert client.take() == PUBACK
     stage.sender.on_answers([(first, None)])
 
-    assert stage.outlet.pending == (0, 0)
+    assert stage.sink_store.pending == (0, 0)
 
 
 def test_a_qos_2_message_that_is_repeated_at_a_new_connection_is_in_the_topic_once() -> None:
@@ -344,7 +346,7 @@ def test_repeats_of_what_was_given_up_wait_for_room_like_anything_else() -> None
         client = stage.bench.client("p")
     client.send(publish(b"t/1", b"x" * 300, 2, 1))
 
-    assert stage.outlet.pending_bytes(1) < 1000
+    assert stage.sink_store.pending_bytes(1) < 1000
     assert client.transport.is_paused
 
 
@@ -358,6 +360,6 @@ def test_an_alarm_ends_under_load() -> None:
 
     stage.sender.answer()
     client.send(publish(b"t/1", b"b", 1, 2))
-    stage.outlet.look()
+    stage.sink_store.look()
 
     assert stage.alarms[-1] == ""

@@ -149,7 +149,7 @@ class Appending:
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
             left = UNBOUND if room is None else room.of(queue_id)
-            operation.seal(self._writer, next(self._sequence), left, self._heads)
+            operation.encode_call(self._writer, next(self._sequence), left, self._heads)
         self._open.update(new)
         return [*old.values(), *new.values()]
 

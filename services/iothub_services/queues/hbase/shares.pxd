@@ -47,7 +47,7 @@ cdef class Operation:
     @cython.locals(stored=Py_ssize_t)
     cpdef object take(self, Item item, Share share, Py_ssize_t most_bytes)
     @cython.locals(item=Item, share=Share, records=list)
-    cpdef object seal(self, object writer, object sequence, tuple room, Heads heads)
+    cpdef object encode_call(self, object writer, object sequence, tuple room, Heads heads)
     @cython.locals(share=Share, shares=list, first="long long", messages="long long", size_bytes="long long")
     cpdef object on_answer(self, bytes octets)
     @cython.locals(share=Share, shares=list)

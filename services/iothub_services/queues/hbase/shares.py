@@ -126,7 +126,7 @@ class Operation:
             self.stored_bytes = stored
             self.size_bytes += item.size
 
-    def seal(self, writer: int, sequence: int, room: tuple[int, int], heads: Heads) -> None:
+    def encode_call(self, writer: int, sequence: int, room: tuple[int, int], heads: Heads) -> None:
         """Make the bytes."""
         self.alive = len(self.shares)
         records = []

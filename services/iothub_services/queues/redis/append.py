@@ -157,7 +157,7 @@ class Appending:
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant)
             left = UNBOUND if room is None else room.of(queue_id)
-            operation.seal(self._names, self._writer, next(self._sequence), now_ms, left)
+            operation.encode_call(self._names, self._writer, next(self._sequence), now_ms, left)
         self._open.update(new)
         return [*old.values(), *new.values()]
 

@@ -108,7 +108,7 @@ class Operation:
             self.shares.append(share)
             self.size_bytes = size_bytes
 
-    def seal(self, names: Names, writer: int, sequence: int, now_ms: int, room: tuple[int, int]) -> None:
+    def encode_call(self, names: Names, writer: int, sequence: int, now_ms: int, room: tuple[int, int]) -> None:
         """Make the call."""
         self.alive = len(self.shares)
         arguments: list[Argument] = [writer, sequence, now_ms, *room, WRITERS_KEPT, self.known.tail]

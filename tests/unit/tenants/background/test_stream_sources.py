@@ -9,7 +9,7 @@ import pytest
 
 from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.streams.port import Direction, Headers, Incoming, OnPage, Stream
-from iothub_services.streams.sink import OutletBounds, Room, Sink
+from iothub_services.streams.sink import Room, Sink, SinkLimits
 from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.streams import StreamRegistry
 from tests.support.control_harness import Harness
@@ -54,7 +54,7 @@ class Beside:
         on_written(None)
 
     def sink(self, stream: Stream) -> Sink:
-        return Sink(stream, stream.topic("iothub"), Room(OutletBounds()))
+        return Sink(stream, stream.topic("iothub"), Room(SinkLimits()))
 
     def forget(self, sink: Sink) -> None:
         self.forgotten.append(sink.topic)
