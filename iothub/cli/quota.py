@@ -27,7 +27,7 @@ PING_TIMEOUT_S = 3.0
 _ASK = "see `iothub status`"
 _NOTES = {  # what a hub says of limits that do not hold over all hubs now
     "degraded": f"degraded: the Redis ledger is unavailable; each hub keeps its last share; {_ASK}",
-    "settling": f"initialising: the Redis ledger is empty; hubs report current usage; no new grants until done; {_ASK}",
+    "initialising": f"initialising: the Redis ledger is empty; hubs report current usage; no new grants until done; {_ASK}",
 }
 DEVICE = click.option("--device", help="Limits of this device, not of the whole tenant.")
 

@@ -89,7 +89,7 @@ class DataDir:
         self.lock_file = path / "lock"
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
-        self.obeyed_file = path / "obeyed.json"
+        self.applied_file = path / "obeyed.json"
         self.member_file = path / "member.json"
         self.id_file = path / "hub-id"
         self.installation_file = path / "installation.json"
@@ -333,11 +333,11 @@ class DataDir:
     def write_applied(self, change: int) -> None:
         """Save the last account change up to which the sessions of deleted devices have ended here."""
         with _unavailable(self.path):
-            write_atomically(self.obeyed_file, (json.dumps({"change": change}) + "\n").encode())
+            write_atomically(self.applied_file, (json.dumps({"change": change}) + "\n").encode())
 
     def read_applied(self) -> int | None:
         """Return that change, None if no hub has saved one yet."""
-        note = _read_note(self.obeyed_file)
+        note = _read_note(self.applied_file)
         change = None if note is None else note.get("change")
         return change if isinstance(change, int) else None
 

@@ -43,9 +43,9 @@ def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
 
 
 def _finding(found: overview.Overview, seconds: float) -> Finding:
-    if found.settling_ms:
+    if found.initialising_ms:
         text = "initialising: the Redis ledger is empty; hubs report current usage; no new grants until done"
-        return Finding(_NAME, State.WARN, text, f"wait {found.settling_ms / 1000:.1f} s", seconds)
+        return Finding(_NAME, State.WARN, text, f"wait {found.initialising_ms / 1000:.1f} s", seconds)
     if not found.hubs:
         text = "no hub has used it yet" if found.is_empty else "no hub holds a lease"
         return Finding(_NAME, State.OK, text, seconds=seconds)

@@ -23,7 +23,7 @@ from iothub_services.redis.calls import Call, Reply, single
 if TYPE_CHECKING:
     from iothub_services.redis.client import RedisClient
 
-_NUMBERS = {Mode.SHARED: 1, Mode.SETTLING: 0, Mode.DEGRADED: 0}
+_NUMBERS = {Mode.SHARED: 1, Mode.INITIALISING: 0, Mode.DEGRADED: 0}
 
 
 class QuotaLedger:

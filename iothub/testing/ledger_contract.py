@@ -60,7 +60,7 @@ def what_exists_is_counted_whatever_the_limit_says(ledger: CountLedger) -> None:
     assert not ledger.reserve(Quota.CONNECTIONS)
 
 
-def a_changed_limit_is_obeyed_at_once(ledger: CountLedger) -> None:
+def a_changed_limit_is_applied_at_once(ledger: CountLedger) -> None:
     ledger.reserve(Quota.CONNECTIONS, 3)
     ledger.set_limits(resolve_texts("connections=2"))
     assert ledger.excess(Quota.CONNECTIONS) == 1
@@ -77,5 +77,5 @@ CASES: tuple[Case, ...] = (
     subjects_are_counted_apart,
     zero_is_nothing_and_absent_is_unlimited,
     what_exists_is_counted_whatever_the_limit_says,
-    a_changed_limit_is_obeyed_at_once,
+    a_changed_limit_is_applied_at_once,
 )

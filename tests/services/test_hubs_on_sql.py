@@ -22,7 +22,7 @@ from tests.support.sql_servers import SERVERS, own_database
 from tests.support.waiting import until
 from tests.support.witness import Witness
 
-OBEYED_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests: what it took is printed
+APPLIED_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests: what it took is printed
 RECOVERY_S = 10.0
 NOTICE_S = 15.0  # two attempts of the hub's, each as long as its time-outs
 GONE = ("accounts_unreachable", "")
@@ -98,7 +98,7 @@ def test_denied_filter_is_denied_at_every_hub_within_a_second(stage: _Stage) -> 
 
     for guest in guests:
         while _publish_code(guest, topic) != NOT_AUTHORIZED:
-            assert time.monotonic() - began < OBEYED_S
+            assert time.monotonic() - began < APPLIED_S
     sys.stdout.write(f"denied everywhere after {time.monotonic() - began:.2f} s\n")
     for party in parties:
         party.leave()
@@ -113,7 +113,7 @@ def test_revoked_device_is_put_out_at_every_hub_within_a_second(stage: _Stage) -
     began = time.monotonic()
 
     for guest in guests:
-        guest.expect_closed(timeout=OBEYED_S)
+        guest.expect_closed(timeout=APPLIED_S)
     took = time.monotonic() - began
     sys.stdout.write(f"put out everywhere after {took:.2f} s\n")
     for party in parties:
@@ -121,7 +121,7 @@ def test_revoked_device_is_put_out_at_every_hub_within_a_second(stage: _Stage) -
     codes = [_connect_code(stage, number, "dev2") for number in (0, 1)]
     stage.hubs[0].run("device", "enable", "acme", "dev2")
 
-    assert took < OBEYED_S
+    assert took < APPLIED_S
     assert 0 not in codes
 
 

@@ -101,7 +101,7 @@ class Tenancy:
         self.harness.hub.run("quota", verb, self.name, *rest)
 
     def set(self, *limits: str, device: str | None = None) -> None:
-        """Change limits under the running hub, and give it time to obey: a few of its looks at the accounts."""
+        """Change limits under the running hub, and give it time to apply them: a few of its looks at the accounts."""
         quotas.set_limits(self.harness.store, self.name, limits, device)
         time.sleep(OBEDIENCE_S)
 

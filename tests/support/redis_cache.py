@@ -126,14 +126,14 @@ class CachedHub:
         changes = self.watcher.poll()
         shared = self.shared
 
-        def obey() -> None:
+        def apply_changes() -> None:
             if shared is not None:
                 shared.watermark.saw(lines(changes), looked_at)
             for line in lines(changes):
                 if line.tenant_id:
                     self.authenticator.invalidate(line.tenant_id, line.device)
 
-        self.turning.call(obey)
+        self.turning.call(apply_changes)
 
     def connect(self, *devices: str, secret: str = SECRET) -> list[Authenticated | Refusal]:
         """Authenticate all of them at once; return the answers, when what is to be kept in Redis is there."""

@@ -83,7 +83,7 @@ class Allowance:
         rates, plane = self.rates.tenant, self.plane
         rates.set_limits(self.limits)
         if self._shared is not None:
-            self._shared.obey(rates)
+            self._shared.apply_limits(rates)
         plane.limits = _engine_limits(self.limits, record, self._backlog_bytes)
         plane.inbound_messages = rates.meter(Quota.PUBLISH_MESSAGES)
         plane.inbound_bytes = rates.meter(Quota.PUBLISH_BYTES)

@@ -18,7 +18,7 @@ from tests.support.raw import RawClient
 from tests.support.redis_cache import settings_of
 from tests.support.waiting import until
 
-OBEYED_S = 1.0
+APPLIED_S = 1.0
 ACCEPTED, REFUSED = 0, 5
 
 
@@ -91,7 +91,7 @@ def test_cold_hub_asks_no_sql_and_obeys_what_changes(hubs: list[Hub]) -> None:
     assert (records(second, "hit"), records(second, "miss"), records(second, "stale")) == (3, 0, 0)
 
     first.run("device", "disable", "acme", "dev1")
-    deadline = time.monotonic() + OBEYED_S
+    deadline = time.monotonic() + APPLIED_S
     client.expect_closed()
     client.close()
 

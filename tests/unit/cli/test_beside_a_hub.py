@@ -140,14 +140,14 @@ def test_limits_that_do_not_hold_over_all_hubs_say_so(
         shared = acme("quota", *words, "-o", "json")
     with AnsweringHub(acme.data_dir, lambda _command: {"quota": "degraded"}):
         degraded = acme("quota", *words, "-o", "json")
-    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "settling"}):
-        settling = acme("quota", *words, "-o", "json")
+    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "initialising"}):
+        initialising = acme("quota", *words, "-o", "json")
 
     assert "degraded: the Redis ledger is unavailable; each hub keeps its last share" in degraded.err
     assert "iothub --data-dir" in degraded.err
-    assert "initialising" in settling.err
+    assert "initialising" in initialising.err
     assert alone.err == shared.err == ""
-    assert alone.out == shared.out == degraded.out == settling.out
+    assert alone.out == shared.out == degraded.out == initialising.out
 
 
 def test_limits_beside_a_hub_that_does_not_answer(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

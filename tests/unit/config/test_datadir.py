@@ -186,7 +186,7 @@ def test_last_obeyed_change_is_remembered(made: DataDir) -> None:
     assert made.read_applied() is None
     made.write_applied(17)
     assert made.read_applied() == 17
-    made.obeyed_file.write_text('{"change": "')
+    made.applied_file.write_text('{"change": "')
     assert made.read_applied() is None
 
 

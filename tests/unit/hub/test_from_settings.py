@@ -1,4 +1,4 @@
-"""Settings reach the rooms that obey them."""
+"""Settings reach the parts that they are for."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`granted` to this hub, held by the `others`, and what they do not use of it. `is_settling`: nothing is given yet."""
+    """`granted` to this hub, held by the `others`, and what they do not use of it. `is_initialising`: nothing is given yet."""
 
     granted: int
     others: int
     spare: int
-    is_settling: bool
+    is_initialising: bool
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class Grant:
     def _give_up(self, needed: int) -> None:
         if self.granted > needed:
             self.granted = needed
-            self.obey()
+            self.apply_granted()
 
     @property
     def is_running_out(self) -> bool:
@@ -140,20 +140,20 @@ class Grant:
         """Apply an answer, and let waiting callers go on, each of which may take at once. Return whether another request is needed."""
         self.is_asked = False
         self.granted, self.others = verdict.granted, verdict.others
-        self.obey()
+        self.apply_granted()
         waiting, self.waiting = self.waiting, []
         kept = []
         for each in waiting:
             if self.fits(each.count):
                 each.answer.callback(True)
-            elif not each.was_asked or verdict.is_settling or (verdict.spare > 0 and now < each.until):
+            elif not each.was_asked or verdict.is_initialising or (verdict.spare > 0 and now < each.until):
                 kept.append(each)
             else:
                 each.answer.callback(False)
         self.waiting = kept + self.waiting
         return bool(self.waiting)
 
-    def obey(self) -> None:
+    def apply_granted(self) -> None:
         """Report what is granted to the counting code."""
         if self._apply is not None:
             self._apply(min(self.granted, self.limit))

@@ -19,7 +19,7 @@ from iothub_services.quota.shared.lease import LapsedError, Lease
 
 BATCH = 200  # questions in one script: some milliseconds of Redis
 PATIENCE_S = 1.0  # for others to give back what they do not use
-SETTLING_S = 5.0  # and to come back
+REJOIN_S = 5.0  # and to come back
 
 Later = Callable[[float, Callable[[], object]], object]
 
@@ -165,9 +165,9 @@ class LedgerClient:
                 self._changed[grant.name] = grant
             raise
         for grant, verdict in zip(grants, verdicts, strict=True):
-            self._obey(grant, verdict)
+            self._apply_verdict(grant, verdict)
 
-    def _obey(self, grant: Grant, verdict: Verdict) -> None:
+    def _apply_verdict(self, grant: Grant, verdict: Verdict) -> None:
         if grant.take(verdict, self._clock.monotonic()):
             self._changed[grant.name] = grant
             if not all(each.was_asked for each in grant.waiting):
@@ -188,9 +188,9 @@ class LedgerClient:
         figures = [int(part) for part in answer if isinstance(part, int)]
         if len(figures) != 1 + 3 * len(questions):
             raise LapsedError("the quota ledger gave an answer that is none")
-        is_settling = figures[0] > 0
+        is_initialising = figures[0] > 0
         return [
-            Verdict(granted, others, spare, is_settling)
+            Verdict(granted, others, spare, is_initialising)
             for granted, others, spare in zip(figures[1::3], figures[2::3], figures[3::3], strict=True)
         ]
 
@@ -198,7 +198,7 @@ class LedgerClient:
         """End the wait of callers after the time that a client would wait."""
         now = self._clock.monotonic()
         for grant in [grant for grant in self._changed.values() if grant.waiting and not grant.is_asked]:
-            late = [each for each in grant.waiting if now > each.until + SETTLING_S]
+            late = [each for each in grant.waiting if now > each.until + REJOIN_S]
             grant.waiting = [each for each in grant.waiting if each not in late]
             for each in late:
                 each.answer.errback(UnavailableError("the quota ledger did not answer in time"))

@@ -162,7 +162,7 @@ class TenantRates:
         self._clock = clock
         self._leases: dict[str, tuple[WatchedMeter, Meter, int, LeasedRate]] = {}  # the place is the bucket's
 
-    def obey(self, meters: Mapping[Quota, Meter], hubs: int) -> Mapping[Quota, WatchedMeter]:
+    def apply_limits(self, meters: Mapping[Quota, Meter], hubs: int) -> Mapping[Quota, WatchedMeter]:
         """The limits were set, or set anew: `meters` are filled by whole limits. Return what the engine is to ask in their place.
 
         `hubs`: among so many a new rate is divided at first.
@@ -229,12 +229,12 @@ class LeasedRates:
         self._hubs = 1
         self.is_restless = False  # demands change: it is worth looking again soon
 
-    def obey(self, tenant_id: int, meters: Mapping[Quota, Meter]) -> Mapping[Quota, WatchedMeter]:
+    def apply_limits(self, tenant_id: int, meters: Mapping[Quota, Meter]) -> Mapping[Quota, WatchedMeter]:
         """Lease these rates of a tenant from now on, and no others. Return what is to be asked in their place."""
         tenant = self._tenants.get(tenant_id)
         if tenant is None:
             tenant = self._tenants[tenant_id] = TenantRates(tenant_id, self._clock)
-        return tenant.obey(meters, self._hubs)
+        return tenant.apply_limits(meters, self._hubs)
 
     def close(self, tenant_id: int) -> None:
         """The tenant is not served here: its parts are given back."""

@@ -14,10 +14,10 @@ from iothub_services.redis.calls import Call, Reply, command
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`hubs`: names of those that hold a lease now; `settling_ms`: how long nothing is granted; `is_empty`: no hub was ever there."""
+    """`hubs`: names of those that hold a lease now; `initialising_ms`: how long nothing is granted; `is_empty`: no hub was ever there."""
 
     hubs: tuple[str, ...]
-    settling_ms: int
+    initialising_ms: int
     is_empty: bool
 
     @property
@@ -38,8 +38,8 @@ def read(answers: Sequence[Reply]) -> Overview:
     parts = _list(leases)
     until = zip(parts[::2], [int(held.partition(b" ")[0]) for held in parts[1::2]], strict=True)
     living = sorted(name.decode() for name, end in until if end >= now)
-    settling_ms = max(int(settled) - now, 0) if isinstance(settled, bytes) else 0
-    return Overview(tuple(living), settling_ms, is_empty=settled is None)
+    initialising_ms = max(int(settled) - now, 0) if isinstance(settled, bytes) else 0
+    return Overview(tuple(living), initialising_ms, is_empty=settled is None)
 
 
 def _list(answer: Reply) -> list[bytes]:

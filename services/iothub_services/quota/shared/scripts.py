@@ -129,7 +129,7 @@ LEAVE = _script("return redis.call('HDEL', KEYS[1], hub)")
 
 # KEYS 3 wanted. ARGV 4 how long a want lasts. Answers {ms to settle, hubs, names that are wanted ...}.
 TURN = _script("""
-local living, count, settling = present()
+local living, count, initialising = present()
 if not living then
   return {-1}
 end
@@ -141,18 +141,18 @@ end
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - tonumber(ARGV[4]))
 local answer = redis.call('ZRANGE', KEYS[3], 0, 999)
 table.insert(answer, 1, count)
-table.insert(answer, 1, settling)
+table.insert(answer, 1, initialising)
 return answer
 """)
 
 # KEYS 3 wanted, 4... counts. ARGV 4 how long a want lasts, 5 how long a key is kept (s), 6... for each count: name, limit, used, needed, wished.
 # Answers {ms to settle, granted, others, spare of others, granted, others, ...}. While others settle, only what is used is granted.
 RESERVE = _script("""
-local living, count, settling = present()
+local living, count, initialising = present()
 if not living then
   return {-1}
 end
-local answer = {settling}
+local answer = {initialising}
 for i = 4, #KEYS do
   local at = 6 + (i - 4) * 5
   local name, limit, used = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
@@ -171,7 +171,7 @@ for i = 4, #KEYS do
     end
   end
   local granted = used
-  if settling == 0 and limit - others > used then
+  if initialising == 0 and limit - others > used then
     local free = limit - others
     granted = math.min(needed, free)
     if granted == needed and wished > needed then
@@ -202,11 +202,11 @@ return answer
 # never what another one still holds.
 # While others settle, each hub keeps what it holds.
 SHARE = _script("""
-local living, count, settling = present()
+local living, count, initialising = present()
 if not living then
   return {-1}
 end
-local answer = {settling}
+local answer = {initialising}
 for i = 4, #KEYS do
   local at = 5 + (i - 4) * 4
   local name, limit = ARGV[at], tonumber(ARGV[at + 1])
@@ -240,7 +240,7 @@ for i = 4, #KEYS do
     share = 0
     redis.call('HDEL', KEYS[i], hub)
   else
-    if settling == 0 then
+    if initialising == 0 then
       share = math.max(math.min(target, limit - held), 0)
       if share < target * 0.98 then
         redis.call('ZADD', KEYS[3], now, name)

@@ -36,7 +36,7 @@ class Mode(Enum):
     """How limits hold now."""
 
     SHARED = "shared"  # over all hubs
-    SETTLING = "settling"  # the ledger was empty: hubs declare what they have, nothing more is granted
+    INITIALISING = "initialising"  # the ledger was empty: hubs declare what they have, nothing more is granted
     DEGRADED = "degraded"  # the ledger does not answer: every hub keeps its last share
 
 
@@ -64,7 +64,7 @@ class SharedQuota:
         self._declared_at = 0.0
         self._is_over = False
         self._turning: Deferred[None] | None = None
-        self.mode = Mode.SETTLING
+        self.mode = Mode.INITIALISING
         self.hubs = 0  # that hold a lease, this one among them
         self.returns = 0  # how often it had to come back
 
@@ -109,18 +109,18 @@ class SharedQuota:
             await self._come()
         began = self._clock.monotonic()  # an answer may have waited while this hub was stopped
         answer = await self._lease.ask(scripts.TURN, [self._lease.keys.wanted], scripts.WANTED_MS)
-        settling, hubs, *wanted = answer
+        initialising, hubs, *wanted = answer
         self.hubs = hubs if isinstance(hubs, int) else 1
         self.ledger_client.heard_at = began
         for name in wanted:
             if isinstance(name, bytes):
                 self.ledger_client.wanted(name.decode())
                 self.rates.wanted(name.decode())
-        if not settling and self.mode is not Mode.SHARED:
+        if not initialising and self.mode is not Mode.SHARED:
             self.rates.change_all()  # all hubs have declared: now rates are divided
             self.windows.change_all()  # and what others have used is read
         self._set_mode(
-            Mode.SETTLING if settling else Mode.SHARED, "the ledger was empty; all hubs declare what they have"
+            Mode.INITIALISING if initialising else Mode.SHARED, "the ledger was empty; all hubs declare what they have"
         )
         if began - self._declared_at > DECLARE_S:
             self._declared_at = began

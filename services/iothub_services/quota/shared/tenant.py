@@ -26,10 +26,10 @@ class SharedTenant:
         self.ledger = SharedLedger(tenant_id, limits, observer, shared.ledger_client)
         self._windows = SharedRateWindows(tenant_id, shared.ledger_client, clock)
 
-    def obey(self, rates: Rates) -> None:
+    def apply_limits(self, rates: Rates) -> None:
         """The tenant's rates were given limits: lease this hub's part of them. The ledger is given its limits by who has it."""
-        rates.watch(self._shared.rates.obey(self._tenant_id, rates.meters))
-        self._windows.obey(rates.sliding, rates.meters)
+        rates.watch(self._shared.rates.apply_limits(self._tenant_id, rates.meters))
+        self._windows.apply_limits(rates.sliding, rates.meters)
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
         """Wait until all fit, or the ledger says no. Raises UnavailableError: something is short and the ledger does not answer."""

@@ -78,7 +78,7 @@ class SharedRateWindows:
         self._grants: dict[str, Grant] = {}
         self._asked: dict[Quota, list[Grant]] = {}
 
-    def obey(self, sliding: Mapping[Quota, SlidingWindows], meters: Mapping[Quota, Meter]) -> None:
+    def apply_limits(self, sliding: Mapping[Quota, SlidingWindows], meters: Mapping[Quota, Meter]) -> None:
         """The limits were set, or set anew: what is given here has the whole limits."""
         before, self._grants = self._grants, {}
         self._asked = {
@@ -127,5 +127,5 @@ class SharedRateWindows:
         self._grants[grant.name] = self._ledger_client.open(grant)
         if known is None:
             grant.granted = 0
-        grant.obey()
+        grant.apply_granted()
         return grant

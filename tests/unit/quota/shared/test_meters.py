@@ -26,7 +26,7 @@ class Publishers:
         self.book = RateBook(7, self.half.usage, world, self.half.told)
         self.book.tenant.set_limits(resolve_texts(limits))
         self.tenant = self.half.tenant(limits)
-        self.tenant.obey(self.book.tenant)
+        self.tenant.apply_limits(self.book.tenant)
         self.count = 0
         self._again_at = self._turn_at = 0.0
 
@@ -141,7 +141,7 @@ def test_tenant_that_comes_back_at_once_is_not_forgotten(hubs: list[Publishers])
     run(hubs, [0], 1.0)
     first.tenant.close()
     first.tenant = first.half.tenant(f"publish_messages={RATE}/1s")
-    first.tenant.obey(first.book.tenant)
+    first.tenant.apply_limits(first.book.tenant)
     first.half.turn()
 
     held = first.world.redis.keys[Keys(SCOPE).rate("7:publish_messages/1").encode()]
@@ -168,7 +168,7 @@ def test_changed_limit_is_divided_anew(hubs: list[Publishers]) -> None:
     run(hubs, [0, 1, 2], 3.0)
     for each in hubs:
         each.book.tenant.set_limits(resolve_texts("publish_messages=300/1s"))
-        each.tenant.obey(each.book.tenant)
+        each.tenant.apply_limits(each.book.tenant)
     assert sum(each.rate.share for each in hubs) <= 300.3
     run(hubs, [0, 1, 2], 1.0)
 
@@ -178,7 +178,7 @@ def test_changed_limit_is_divided_anew(hubs: list[Publishers]) -> None:
 def test_rate_that_is_lifted_is_not_leased(hubs: list[Publishers]) -> None:
     """Nor looked at."""
     hubs[0].book.tenant.set_limits(resolve_texts(""))
-    hubs[0].tenant.obey(hubs[0].book.tenant)
+    hubs[0].tenant.apply_limits(hubs[0].book.tenant)
 
     assert list(hubs[0].half.shared.rates.rates_of(7)) == []
     assert hubs[0].book.tenant.meter(Quota.PUBLISH_MESSAGES) is None

@@ -23,9 +23,9 @@ def test_hubs_with_a_lease_are_counted_by_their_data_directories() -> None:
     assert look(world).is_empty
     hubs = [HubHalf(world, "1-a"), HubHalf(world, "2-b")]
     turns(world, *hubs, seconds=1.0)
-    assert look(world).settling_ms > 0
+    assert look(world).initialising_ms > 0
     turns(world, *hubs, seconds=4.0)
-    assert (look(world).places, look(world).settling_ms) == (frozenset({"1-a", "2-b"}), 0)
+    assert (look(world).places, look(world).initialising_ms) == (frozenset({"1-a", "2-b"}), 0)
     turns(world, hubs[0], seconds=12.0)
 
     assert look(world).places == {"1-a"}

@@ -219,7 +219,7 @@ def test_emptied_redis_is_filled_again_by_the_hubs(world: World, tmp_path: Path)
     assert [connect(b, acme_b) for _ in range(10)].count(True) <= 5
     turns(world, a, b, seconds=2.0)
     assert used(acme, acme_b) <= LIMIT
-    assert (Mode.SETTLING in b.modes, b.modes[-1]) == (True, Mode.SHARED)
+    assert (Mode.INITIALISING in b.modes, b.modes[-1]) == (True, Mode.SHARED)
 
 
 def test_last_share_is_kept_while_redis_is_away(world: World, tmp_path: Path) -> None:

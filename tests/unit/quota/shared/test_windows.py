@@ -24,11 +24,11 @@ class Hub:
         self.half = HubHalf(world, name, folder)
         self.rates = RateBook(7, self.half.usage, world, self.half.told).tenant
         self.tenant = self.half.tenant(LIMITS)
-        self.obey(LIMITS)
+        self.apply_limits(LIMITS)
 
-    def obey(self, limits: str) -> None:
+    def apply_limits(self, limits: str) -> None:
         self.rates.set_limits(resolve_texts(limits))
-        self.tenant.obey(self.rates)
+        self.tenant.apply_limits(self.rates)
 
     def connects(self, count: int) -> list[bool]:
         """So many CONNECTs at once; what has been decided by now."""
@@ -99,11 +99,11 @@ def test_limits_that_change_keep_what_is_spent(hubs: list[Hub]) -> None:
     """Another window begins with nothing granted; one that is gone is given back."""
     hubs[0].connects(5)
     for hub in hubs:
-        hub.obey("connects=8/1s,100/1m")
+        hub.apply_limits("connects=8/1s,100/1m")
     pass_time(hubs, 0.2)
     assert sum(hubs[0].connects(20)) <= 3
     for hub in hubs:
-        hub.obey("")
+        hub.apply_limits("")
     pass_time(hubs, 0.2)
 
     assert hubs[0].connects(3) == [True, True, True]
