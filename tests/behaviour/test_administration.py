@@ -1,4 +1,4 @@
-"""What an operator says to a running hub is obeyed within a second, without a restart.
+"""What an operator says to a running hub is applied within a second, without a restart.
 
 The second is counted from the moment when the command has ended.
 """
@@ -217,7 +217,7 @@ def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenan
     assert [answer.code for answer in answers[1:] if answer] == [0x87, 0x87]
 
 
-def test_quota_changes_are_obeyed(tcp: Party, say: Say, tenant: str) -> None:
+def test_quota_changes_are_applied(tcp: Party, say: Say, tenant: str) -> None:
     """Connections and subscriptions: counted exactly, refused as the table says, and let in again."""
     three, five = tcp(4, tenant=tenant), tcp(5, tenant=tenant)
     say("quota", "set", tenant, "connections=2", "session_subscriptions=2")
@@ -239,7 +239,7 @@ def test_quota_changes_are_obeyed(tcp: Party, say: Say, tenant: str) -> None:
     within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 0, "a third connection may come again")
 
 
-def test_message_rate_is_obeyed_live(tcp: Party, say: Say, tenant: str) -> None:
+def test_message_rate_is_applied_live(tcp: Party, say: Say, tenant: str) -> None:
     """An inbound rate makes the publisher wait, or says 0x97."""
     topic, guest = unique("t"), tcp(5, tenant=tenant)
     say("quota", "set", tenant, "publish_messages=10/1s", "connections=1")

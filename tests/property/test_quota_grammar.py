@@ -62,7 +62,7 @@ def test_anything_typed_is_limits_or_one_clear_line(text: str) -> None:
 @settings(max_examples=by_day(100, 600), deadline=None)
 @given(limits(), limits())
 def test_upper_layer_wins_and_silence_inherits(plan: Limits, tenant: Limits) -> None:
-    """Name by name, obeyed and tried-out limits apart."""
+    """Name by name, enforced and dry-run limits apart."""
     both, lower, upper = resolve(plan, tenant), resolve(plan), resolve(tenant)
     for quota in Quota:
         says_so = any(not window.is_dry_run for window in tenant.get(quota, ()))

@@ -49,7 +49,7 @@ def client(hub: Hub, name: str, version: int = 5) -> RawClient:
 
 
 def test_a_message_is_in_kafka_when_its_publisher_hears_so(broker_alone: Services, hub: Hub) -> None:
-    """Every QoS, with what a consumer needs to know; a stream that is made while the hub runs is obeyed within a second."""
+    """Every QoS, with what a consumer needs to know; a stream that is made while the hub runs is applied within a second."""
     hub.start()
     hub.run("stream", "create", "acme", "telemetry", "sensors/#", "--partitions", "2")
     time.sleep(1.0)

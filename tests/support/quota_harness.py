@@ -27,7 +27,7 @@ from tests.support.waiting import until
 
 DEVICES = ("dev1", "dev2")
 REFUSED_3X, REFUSED_5 = 0x80, 0x97
-OBEDIENCE_S = 0.4  # with `sql.poll_interval=50ms`; that a second is enough by default is proven by `test_obedience`
+APPLY_S = 0.4  # with `sql.poll_interval=50ms`; that a second is enough by default is proven by `test_applied_limits`
 
 
 @dataclass
@@ -103,7 +103,7 @@ class Tenancy:
     def set(self, *limits: str, device: str | None = None) -> None:
         """Change limits under the running hub, and give it time to apply them: a few of its looks at the accounts."""
         quotas.set_limits(self.harness.store, self.name, limits, device)
-        time.sleep(OBEDIENCE_S)
+        time.sleep(APPLY_S)
 
     # --- what the hub counted
 

@@ -117,7 +117,7 @@ class Threads:
 
 
 class Hub:
-    """One hub's directory. `look`: as following does, a poll and what it obeys."""
+    """One hub's directory. `look`: as following does, a poll and what it applies."""
 
     def __init__(self, accounts: Accounts, redis: DictRedis, clock: ManualClock, pepper: bytes = PEPPER) -> None:
         self.accounts = accounts

@@ -155,7 +155,7 @@ def test_successor_of_a_deleted_device_inherits_nothing(
     witness.nothing()
 
 
-def test_deletions_that_could_not_be_noted_are_obeyed_and_spare_successors(
+def test_deletions_that_could_not_be_noted_are_applied_and_spare_successors(
     make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
 ) -> None:
     """`obeyed.json` cannot be written: each start hears of every deletion again, and of those of the meantime."""

@@ -78,7 +78,7 @@ def hubs(redis_server: Services, tmp_path: Path) -> Iterator[list[Hub]]:
         hub.close()
 
 
-def test_cold_hub_asks_no_sql_and_obeys_what_changes(hubs: list[Hub]) -> None:
+def test_cold_hub_asks_no_sql_and_applies_what_changes(hubs: list[Hub]) -> None:
     """What the first one asked for, the second one finds; a device that is disabled loses its connection there and is refused at both."""
     first, second = hubs
     first.start()

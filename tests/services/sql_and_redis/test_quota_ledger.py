@@ -168,7 +168,7 @@ def test_last_share_is_kept_while_redis_is_down(hubs: Hubs) -> None:
     asyncio.run(run())
 
 
-def test_changed_rules_and_revoked_devices_are_obeyed_at_all_three(hubs: Hubs) -> None:
+def test_changed_rules_and_revoked_devices_are_applied_at_all_three(hubs: Hubs) -> None:
     """Within a second, though each device was let in by what Redis had of it."""
     hubs.first.tenant("rules", "dev1", "dev2")
     parties = [Party(Door(hub, "tcp")) for hub in hubs.all]

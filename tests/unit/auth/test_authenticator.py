@@ -319,7 +319,7 @@ def test_dead_store_neither_counts_nor_bans() -> None:
     assert isinstance(harness.connect(), Authenticated)
 
 
-def test_change_is_obeyed_at_once() -> None:
+def test_change_is_applied_at_once() -> None:
     """A revoked secret ends with `invalidate`, not with the age of a record; so does an absence."""
     harness = Harness()
     harness.connect()

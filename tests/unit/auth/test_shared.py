@@ -117,7 +117,7 @@ def test_tenant_that_comes_is_not_taken_for_absent(cold: Hub, accounts: Accounts
     assert cold.tenant("nobody") == [TenantRecord(2, "nobody")]
 
 
-def test_suspended_tenant_is_obeyed_at_the_next_look(cold: Hub, accounts: Accounts) -> None:
+def test_suspension_is_applied_at_the_next_look(cold: Hub, accounts: Accounts) -> None:
     suspended = TenantRecord(1, "acme", TenantState.SUSPENDED, version=2)
     accounts.change_tenant(suspended)
     cold.look()

@@ -135,7 +135,7 @@ def test_right_signature_under_another_word_is_refused() -> None:
     assert prove(shown, issuer(ES256), issuer(RS256, "other")) is TokenFault.SIGNATURE
 
 
-def test_expiry_is_needed_and_obeyed_to_the_second() -> None:
+def test_expiry_is_required_and_enforced_to_the_second() -> None:
     for expiry in (None, "later", str(SOON), [SOON], True, {"in": 60}):
         assert prove(token(sub="dev1", exp=expiry), issuer()) is TokenFault.CLAIMS
     assert prove(token(sub="dev1", exp=SOON), issuer(), now=SOON - 0.01) == prove(token(sub="dev1", exp=SOON), issuer())

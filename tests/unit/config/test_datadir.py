@@ -181,7 +181,7 @@ def test_damaged_hub_facts_are_no_facts(made: DataDir) -> None:
     assert made.read_hub() is None
 
 
-def test_last_obeyed_change_is_remembered(made: DataDir) -> None:
+def test_last_applied_change_is_remembered(made: DataDir) -> None:
     """None where no hub has run yet, and where the note is damaged."""
     assert made.read_applied() is None
     made.write_applied(17)

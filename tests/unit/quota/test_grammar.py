@@ -30,7 +30,7 @@ def test_parse_takes_several_arguments() -> None:
     )
 
 
-def test_parse_keeps_a_dry_run_beside_an_obeyed_limit() -> None:
+def test_parse_keeps_a_dry_run_beside_an_enforced_limit() -> None:
     """A limit can be tried out while another holds."""
     limits = parse_limits("publish_messages=500/1s dry-run:publish_messages=100/1s")
 

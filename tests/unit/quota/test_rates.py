@@ -112,7 +112,7 @@ def test_unlimited_rate_passes_everything(harness: Harness) -> None:
     assert rates.rate(Quota.PUBLISH_MESSAGES) is None
 
 
-def test_refusing_rate_obeys_calendar_windows(harness: Harness) -> None:
+def test_refusing_rate_enforces_calendar_windows(harness: Harness) -> None:
     """-1.0: not before the window ends."""
     rates = harness.tenant("connects=2/1d")
 
@@ -180,8 +180,8 @@ def test_trial_is_only_told(harness: Harness) -> None:
     assert not harness.told.refusals
 
 
-def test_trial_behind_an_obeyed_rate_hears_what_passed(harness: Harness) -> None:
-    """What the obeyed limit held back is no news."""
+def test_trial_behind_an_enforced_rate_hears_what_passed(harness: Harness) -> None:
+    """What the enforced limit held back is no news."""
     rates = harness.tenant("deliver_messages=50/1s,1000/1d dry-run:deliver_messages=20/1s")
 
     assert pass_units(rates.rate(Quota.DELIVER_MESSAGES), harness, 100) == pytest.approx(500, rel=0.05)
@@ -218,7 +218,7 @@ def test_device_without_limits_costs_nothing(harness: Harness) -> None:
 
 
 def test_device_that_loses_its_limits_is_metered_no_more(harness: Harness) -> None:
-    """`quota unset` is obeyed by the sessions that are there."""
+    """`quota unset` is applied by the sessions that are there."""
     rates = harness.book.join("dev1", resolve_texts("device_publish_messages=5/1s"))
     assert rates is not None
 

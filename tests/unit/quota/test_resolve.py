@@ -56,8 +56,8 @@ def test_limit_of_zero_is_none_at_all() -> None:
     assert (limits.connections, limits.retained_messages, limits.topic_aliases) == (NOTHING, NOTHING, 0)
 
 
-def test_dry_run_leaves_the_obeyed_limit_in_force() -> None:
-    """And the obeyed one of an upper layer leaves the trial below."""
+def test_dry_run_leaves_the_enforced_limit_in_force() -> None:
+    """And the enforced one of an upper layer leaves the trial below."""
     limits = resolve_texts("publish_messages=5/1s dry-run:connections=3", "dry-run:publish_messages=2/1s connections=9")
 
     assert limits.rates[Quota.PUBLISH_MESSAGES] == (Window(1, 5),)

@@ -201,7 +201,7 @@ def test_counters_of_one_owner_share_what_is_used(machine: Machine) -> None:
 
 
 def test_changed_limit_keeps_what_is_used(machine: Machine) -> None:
-    """Raising and lowering is obeyed at once."""
+    """Raising and lowering is applied at once."""
     counter = machine.counter(machine.start(), "publish_messages=10/1d")
     taken(counter, 8)
 
@@ -225,7 +225,7 @@ def test_clock_set_back_gives_no_second_allowance(machine: Machine) -> None:
 
 
 def test_dry_run_window_only_reports(machine: Machine) -> None:
-    """It counts in the same cell as the obeyed one."""
+    """It counts in the same cell as the enforced one."""
     told: list[int] = []
     counter = machine.counter(machine.start(), "publish_messages=10/1d dry-run:publish_messages=4/1d", told=told)
 

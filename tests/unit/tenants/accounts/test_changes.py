@@ -221,7 +221,7 @@ def test_change_says_whose_records_it_concerns(change: Change, concerned: tuple[
 
 
 def test_deletions_of_devices_can_be_read_again(store: AccountStore) -> None:
-    """For a hub that was away: those behind the last change that it has obeyed."""
+    """For a hub that was away: those behind the last change that it has applied."""
     tenant = tenants.create(store, "acme")
     devices.create(store, "acme", "dev1")
     devices.create(store, "acme", "dev2")

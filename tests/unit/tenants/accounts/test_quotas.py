@@ -30,7 +30,7 @@ def test_limits_are_set_by_name(store: AccountStore) -> None:
     assert [limit.limits for limit in own] == ["connections=100", "publish_messages=60/1s,1000/1h"]
 
 
-def test_dry_run_stands_beside_what_is_obeyed(store: AccountStore) -> None:
+def test_dry_run_stands_beside_what_is_enforced(store: AccountStore) -> None:
     """Each replaces only its like."""
     quotas.set_limits(store, "acme", "publish_messages=50/1s")
     quotas.set_limits(store, "acme", "dry-run:publish_messages=10/1s")
@@ -52,7 +52,7 @@ def test_innermost_layer_decides(store: AccountStore) -> None:
 
 
 def test_limit_on_trial_hides_nothing(store: AccountStore) -> None:
-    """What the plan says is obeyed on."""
+    """What the plan says stays in force."""
     quotas.set_limits(store, "acme", "dry-run:connects=1/1s")
 
     assert in_force(store, "connects") == ("connects=50/1s dry-run:connects=1/1s", "plan")

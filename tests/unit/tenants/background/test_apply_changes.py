@@ -1,4 +1,4 @@
-"""A running hub obeys changed accounts: who may not stay is closed, who may gets the new rights and limits."""
+"""A running hub applies changed accounts: who may not stay is closed, who may gets the new rights and limits."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_queues_that_cannot_be_bounded_now_hold_up_nothing(scenario: Scenario, m
     gate.callback(None)
 
 
-def test_change_that_comes_while_a_session_is_opened_is_obeyed(scenario: Scenario) -> None:
+def test_change_that_comes_while_a_session_is_opened_is_applied(scenario: Scenario) -> None:
     """The CONNECT was proven before, and its session is not there yet when all sessions are looked at."""
     scenario.harness.journal.is_held = True
     guest = scenario.harness.stranger()

@@ -264,7 +264,7 @@ def test_successor_that_came_before_the_deletion_was_heard_of_is_spared(harness:
 
 
 def test_deletion_that_is_heard_of_again_does_no_harm(harness: Harness) -> None:
-    """A hub that could not note that it has obeyed hears of it at its next start; the successor has gone on since."""
+    """A hub that could not note that it has applied hears of it at its next start; the successor has gone on since."""
     number(harness, 1)
     harness.join("old", props=KEPT).disconnect()
     first = removal_of(harness)

@@ -175,7 +175,7 @@ def test_deletion_is_noted_when_its_sessions_have_ended(scenario: Scenario) -> N
 
 
 def test_deletion_that_could_not_be_noted_spares_the_successor_at_the_next_start(scenario: Scenario) -> None:
-    """The disk is full when it was obeyed; the device was made anew and has a session when the hub hears of it again."""
+    """The disk is full when it was applied; the device was made anew and has a session when the hub hears of it again."""
     scenario.harness.join("c", props=KEPT).disconnect()
     scenario.marks.is_full = True
     scenario.delete()
@@ -245,7 +245,7 @@ def _fail(*_: object) -> None:
     raise BackendError("the accounts database does not answer", retryable=True)
 
 
-def test_deletion_is_obeyed_although_accounts_that_are_gone_were_further(scenario: Scenario) -> None:
+def test_deletion_is_applied_although_accounts_that_are_gone_were_further(scenario: Scenario) -> None:
     """What this hub has noted is of the log before the accounts were put back."""
     scenario.harness.join("c", props=KEPT).disconnect()
     scenario.marks.mark = scenario.last_change + 100
@@ -327,7 +327,7 @@ def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(scenario: Scenario) ->
 
 
 def test_sessions_of_one_tenant_keep_up_no_other_tenants(scenario: Scenario) -> None:
-    """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and obeyed."""
+    """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and applied."""
     scenario.add("other0", "dev1")
     scenario.harness.join("c")
     guest = scenario.harness.join("o", username="other0/dev1")
@@ -397,7 +397,7 @@ def test_command_that_could_not_be_taken_is_taken_at_the_next_look(
     assert commands.show(scenario.store, number).answer == {"sessions": 0}
 
 
-def test_command_is_done_when_what_was_changed_before_it_is_obeyed(scenario: Scenario) -> None:
+def test_command_is_done_when_what_was_changed_before_it_is_applied(scenario: Scenario) -> None:
     """`device delete` waits for the answer to a ping."""
     scenario.harness.join("c", props=KEPT)
     scenario.delete()

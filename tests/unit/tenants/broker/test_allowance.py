@@ -1,4 +1,4 @@
-"""One tenant's quota state: places are taken and given back once, a device's own limits come first, and a changed record is obeyed."""
+"""One tenant's quota state: places are taken and given back once, a device's own limits come first, and a changed record is applied."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_connection_is_closed_soon_after_its_end_and_not_before(harness: Harness
     assert (len(harness.ends), harness.timers) == (0, [])
 
 
-def test_end_that_is_over_is_obeyed_at_once(harness: Harness) -> None:
+def test_end_that_is_over_closes_at_once(harness: Harness) -> None:
     """CONNECT took longer than the token was valid; also when the timer runs already, or the moment is long ago."""
     harness.connection(100.0)
     harness.pass_time(5.0)

@@ -105,7 +105,7 @@ def test_client_identifier_is_assigned(harness: Harness) -> None:
         (ClientIdPolicy.OWNER, "", 0),
     ],
 )
-def test_client_identifier_obeys_the_policy(
+def test_client_identifier_follows_the_policy(
     harness: Harness, policy: ClientIdPolicy, client_id: str, code: int
 ) -> None:
     harness.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), client_id_policy=policy))

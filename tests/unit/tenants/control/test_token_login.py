@@ -149,7 +149,7 @@ def test_replaced_key_closes_those_of_the_old_one_alone(scenario: Scenario) -> N
 
 
 def test_other_changes_keep_the_connection_and_its_end(scenario: Scenario) -> None:
-    """New rules are obeyed; the token still ends when it ends."""
+    """New rules are applied; the token still ends when it ends."""
     guest = scenario.join(lasts_s=10.0)
     scenario.change(ChangeKind.ACL, "*", rules=())
     denied = guest.publish("a", b"x", 1)

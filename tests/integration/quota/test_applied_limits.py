@@ -1,4 +1,4 @@
-"""A hub of its own: a day survives kill -9, changed limits are obeyed within a second, trials report, people are told who says what."""
+"""A hub of its own: a day survives kill -9, changed limits are applied within a second, trials report, people are told who says what."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def spend_connect(here: Tenancy, version: int) -> int:
     return connack.code
 
 
-def test_command_is_obeyed_within_a_second(mortal: Harness) -> None:
+def test_command_is_applied_within_a_second(mortal: Harness) -> None:
     """`iothub quota set` and `unset`, for the tenant and for one device, without a reconnect."""
     here = mortal.tenant()
     client = here.connect(5)
@@ -111,7 +111,7 @@ def test_command_is_obeyed_within_a_second(mortal: Harness) -> None:
     assert closing_packets(client) == [(DISCONNECT, 0x90)]
 
 
-def test_changed_plan_is_obeyed(mortal: Harness) -> None:
+def test_changed_plan_is_applied(mortal: Harness) -> None:
     """By every tenant on it, within a second."""
     here = mortal.tenant()
     plans.set_plan(mortal.store, "tiny", "subscriptions=1")
