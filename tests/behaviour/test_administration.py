@@ -259,12 +259,12 @@ def test_limits_of_the_strict_tenant(tcp: Party, version: int) -> None:
     """Levels, lengths, filters, Topic Alias Maximum, Session Expiry and Keep Alive as its quotas say."""
     guest = tcp(version, tenant="strict", keep=True, keep_alive=5)
     if version == 5:
-        told = guest.connack
-        assert told.property(names.TOPIC_ALIAS_MAXIMUM) == 3
-        assert told.property(names.RECEIVE_MAXIMUM) == 5
-        assert told.property(names.MAXIMUM_PACKET_SIZE) == 2048
-        assert told.property(names.SESSION_EXPIRY) == 1000
-        assert told.property(names.SERVER_KEEP_ALIVE) == 10
+        connack = guest.connack
+        assert connack.property(names.TOPIC_ALIAS_MAXIMUM) == 3
+        assert connack.property(names.RECEIVE_MAXIMUM) == 5
+        assert connack.property(names.MAXIMUM_PACKET_SIZE) == 2048
+        assert connack.property(names.SESSION_EXPIRY) == 1000
+        assert connack.property(names.SERVER_KEEP_ALIVE) == 10
     code = 0x80 if version == 4 else 0x8F
     assert guest.subscribe(("1/2/3/4/5/6/7/8", 0), ("1/2/3/4/5/6/7/8/9", 0), ("x" * 201, 0)).codes == [0, code, code]
     guest.publish("1/2/3/4/5/6/7/8", b"", 1)

@@ -32,7 +32,7 @@ class Checker:
         self.flows: dict[tuple[int, int], int] = {}
         self.received = self.wrong = 0
         self.arrivals: list[tuple[float, int]] = []
-        self._told = 0
+        self._counted = 0
 
     def take(self, payload: bytes) -> None:
         run, flow, number = _STAMP.unpack_from(payload)
@@ -42,9 +42,9 @@ class Checker:
 
     def look(self, now: float) -> None:
         """Note how many came since the last look."""
-        if self.received > self._told:
-            self.arrivals.append((now, self.received - self._told))
-            self._told = self.received
+        if self.received > self._counted:
+            self.arrivals.append((now, self.received - self._counted))
+            self._counted = self.received
 
 
 def until_all_came(checker: Checker, step: Callable[[], object]) -> None:
@@ -107,8 +107,8 @@ def main() -> None:
     sys.stdout.flush()
     cpu_s = time.process_time()
     until_all_came(checker, step)
-    told = {"received": checker.received, "wrong": checker.wrong, "arrivals": checker.arrivals}
-    sys.stdout.write(json.dumps(told | {"cpu_s": time.process_time() - cpu_s}) + "\n")
+    figures = {"received": checker.received, "wrong": checker.wrong, "arrivals": checker.arrivals}
+    sys.stdout.write(json.dumps(figures | {"cpu_s": time.process_time() - cpu_s}) + "\n")
 
 
 if __name__ == "__main__":

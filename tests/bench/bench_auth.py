@@ -97,7 +97,7 @@ def _opened(name: str, stack: ExitStack) -> Level:
     shared = _shared(services, store, turning, stack) if name == "redis" else None
     remembered = _EVERYTHING_REMEMBERED if name == "memory" else _NOTHING_REMEMBERED
     options = DirectorySettings(_EVERYTHING_REMEMBERED, remembered)
-    directory = Directory(Registry(store), threads.run, SystemClock(), _tell, options, shared)
+    directory = Directory(Registry(store), threads.run, SystemClock(), _warn, options, shared)
     tenant = Registry(store).find_tenant("bench")
     assert tenant is not None
     return Level(name, directory, tenant, turning)
@@ -189,7 +189,7 @@ def _turn(level: Level, at_once: int, count: int) -> list[float]:
     return waited
 
 
-def _tell(call: str, error: Exception) -> None:
+def _warn(call: str, error: Exception) -> None:
     sys.stderr.write(f"bench: {call}: {error}\n")
 
 

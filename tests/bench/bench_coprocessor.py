@@ -44,9 +44,9 @@ class _Region(threading.Thread):
                 records = [body] * (self._batch // size)
                 began = time.monotonic()
                 steps = [queue_bytes.append(each, self._writer, sequence, records) for each in chosen]
-                told = self._table.do(caller, chosen[0], *steps)
+                results = self._table.do(caller, chosen[0], *steps)
                 self.latencies.append(time.monotonic() - began)
-                assert all(each.status == queue_bytes.Status.DONE for each in told)
+                assert all(each.status == queue_bytes.Status.DONE for each in results)
                 self.messages += size * len(records)
 
 

@@ -222,8 +222,8 @@ def measure_all(bench: Bench, counts: Sequence[int], source: str) -> None:
             kafka = Services(say=lambda line: sys.stderr.write(f"{line}\n") and None)
             stack.enter_context(running(kafka, "kafka"))
         print(HEAD)
-        told = [measure(bench, count, kafka) for count in (WARMING, *counts)]
-        print("", *filter(None, told), sep="\n", flush=True)
+        lines = [measure(bench, count, kafka) for count in (WARMING, *counts)]
+        print("", *filter(None, lines), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -106,18 +106,18 @@ def applied(kind: str, harness: Harness, data: Path, shape: Shape, options: argp
     """Run the hub with an application in Python behind it: a subscriber, or a stream's consumer."""
     broker = Broker(kind, brokers.iothub(harness.folder if kind == "stream" else data), options)
     run: Run = {"invalid": []}
-    told: Run = {}
+    figures: Run = {}
     try:
         if broker.start():
             application = _application(harness.words if kind == "stream" else _words(broker.port))
             kafka_cpu_s = harness.kafka_cpu_s()
             run = broker.run(f"publish {shape.options}")
-            told = _told(application, run.get("acked", 0))
+            figures = _figures(application, run.get("acked", 0))
             run["kafka_cpu_s"] = harness.kafka_cpu_s() - kafka_cpu_s
         run["invalid"] = broker.problems + run["invalid"]
     finally:
         run["invalid"] += broker.stop()
-    return _measured(run, told, is_stream=kind == "stream")
+    return _measured(run, figures, is_stream=kind == "stream")
 
 
 def _words(port: object) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ def _application(words: Sequence[str]) -> subprocess.Popen[str]:
     return application
 
 
-def _told(application: subprocess.Popen[str], count: int) -> Run:
+def _figures(application: subprocess.Popen[str], count: int) -> Run:
     try:
         text, _ = application.communicate(f"{count}\n", timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
@@ -143,15 +143,17 @@ def _told(application: subprocess.Popen[str], count: int) -> Run:
     return json.loads(text) if text else {}  # type: ignore[no-any-return]
 
 
-def _measured(run: Run, told: Run, *, is_stream: bool) -> Run:
+def _measured(run: Run, figures: Run, *, is_stream: bool) -> Run:
     """What a subscriber that is behind costs the hub falls out of the window, so it is not told."""
-    acked, received = run.get("acked", 0), told.get("received", 0)
+    acked, received = run.get("acked", 0), figures.get("received", 0)
     invalid = list(run["invalid"])
-    if not invalid and (received != acked or told["wrong"]):
-        invalid.append(f"{acked} acknowledged, {received} received, {told.get('wrong')} lost, doubled or out of order")
+    if not invalid and (received != acked or figures["wrong"]):
+        invalid.append(
+            f"{acked} acknowledged, {received} received, {figures.get('wrong')} lost, doubled or out of order"
+        )
     if invalid:
         return {"invalid": invalid, "run": run}
-    arrivals = [at for at, _ in told["arrivals"]]
+    arrivals = [at for at, _ in figures["arrivals"]]
     ended = run["measured_from_s"] + run["measure_s"]
     return {
         "invalid": [],
@@ -159,7 +161,7 @@ def _measured(run: Run, told: Run, *, is_stream: bool) -> Run:
         "received_per_s": received / (arrivals[-1] - arrivals[0]),
         "hub_cpu_us": run["broker"]["us_per_msg"] if is_stream else None,
         "p99_ms": run["latency_ms"]["p99"],
-        "application_cpu_us": told["cpu_s"] / received * 1e6,
+        "application_cpu_us": figures["cpu_s"] / received * 1e6,
         "kafka_cpu_us": run["kafka_cpu_s"] / acked * 1e6 if is_stream else None,
         "behind_s": max(arrivals[-1] - ended, 0.0),
         "run": run,
@@ -183,8 +185,8 @@ def _row(shape: Shape, data: Path, harness: Harness, options: argparse.Namespace
             is_in_c = name == "mqttload"
             run = subscribed(data, shape, options) if is_in_c else applied(name, harness, data, shape, options)
             runs[name].append(run)
-            told = {key: value for key, value in run.items() if key != "run"}
-            sys.stderr.write(f"{shape.name}: {name}: {json.dumps(told)}\n")
+            figures = {key: value for key, value in run.items() if key != "run"}
+            sys.stderr.write(f"{shape.name}: {name}: {json.dumps(figures)}\n")
     return {"name": shape.name, "options": shape.options, "runs": runs}
 
 

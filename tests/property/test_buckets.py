@@ -105,8 +105,8 @@ def test_take_takes_all_or_nothing_and_the_wait_is_positive(
     now = START
     for gap, units in pattern:
         now += gap
-        foretold = meter.wait(units, now)
+        expected = meter.wait(units, now)
         first = meter.take(units, now)
-        assert first == foretold >= 0.0
+        assert first == expected >= 0.0
         if first > 0.0:
             assert meter.take(units, now) == pytest.approx(first)

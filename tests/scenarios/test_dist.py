@@ -21,11 +21,11 @@ VERSION = setup()["metadata"]["version"]
 CLEAN = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IOTHUB_PURE_PYTHON")}
 
 
-def _run(*words: object, told: str | None = None, timeout_s: float = 60) -> str:
+def _run(*words: object, stdin: str | None = None, timeout_s: float = 60) -> str:
     """Run a command that must succeed; returns what it prints."""
     command = [str(word) for word in words]
     done = subprocess.run(
-        command, input=told, capture_output=True, text=True, timeout=timeout_s, check=False, env=CLEAN, cwd="/"
+        command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False, env=CLEAN, cwd="/"
     )
     assert done.returncode == 0, f"{command} -> {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout
@@ -101,7 +101,7 @@ def test_wheel_in_an_empty_environment_is_a_hub(dist: Path, tmp_path: Path) -> N
     assert _run(iothub, "--version").split() == ["iothub", VERSION]
     _run(iothub, "--data-dir", data_dir, "init")
     _run(iothub, "--data-dir", data_dir, "tenant", "create", "acme")
-    _run(iothub, "--data-dir", data_dir, "device", "create", "acme", "dev1", "--password-stdin", told="secret")
+    _run(iothub, "--data-dir", data_dir, "device", "create", "acme", "dev1", "--password-stdin", stdin="secret")
     with _hub(iothub, data_dir, port):
         client = ("-h", "127.0.0.1", "-p", port, "-u", "acme/dev1", "-P", "secret", "-q", 1)
         _run("mosquitto_pub", *client, "-r", "-t", "room/temperature", "-m", "21.5")

@@ -59,13 +59,13 @@ def test_command_deletes_what_is_old_and_loose(
 
     before: Counter[str] = Counter()
 
-    def told(*words: str) -> dict[str, int]:
+    def reported(*words: str) -> dict[str, int]:
         assert run(["--config", str(config), "hbase", "sweep", *words, "-o", "json"]) == 0
         record = json.loads(capsys.readouterr().out)
         assert record.pop("name") == tables.namespace
         return {word: count - before[word] for word, count in record.items()}
 
-    before.update(told("--dry-run"))  # what other tests have left
+    before.update(reported("--dry-run"))  # what other tests have left
     with caller_of(services) as caller, closing(HBaseQueues(caller, tables)) as store:
         epoch = made(store, 1).epoch
         store.append([one(1, 1, body=LARGE)])
@@ -77,9 +77,9 @@ def test_command_deletes_what_is_old_and_loose(
         caller.call(calls.mutate_row(tables.queues, keys.record_row(keys.queue_key(9, TENANT), 1), {b"d:b": record}))
 
         figures = {"bodies": 3, "referenced": 1, "young": 1, "unreferenced": 1, "references": 2}
-        assert told("--dry-run") == {**figures, "deleted": 0}
-        assert told() == {**figures, "deleted": 1}
-        assert told()["bodies"] == 2
+        assert reported("--dry-run") == {**figures, "deleted": 0}
+        assert reported() == {**figures, "deleted": 1}
+        assert reported()["bodies"] == 2
 
         assert caller.call(calls.get_row(tables.bodies, keys.body_key(ids[0], TENANT))) is not None
         assert [record.body for record in store.read(1, epoch, 0, 2, MANY).records] == [LARGE]

@@ -147,10 +147,10 @@ def test_session_whose_queue_is_damaged_ends(hub: Hub, party: Party, services: S
     other = party(5, "meter-10", keep=True)
     other.subscribe(("broken", 1))
 
-    told = party(device="dev2").publish("broken", b"for the other", qos=1)
+    answer = party(device="dev2").publish("broken", b"for the other", qos=1)
 
-    assert told is not None
-    assert told.code == 0
+    assert answer is not None
+    assert answer.code == 0
     assert other.payloads(1) == [b"for the other"]
     subscriber.refused(0x98)
     assert ("store_corrupt", "queue_lost") in alarms(hub)
@@ -268,6 +268,6 @@ def test_hub_with_other_accounts_is_refused(hub: Hub, tmp_path: Path) -> None:
     assert stranger.log.count("belongs to installation") == 1
     refused = stranger.run("state", "verify", check=False)
     assert (refused.returncode, refused.stderr.count("belongs to installation")) == (4, 1)
-    told = stranger.run("doctor", check=False).stdout
-    assert "FAIL  installation, HBase" in told
-    assert "FAIL  installation, Kafka" in told
+    output = stranger.run("doctor", check=False).stdout
+    assert "FAIL  installation, HBase" in output
+    assert "FAIL  installation, Kafka" in output

@@ -69,8 +69,8 @@ def test_example_of_the_reference_page(table: QueueTable, caller: DirectCaller) 
             asked = bytes.fromhex(text)
             continue
         is_get = what.startswith("m:")
-        told = table.get(caller, meta, what.encode(), asked) if is_get else table.append(caller, meta, asked)
-        assert (what, (told or b"").hex()) == (what, text)
+        results = table.get(caller, meta, what.encode(), asked) if is_get else table.append(caller, meta, asked)
+        assert (what, (results or b"").hex()) == (what, text)
     table.do(caller, OTHER_REGION, step(Code.DROP, OTHER_REGION))
 
     assert [what for what, way, _ in lines if way == "<"] == [
@@ -122,11 +122,11 @@ def test_many_queues_of_a_region_are_one_call(table: QueueTable, caller: DirectC
     steps += [queue_bytes.append(each, 9, 1, [record(b"%d" % each)]) for each in reversed(queues)]
     steps += [queue_bytes.claim(each) for each in queues]
 
-    told = table.do(caller, queues[0], *steps)
+    results = table.do(caller, queues[0], *steps)
 
-    assert {each.status for each in told} == {Status.DONE}
-    assert {appended(each).positions for each in told[20:40]} == {(1,)}
-    assert {claimed(each).tail for each in told[40:]} == {1}
+    assert {each.status for each in results} == {Status.DONE}
+    assert {appended(each).positions for each in results[20:40]} == {(1,)}
+    assert {claimed(each).tail for each in results[40:]} == {1}
     assert _bodies(table.page(caller, queues[7], 1, 0).records) == {1: b"%d" % queues[7]}
 
 
@@ -149,14 +149,14 @@ def test_append_creates_no_queue(table: QueueTable, caller: DirectCaller, queue:
     unknown = next(QUEUES)
     table.do(caller, queue, step(Code.DROP, queue))
     other = next(QUEUES)
-    told = table.do(
+    results = table.do(
         caller,
         other,
         queue_bytes.create(other),
         *[queue_bytes.append(each, 9, 1, [record(b"a")]) for each in (unknown, queue, other)],
     )
 
-    assert [each.status for each in told] == [Status.DONE, Status.GONE, Status.GONE, Status.DONE]
+    assert [each.status for each in results] == [Status.DONE, Status.GONE, Status.GONE, Status.DONE]
     assert table.get(caller, queue_bytes.meta_row(unknown), b"m:sta") is None
     assert table.get(caller, queue_bytes.meta_row(queue), b"m:sta") is None
 
@@ -181,7 +181,7 @@ def test_what_a_reader_moves_is_what_the_next_one_claims(table: QueueTable, call
     """Head, reserved, released, open inbound; an intent's message can be read until it is routed."""
     epoch = claimed(table.do(caller, queue, queue_bytes.claim(queue))[0]).epoch
     table.do(caller, queue, queue_bytes.append(queue, 9, 1, [record(b"aa"), record(b"bbb"), record(b"c")]))
-    told = table.do(
+    results = table.do(
         caller,
         queue,
         queue_bytes.moves(
@@ -194,8 +194,8 @@ def test_what_a_reader_moves_is_what_the_next_one_claims(table: QueueTable, call
 
     next_one = claimed(table.do(caller, queue, queue_bytes.claim(queue))[0])
 
-    assert told[0].raw == struct.pack(">qqqq", 1, 3, 2, 4)
-    assert [each.raw[32:] for each in told[1:]] == [b"\0" + b"m" * 16, b"\1" + b"m" * 16]
+    assert results[0].raw == struct.pack(">qqqq", 1, 3, 2, 4)
+    assert [each.raw[32:] for each in results[1:]] == [b"\0" + b"m" * 16, b"\1" + b"m" * 16]
     assert intents is not None
     assert intents.cells[b"m:p"].value == b"to finish it"
     assert (next_one.head, next_one.reserved, next_one.released) == (1, 1024, (3,))
@@ -239,12 +239,12 @@ def test_expiry_finds_what_is_due_and_removes_it(table: QueueTable, caller: Dire
     table.do(caller, queue, queue_bytes.moves(queue, epoch, 1, (Kind.RESERVE, 1)))
 
     found = Bytes(table.get(caller, queue_bytes.meta_row(queue), b"m:due", queue_bytes.due(50, 10)) or b"")
-    told = table.do(caller, queue, queue_bytes.expire(queue, 50, [2, 1, 3]))[0]
+    results = table.do(caller, queue, queue_bytes.expire(queue, 50, [2, 1, 3]))[0]
 
     assert found.take("Bi") == (1, 2)
     expected = [(10, queue_bytes.queue_key(queue), 2, 0), (20, queue_bytes.queue_key(queue), 1, 1)]
     assert [(found.one("q"), found.bytes(12), *found.take("qB")) for _ in range(2)] == expected
-    assert told.raw == struct.pack(">iqiq", 1, 2, 1, 1)
+    assert results.raw == struct.pack(">iqiq", 1, 2, 1, 1)
     assert list(table.page(caller, queue, epoch, 0).records) == [1, 3]
 
 
@@ -266,12 +266,12 @@ def test_damaged_state_is_refused_by_name(table: QueueTable, caller: DirectCalle
     damaged, other = next(QUEUES), next(QUEUES)
     caller.call(calls.mutate_row(table.name, queue_bytes.meta_row(damaged), {b"m:s": b"\x09whatever"}))
 
-    told = table.do(caller, other, queue_bytes.create(other), queue_bytes.append(damaged, 9, 1, [record(b"a")]))
+    results = table.do(caller, other, queue_bytes.create(other), queue_bytes.append(damaged, 9, 1, [record(b"a")]))
     shown = table.get(caller, queue_bytes.meta_row(damaged), b"m:sta")
 
-    assert [each.status for each in told] == [Status.DONE, Status.DAMAGED]
+    assert [each.status for each in results] == [Status.DONE, Status.DAMAGED]
     text = f"state of queue {damaged} of tenant 7: version must be from 1 to 1, not 9".encode()
-    assert told[1].raw.startswith(text)
+    assert results[1].raw.startswith(text)
     assert (shown or b"")[2:].startswith(text)
 
 

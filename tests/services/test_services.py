@@ -165,22 +165,22 @@ def _zookeeper(services: Services, word: bytes) -> str:
 
 def test_sessions_with_zookeeper_outlive_a_pause_of_two_minutes(services: Services) -> None:
     """Whose session has run out when a pause ends, ends itself: master, region server and gateway. The pauses themselves: `make nightly`."""
-    told = _zookeeper(services, b"cons")
-    timeouts_ms = [int(found) for found in re.findall(r"[(,]to=(\d+)", told)]
+    output = _zookeeper(services, b"cons")
+    timeouts_ms = [int(found) for found in re.findall(r"[(,]to=(\d+)", output)]
 
-    assert len(timeouts_ms) >= 2, told
-    assert min(timeouts_ms) >= 120_000, told
+    assert len(timeouts_ms) >= 2, output
+    assert min(timeouts_ms) >= 120_000, output
 
 
 def test_second_gateway_shows_the_same_rows_and_can_go(services: Services, table: bytes) -> None:
     """For trying fail-over: its address is told, it is killed, and the first one does not notice."""
     services.up("gateway")
-    told = services.addresses()
+    output = services.addresses()
     with Gateway(services.ports.second_thrift) as gateway:
         gateway.call("mutateRow", table, b"row", [{2: b"f:a", 3: b"by the second"}])
     services.kill("gateway")
 
     assert _value(services, table, b"row") == b"by the second"
-    assert set(told) - set(services.addresses()) == {
+    assert set(output) - set(services.addresses()) == {
         ("HBase's second gateway", f"{HOST}:{services.ports.second_thrift}")
     }

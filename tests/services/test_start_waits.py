@@ -70,13 +70,13 @@ def hub(made: Hub, services: Services) -> Iterator[Hub]:
     made.close()
 
 
-def is_told(hub: Hub, words: str) -> Callable[[], bool]:
+def is_logged(hub: Hub, words: str) -> Callable[[], bool]:
     return lambda: words in readiness(hub)[1]
 
 
 def pause_at(services: Services, hub: Hub, moment: str) -> None:
     """Pause HBase, gateway and all, when `/readyz` says that the loading is so far."""
-    until(is_told(hub, moment), moment, START_S)
+    until(is_logged(hub, moment), moment, START_S)
     services.pause("hbase")
     assert moment in readiness(hub)[1], "the pause came too late"
 
@@ -86,8 +86,8 @@ def test_start_waits_for_hbase_in_the_middle_and_goes_on(services: Services, hub
     """With the reason; as soon as HBase does; and every session is there."""
     hub.launch()
     pause_at(services, hub, moment)
-    until(is_told(hub, f"{services.ports.thrift} has not answered"), "the reason", 5 * TIMEOUT_S)
-    until(is_told(hub, "the hub is starting: waiting for"), "the start waits", 5 * TIMEOUT_S)
+    until(is_logged(hub, f"{services.ports.thrift} has not answered"), "the reason", 5 * TIMEOUT_S)
+    until(is_logged(hub, "the hub is starting: waiting for"), "the start waits", 5 * TIMEOUT_S)
     assert hub.is_running()
 
     services.resume("hbase")
@@ -119,7 +119,7 @@ def test_hub_that_is_told_to_stop_while_it_waits_in_the_middle_stops(services: S
     """Exit code 0, soon, though HBase says nothing."""
     hub.launch()
     pause_at(services, hub, ALL)
-    until(is_told(hub, "has not answered"), "the reason", 5 * TIMEOUT_S)
+    until(is_logged(hub, "has not answered"), "the reason", 5 * TIMEOUT_S)
 
     began = time.monotonic()
     assert hub.stop() == 0
@@ -183,6 +183,6 @@ def test_start_without_the_coprocessor_ends_no_session(services: Services, tmp_p
         assert hub.log.splitlines()[-1] == (
             f"iothub: {REGIONS} of {REGIONS} regions of {table} answer without the queue coprocessor; {COPROCESSOR_MISSING}"
         )
-        told = hub.run("events", "tail").stdout
-        assert "first" in told
-        assert "session.discarded" not in told
+        output = hub.run("events", "tail").stdout
+        assert "first" in output
+        assert "session.discarded" not in output

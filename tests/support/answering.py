@@ -16,14 +16,14 @@ from iothub.base.errors import IotHubError
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
 from iothub.net.admin_frames import FrameDecoder
-from iothub.records.admin_commands import Json as Told
+from iothub.records.admin_commands import Json as Answer
 from iothub.records.admin_commands import Request
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.commands import Command, Json
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 
-Answers = Callable[[Request], tuple[Sequence[Told], Told]]
+Answers = Callable[[Request], tuple[Sequence[Answer], Answer]]
 """The rows and the result of a request; an IotHubError that it raises is the refusal."""
 
 
@@ -84,7 +84,7 @@ class AnsweringHub:
                     self._exchange(connection, asked)
 
     def _exchange(self, connection: socket.socket, asked: Answers) -> None:
-        decoder, frames = FrameDecoder(), list[Told]()
+        decoder, frames = FrameDecoder(), list[Answer]()
         while len(frames) < 2:  # hello and request
             frames += decoder.feed(connection.recv(65_536))
         request = admin_frames.request_in(frames[1])

@@ -187,7 +187,7 @@ class Ids:
         return None if self.is_empty else self.allocate()
 
 
-class Told(RecordingObserver):
+class Recorder(RecordingObserver):
     """What the observers of engine, quota, accounts and control plane heard."""
 
     def __init__(self) -> None:
@@ -283,7 +283,7 @@ class Harness:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
         self.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,)), device("dev1"), device("dev2"))
-        self.told = Told()
+        self.recorder = Recorder()
         self.store = ManualStore()
         self.queues = Queues(self.store)
         self.journal = Journal()
@@ -294,7 +294,7 @@ class Harness:
         self.own: dict[str, str] = {}
         self.is_store_held = False  # it does not answer
         self.usage_store = UsageStore(path / "usage.db", self.clock, lambda _name, _text: None)
-        pool, observer, queues = cast("Any", run), cast("Any", self.told), cast("Any", self.queues)
+        pool, observer, queues = cast("Any", run), cast("Any", self.recorder), cast("Any", self.queues)
         settings = settings or Config(auth=Auth(failure_reply_ms=0))
         brokers, factory = late_brokers()
         planes = compose_control(

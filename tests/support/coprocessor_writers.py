@@ -77,8 +77,8 @@ class WideWriter(threading.Thread):
                 is_last = self.is_over.is_set()
                 sequence += 1
                 steps = [queue_bytes.append(each, 9, sequence, [record(b"%d" % sequence)]) for each in MANY_QUEUES]
-                told = self._table.do_until_answered(caller, MANY_QUEUES[0], *steps)
-                answers = [appended(each) for each in told]
+                results = self._table.do_until_answered(caller, MANY_QUEUES[0], *steps)
+                answers = [appended(each) for each in results]
                 self.kinds.add(frozenset(answer.is_repeat for answer in answers))
                 assert {answer.positions for answer in answers} == {(sequence,)}
 

@@ -57,7 +57,7 @@ class FakeProducer:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self._metadata = SimpleNamespace(
-            topic_id=lambda name: cluster.topics[name].topic_id if cluster.tells_ids else None
+            topic_id=lambda name: cluster.topics[name].topic_id if cluster.names_ids else None
         )
         self.waiting: list[tuple[str, int, bytes, FakeFuture]] = []
         self._sender = SimpleNamespace(force_close=self.waiting.clear, join=lambda _timeout: None)
@@ -206,7 +206,7 @@ class FakeCluster(KafkaCluster):
         self.delete_error = 0
         self.closed_consumers = 0
         self.is_away = False  # nothing answers
-        self.tells_ids = True  # brokers before 2.8 do not
+        self.names_ids = True  # brokers before 2.8 do not
         self.is_forgetful = False  # answers without an offset
 
     def make(self, name: str, partitions: int, settings: Mapping[str, str], copies: int = 1) -> FakeTopic:

@@ -40,7 +40,7 @@ def iothub(
     """Run the command as an operator would, in a process of its own."""
     arguments = ["--data-dir", str(data_dir), *words]
     code, out, err = warm.run(
-        arguments, told=secret, environment={**os.environ, **(environment or {})}, timeout_s=COMMAND_TIMEOUT_S
+        arguments, stdin=secret, environment={**os.environ, **(environment or {})}, timeout_s=COMMAND_TIMEOUT_S
     )
     if check and code != 0:
         raise AssertionError(f"iothub {' '.join(words)} -> {code}\n{out}{err}")

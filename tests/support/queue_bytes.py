@@ -166,21 +166,21 @@ class Bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Result:
     """What became of one operation."""
 
     status: Status
     raw: bytes
 
 
-def answers(raw: bytes) -> list[Told]:
+def answers(raw: bytes) -> list[Result]:
     reader = Bytes(raw)
     version, count = reader.take("Bi")
     assert version == VERSION
     found = []
     for _ in range(count):
         status, size = reader.take("Bi")
-        found.append(Told(Status(status), reader.bytes(size)))
+        found.append(Result(Status(status), reader.bytes(size)))
     assert reader.is_at_end
     return found
 
@@ -201,9 +201,9 @@ class Appended:
     dropped: tuple[tuple[int, int], ...]  # (index of the message, position)
 
 
-def appended(told: Told) -> Appended:
-    assert told.status == Status.DONE, told
-    reader = Bytes(told.raw)
+def appended(result: Result) -> Appended:
+    assert result.status == Status.DONE, result
+    reader = Bytes(result.raw)
     is_repeat, epoch, size = reader.take("BqB")
     owner = reader.bytes(size)
     head, tail, messages, size_bytes = reader.take("qqqq")
@@ -238,9 +238,9 @@ class Claimed:
     inbound: dict[int, tuple[bool, bytes]]
 
 
-def claimed(told: Told) -> Claimed:
-    assert told.status == Status.DONE, told
-    reader = Bytes(told.raw)
+def claimed(result: Result) -> Claimed:
+    assert result.status == Status.DONE, result
+    reader = Bytes(result.raw)
     epoch, head, tail, reserved, messages, size_bytes = reader.take("qqqqqq")
     released = tuple(reader.one("q") for _ in range(reader.one("i")))
     inbound = {}

@@ -144,7 +144,7 @@ class QueueCoprocessor:
                 raise RefusedError(_REFUSED + text, 1, False)
         assert reader.is_at_end
         self.requests += 1
-        told = b""
+        results = b""
         for code, key, taken in steps:
             step = Bytes(taken)
             if key in self.damaged and code == Code.DROP:
@@ -158,8 +158,8 @@ class QueueCoprocessor:
             else:
                 status, answer = self._operations[code](key, step)
                 assert step.is_at_end or status in (Status.STALE_EPOCH, Status.OLD_SEQUENCE)
-            told += struct.pack(">Bi", status, len(answer)) + answer
-        return struct.pack(">Bi", 1, count) + told
+            results += struct.pack(">Bi", status, len(answer)) + answer
+        return struct.pack(">Bi", 1, count) + results
 
     def _create(self, key: bytes, step: Bytes) -> tuple[Status, bytes]:
         token, first_epoch = step.take("qq")
@@ -220,8 +220,8 @@ class QueueCoprocessor:
         if sequence < queue.reader_sequence:
             return Status.OLD_SEQUENCE, struct.pack(">q", queue.reader_sequence)
         queue.reader_sequence = sequence
-        told = b"".join(self._move(key, queue, step) for _ in range(count))
-        return Status.DONE, queue.stands() + told
+        answer = b"".join(self._move(key, queue, step) for _ in range(count))
+        return Status.DONE, queue.stands() + answer
 
     def _move(self, key: bytes, queue: Queue, step: Bytes) -> bytes:
         kind, value = step.take("Bq")
@@ -257,11 +257,11 @@ class QueueCoprocessor:
         if token == 0 or token != queue.claim_token:
             queue.epoch += 1
             queue.reader_sequence, queue.claim_token, queue.owner = 0, token, owner
-        told = struct.pack(">qqqq", queue.epoch, queue.head, queue.tail, queue.reserved)
-        told += struct.pack(">qqi", len(queue.records), queue.size_bytes, len(queue.released))
-        told += b"".join(struct.pack(">q", each) for each in sorted(queue.released))
-        told += struct.pack(">i", len(queue.inbound))
-        return Status.DONE, told + b"".join(
+        answer = struct.pack(">qqqq", queue.epoch, queue.head, queue.tail, queue.reserved)
+        answer += struct.pack(">qqi", len(queue.records), queue.size_bytes, len(queue.released))
+        answer += b"".join(struct.pack(">q", each) for each in sorted(queue.released))
+        answer += struct.pack(">i", len(queue.inbound))
+        return Status.DONE, answer + b"".join(
             struct.pack(">HB", packet_id, is_routed) + kept
             for packet_id, (is_routed, kept) in sorted(queue.inbound.items())
         )
@@ -290,8 +290,8 @@ class QueueCoprocessor:
             else:
                 self._remove(key, position)
                 removed.append(position)
-        told = [struct.pack(f">i{len(each)}q", len(each), *each) for each in (removed, spared)]
-        return Status.DONE, b"".join(told)
+        answer = [struct.pack(f">i{len(each)}q", len(each), *each) for each in (removed, spared)]
+        return Status.DONE, b"".join(answer)
 
     def _drop(self, key: bytes, step: Bytes) -> tuple[Status, bytes]:
         queue = self.queues.pop(key)

@@ -20,8 +20,8 @@ def hfile_bytes(table: QueueTable) -> int:
 def fill(table: QueueTable, queue_id: int, messages: int, *, is_read: bool) -> int:
     """Append so many; `is_read`: acknowledge each batch when the next one is there. Returns the epoch."""
     with table.caller() as caller:
-        told = table.do(caller, queue_id, queue_bytes.create(queue_id), queue_bytes.claim(queue_id))
-        epoch = claimed(told[1]).epoch
+        results = table.do(caller, queue_id, queue_bytes.create(queue_id), queue_bytes.claim(queue_id))
+        epoch = claimed(results[1]).epoch
         for number in range(1, messages // BATCH + 1):
             steps = [queue_bytes.append(queue_id, 9, number, [record(BODY)] * BATCH)]
             if is_read:

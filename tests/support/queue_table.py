@@ -18,7 +18,7 @@ from iothub_services.hbase.tables import Tables, layouts
 from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.own_tables import caller_of, flush_regions, made_tables, reopen_regions
-from tests.support.queue_bytes import Page, Told
+from tests.support.queue_bytes import Page, Result
 
 _RETRY_LIMIT_S = 120.0
 _RETRY_PAUSE_S = 0.2
@@ -37,12 +37,12 @@ class QueueTable:
     def append(self, caller: DirectCaller, row: bytes, value: bytes, column: bytes = b"m:mul") -> bytes:
         return caller.call(calls.append(self.name, row, column, value))
 
-    def do(self, caller: DirectCaller, queue_id: int, *steps: bytes) -> list[Told]:
+    def do(self, caller: DirectCaller, queue_id: int, *steps: bytes) -> list[Result]:
         """Do operations in one call, sent to the region of a queue."""
         answer = self.append(caller, queue_bytes.meta_row(queue_id), queue_bytes.request(*steps))
         return queue_bytes.answers(answer)
 
-    def do_until_answered(self, caller: DirectCaller, queue_id: int, *steps: bytes) -> list[Told]:
+    def do_until_answered(self, caller: DirectCaller, queue_id: int, *steps: bytes) -> list[Result]:
         """Send the same bytes again until they are answered, as a writer does after a time-out."""
         deadline = time.monotonic() + _RETRY_LIMIT_S
         while True:

@@ -77,7 +77,7 @@ class HubHalf:
     def __init__(self, world: World, place: str, folder: Path | None = None) -> None:
         """Without a folder its calendar windows are kept nowhere."""
         self.world = world
-        self.told = Silent()
+        self.observer = Silent()
         self.modes: list[Mode] = []
         self.soon: list[Callable[[], object]] = []
         self.late: list[Deferred[None]] | None = None  # answers that were given and are not heard yet
@@ -128,7 +128,7 @@ class HubHalf:
         self.run_soon()
 
     def tenant(self, limits: str, tenant_id: int = 7) -> SharedTenant:
-        return SharedTenant(tenant_id, resolve_texts(limits), self.told, self.shared, self.world)
+        return SharedTenant(tenant_id, resolve_texts(limits), self.observer, self.shared, self.world)
 
     def enter(self, tenant: SharedTenant, count: int = 1) -> Deferred[bool]:
         """Begin to wait for room for connections, and take them at once."""

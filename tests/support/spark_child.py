@@ -57,7 +57,7 @@ class Child:
         """Kill -9 each Python worker that comes, until the driver ends. Returns how many there were; `finish` tells what came of it."""
         killed, deadline = 0, time.monotonic() + WAIT_S
         while self._process.poll() is None:
-            assert time.monotonic() < deadline, self._told("it never ended")
+            assert time.monotonic() < deadline, self._failure_text("it never ended")
             with suppress(psutil.NoSuchProcess):
                 killed += _kill_workers(self._process.pid)
             time.sleep(_POLL_S)
@@ -99,11 +99,11 @@ class Child:
     def _await(self, is_time: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_S
         while not is_time():
-            assert self._process.poll() is None, self._told("it ended before it could be killed")
-            assert time.monotonic() < deadline, self._told("it never came so far")
+            assert self._process.poll() is None, self._failure_text("it ended before it could be killed")
+            assert time.monotonic() < deadline, self._failure_text("it never came so far")
             time.sleep(_POLL_S)
 
-    def _told(self, what: str) -> str:
+    def _failure_text(self, what: str) -> str:
         return f"{what}:\n{(self._folder / 'stderr.txt').read_text(errors='replace')[-3000:]}"
 
 

@@ -53,7 +53,7 @@ _READY = b"ready"
 
 
 def run(
-    words: Sequence[str], *, told: str | None, environment: Mapping[str, str], timeout_s: float
+    words: Sequence[str], *, stdin: str | None, environment: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str, str]:
     """Run one command line; return its exit code, and what it wrote to standard output and standard error.
 
@@ -65,7 +65,7 @@ def run(
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
     ):
-        taken.write(told or "")
+        taken.write(stdin or "")
         taken.seek(0)
         code = _forked(words, (taken, out, err), environment, timeout_s)
         out.seek(0)

@@ -18,31 +18,31 @@ Alarm = Callable[[str, str], None]
 
 
 class OnFull(Protocol):
-    """Told of each message that a queue refused or dropped for a limit, by the quota's name."""
+    """Called for each message that a queue refused or dropped for a limit, by the quota's name."""
 
     def __call__(self, tenant: Any, quota: str) -> None: ...
 
 
 class OnRetained(Protocol):
-    """Told of each retained write that is durable, before its publisher is answered; `size` 0: deleted."""
+    """Called for each retained write that is durable, before its publisher is answered; `size` 0: deleted."""
 
     def __call__(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None: ...
 
 
 class OnNotRetained(Protocol):
-    """Told of each new Retained Message that was given up: it is not in the store, unless its commit was uncertain."""
+    """Called for each new Retained Message that was given up: it is not in the store, unless its commit was uncertain."""
 
     def __call__(self, tenant_id: int, topic: bytes) -> None: ...
 
 
 class OnStale(Protocol):
-    """Told of each session whose epoch the store refuses: another reader has claimed its queue."""
+    """Called for each session whose epoch the store refuses: another reader has claimed its queue."""
 
     def __call__(self, session: Any) -> None: ...
 
 
 class OnLost(Protocol):
-    """Told of each session whose queue is not there, or damaged."""
+    """Called for each session whose queue is not there, or damaged."""
 
     def __call__(self, session: Any) -> None: ...
 

@@ -17,8 +17,8 @@ from tests.support.hub import Hub
 from tests.support.waiting import until
 
 
-def run(*words: str, told: str | None = None, timeout_s: float = 60.0, **environment: str) -> tuple[int, str, str]:
-    return warm.run(words, told=told, environment={**os.environ, **environment}, timeout_s=timeout_s)
+def run(*words: str, stdin: str | None = None, timeout_s: float = 60.0, **environment: str) -> tuple[int, str, str]:
+    return warm.run(words, stdin=stdin, environment={**os.environ, **environment}, timeout_s=timeout_s)
 
 
 def test_command_has_arguments_files_and_an_exit_code_of_its_own(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_command_has_arguments_files_and_an_exit_code_of_its_own(tmp_path: Path)
 
     assert run("--data-dir", data, "init")[0] == 0
     assert run("--data-dir", data, "tenant", "create", "acme")[0] == 0
-    code, out, err = run("--data-dir", data, "device", "create", "acme", "d", "--password-stdin", told="secret")
+    code, out, err = run("--data-dir", data, "device", "create", "acme", "d", "--password-stdin", stdin="secret")
     assert (code, out, err.splitlines()[0]) == (0, "", "created device acme/d")
     assert run("--data-dir", data, "-o", "json", "device", "list", "acme")[1].startswith("[")
     assert run("--data-dir", data, "tenant", "show", "nobody")[0] == 3

@@ -30,7 +30,7 @@ def spoil(path: Path) -> None:
         connection.execute(f"UPDATE body SET b = ? WHERE {where}", (b"\7" + body[1:], SPOILT))
 
 
-def told(hub: Hub, event: str) -> list[str]:
+def alarms(hub: Hub, event: str) -> list[str]:
     """Return the subjects of the alarms that were raised, or cleared, by this log."""
     lines = [json.loads(line) for line in hub.log.splitlines() if f'"{event}"' in line]
     return [line["subject"] for line in lines if line["alarm"] == "store_corrupt"]
@@ -61,7 +61,7 @@ def test_damaged_message_in_a_queue_is_passed_over(hub: Hub) -> None:
         assert sleeper.connect(SESSION, "acme/dev1", clean=False).session_present
         assert [received(sleeper) for _ in range(4)] == [b"1", b"2", b"4", b"5"]
 
-    assert told(hub, "alarm raised") == ["queue_records_corrupt"]
+    assert alarms(hub, "alarm raised") == ["queue_records_corrupt"]
     assert "damaged records are skipped" in hub.log
     with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
         assert 'iothub_messages_dropped_total{reason="store_failed"} 1' in answer.read().decode()

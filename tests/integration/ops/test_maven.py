@@ -21,11 +21,11 @@ def _maven(tmp_path: Path, script: str) -> Tools:
 
 def test_maven_gets_the_project_and_the_jdk(tmp_path: Path) -> None:
     """Quiet, without questions, on the JDK that was chosen."""
-    told = tmp_path / "told"
+    arguments = tmp_path / "told"
 
-    _maven(tmp_path, f'echo "$JAVA_HOME $@" > {told}').run_maven(pom("kafka"), "package")
+    _maven(tmp_path, f'echo "$JAVA_HOME $@" > {arguments}').run_maven(pom("kafka"), "package")
 
-    assert told.read_text() == f"{tmp_path}/jdk -q -B -ntp -f {pom('kafka')} package\n"
+    assert arguments.read_text() == f"{tmp_path}/jdk -q -B -ntp -f {pom('kafka')} package\n"
 
 
 def test_failed_maven_is_asked_once_more(tmp_path: Path) -> None:

@@ -268,20 +268,20 @@ def test_command_line_says_what_runs(servers: Services, capsys: pytest.CaptureFi
     assert main([*words, "kill", "kafka"]) == 0
     assert main([*words, "pause", "kafka"]) == 7
 
-    told = capsys.readouterr()
-    assert "hbase      running  process" in told.out
-    assert told.err == "services: kafka cannot be paused: it does not run\n"
+    output = capsys.readouterr()
+    assert "hbase      running  process" in output.out
+    assert output.err == "services: kafka cannot be paused: it does not run\n"
 
 
 def test_second_gateway_is_told_of_while_it_runs(servers: Services, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever has started it needs its address; by `up` and by `status`."""
     words = ["--dir", str(servers.places.folder)]
-    told = []
+    output = []
     for more in (("status",), ("up", "gateway"), ("status",), ("down", "gateway"), ("status",)):
         main([*words, *more])
-        told.append(f"HBase's second gateway      {HOST}:{servers.ports.second_thrift}\n" in capsys.readouterr().out)
+        output.append(f"HBase's second gateway      {HOST}:{servers.ports.second_thrift}\n" in capsys.readouterr().out)
 
-    assert told == [False, True, True, False, False]
+    assert output == [False, True, True, False, False]
 
 
 def test_command_line_runs_without_the_hubs_libraries() -> None:

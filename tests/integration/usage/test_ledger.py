@@ -208,10 +208,10 @@ def test_samples_drops_and_refusals_are_in_the_log(
         -1
     ]
     assert (sample.facts["queued_messages"], sample.facts["sessions"]) == (6, 1)
-    told = {
+    events = {
         (event.type.word, event.tenant_id, event.facts.get("reason") or event.facts.get("cause"), event.facts["device"])
         for event in logged
         if event.type in (EventType.MESSAGE_DROPPED, EventType.AUTH_FAILED)
     }
-    assert ("message.dropped", ids["globex"], "no_subscribers", "") in told
-    assert ("auth.failed", ids["globex"], "wrong_secret", "dev1") in told
+    assert ("message.dropped", ids["globex"], "no_subscribers", "") in events
+    assert ("auth.failed", ids["globex"], "wrong_secret", "dev1") in events

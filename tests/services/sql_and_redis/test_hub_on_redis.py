@@ -150,12 +150,12 @@ def test_hub_does_not_start_on_a_redis_that_keeps_nothing(hub: Hub, redis_server
         try:
             words = hub.command()[3:]
             refused = hub.run(*words, "--fail-fast", check=False)
-            told = hub.run("doctor", check=False)
+            output = hub.run("doctor", check=False)
         finally:
             redis.run("CONFIG", "SET", "appendfsync", "always")
 
     assert refused.returncode != 0
-    for text in (refused.stderr, told.stdout):
+    for text in (refused.stderr, output.stdout):
         assert 'Redis does not keep queues safely: appendfsync is "everysec"' in text
 
 

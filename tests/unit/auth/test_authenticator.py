@@ -78,7 +78,7 @@ class Threads:
 
 
 @dataclass
-class Told:
+class Recorder:
     """An observer that remembers."""
 
     refusals: list[tuple[str, bool]] = field(default_factory=list)
@@ -102,8 +102,10 @@ class Harness:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
         self.threads = Threads()
-        self.told = Told()
-        self.auth = Authenticator(self.accounts, self.threads, self.clock, PEPPER, self.told, AuthSettings(**settings))
+        self.recorder = Recorder()
+        self.auth = Authenticator(
+            self.accounts, self.threads, self.clock, PEPPER, self.recorder, AuthSettings(**settings)
+        )
         self.add("dev1", hash_generated(SECRET, PEPPER))
 
     def add(self, name: str, credential: str, **fields: Any) -> None:
@@ -161,7 +163,7 @@ def test_malformed_username_is_told_without_what_it_says() -> None:
     for _ in range(3):
         harness.auth.refuse_nameless(Credentials("", "", None, "192.0.2.1", client_id="c"))
 
-    assert harness.told.refusals == [("malformed_username", False)] * 3
+    assert harness.recorder.refusals == [("malformed_username", False)] * 3
     assert harness.accounts.questions == []
 
 
@@ -185,7 +187,7 @@ def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable()
     ]
 
     assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
-    assert [cause for cause, _ in harness.told.refusals] == [
+    assert [cause for cause, _ in harness.recorder.refusals] == [
         "unknown_tenant",
         "unknown_device",
         "wrong_secret",
@@ -268,8 +270,8 @@ def test_repeated_failures_ban_even_the_right_secret_for_a_while() -> None:
         harness.connect("nobody")
 
     assert harness.connect().reason is Reason.BAD_CREDENTIALS
-    assert [is_ban for _, is_ban in harness.told.refusals[:6]] == [False] * 4 + [True] * 2
-    assert [cause for cause, _ in harness.told.refusals[6:]] == ["failure_ban"]
+    assert [is_ban for _, is_ban in harness.recorder.refusals[:6]] == [False] * 4 + [True] * 2
+    assert [cause for cause, _ in harness.recorder.refusals[6:]] == ["failure_ban"]
     assert isinstance(harness.connect(address="192.0.2.2"), Authenticated)
     harness.clock.advance(900)
     assert isinstance(harness.connect(), Authenticated)
@@ -302,7 +304,7 @@ def test_dead_store_refuses_who_is_not_in_memory() -> None:
     assert isinstance(harness.connect(), Authenticated)
     assert harness.connect("dev2").reason is Reason.SERVER_UNAVAILABLE
     assert harness.connect(tenant="other").reason is Reason.SERVER_UNAVAILABLE
-    assert harness.told.failures == ["accounts.device", "accounts.tenant"]
+    assert harness.recorder.failures == ["accounts.device", "accounts.tenant"]
     harness.clock.advance(61)
     assert harness.connect().reason is Reason.SERVER_UNAVAILABLE
     harness.accounts.is_down = False
@@ -445,7 +447,7 @@ def test_too_many_that_wait_for_the_accounts_have_a_cause_of_their_own() -> None
     refusal = harness.connect("nobody")
 
     assert (refusal.reason, refusal.cause) == (Reason.SERVER_UNAVAILABLE, "accounts_busy")
-    assert harness.told.failures == []
+    assert harness.recorder.failures == []
 
 
 def test_review_waits_for_no_flood_of_other_questions() -> None:

@@ -41,12 +41,12 @@ def test_status_counts_all_tenants_and_those_that_are_loaded(cli: Cli, monkeypat
         cli("tenant", "create", name)
     with AnsweringHub(cli.data_dir, lambda _command: {"tenants": 2}):
         shown = cli("status", "-o", "json").json
-        told = cli("status").out
+        output = cli("status").out
     with AnsweringHub(cli.data_dir, None):
         silent = cli("status", code=7).out
 
     assert (shown["tenants"], shown["loaded_tenants"]) == (3, 2)
-    assert "3, 2 of them loaded" in told
+    assert "3, 2 of them loaded" in output
     assert "loaded" not in silent
     assert "tenants" in silent
 
@@ -158,9 +158,9 @@ def test_limits_beside_a_hub_that_does_not_answer(acme: Cli, monkeypatch: pytest
         monkeypatch.setenv("IOTHUB_QUOTA__LEDGER", "redis")
         monkeypatch.setenv("IOTHUB_REDIS__ADDRESSES", '["127.0.0.1:1"]')
 
-        told = acme("quota", "show", "acme").err
+        output = acme("quota", "show", "acme").err
 
-    assert "whether they hold over all hubs is unknown" in told
+    assert "whether they hold over all hubs is unknown" in output
     assert hub.seen == []
 
 
@@ -220,11 +220,11 @@ def test_status_of_a_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
     with AnsweringHub(cli.data_dir, None) as hub:
         hub.data_dir.write_hub({"started": 1_800_000_000.5, "starting": "waiting for HBase: it is down"})
         shown = cli("status", "-o", "json", code=7).json
-        told = cli("status", code=7).out
+        output = cli("status", code=7).out
 
     assert (shown["state"], shown["ready"], shown["reasons"]) == ("starting", False, ["waiting for HBase: it is down"])
     assert "problem" not in shown
-    assert "waiting for HBase: it is down" in told
+    assert "waiting for HBase: it is down" in output
 
 
 def test_status_waits_once_for_accounts_that_do_not_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

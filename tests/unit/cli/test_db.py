@@ -138,9 +138,9 @@ def test_copy_that_begins_anew_says_so(acme: Cli, tmp_path: Path, monkeypatch: p
     assert "give the same `db copy --to-url-file` again, with the data directory it was begun with" in refused
     acme("tenant", "create", "beta")
 
-    told = acme("db", "copy", "--to-url-file", file).err
+    output = acme("db", "copy", "--to-url-file", file).err
 
-    assert "copied from the beginning, because the accounts changed after an earlier copy was interrupted" in told
+    assert "copied from the beginning, because the accounts changed after an earlier copy was interrupted" in output
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_copy_names_the_file_that_is_wrong(
     if content is not None:
         file.write_bytes(content)
 
-    told = acme("db", "copy", "--to-url-file", str(file), code=code).err
+    output = acme("db", "copy", "--to-url-file", str(file), code=code).err
 
-    assert problem in told
-    assert f"{file}: " in told
-    assert "sql.url_file" not in told
+    assert problem in output
+    assert f"{file}: " in output
+    assert "sql.url_file" not in output

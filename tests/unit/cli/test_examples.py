@@ -27,8 +27,8 @@ from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
 from tests.support.command import Result
 from tests.support.left_behind import left_behind
+from tests.support.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, jwk, public_pem
-from tests.support.told import LAST, QUEUE, SESSION
 
 ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
 ELSEWHERE |= {
@@ -121,7 +121,7 @@ def remember_jobs(data_dir: DataDir) -> None:
     log_file.write_text("done\n")
 
 
-def told(request: Request) -> tuple[list[Json], Json]:
+def answers_to(request: Request) -> tuple[list[Json], Json]:
     """What a hub tells of session `meter-7` and its queue, and of two retained messages."""
     noun, _, verb = request.verb.partition(".")
     if noun == "retain":
@@ -162,7 +162,7 @@ def test_example_works(
     command, _, _redirected = command.partition(" > ")
     command = command.replace("/var/lib/iothub", str(tmp_path / "fresh" if path == "init" else base / "hub"))
     is_asking = path.split()[0] in ASKING
-    with AnsweringHub(base / "hub", lambda _command: {"messages": 1}, told) if is_asking else nullcontext():
+    with AnsweringHub(base / "hub", lambda _command: {"messages": 1}, answers_to) if is_asking else nullcontext():
         result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
 
     assert result.code == 0, result

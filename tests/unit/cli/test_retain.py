@@ -10,7 +10,7 @@ import pytest
 from iothub.base.errors import ConfigError
 from iothub.cli.progress import Progress
 from iothub.config.datadir import DataDir
-from iothub.records.admin_commands import Json as Told
+from iothub.records.admin_commands import Json as Answer
 from iothub.records.admin_commands import Query, Request, message_rows
 from iothub.records.message import StoredMessage, encode_message
 from iothub_tenants.accounts import commands
@@ -21,27 +21,27 @@ from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
 
 COUNTED = 2
-TOPICS: list[Told] = [
+TOPICS: list[Answer] = [
     {"name": "a/1", "bytes": 3, "version": 1, "expires_at_ms": 0},
     {"name": "b\x1b[31m", "bytes": 4, "version": 2, "expires_at_ms": 1_800_000_000_000},
 ]
 
 
-def told(request: Request) -> tuple[list[Told], Told]:
+def topics(request: Request) -> tuple[list[Answer], Answer]:
     """Two topics, which match every filter but "no/such"."""
     if request.verb == Query.RETAIN_COUNT:
         return [], {"messages": 0 if "no/" in str(request.argument["filter"]) else COUNTED}
     return TOPICS, {"next": "b\x1b[31m"}
 
 
-def shown(topic: str, payload: bytes) -> Callable[[Request], tuple[list[Told], Told]]:
+def shown(topic: str, payload: bytes) -> Callable[[Request], tuple[list[Answer], Answer]]:
     record = encode_message(StoredMessage(topic.encode(), payload, 1, True, b"", 0, b"", "c1"))
     return lambda _request: (list(message_rows({}, record)), {"version": 5})
 
 
 def deleting(cli: Cli, answer: Callable[[Command], Json] | None) -> AnsweringHub:
     """A hub that tells of two messages, and answers commands with `answer`."""
-    return AnsweringHub(cli.data_dir, answer, told)
+    return AnsweringHub(cli.data_dir, answer, topics)
 
 
 def test_topics_are_listed(acme: Cli) -> None:
@@ -110,7 +110,7 @@ def test_running_hub_tells_how_far_it_is(acme: Cli, monkeypatch: pytest.MonkeyPa
     heard = threading.Event()
     store = AccountStore(sqlite_url(DataDir(acme.data_dir).accounts))
 
-    class Told(Progress):
+    class SignalledProgress(Progress):
         def __call__(self, done: int, of: int) -> None:
             super().__call__(done, of)
             heard.set()
@@ -121,7 +121,7 @@ def test_running_hub_tells_how_far_it_is(acme: Cli, monkeypatch: pytest.MonkeyPa
         return {"messages": 1000}
 
     monkeypatch.setattr("iothub.cli.progress.LOG_INTERVAL_S", 0.0)
-    monkeypatch.setattr("iothub.cli.retain.Progress", Told)
+    monkeypatch.setattr("iothub.cli.retain.Progress", SignalledProgress)
     with deleting(acme, delete):
         result = acme("retain", "delete", "acme", "a/+", "--timeout", "1m")
     store.close()

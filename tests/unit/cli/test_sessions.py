@@ -9,7 +9,7 @@ from iothub.records.admin_commands import Json, Query, Request, Verb, message_ro
 from iothub.records.message import StoredMessage, encode_message
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
-from tests.support.told import LAST, NOON_MS, QUEUE, SESSION
+from tests.support.query_answers import LAST, NOON_MS, QUEUE, SESSION
 
 
 def body(payload: bytes) -> bytes:

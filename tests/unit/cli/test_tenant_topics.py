@@ -42,12 +42,12 @@ def test_topics_are_named_and_left_to_the_hub(
     monkeypatch.setattr(stream_topics, "reached", lambda _app: pytest.fail("Kafka is not asked"))
 
     with AnsweringHub(acme.data_dir, None) if is_hub_running else nullcontext():
-        told = acme(*DELETE).err
+        output = acme(*DELETE).err
 
-    assert "and the Kafka topics of its streams as soon as Kafka answers: " in told
-    assert all(topic in told for topic in TOPICS)
-    assert ("no hub runs" in told) is not is_hub_running
-    assert "then the name is free" in told
+    assert "and the Kafka topics of its streams as soon as Kafka answers: " in output
+    assert all(topic in output for topic in TOPICS)
+    assert ("no hub runs" in output) is not is_hub_running
+    assert "then the name is free" in output
     assert topics(cluster) == TOPICS
 
 
@@ -55,7 +55,7 @@ def test_without_brokers_no_topic_is_named(acme: Cli, cluster: FakeCluster, monk
     """The hub has no Kafka either, and says so."""
     monkeypatch.delenv("IOTHUB_KAFKA__BROKERS")
 
-    told = acme(*DELETE).err
+    output = acme(*DELETE).err
 
     assert topics(cluster) == TOPICS
-    assert "Kafka" not in told
+    assert "Kafka" not in output

@@ -80,7 +80,7 @@ def ran(cli: Cli, result: Result, *seen: int) -> None:
     store.close()
 
 
-def told(cli: Cli) -> str:
+def output(cli: Cli) -> str:
     """What a person gets; a script gets an empty list."""
     shown = cli("usage", "show", "acme")
 
@@ -89,13 +89,13 @@ def told(cli: Cli) -> str:
 
 
 def test_no_sums_before_the_job_has_run_name_it(acme: Cli) -> None:
-    assert "the job has never run: `iothub --data-dir" in told(acme)
+    assert "the job has never run: `iothub --data-dir" in output(acme)
 
 
 def test_no_sums_of_a_job_that_failed_name_its_run(acme: Cli) -> None:
     ran(acme, Result.FAILED)
 
-    said = told(acme)
+    said = output(acme)
 
     assert "the last run: failed, see `iothub --data-dir" in said
     assert said.endswith("job show 1`\n")
@@ -106,7 +106,7 @@ def test_no_sums_of_a_job_that_ran_before_the_first_period_say_when_one_ends(acm
     """The job had nothing to add up; offsets of a log made anew begin above 0."""
     ran(acme, Result.DONE, *seen)
 
-    said = told(acme)
+    said = output(acme)
 
     assert "no period had ended when the job ran (20" in said
     assert "a hub writes one every 1m (events.usage_interval): run `iothub --data-dir" in said
@@ -116,7 +116,7 @@ def test_no_sums_of_a_tenant_in_which_nothing_happened_say_so(acme: Cli) -> None
     """The log has periods, of others."""
     ran(acme, Result.DONE, 7)
 
-    assert "; a hub writes one every 1m (events.usage_interval) for tenants with traffic" in told(acme)
+    assert "; a hub writes one every 1m (events.usage_interval) for tenants with traffic" in output(acme)
 
 
 def test_no_sums_of_this_week_name_the_hours_that_there_are(used: Cli) -> None:

@@ -105,16 +105,16 @@ def test_record_comes_after_the_notes_before_it() -> None:
 
 def test_record_is_durable_when_it_returns() -> None:
     """It waits for the thread's answer, and raises what that says."""
-    thread, told = Thread(), list[object]()
+    thread, results = Thread(), list[object]()
     journal = ThreadJournal(thread)
     for _ in range(2):
         answer = Deferred.fromCoroutine(journal.record([_event(1)]))
-        answer.addCallbacks(lambda _: told.append("durable"), lambda failure: told.append(failure.type))
+        answer.addCallbacks(lambda _: results.append("durable"), lambda failure: results.append(failure.type))
 
     thread.answers[0](1)
     thread.answers[1](BackendError("disk full", retryable=False))
 
-    assert told == ["durable", BackendError]
+    assert results == ["durable", BackendError]
 
 
 def test_full_log_loses_only_events_without_an_epoch() -> None:
@@ -169,13 +169,13 @@ def test_refused_notes_are_counted_one_by_one() -> None:
 
 def test_every_event_is_told_to_who_listens() -> None:
     """Plug-ins and counters hear of notes and records, whatever the log does later."""
-    told: list[Event] = []
-    journal = ThreadJournal(Thread(), told.append, Timers())
+    results: list[Event] = []
+    journal = ThreadJournal(Thread(), results.append, Timers())
 
     journal.note([_event(1)])
     Deferred.fromCoroutine(journal.record([_event(2)]))
 
-    assert told == [_event(1), _event(2)]
+    assert results == [_event(1), _event(2)]
 
 
 def test_trimming_takes_its_turn_among_the_events() -> None:

@@ -178,10 +178,10 @@ def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
 @pytest.mark.parametrize("tells_ids", [True, False])
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_nothing_is_acknowledged_after_the_topic_was_replaced(
-    cluster: FakeCluster, log: KafkaEvents, is_asked: bool, tells_ids: bool
+    cluster: FakeCluster, log: KafkaEvents, is_asked: bool, names_ids: bool
 ) -> None:
     """The states have offsets of the old topic: events in the new one would look folded, and be lost."""
-    cluster.tells_ids = tells_ids
+    cluster.names_ids = names_ids
     log.append([event(number) for number in range(3)])
     log.end()
     old = cluster.topics[LOG]

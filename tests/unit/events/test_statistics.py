@@ -28,7 +28,7 @@ class Harness:
         self.log = KafkaEvents(SETTINGS, cluster=self.cluster)
         self.lane = StatisticsLane(self.log)
         self.alarms: list[tuple[str, str]] = []
-        self.told: list[Event] = []
+        self.recorded: list[Event] = []
 
     def thread(self) -> StatisticsThread:
         """The lane's thread, without patience, to be drained."""
@@ -130,7 +130,7 @@ def test_given_up_events_take_no_memory(harness: Harness) -> None:
 def test_journal_answers_when_the_log_has_them(harness: Harness) -> None:
     """A failure is the caller's, who keeps what it cannot lose; the alarm says that sessions go on."""
     thread = harness.thread()
-    journal = StatisticsJournal(thread, harness.told.append)
+    journal = StatisticsJournal(thread, harness.recorded.append)
     answers: list[object] = []
 
     def ask(number: int) -> None:
@@ -145,7 +145,7 @@ def test_journal_answers_when_the_log_has_them(harness: Harness) -> None:
 
     assert (answers[0], answers[2]) == (None, None)
     assert "1 records are not acknowledged yet" in str(answers[1])
-    assert [one.at_ms for one in harness.told] == [1, 2, 3]
+    assert [one.at_ms for one in harness.recorded] == [1, 2, 3]
     assert [(word, bool(text)) for word, text in harness.alarms] == [
         ("statistics_failing", True),
         ("statistics_failing", False),

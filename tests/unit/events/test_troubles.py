@@ -33,11 +33,11 @@ def test_cause_is_told_with_where_to_read_on() -> None:
     """The error alone says that time is over."""
     failed("[Error 58] SaslAuthenticationFailedError: no")
 
-    told = KafkaCluster(SETTINGS).error(TIME_OVER)
+    error = KafkaCluster(SETTINGS).error(TIME_OVER)
 
-    assert told.fact == "Kafka at kafka-1:9092: no answer ([Error 58] SaslAuthenticationFailedError: no)"
-    assert told.remedy == str(ADVICE)
-    assert told.retryable
+    assert error.fact == "Kafka at kafka-1:9092: no answer ([Error 58] SaslAuthenticationFailedError: no)"
+    assert error.remedy == str(ADVICE)
+    assert error.retryable
 
 
 def test_refusal_is_told_beside_what_follows_it() -> None:
@@ -55,9 +55,9 @@ def test_refusal_is_told_beside_what_follows_it() -> None:
 
 def test_refused_call_has_the_brokers_words_alone() -> None:
     """Its connection is well."""
-    told = KafkaCluster(SETTINGS).error(TopicAuthorizationFailedError("no right"))
+    error = KafkaCluster(SETTINGS).error(TopicAuthorizationFailedError("no right"))
 
-    assert ("no right" in told.fact, told.remedy) == (True, "")
+    assert ("no right" in error.fact, error.remedy) == (True, "")
 
 
 def test_number_of_lines_is_bounded() -> None:

@@ -33,9 +33,14 @@ class Follower:
     """Reads when the test says so."""
 
     def __init__(
-        self, _log: object, after: object, _apply: object, _call: object, clock: ManualClock, **told: Any
+        self, _log: object, after: object, _apply: object, _call: object, clock: ManualClock, **listeners: Any
     ) -> None:
-        self.after, self.clock, self.on_known, self.on_alarm = after, clock, told["on_known"], told["on_alarm"]
+        self.after, self.clock, self.on_known, self.on_alarm = (
+            after,
+            clock,
+            listeners["on_known"],
+            listeners["on_alarm"],
+        )
         self.known_at, self.period_s = clock.monotonic(), 0.0
         self.waiting: list[Deferred[None]] = []
         self.is_closed = False

@@ -193,8 +193,8 @@ def redis_harness(monkeypatch: pytest.MonkeyPatch) -> RedisHarness:
 
 def test_queues_on_redis_need_it_and_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked what it keeps before a start, and belongs to the first installation; a file that is left over is used as well."""
-    harness, told = redis_harness(monkeypatch), []
-    chosen = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, ours, lambda *alarm: told.append(alarm))
+    harness, alarms = redis_harness(monkeypatch), []
+    chosen = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, ours, lambda *alarm: alarms.append(alarm))
     queues = chosen.queues()
     assert harness.calls == []
 
@@ -205,7 +205,7 @@ def test_queues_on_redis_need_it_and_no_file(tmp_path: Path, monkeypatch: pytest
         chosen.needed["Redis"]()
 
     assert unused_files(ON_REDIS, DataDir(tmp_path)) == (DataDir(tmp_path).queues,)
-    assert told == []
+    assert alarms == []
     queues.close()
     assert harness.closed == 4  # two of the queues, one of each probe
     with pytest.raises(ConfigError, match=r"queues on Redis \(driver redis\).*or set redis\.addresses"):
@@ -231,8 +231,8 @@ def test_queues_on_redis_of_others_are_refused(tmp_path: Path, monkeypatch: pyte
 
 def test_emptied_redis_is_told_and_kept_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the hub runs, and at the next start; nobody else gets its place meanwhile."""
-    harness, directory, told = redis_harness(monkeypatch), DataDir(tmp_path), []
-    first = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: told.append(alarm))
+    harness, directory, alarms = redis_harness(monkeypatch), DataDir(tmp_path), []
+    first = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: alarms.append(alarm))
     queues = first.queues()
     first.owned["Redis"].claim()
     queues.create(7, 1, QueueLimits())
@@ -240,16 +240,16 @@ def test_emptied_redis_is_told_and_kept_ours(tmp_path: Path, monkeypatch: pytest
     harness.redis.execute_command("FLUSHALL")
     cast("RedisQueues", queues).probe()
 
-    assert [(word, why.endswith("1 queues are gone, with all messages that waited in them")) for word, why in told] == [
-        ("queues_gone", True)
-    ]
+    assert [
+        (word, why.endswith("1 queues are gone, with all messages that waited in them")) for word, why in alarms
+    ] == [("queues_gone", True)]
     assert harness.redis.execute_command("GET", "iothub:queues:owner") is not None
 
     harness.redis.execute_command("FLUSHALL")
-    second = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: told.append(alarm))
+    second = Drivers(ON_REDIS, directory, open_file, nobody, ours, lambda *alarm: alarms.append(alarm))
     second.queues()
     second.needed["Redis"]()
-    assert told[1:] == [
+    assert alarms[1:] == [
         ("queues_gone", "Redis has none of the queues that a hub has used: it was emptied, or is another one")
     ]
 

@@ -26,28 +26,28 @@ def event(kind: EventType, client_id: str = "c") -> Event:
 
 def test_plug_in_hears_of_sessions_by_the_names_of_tenant_and_device(harness: Harness) -> None:
     """Of one that is not in memory by what the event says."""
-    told: list[Happening] = []
-    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), harness.hub.brokers, harness.clock)
+    recorded: list[Happening] = []
+    lifecycle = LifecycleHooks(plugged(lifecycle=recorded.append), harness.hub.brokers, harness.clock)
     harness.join("c")
 
     lifecycle.on_event(event(EventType.SESSION_DISCONNECTED))
     lifecycle.on_event(event(EventType.SESSION_DISCONNECTED, "other"))
 
     word = EventType.SESSION_DISCONNECTED.value
-    assert told == [
+    assert recorded == [
         Happening(word, "acme", "dev1", "c", "client", 2.0),
         Happening(word, "acme", "away", "other", "client", 2.0),
     ]
 
 
 def test_plug_in_hears_of_the_hub_and_not_of_statistics(harness: Harness) -> None:
-    told: list[Happening] = []
-    lifecycle = LifecycleHooks(plugged(lifecycle=told.append), harness.hub.brokers, harness.clock)
+    recorded: list[Happening] = []
+    lifecycle = LifecycleHooks(plugged(lifecycle=recorded.append), harness.hub.brokers, harness.clock)
 
     lifecycle.on_hub("hub.started")
     lifecycle.on_event(event(EventType.TENANT_SAMPLED))
 
-    assert told == [Happening("hub.started", at=harness.clock.wall())]
+    assert recorded == [Happening("hub.started", at=harness.clock.wall())]
 
 
 def test_nothing_is_done_without_a_plug_in(harness: Harness) -> None:

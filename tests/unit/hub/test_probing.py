@@ -56,7 +56,7 @@ def test_words_are_passed_on_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (BackendError("away", retryable=True), f"away; {ADVICE}"),
         (BackendError("no right", retryable=False, remedy="its own advice"), "no right; its own advice"),
@@ -64,12 +64,12 @@ def test_words_are_passed_on_as_they_are() -> None:
     ],
     ids=["away", "refused", "configuration"],
 )
-def test_start_hears_the_error_with_the_advice(error: Exception, told: str) -> None:
+def test_start_hears_the_error_with_the_advice(error: Exception, message: str) -> None:
     """It waits for one that passes by itself, and ends for the others."""
     with pytest.raises(type(error)) as caught:
         require(lambda: probe_by(failing(error), ADVICE))
 
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert getattr(caught.value, "retryable", None) == getattr(error, "retryable", None)
 
 

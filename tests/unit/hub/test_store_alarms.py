@@ -19,29 +19,29 @@ def raised(alarms: Alarms) -> list[tuple[AlarmName, str]]:
 
 
 def test_failing_store_is_an_alarm_until_it_works_again(alarms: Alarms) -> None:
-    tell = StoreAlarms(alarms)
-    tell("queues_failing", "queues.db: disk I/O error")
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("queues_failing", "queues.db: disk I/O error")
 
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues")]
-    tell("queues_failing", "")
+    store_alarms("queues_failing", "")
     assert raised(alarms) == []
 
 
 @pytest.mark.parametrize("text", ["queues.db: database or disk is full", "write: No space left on device"])
 def test_full_disk_has_an_alarm_of_its_own(alarms: Alarms, text: str) -> None:
-    tell = StoreAlarms(alarms)
-    tell("queues_failing", text)
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("queues_failing", text)
 
     assert raised(alarms) == [(AlarmName.DISK_FULL, "queues")]
-    tell("queues_failing", "")
+    store_alarms("queues_failing", "")
     assert raised(alarms) == []
 
 
 def test_each_store_has_its_own_alarm(alarms: Alarms) -> None:
-    tell = StoreAlarms(alarms)
-    tell("queues_failing", "disk I/O error")
-    tell("retained_failing", "disk I/O error")
-    tell("queues_failing", "")
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("queues_failing", "disk I/O error")
+    store_alarms("retained_failing", "disk I/O error")
+    store_alarms("queues_failing", "")
 
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "retained")]
 
@@ -56,12 +56,12 @@ def test_damage_is_reported_with_what_was_found(alarms: Alarms, word: str) -> No
 
 def test_checkpoint_that_was_of_no_use_is_no_damaged_store(alarms: Alarms) -> None:
     """It can be made again: nobody needs a backup."""
-    tell = StoreAlarms(alarms)
-    tell("checkpoint_unused", "checkpoint 7: it is of another log; the start goes on from the session states")
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("checkpoint_unused", "checkpoint 7: it is of another log; the start goes on from the session states")
 
     assert raised(alarms) == [(AlarmName.CHECKPOINT_UNUSED, "")]
     assert "backup" not in alarms.active()[0].name.advice
-    tell("checkpoint_unused", "")
+    store_alarms("checkpoint_unused", "")
     assert raised(alarms) == []
 
 
@@ -74,10 +74,10 @@ def test_damaged_record_is_an_alarm_of_its_own(alarms: Alarms) -> None:
 
 def test_store_that_the_hub_lets_go_of_raises_nothing(alarms: Alarms) -> None:
     """It fails of the end; damage is told all the same, and what was raised stays."""
-    tell = StoreAlarms(alarms)
-    tell("queues_failing", "no answer")
-    tell.end()
-    tell("state_failing", "HBase's client is closed")
-    tell("queues_corrupt", "3 rows saved")
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("queues_failing", "no answer")
+    store_alarms.end()
+    store_alarms("state_failing", "HBase's client is closed")
+    store_alarms("queues_corrupt", "3 rows saved")
 
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues"), (AlarmName.STORE_CORRUPT, "queues_corrupt")]

@@ -157,12 +157,12 @@ def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: A
     now(stage.streaming.look())
 
     assert (asked, stage.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
-    told = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
-    assert [each and each["state"] for each in told] == ["stands still: no answer", "held back: no answer"]
+    described = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
+    assert [each and each["state"] for each in described] == ["stands still: no answer", "held back: no answer"]
     watch.trouble, watch.doubt = "", "not known"
     now(stage.streaming.look())
-    told = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
-    assert [stage.troubles[-1], *(each and each["state"] for each in told)] == ["not known"] * 3
+    described = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
+    assert [stage.troubles[-1], *(each and each["state"] for each in described)] == ["not known"] * 3
     harness.close()
 
 
@@ -212,13 +212,13 @@ def test_a_hub_without_kafka_names_the_topics_of_a_deleted_tenant(
     """It cannot know whether there are any."""
     harness = Harness(tmp_path)
     stage = Stage(harness, monkeypatch)
-    told = []
+    described = []
     for found in ([], STREAMS[:1]):
         monkeypatch.setattr(streams, "of_tenant", lambda *_, found=found: found)
         assert now(stage.streaming.delete_topics(7, "acme"))
-        told.append("iothub.acme.s0.in, iothub.acme.s0.in.refused" in capsys.readouterr().err)
+        described.append("iothub.acme.s0.in, iothub.acme.s0.in.refused" in capsys.readouterr().err)
 
-    assert told == [False, True]
+    assert described == [False, True]
     harness.close()
 
 

@@ -144,8 +144,8 @@ def test_tenants_whose_stores_fail_hold_up_no_others(scenario: Scenario, capsys:
     scenario.damaged = {"other0", "other1"}
 
     scenario.finish()
-    told = capsys.readouterr().err
-    assert all(f"{name}: disk full" in told for name in scenario.damaged)
+    output = capsys.readouterr().err
+    assert all(f"{name}: disk full" in output for name in scenario.damaged)
     assert list(scenario.deleting().values()) == ["other0", "other1"]
     assert scenario.asked == ["other2"]
 

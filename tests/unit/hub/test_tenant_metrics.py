@@ -85,9 +85,9 @@ def test_topics_of_a_tenant_tell_the_same(scenario: Scenario) -> None:
     scenario.harness.hub.brokers.drop_idle()
     scenario.use()
 
-    told = dict(figures(scenario.harness.acme, TenantUsage(0, 0)))
-    assert (told["messages/received"], told["messages/sent"], told["dropped/no_subscribers"]) == (4, 2, 2)
-    assert told["bytes/received"] == scenario.page()['iothub_tenant_bytes_received_total{tenant="acme"}']
+    found = dict(figures(scenario.harness.acme, TenantUsage(0, 0)))
+    assert (found["messages/received"], found["messages/sent"], found["dropped/no_subscribers"]) == (4, 2, 2)
+    assert found["bytes/received"] == scenario.page()['iothub_tenant_bytes_received_total{tenant="acme"}']
 
 
 def test_idle_tenants_have_their_place_on_the_pages(scenario: Scenario) -> None:

@@ -241,12 +241,12 @@ def test_run_without_accounts_ends_before_its_lease_expires(
         clock.advance(10)
         raise BackendError("is locked", retryable=True)
 
-    def told(_: Report) -> None:
+    def on_report(_: Report) -> None:
         clock.advance(6)
 
     monkeypatch.setattr(job_runs, "renew", fail)
     runner = make_runner(clock=clock)
-    runner._on_report = told
+    runner._on_report = on_report
     with pytest.raises(BackendError):
         runner.run("verify", {}, fake("stage:read:1:2", "forever"))
 

@@ -70,8 +70,10 @@ def test_rows_come_back_as_lists_and_dictionaries(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("kind", [_REPLY, _EXCEPTION])
 def test_refusal_is_raised_with_its_first_line(monkeypatch: pytest.MonkeyPatch, kind: int) -> None:
     """A declared exception is a field other than 0; an undeclared one is a message of its own kind."""
-    told = b"\x0b\x00\x01" + _string(b"org.apache.hadoop.hbase.TableNotFoundException: t\n\tat a.b.C(D.java:1)") + b"\0"
-    body = b"\x0c\x00\x01" + told + b"\0" if kind == _REPLY else told
+    error = (
+        b"\x0b\x00\x01" + _string(b"org.apache.hadoop.hbase.TableNotFoundException: t\n\tat a.b.C(D.java:1)") + b"\0"
+    )
+    body = b"\x0c\x00\x01" + error + b"\0" if kind == _REPLY else error
 
     with (
         _gateway(_reply(kind, body), monkeypatch) as (gateway, _),

@@ -28,10 +28,10 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("told", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", 1)])
-def test_java_version_is_read_from_the_jdks_own_file(tmp_path: Path, told: str, version: int) -> None:
+@pytest.mark.parametrize(("version_text", "version"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", 1)])
+def test_java_version_is_read_from_the_jdks_own_file(tmp_path: Path, version_text: str, version: int) -> None:
     """No program needs to be run to know it."""
-    assert java_version(_jdk(tmp_path / "jdk", told)) == version
+    assert java_version(_jdk(tmp_path / "jdk", version_text)) == version
 
 
 def test_folder_that_is_no_jdk_has_version_zero(tmp_path: Path) -> None:

@@ -154,11 +154,11 @@ def test_group_that_failed_is_not_done_twice() -> None:
 
     def group() -> list[object]:
         with store.group():
-            told: list[object] = [store.apply(acknowledge), store.append(batch)]
+            results: list[object] = [store.apply(acknowledge), store.append(batch)]
             store.create(TENANT, 5, QueueLimits())
-            told.append(store.append(again))
-            told.append(store.claim(1, b"next").epoch)
-            return told
+            results.append(store.append(again))
+            results.append(store.claim(1, b"next").epoch)
+            return results
 
     fail(caller, "append", *[Fault.NONE] * 4, Fault.UNSENT)
     with pytest.raises(BackendError):

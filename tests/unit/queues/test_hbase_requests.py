@@ -46,10 +46,10 @@ def test_requests_are_those_of_the_reference_page() -> None:
 
 def test_answers_are_read_as_the_reference_page_says() -> None:
     """What its example shows, taken apart."""
-    told = example("<")
-    ((status, appended),) = requests.answers(told["append"])
-    ((_, claimed),) = requests.answers(told["claim"])
-    page = requests.paged(told["m:deq"])
+    answers = example("<")
+    ((status, appended),) = requests.answers(answers["append"])
+    ((_, claimed),) = requests.answers(answers["claim"])
+    page = requests.paged(answers["m:deq"])
 
     assert status == Status.DONE
     assert requests.appended(appended) == (1, 3, [1], {}, [])
@@ -57,7 +57,7 @@ def test_answers_are_read_as_the_reference_page_says() -> None:
     assert requests.appended_run(appended, 2) == (0, 0, 0)
     assert requests.claimed(claimed) == (1, 0, 1, 0, 1, 3, (), [])
     assert page == (1, 1, True, [(1, encode_record(1, 0, (), 0, b"", Body(b"abc", 3)))])
-    assert requests.stats(told["m:sta"]) == StatsResult(1, 0, 1, 1024, 1, 3, LIMITS)
+    assert requests.stats(answers["m:sta"]) == StatsResult(1, 0, 1, 1024, 1, 3, LIMITS)
 
 
 def test_several_records_are_one_operation() -> None:
@@ -80,11 +80,11 @@ def test_answer_with_refusals_and_drops_is_taken_apart() -> None:
         "00" + "0000000000000001" + "01" + "77" + f"{0:016x}" * 2 + f"{5:016x}{9:016x}" + runs + drops
     )
 
-    told = requests.appended(octets)
+    answers = requests.appended(octets)
 
-    assert (told.messages, told.size_bytes, told.positions) == (5, 9, [7, 8, -1, 3])
-    assert told.full == {2: "session_queued_bytes"}
-    assert told.dropped == [Dropped(1, "session_queued_messages", 4, 2)]
+    assert (answers.messages, answers.size_bytes, answers.positions) == (5, 9, [7, 8, -1, 3])
+    assert answers.full == {2: "session_queued_bytes"}
+    assert answers.dropped == [Dropped(1, "session_queued_messages", 4, 2)]
     assert requests.appended_run(octets, 4) == (0, 0, 0)
 
 

@@ -63,7 +63,7 @@ def test_operation_gives_each_share_its_position() -> None:
         operation.take(item, item.shares[0], 100)
     operation.encode_call(9, 1, ROOM, Heads())
 
-    operation.told(bytes(9) + b"\0" + bytes(16) + _told(2, 3, [(0, 4, 2)]))
+    operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
 
     assert operation.step[0] == keys.queue_key(1, 7)
     assert [item.answered() for item in items] == [Appended((4,)), Appended((5,))]
@@ -78,7 +78,7 @@ def test_answer_of_another_length_is_refused() -> None:
     operation.encode_call(9, 1, ROOM, Heads())
 
     with pytest.raises(ValueError, match="zip"):
-        operation.told(bytes(9) + b"\0" + bytes(16) + _told(2, 3, [(0, 4, 2)]))
+        operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
 
 
 def test_message_goes_without_the_garbage_collector() -> None:
@@ -102,7 +102,7 @@ def test_message_goes_without_the_garbage_collector() -> None:
         gc.enable()
 
 
-def _told(messages: int, size_bytes: int, runs: list[tuple[int, int, int]]) -> bytes:
+def _answer(messages: int, size_bytes: int, runs: list[tuple[int, int, int]]) -> bytes:
     parts = [messages.to_bytes(8, "big"), size_bytes.to_bytes(8, "big"), len(runs).to_bytes(4, "big")]
     for kind, first, count in runs:
         parts += [bytes((kind,)), first.to_bytes(8, "big"), count.to_bytes(4, "big")]

@@ -93,9 +93,9 @@ def test_queue_whose_positions_went_back_by_hand_holds_up_nobody(harness: RedisH
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"), [("another type", [GONE] * 3), ("tail", [GONE] * 3), ("tenant", [(1,), (2,), (3,)])]
+    ("damage", "expected"), [("another type", [GONE] * 3), ("tail", [GONE] * 3), ("tenant", [(1,), (2,), (3,)])]
 )
-def test_damaged_state_is_in_nobody_s_way(harness: RedisHarness, damage: str, told: list[tuple[int]]) -> None:
+def test_damaged_state_is_in_nobody_s_way(harness: RedisHarness, damage: str, expected: list[tuple[int]]) -> None:
     """A start has the others. Whose a queue is, its tenant's list says as well."""
     first = harness.store()
     made(first, 1)
@@ -108,7 +108,7 @@ def test_damaged_state_is_in_nobody_s_way(harness: RedisHarness, damage: str, to
     stores = (first, harness.store(2), harness.store(3))
     answers = [store.append([one(1, 1), one(2, 2)]) for store in stores]
 
-    assert [damaged.positions for damaged, _ in answers] == told
+    assert [damaged.positions for damaged, _ in answers] == expected
     assert [whole.positions for _, whole in answers] == [(1,), (2,), (3,)]
     store = harness.store(4)
     store.open()

@@ -35,8 +35,8 @@ def operation(shares: int) -> Operation:
 def test_answer_of_an_append_is_read() -> None:
     """A run, or one word for each; what was dropped behind them."""
     run, mixed = operation(3), operation(3)
-    run.told(b"5 20 =7")
-    mixed.told(b"2 9 7 f3 8 d2:1:3,4")
+    run.on_answer(b"5 20 =7")
+    mixed.on_answer(b"2 9 7 f3 8 d2:1:3,4")
 
     assert [share.position for share in run.shares] == [7, 8, 9]
     assert (run.known.messages, run.known.bytes, run.known.tenant.messages) == (5, 20, 5)
@@ -49,7 +49,7 @@ def test_answer_of_an_append_is_read() -> None:
 def test_answer_that_cannot_be_read_is_no_success(answer: bytes) -> None:
     """Nobody is told a position that the queue did not give."""
     with pytest.raises(BackendError) as caught:
-        operation(2).told(answer)
+        operation(2).on_answer(answer)
     assert (caught.value.retryable, caught.value.is_written) == (False, True)
 
 

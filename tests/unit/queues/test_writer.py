@@ -90,7 +90,7 @@ class FakePlane:
 
     def __init__(self) -> None:
         self.turn = FakeTurn()
-        self.told: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
         self.batches = 0
 
     def end_batch(self) -> None:
@@ -98,7 +98,7 @@ class FakePlane:
         self.batches += 1
 
     def __getattr__(self, verb: str) -> Callable[..., None]:
-        return lambda *args: self.told.append((verb, *args))
+        return lambda *args: self.calls.append((verb, *args))
 
 
 class Harness:
@@ -140,8 +140,8 @@ class Harness:
     def run(self, *threads: str) -> list[tuple[Any, ...]]:
         for name in threads or ("writes", "retains", "reads"):
             getattr(self.writer, f"_{name}").drain()
-        told, self.plane.told = self.plane.told, []
-        return told
+        calls, self.plane.calls = self.plane.calls, []
+        return calls
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_writer_stores_a_publish_once_for_all_its_queues(harness: Harness) -> No
 
     harness.writer.append(item)
 
-    assert harness.plane.told == []
+    assert harness.plane.calls == []
     assert harness.run() == [("stored", item, (1, 1), False)]
 
 
@@ -221,7 +221,7 @@ def test_writer_answers_in_the_order_of_the_publishes(harness: Harness) -> None:
         harness.writer.append(item)
 
     assert harness.run("writes") == []
-    assert [told[1] for told in harness.run("retains")] == [first, second, third]
+    assert [calls[1] for calls in harness.run("retains")] == [first, second, third]
 
 
 def test_writer_makes_one_plane_batch_of_one_commit(harness: Harness) -> None:
@@ -256,7 +256,7 @@ def test_writer_records_the_publishers_identifier_with_the_append(harness: Harne
 
     assert harness.run() == [("stored", items[0], (1,), False), ("stored", items[1], (), True)]
     harness.writer.finish_inbound(publisher, 9)
-    assert harness.plane.told == []
+    assert harness.plane.calls == []
     assert harness.run() == [("inbound_finished", publisher, 9)]
     assert harness.queues.claim(2, b"w").inbound == ()
 
@@ -280,7 +280,7 @@ def test_writer_answers_moves_when_they_are_durable(harness: Harness) -> None:
     harness.writer.reserve(session, 1024)
     harness.writer.release(session, 1)
     harness.writer.ack(session, 1)
-    assert harness.plane.told == []
+    assert harness.plane.calls == []
 
     assert harness.run() == [("reserved", session, 1024), ("released", session, 1), ("head_moved", session, 1)]
     harness.queues.claim(1, b"other")
@@ -455,9 +455,9 @@ def test_writer_calls_rare_verbs_in_their_threads(harness: Harness) -> None:
     harness.writer.call_retained("load", (7,), answers.append, answers.append)
     harness.writer.call_retained("delete", (7, [b"x"]), answers.append, answers.append)
 
-    told = harness.run()
+    calls = harness.run()
 
-    assert [positions for _, _, positions, _ in told] == [(1,), (2,)]
+    assert [positions for _, _, positions, _ in calls] == [(1,), (2,)]
     assert answers == [1, NotFoundError, 0, {1: 2}, []]
 
 
@@ -539,7 +539,7 @@ def test_writer_that_is_closed_has_written_what_was_asked(harness: Harness) -> N
     harness.writer.append(publish(session))
 
     assert harness.writer.close()
-    assert harness.plane.told[0][2] == (1,)
+    assert harness.plane.calls[0][2] == (1,)
     assert harness.queues.apply([Move(MoveKind.ACK, 1, session.epoch, 1)]) == [True]
     assert harness.queues.append([Append(ID, b"b", 0, (Delivery(1, 1),))]) == [Appended((2,))]
 

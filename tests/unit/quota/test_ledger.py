@@ -10,7 +10,7 @@ from iothub_services.quota.resolve import resolve_texts
 
 
 @dataclass
-class Told:
+class Recorder:
     said: list[tuple[str, int, Quota]] = field(default_factory=list)
 
     def refused(self, tenant_id: int, quota: Quota) -> None:
@@ -23,17 +23,17 @@ class Told:
         self.said.append(("unbalanced", tenant_id, quota))
 
 
-def ledger(limits: str) -> tuple[LocalLedger, Told]:
-    told = Told()
-    return LocalLedger(5, resolve_texts(limits), told), told
+def ledger(limits: str) -> tuple[LocalLedger, Recorder]:
+    recorder = Recorder()
+    return LocalLedger(5, resolve_texts(limits), recorder), recorder
 
 
 def test_reserve_grants_exactly_the_limit() -> None:
     """Not one more, not one less; a refusal takes nothing."""
-    counts, told = ledger("connections=3")
+    counts, recorder = ledger("connections=3")
 
     assert [counts.reserve(Quota.CONNECTIONS) for _ in range(5)] == [True] * 3 + [False] * 2
-    assert told.said == [("refused", 5, Quota.CONNECTIONS)] * 2
+    assert recorder.said == [("refused", 5, Quota.CONNECTIONS)] * 2
     assert counts.used(Quota.CONNECTIONS) == 3
     counts.release(Quota.CONNECTIONS)
     assert counts.reserve(Quota.CONNECTIONS)
@@ -61,10 +61,10 @@ def test_subjects_are_counted_apart() -> None:
 
 def test_count_is_never_negative() -> None:
     """Giving back too much is told as a defect and does not make room for more."""
-    counts, told = ledger("sessions=1")
+    counts, recorder = ledger("sessions=1")
     counts.release(Quota.SESSIONS, 3)
 
-    assert told.said == [("unbalanced", 5, Quota.SESSIONS)]
+    assert recorder.said == [("unbalanced", 5, Quota.SESSIONS)]
     assert counts.reserve(Quota.SESSIONS)
     assert not counts.reserve(Quota.SESSIONS)
 
@@ -92,10 +92,10 @@ def test_zero_is_nothing_and_absent_is_unlimited() -> None:
 
 def test_dry_run_only_reports() -> None:
     """Above the trial everything is granted and told."""
-    counts, told = ledger("connections=3 dry-run:connections=1")
+    counts, recorder = ledger("connections=3 dry-run:connections=1")
 
     assert [counts.reserve(Quota.CONNECTIONS) for _ in range(3)] == [True] * 3
-    assert told.said == [("would refuse", 5, Quota.CONNECTIONS)] * 2
+    assert recorder.said == [("would refuse", 5, Quota.CONNECTIONS)] * 2
 
 
 def test_figures_show_used_and_limit() -> None:

@@ -16,7 +16,7 @@ from iothub_services.quota.usage import Usage, UsageStore
 
 
 @dataclass
-class Told:
+class Recorder:
     refusals: list[Quota] = field(default_factory=list)
     trials: list[Quota] = field(default_factory=list)
 
@@ -35,9 +35,9 @@ class Harness:
 
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock()
-        self.told = Told()
+        self.recorder = Recorder()
         self.store = UsageStore(path / "usage.db", self.clock, lambda name, text: None)
-        self.book = RateBook(1, Usage(self.store, self.clock), self.clock, self.told)
+        self.book = RateBook(1, Usage(self.store, self.clock), self.clock, self.recorder)
 
     def tenant(self, limits: str) -> Rates:
         self.book.tenant.set_limits(resolve_texts(limits))
@@ -97,7 +97,7 @@ def test_refusing_rate_tells_the_observer(harness: Harness) -> None:
     rates = harness.tenant("connects=2/1s,3/1m")
 
     assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(4)] == [True, True, False, False]
-    assert harness.told.refusals == [Quota.CONNECTS] * 2
+    assert harness.recorder.refusals == [Quota.CONNECTS] * 2
     harness.clock.advance(1.1)
     assert [rates.take(Quota.CONNECTS) == 0.0 for _ in range(4)] == [True, False, False, False]
 
@@ -170,14 +170,14 @@ def test_trial_is_only_told(harness: Harness) -> None:
     rates = harness.tenant("connects=5/1s dry-run:connects=2/1s dry-run:publish_messages=100/1s")
 
     assert all(rates.take(Quota.CONNECTS) == 0.0 for _ in range(4))
-    assert harness.told.trials == [Quota.CONNECTS] * 2
+    assert harness.recorder.trials == [Quota.CONNECTS] * 2
     assert rates.rate(Quota.DELIVER_MESSAGES) is None
-    harness.told.trials.clear()
+    harness.recorder.trials.clear()
     assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), harness, 90) == 900
-    assert not harness.told.trials
+    assert not harness.recorder.trials
     assert pass_units(rates.meter(Quota.PUBLISH_MESSAGES), harness, 200) == 2000
-    assert harness.told.trials.count(Quota.PUBLISH_MESSAGES) == pytest.approx(1000, rel=0.05)
-    assert not harness.told.refusals
+    assert harness.recorder.trials.count(Quota.PUBLISH_MESSAGES) == pytest.approx(1000, rel=0.05)
+    assert not harness.recorder.refusals
 
 
 def test_trial_behind_an_enforced_rate_hears_what_passed(harness: Harness) -> None:
@@ -185,7 +185,7 @@ def test_trial_behind_an_enforced_rate_hears_what_passed(harness: Harness) -> No
     rates = harness.tenant("deliver_messages=50/1s,1000/1d dry-run:deliver_messages=20/1s")
 
     assert pass_units(rates.rate(Quota.DELIVER_MESSAGES), harness, 100) == pytest.approx(500, rel=0.05)
-    assert harness.told.trials.count(Quota.DELIVER_MESSAGES) == pytest.approx(300, rel=0.07)
+    assert harness.recorder.trials.count(Quota.DELIVER_MESSAGES) == pytest.approx(300, rel=0.07)
 
 
 def pass_units(meter: object, harness: Harness, rate: int) -> int:

@@ -46,11 +46,11 @@ class Machine:
                 slots.close()
 
     def counter(
-        self, usage: Usage, limits: str, owner: tuple[int, str] = (1, ""), told: list[int] | None = None
+        self, usage: Usage, limits: str, owner: tuple[int, str] = (1, ""), recorded: list[int] | None = None
     ) -> DayCounter:
         windows = parse_limits(limits)[QUOTA]
         return DayCounter(
-            usage, self.clock, owner, QUOTA, windows, lambda: told.append(1) if told is not None else None
+            usage, self.clock, owner, QUOTA, windows, lambda: recorded.append(1) if recorded is not None else None
         )
 
 
@@ -226,20 +226,22 @@ def test_clock_set_back_gives_no_second_allowance(machine: Machine) -> None:
 
 def test_dry_run_window_only_reports(machine: Machine) -> None:
     """It counts in the same cell as the enforced one."""
-    told: list[int] = []
-    counter = machine.counter(machine.start(), "publish_messages=10/1d dry-run:publish_messages=4/1d", told=told)
+    recorded: list[int] = []
+    counter = machine.counter(
+        machine.start(), "publish_messages=10/1d dry-run:publish_messages=4/1d", recorded=recorded
+    )
 
     assert taken(counter, 12) == 10
-    assert len(told) == 6
+    assert len(recorded) == 6
 
 
 def test_dry_run_alone_never_refuses(machine: Machine) -> None:
     """And nothing is ever "left" of it."""
-    told: list[int] = []
-    counter = machine.counter(machine.start(), "dry-run:publish_messages=4/1d", told=told)
+    recorded: list[int] = []
+    counter = machine.counter(machine.start(), "dry-run:publish_messages=4/1d", recorded=recorded)
 
     assert taken(counter, 6) == 6
-    assert len(told) == 2
+    assert len(recorded) == 2
     assert counter.left() is None
 
 

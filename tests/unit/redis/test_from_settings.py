@@ -52,7 +52,7 @@ def test_without_an_address_it_is_said_what_to_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (("redis.cert_file=a.pem", "redis.security=tls"), r"redis\.cert_file and redis\.key_file must be set together"),
         (("redis.username=hub",), r"redis\.username needs redis\.password_file"),
@@ -61,23 +61,23 @@ def test_without_an_address_it_is_said_what_to_set() -> None:
     ],
     ids=["half-certificate", "no-password", "ca-without-tls", "security"],
 )
-def test_settings_that_cannot_work_together_are_refused(flags: tuple[str, ...], told: str) -> None:
+def test_settings_that_cannot_work_together_are_refused(flags: tuple[str, ...], message: str) -> None:
     """At the start, with the key."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         settings(*flags)
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         ((), r'auth\.shared_cache = "redis" needs redis\.addresses'),
         ((HERE, "auth.cache=0s"), r"needs auth\.cache of 2s or more"),
     ],
     ids=["nowhere", "no-memory"],
 )
-def test_shared_cache_that_cannot_work_is_refused(flags: tuple[str, ...], told: str) -> None:
+def test_shared_cache_that_cannot_work_is_refused(flags: tuple[str, ...], message: str) -> None:
     """An answer is used for `auth.cache` after the last look at the changes, and looks are up to a second apart."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         loaded("auth.shared_cache=redis", *flags)
 
 

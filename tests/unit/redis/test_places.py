@@ -112,13 +112,13 @@ def test_sentinel_names_the_master() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [(None, "knows no master 'mymaster'"), (b"x", "does not say where the master is"), ([b"a"], "does not say")],
 )
-def test_sentinel_that_knows_no_master_is_told(answer: Reply, told: str) -> None:
+def test_sentinel_that_knows_no_master_is_told(answer: Reply, message: str) -> None:
     places = Places([ONE], WireOptions(), "mymaster", guarded(Sentinel(answer), FakeRedis()))
 
-    with pytest.raises(RedisUnavailableError, match=told):
+    with pytest.raises(RedisUnavailableError, match=message):
         places.connect()
 
 

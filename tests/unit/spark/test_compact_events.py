@@ -149,19 +149,19 @@ def test_two_checkpoints_are_kept_and_the_log_from_the_older_one_on(
 def test_run_says_who_holds_the_log(spark: SparkSession, folder: Path, mill: EventMill) -> None:
     """A log that grows has a reason: also when there is nothing to do, and not when nothing is removed."""
 
-    def told(**options: Option) -> list[str]:
+    def notes(**options: Option) -> list[str]:
         report = Quiet()
         compact_events.run(spark, sqlite_spec(folder, **options), report)
         return [note for note in report.notes if note.startswith("the log is kept")]
 
-    assert told(dry_run=True) == []
-    assert told() == ["the log is kept whole, needed by later runs (there is only one checkpoint)"]
+    assert notes(dry_run=True) == []
+    assert notes() == ["the log is kept whole, needed by later runs (there is only one checkpoint)"]
     append(folder / "events.db", mill.events(100))
     with closing(SqliteCheckpoints(folder / "checkpoints.db")) as store:
         hold(folder, (40,))
-        assert told() == ["the log is kept after offset 40, needed by job archive"]
+        assert notes() == ["the log is kept after offset 40, needed by job archive"]
         hold(folder, None)
-        assert told() == [f"the log is kept after offset {MADE}, needed by checkpoint {store.versions()[0]}"]
+        assert notes() == [f"the log is kept after offset {MADE}, needed by checkpoint {store.versions()[0]}"]
 
 
 def test_session_that_ended_is_forgotten_when_the_log_begins_behind_it(

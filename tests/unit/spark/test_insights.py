@@ -91,12 +91,12 @@ def test_comings_and_goings_are_counted_by_day(spark: SparkSession) -> None:
 def test_devices_that_stand_out_come_first(spark: SparkSession) -> None:
     """By everything they did, no more than asked for; counts that are nobody's name no device."""
     sessions = frame(spark, [connected(1, name, MONDAY_MS) for name in ("calm", "busy", "busy", "busy")])
-    told = [
+    statistics_rows = [
         analytics.message_dropped(1, period(1, MONDAY_MS), reason="queue_full", count=9, device="full"),
         analytics.quota_refused(1, period(2, MONDAY_MS), quota="connections", count=50),
         analytics.auth_failed(1, period(3, MONDAY_MS), cause="wrong_secret", count=2, device="busy"),
     ]
-    statistics = frame(spark, told)
+    statistics = frame(spark, statistics_rows)
 
     found = rows(insights.noisy_devices(sessions, statistics, 2))
 

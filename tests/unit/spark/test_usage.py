@@ -331,16 +331,16 @@ def test_losses_and_damage_are_counted_by_one_run(
     """By the first that reads what is behind them, also of a worker that began before its mark; the whole log has all of them."""
     acme = harness(tmp_path, "acme")["acme"]
     monkeypatch.setattr(job, "_now_ms", lambda: NOON_MS + 10 * HOUR_MS)
-    told = []
+    recorded = []
     for first in (1, 60, 63):
         log(tmp_path, *[used(acme, number, minute=10 * number, messages_in=1) for number in (first, first + 1)])
         with closing(sqlite3.connect(tmp_path / "events.db")) as connection, connection:
             connection.execute(f"INSERT INTO {EVENT_TABLES[Topic.ANALYTICS]} (key, value) VALUES ('', '{{')")
         figures = run(spark, tmp_path)
-        told.append((figures["missing_records"], figures["damaged"]))
+        recorded.append((figures["missing_records"], figures["damaged"]))
     whole = run(spark, tmp_path, full=True)
 
-    assert told == [(0, 1), (57, 1), (1, 1)]
+    assert recorded == [(0, 1), (57, 1), (1, 1)]
     assert (whole["missing_records"], whole["damaged"]) == (58, 3)
 
 

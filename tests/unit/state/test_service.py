@@ -71,7 +71,7 @@ class Harness:
         self.service = self.restarted()
 
     def restarted(self) -> StateService:
-        self.service = StateService(self.log, self.store, self._tell, on_damage=self._count)
+        self.service = StateService(self.log, self.store, self._on_alarm, on_damage=self._count)
         return self.service
 
     def verified(self) -> Verification:
@@ -85,7 +85,7 @@ class Harness:
     def _count(self, store: str, key: str, reason: str) -> None:
         self.damaged.append((store, key, reason))
 
-    def _tell(self, name: str, text: str) -> None:
+    def _on_alarm(self, name: str, text: str) -> None:
         del text
         self.alarms.append(name)
 

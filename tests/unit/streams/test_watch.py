@@ -39,15 +39,15 @@ def needed(cluster: Cluster) -> KafkaWatch:
 
 
 def troubles(watch: KafkaWatch, count: int) -> list[str]:
-    told = []
+    troubles = []
     for _ in range(count):
         assert watch._turn()
-        told.append(watch.trouble)
-    return told
+        troubles.append(watch.trouble)
+    return troubles
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "expected"),
     [
         ((None, AWAY, AWAY, AWAY, None), ["", "", "no answer", "no answer", ""]),
         ((AWAY, None, AWAY), ["", "", ""]),
@@ -55,9 +55,9 @@ def troubles(watch: KafkaWatch, count: int) -> list[str]:
     ],
     ids=["away", "late now and then", "somebody else's"],
 )
-def test_what_is_told(answers: tuple[Exception | None, ...], told: list[str]) -> None:
+def test_trouble_is_reported_after_two_silent_looks(answers: tuple[Exception | None, ...], expected: list[str]) -> None:
     """One look without an answer may be a busy machine's; whose Kafka it is leaves no doubt."""
-    assert troubles(needed(Cluster(*answers)), len(answers)) == told
+    assert troubles(needed(Cluster(*answers)), len(answers)) == expected
 
 
 def test_nobody_is_asked_for_nothing() -> None:
@@ -74,11 +74,11 @@ def test_a_defect_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
     watch = needed(Cluster(DEFECT, DEFECT, AWAY, DEFECT, None, DEFECT, DEFECT))
     not_known = ("", "whether Kafka answers is not known: ValueError")
 
-    told = [(*troubles(watch, 1), watch.doubt) for _ in range(7)]
+    troubles = [(*troubles(watch, 1), watch.doubt) for _ in range(7)]
     watch._is_needed = False
-    told += [(*troubles(watch, 1), watch.doubt)]
+    troubles += [(*troubles(watch, 1), watch.doubt)]
 
-    assert told == [("", ""), not_known, ("no answer", ""), not_known, ("", ""), ("", ""), not_known, ("", "")]
+    assert troubles == [("", ""), not_known, ("no answer", ""), not_known, ("", ""), ("", ""), not_known, ("", "")]
     assert "defect in the watch over Kafka" in capsys.readouterr().err
 
 

@@ -64,8 +64,8 @@ class RedisQueues:
         prefix: What all keys begin with.
         incarnation: A number of this process's life that no other process ever uses; None: a random one.
         is_memory_enough: What Redis has in memory counts as stored.
-        on_lost: Told when somebody has emptied Redis, in the thread that finds it; while it raises BackendError it is told again.
-        on_back: Told when Redis has lost what it had acknowledged, in the writing thread.
+        on_lost: Called when somebody has emptied Redis, in the thread that finds it; while it raises BackendError it is called again.
+        on_back: Called when Redis has lost what it had acknowledged, in the writing thread.
         on_damaged: The alarm for queues that are damaged, in the thread that finds it.
         on_close: Closes the connections.
 

@@ -23,7 +23,7 @@ class Publishers:
         self.world = world
         self.half = HubHalf(world, name, folder)
         limits = f"publish_messages={RATE}/1s"
-        self.book = RateBook(7, self.half.usage, world, self.half.told)
+        self.book = RateBook(7, self.half.usage, world, self.half.observer)
         self.book.tenant.set_limits(resolve_texts(limits))
         self.tenant = self.half.tenant(limits)
         self.tenant.apply_limits(self.book.tenant)

@@ -22,7 +22,7 @@ class Hub:
     def __init__(self, world: World, folder: Path, name: str) -> None:
         self.world = world
         self.half = HubHalf(world, name, folder)
-        self.rates = RateBook(7, self.half.usage, world, self.half.told).tenant
+        self.rates = RateBook(7, self.half.usage, world, self.half.observer).tenant
         self.tenant = self.half.tenant(LIMITS)
         self.apply_limits(LIMITS)
 
@@ -69,7 +69,7 @@ def test_so_many_connect_in_a_window_at_all_hubs_together(hubs: list[Hub]) -> No
     other = hubs[1].connects(10)
     pass_time(hubs, 0.4)
     assert (sum(first), sum(other)) == (20, 0)
-    assert Quota.CONNECTS in hubs[0].half.told.refusals
+    assert Quota.CONNECTS in hubs[0].half.observer.refusals
 
     pass_time(hubs, 3.0)
     again = hubs[1].connects(30)

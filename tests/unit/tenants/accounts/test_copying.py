@@ -70,25 +70,25 @@ def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(
 ) -> None:
     """Where it was, not from the beginning."""
     monkeypatch.setattr(copying, "BATCH", 2)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
 
     def die(done: int, of: int) -> None:
-        told.append((done, of))
-        if len(told) == 8:
+        progress.append((done, of))
+        if len(progress) == 8:
             raise Killed
 
     with pytest.raises(Killed):
         copy_accounts(source.url, target_url, die)
     with pytest.raises(ConflictError, match="unfinished copy: give the same `db copy --to-url-file` again"):
         AccountStore(target_url)
-    first = told[-1][0]
-    told.clear()
+    first = progress[-1][0]
+    progress.clear()
 
-    copied = copy_accounts(source.url, target_url, lambda done, of: told.append((done, of)))
+    copied = copy_accounts(source.url, target_url, lambda done, of: progress.append((done, of)))
 
     assert copied.how is How.RESUMED
-    assert told[0][0] == first + 2 or told[0][0] == first + 1
-    assert told[-1][0] == told[-1][1]
+    assert progress[0][0] == first + 2 or progress[0][0] == first + 1
+    assert progress[-1][0] == progress[-1][1]
     with closing(AccountStore(target_url)) as target:
         assert _devices(target) == 6
 
@@ -96,14 +96,14 @@ def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(
 def test_comparison_is_told_as_it_goes(source: AccountStore, target_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It reads as much again as the copy did, on both sides: silent it would look like a copy that hangs."""
     monkeypatch.setattr(copying, "BATCH", 2)
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
 
-    copied = copy_accounts(source.url, target_url, on_compared=lambda done, of: told.append((done, of)))
+    copied = copy_accounts(source.url, target_url, on_compared=lambda done, of: progress.append((done, of)))
 
     rows = 2 * sum(copied.rows.values())
-    assert (told[0], told[-1]) == ((0, rows), (rows, rows))
-    assert told == sorted(told)
-    assert max(later - done for (done, _), (later, _) in pairwise(told)) == 2
+    assert (progress[0], progress[-1]) == ((0, rows), (rows, rows))
+    assert progress == sorted(progress)
+    assert max(later - done for (done, _), (later, _) in pairwise(progress)) == 2
 
 
 def test_source_that_changed_between_two_runs_is_copied_from_the_beginning(

@@ -94,7 +94,7 @@ def test_own_certificate_is_shown(authority: Authority, made: list[ssl.SSLContex
 
 
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "message"),
     [
         ("ssl_ca=/no/such.pem", "a file for TLS cannot be used: No such file"),
         ("ssl_verify_cert=perhaps", "ssl_verify_cert is 'perhaps', expected true or false"),
@@ -102,7 +102,7 @@ def test_own_certificate_is_shown(authority: Authority, made: list[ssl.SSLContex
         ("ssl_verify_idendity=true", "unexpected keyword argument 'ssl_verify_idendity'"),
     ],
 )
-def test_parameter_that_cannot_be_used_is_refused_in_words(parameters: str, told: str) -> None:
+def test_parameter_that_cannot_be_used_is_refused_in_words(parameters: str, message: str) -> None:
     """Not ignored: somebody relies on it."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         _connect(parameters)

@@ -171,7 +171,10 @@ def test_lost_commit_is_told_apart_from_one_that_was_refused(
         None, None, pymysql.err.OperationalError(2013, "Lost connection"), connection_invalidated=True
     )
     full = OperationalError(None, None, pymysql.err.OperationalError(1021, "Disk full"))
-    for error, told in ((full, "did not do it: Disk full$"), (lost, "before it had said whether the change was made")):
+    for error, message in (
+        (full, "did not do it: Disk full$"),
+        (lost, "before it had said whether the change was made"),
+    ):
         monkeypatch.setattr(Connection, "commit", Mock(side_effect=error))
-        with pytest.raises(BackendError, match=told):
+        with pytest.raises(BackendError, match=message):
             tenants.create(store, "acme")

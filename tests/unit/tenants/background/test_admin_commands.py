@@ -27,7 +27,7 @@ class Hub:
         self.failures: list[tuple[int, IotHubError]] = []
         self.discarded: list[tuple[str, str]] = []
         self.deleted: list[bytes] = []
-        self.told: list[tuple[int, Mapping[str, object]]] = []
+        self.reported: list[tuple[int, Mapping[str, object]]] = []
         self.passed: list[tuple[int, int, Mapping[str, object]]] = []
         self.accounts_fail = False
         self.clock = ManualClock()
@@ -84,7 +84,7 @@ class Hub:
         self.passed.append((number, node, so_far))
 
     async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
-        self.told.append((number, so_far))
+        self.reported.append((number, so_far))
         if self.accounts_fail:
             raise UnavailableError("the accounts do not answer")
 
@@ -147,7 +147,7 @@ def test_long_deletion_tells_how_far_it_is(hub: Hub, accounts_fail: bool) -> Non
 
     hub.run((Verb.RETAIN_DELETE, "acme", {"filter": "a/#"}))
 
-    assert hub.told == [(1, {"done": 2, "total": 4}), (1, {"done": 4, "total": 4})]
+    assert hub.reported == [(1, {"done": 2, "total": 4}), (1, {"done": 4, "total": 4})]
     assert hub.answers == [(1, {"messages": 2})]
 
 
@@ -206,8 +206,8 @@ def test_what_each_hub_does_for_itself_is_added_up() -> None:
     hub.run((Verb.RETAIN_DELETE, "acme", argument))
     hub.living = frozenset({2})
     hub.run((Verb.RETAIN_DELETE, "acme", argument))
-    told: dict[str, object] = {"bans": [{"device": "d"}], "left_out": 0, "reason": "why"}
-    hub.run((Verb.BAN_LIST, "acme", {"limit": 9, PASSED: [2], SO_FAR: told}))
+    reported: dict[str, object] = {"bans": [{"device": "d"}], "left_out": 0, "reason": "why"}
+    hub.run((Verb.BAN_LIST, "acme", {"limit": 9, PASSED: [2], SO_FAR: reported}))
 
     (_, _, so_far) = hub.passed[0]
     assert so_far["messages"] == hub.answers[0][1]["messages"]

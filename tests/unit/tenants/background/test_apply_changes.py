@@ -112,7 +112,7 @@ def test_new_limits_are_in_force_at_once(scenario: Scenario) -> None:
     scenario.change(ChangeKind.PLAN, "standard", plan_limits="connections=1")
 
     assert scenario.harness.ask("d").connack.code == 0x97
-    assert scenario.harness.told.refusals == [Quota.CONNECTIONS]
+    assert scenario.harness.recorder.refusals == [Quota.CONNECTIONS]
 
 
 def test_change_that_cannot_be_read_is_kept(scenario: Scenario) -> None:

@@ -12,59 +12,59 @@ from iothub.base.errors import BackendError
 from iothub_tenants.background.task_queue import TaskQueue
 
 
-def ask(task_queue: TaskQueue, task: Callable[[], Awaitable[object]], told: list[str]) -> None:
-    Deferred.fromCoroutine(task_queue.run_task(task)).addCallback(lambda _: told.append("went on"))
+def ask(task_queue: TaskQueue, task: Callable[[], Awaitable[object]], recorded: list[str]) -> None:
+    Deferred.fromCoroutine(task_queue.run_task(task)).addCallback(lambda _: recorded.append("went on"))
 
 
 def test_asker_waits_for_what_is_quick() -> None:
     """No timer is left behind."""
-    clock, told = Clock(), list[str]()
+    clock, recorded = Clock(), list[str]()
 
     async def task() -> None:
-        told.append("done")
+        recorded.append("done")
 
-    ask(TaskQueue("jobs", clock.callLater, 0.5), task, told)
+    ask(TaskQueue("jobs", clock.callLater, 0.5), task, recorded)
 
-    assert told == ["done", "went on"]
+    assert recorded == ["done", "went on"]
     assert clock.getDelayedCalls() == []
 
 
 def test_asker_goes_on_without_what_takes_long_and_it_is_done_all_the_same() -> None:
     """In the order in which it was asked for, one after another."""
-    clock, told, gate = Clock(), list[str](), Deferred[None]()
+    clock, recorded, gate = Clock(), list[str](), Deferred[None]()
 
     async def slow() -> None:
         await gate
-        told.append("slow")
+        recorded.append("slow")
 
     async def next_one() -> None:
-        told.append("next")
+        recorded.append("next")
 
     task_queue = TaskQueue("jobs", clock.callLater, 0.5)
-    ask(task_queue, slow, told)
-    ask(task_queue, next_one, told)
-    assert (told, task_queue.is_busy) == ([], True)
+    ask(task_queue, slow, recorded)
+    ask(task_queue, next_one, recorded)
+    assert (recorded, task_queue.is_busy) == ([], True)
     clock.advance(0.5)
-    assert told == ["went on", "went on"]
+    assert recorded == ["went on", "went on"]
 
     gate.callback(None)
 
-    assert told == ["went on", "went on", "slow", "next"]
+    assert recorded == ["went on", "went on", "slow", "next"]
     assert not task_queue.is_busy
 
 
 @pytest.mark.parametrize("error", [BackendError("disk full", retryable=True), ZeroDivisionError()])
 def test_job_that_fails_stops_no_other(error: Exception) -> None:
-    told: list[str] = []
+    recorded: list[str] = []
 
     async def fail() -> None:
         raise error
 
     async def task() -> None:
-        told.append("done")
+        recorded.append("done")
 
     task_queue = TaskQueue("jobs", Clock().callLater, 0.5)
-    ask(task_queue, fail, told)
-    ask(task_queue, task, told)
+    ask(task_queue, fail, recorded)
+    ask(task_queue, task, recorded)
 
-    assert told == ["went on", "done", "went on"]
+    assert recorded == ["went on", "done", "went on"]

@@ -79,14 +79,14 @@ def test_nothing_is_begun_after_the_stop(tasks: TaskRunner, reactor: Clock) -> N
 
 
 def test_duty_that_takes_long_is_told_that_the_hub_stops(tasks: TaskRunner, reactor: Clock) -> None:
-    told: list[str] = []
+    recorded: list[str] = []
 
     async def wait() -> None:
         await Deferred()
 
-    tasks.add("long", 2.0, wait, lambda: told.append("end"))
+    tasks.add("long", 2.0, wait, lambda: recorded.append("end"))
     tasks.start()
     reactor.advance(2.0)
     tasks.stop()
 
-    assert told == ["end"]
+    assert recorded == ["end"]

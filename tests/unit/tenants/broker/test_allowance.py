@@ -17,7 +17,7 @@ from iothub_services.sessions.port import SessionControl
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
 
 
-class Told:
+class Recorder:
     """Remembers what was refused."""
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class Harness:
         self.store = UsageStore(path / "usage.db", self.clock, lambda name, text: None)
         self.usage = Usage(self.store, self.clock)
         self.plane = TenantPlane(1, "acme")
-        self.told = Told()
+        self.recorder = Recorder()
 
     def allowance(self, limits: str = "", plan: str = "", **own: str) -> Allowance:
         record = TenantRecord(1, "acme", plan_limits=plan, limits=limits)
-        return Allowance(record, self.plane, self.clock, self.told, self.usage, own)
+        return Allowance(record, self.plane, self.clock, self.recorder, self.usage, own)
 
     def session(self, client_id: str = "c", device: str = "dev1", *, is_persistent: bool = False) -> Session:
         session = Session(self.plane, client_id, device, is_persistent)
@@ -139,7 +139,7 @@ def test_refused_group_takes_no_subscription(harness: Harness) -> None:
     assert subscribed(allowance, two, b"t", b"g") is Quota.GROUP_MEMBERS
     assert subscribed(allowance, two, b"t", b"h") is Quota.SHARED_GROUPS
     assert allowance.ledger.used(Quota.SUBSCRIPTIONS) == 1
-    assert harness.told.refusals == [Quota.GROUP_MEMBERS, Quota.SHARED_GROUPS]
+    assert harness.recorder.refusals == [Quota.GROUP_MEMBERS, Quota.SHARED_GROUPS]
 
 
 def test_places_asked_for_twice_are_counted_once(harness: Harness) -> None:
@@ -178,8 +178,8 @@ def test_session_subscriptions_count_what_is_on_its_way(harness: Harness) -> Non
         None,
         None,
     ]
-    assert harness.told.trials == [Quota.SESSION_SUBSCRIPTIONS]
-    assert harness.told.refusals == [Quota.SESSION_SUBSCRIPTIONS] * 2
+    assert harness.recorder.trials == [Quota.SESSION_SUBSCRIPTIONS]
+    assert harness.recorder.refusals == [Quota.SESSION_SUBSCRIPTIONS] * 2
 
 
 def test_restored_session_is_counted_whatever_the_limits_say(harness: Harness) -> None:

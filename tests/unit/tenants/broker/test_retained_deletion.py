@@ -47,21 +47,21 @@ def topic(number: int) -> bytes:
 
 def test_great_deletion_is_done_in_slices() -> None:
     """The search in the index is sliced, too; every slice is told, and the room of all is given back."""
-    store, told = Stored(), list[tuple[int, int]]()
+    store, progress = Stored(), list[tuple[int, int]]()
     ledger = LocalLedger(1, resolve_texts("retained_messages=10000"), cast("Any", None))
     kept = Retaining(TenantPlane(1, "acme"), cast("Any", None), cast("Any", store), ledger, ManualClock(), uncounted)
 
-    async def tell(done: int, of: int) -> None:
-        told.append((done, of))
+    async def on_progress(done: int, of: int) -> None:
+        progress.append((done, of))
 
     results: list[int] = []
     Deferred.fromCoroutine(kept.load())
     store.asked.clear()
-    Deferred.fromCoroutine(kept.delete(b"a/#", tell)).addCallback(results.append)
+    Deferred.fromCoroutine(kept.delete(b"a/#", on_progress)).addCallback(results.append)
 
     matching = COUNT * 9 // 10
     assert results == [matching]
     assert store.asked.index("delete") >= matching // NODES
-    assert told == [(min(done, matching), matching) for done in range(SLICE, matching + SLICE, SLICE)]
+    assert progress == [(min(done, matching), matching) for done in range(SLICE, matching + SLICE, SLICE)]
     assert {name[:2] for name in store.deleted} == {b"a/"}
     assert ledger.used(Quota.RETAINED_MESSAGES) == COUNT - matching

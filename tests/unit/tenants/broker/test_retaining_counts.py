@@ -16,7 +16,7 @@ from iothub_services.retained.port import RetainedTopic
 from iothub_tenants.broker.retaining import Retaining
 
 
-class Told:
+class Recorder:
     """Nothing may be unbalanced."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class Stored:
         return [RetainedTopic(b"old", 1, 0, 70)]
 
 
-def retaining(limits: str, told: Told) -> tuple[Retaining, LocalLedger]:
-    ledger = LocalLedger(1, resolve_texts(limits), told)
+def retaining(limits: str, recorder: Recorder) -> tuple[Retaining, LocalLedger]:
+    ledger = LocalLedger(1, resolve_texts(limits), recorder)
     return Retaining(
         TenantPlane(1, "acme"),
         cast("Any", None),
@@ -57,8 +57,8 @@ def figures(ledger: LocalLedger) -> tuple[int, int]:
 
 def test_count_is_what_the_next_start_will_load() -> None:
     """The reservation knows the payload, the store the whole record."""
-    told = Told()
-    kept, ledger = retaining("retained_bytes=100", told)
+    recorder = Recorder()
+    kept, ledger = retaining("retained_bytes=100", recorder)
 
     assert kept.may_retain(b"t", 10)
     assert figures(ledger) == (1, 10)
@@ -71,12 +71,12 @@ def test_count_is_what_the_next_start_will_load() -> None:
     assert figures(ledger) == (1, 55)
     kept.changed(b"t", 3, 0, 0)
     assert figures(ledger) == (0, 0)
-    assert told.refusals == [Quota.RETAINED_BYTES]
+    assert recorder.refusals == [Quota.RETAINED_BYTES]
 
 
 def test_delete_that_overtakes_a_new_message_is_made_good() -> None:
     """Reserved, deleted by an older write, then stored: counted once in the end."""
-    kept, ledger = retaining("", Told())
+    kept, ledger = retaining("", Recorder())
     assert kept.may_retain(b"t", 10)
     kept.changed(b"t", 1, 0, 0)
     kept.changed(b"t", 2, 0, 60)
@@ -87,7 +87,7 @@ def test_delete_that_overtakes_a_new_message_is_made_good() -> None:
 @pytest.mark.parametrize("way", ["expired", "deleted"])
 def test_loaded_message_is_given_back(way: str) -> None:
     """Whichever way it goes."""
-    kept, ledger = retaining("", Told())
+    kept, ledger = retaining("", Recorder())
     with suppress(StopIteration):
         kept.load().send(None)
     assert figures(ledger) == (1, 70)
@@ -101,7 +101,7 @@ def test_loaded_message_is_given_back(way: str) -> None:
 
 def test_message_that_could_not_be_stored_gives_its_room_back() -> None:
     """The disk was full for too long: nothing is retained, nothing is counted."""
-    kept, ledger = retaining("retained_messages=1 retained_bytes=100", Told())
+    kept, ledger = retaining("retained_messages=1 retained_bytes=100", Recorder())
     assert kept.may_retain(b"t", 10)
 
     kept.failed(b"t")
@@ -113,7 +113,7 @@ def test_message_that_could_not_be_stored_gives_its_room_back() -> None:
 
 def test_message_that_could_not_be_replaced_is_counted_as_it_is() -> None:
     """The old one is still there."""
-    kept, ledger = retaining("", Told())
+    kept, ledger = retaining("", Recorder())
     assert kept.may_retain(b"t", 10)
     kept.changed(b"t", 1, 0, 60)
     assert kept.may_retain(b"t", 500)
@@ -125,7 +125,7 @@ def test_message_that_could_not_be_replaced_is_counted_as_it_is() -> None:
 
 def test_room_is_kept_while_another_message_of_the_topic_is_on_its_way() -> None:
     """The first of two fails, the second is stored."""
-    kept, ledger = retaining("", Told())
+    kept, ledger = retaining("", Recorder())
     assert kept.may_retain(b"t", 10)
     assert kept.may_retain(b"t", 20)
 

@@ -58,7 +58,7 @@ def test_wills_use_up_the_rate_and_wait_for_it(metered: Callable[[str], Harness]
 
     assert waiting >= 2
     assert topics(watcher) == ["w/1", "w/2", "w/3", "w/4"]
-    assert harness.told.limits == []
+    assert harness.recorder.limits == []
     assert len(harness.acme._wills) == 0
 
 
@@ -70,7 +70,7 @@ def test_wills_count_in_the_days_allowance_and_are_dropped_beyond_it(metered: Ca
 
     assert topics(watcher) == ["w/1", "w/2"]
     assert harness.acme.plane.counters.drops()["quota"] == 1
-    assert harness.told.limits == [("day_messages", 1)]
+    assert harness.recorder.limits == [("day_messages", 1)]
 
 
 def test_will_that_would_wait_too_long_is_dropped(metered: Callable[[str], Harness]) -> None:

@@ -45,7 +45,7 @@ def test_refused_login_is_told_with_its_cause(harness: Harness, username: str | 
     """The client gets a plain refusal; log and metric say what is wrong with its username."""
     assert harness.stranger().connect("c", username, "secret" if username else None).code == 0x87
 
-    assert harness.told.causes == [cause]
+    assert harness.recorder.causes == [cause]
 
 
 def test_refusal_leaves_a_fixed_time_after_its_connect(make_harness: Callable[..., Harness]) -> None:
@@ -255,7 +255,7 @@ def test_connect_that_a_store_keeps_waiting_is_refused_in_time(harness: Harness,
     wait_in_vain(harness, guest, clean=False, props=KEPT if version == 5 else None)
 
     assert [packet.code for packet in guest.expect_closed()] == [code]
-    assert harness.told.answers == ["server_unavailable"]
+    assert harness.recorder.answers == ["server_unavailable"]
     assert harness.used(Quota.CONNECTIONS) == 0
 
 
@@ -269,7 +269,7 @@ def test_session_of_a_refused_connect_does_not_come_into_force_later(harness: Ha
     harness.journal.release()
     harness.settle()
 
-    assert harness.told.answers == ["accepted", "server_unavailable"]
+    assert harness.recorder.answers == ["accepted", "server_unavailable"]
     assert harness.journal.words()[-1] == "session.discarded"
     assert "c" not in harness.acme.plane.sessions
     assert (harness.queues.owners, harness.used(Quota.SESSIONS)) == ({}, 0)

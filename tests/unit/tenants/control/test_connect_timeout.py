@@ -92,7 +92,7 @@ def test_connect_that_stays_in_the_control_queue_is_rejected_as_overload(
 
     assert guest.expect(2).code == code
     assert guest.expect_closed() == []
-    assert harness.told.answers == ["overload"]
+    assert harness.recorder.answers == ["overload"]
     assert harness.plane.control_queue.is_empty
 
 
@@ -122,7 +122,7 @@ def test_hub_short_of_memory_rejects_connect(harness: Harness, version: int, cod
 
     assert guest.expect(2).code == code
     assert guest.expect_closed() == []
-    assert harness.told.answers == ["overload"]
+    assert harness.recorder.answers == ["overload"]
 
     harness.hub.is_short_of_memory = False
     harness.join("c", version)

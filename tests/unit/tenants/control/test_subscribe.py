@@ -27,8 +27,8 @@ def test_each_filter_has_its_own_answer(harness: Harness, version: int, denied: 
 
     assert suback.codes == [2, denied, invalid, 0]
     assert [topic for _, topic in harness.session("c").subscriptions] == [b"a/+", b"b"]
-    assert harness.told.denials == ["subscribe"]
-    assert harness.told.refusals == [Quota.FILTER_LEVELS]
+    assert harness.recorder.denials == ["subscribe"]
+    assert harness.recorder.refusals == [Quota.FILTER_LEVELS]
 
 
 def test_filter_has_1024_levels_at_most_whatever_the_plan_says(harness: Harness) -> None:
@@ -39,7 +39,7 @@ def test_filter_has_1024_levels_at_most_whatever_the_plan_says(harness: Harness)
 
     assert guest.subscribe((deepest, 0), (deepest + "/", 0)).codes == [0, 0x8F]
     assert guest.subscribe(("$share/g/" + deepest, 0), ("$share/g/" + deepest + "/", 0)).codes == [0, 0x8F]
-    assert harness.told.refusals == [Quota.FILTER_LEVELS] * 2
+    assert harness.recorder.refusals == [Quota.FILTER_LEVELS] * 2
 
 
 @pytest.mark.parametrize("limit", ["session_subscriptions=2", "subscriptions=2"])

@@ -185,6 +185,6 @@ def test_keys_of_one_tenant_open_nothing_of_another(scenario: Scenario) -> None:
     assert scenario.harness.ask("a", 5, "beta/robot", password=theirs).connack.code == 0
     assert scenario.harness.ask("b", 5, "beta/robot", password=ours).connack.code == 0x87
     assert scenario.ask(theirs, "c").connack.code == 0x87
-    assert scenario.harness.told.causes == ["token_signature", "token_signature"]
+    assert scenario.harness.recorder.causes == ["token_signature", "token_signature"]
     named = scenario.token(sub="acme/robot", number=1)
     assert scenario.harness.ask("d", 5, "beta/robot", password=named).connack.code == 0x87
