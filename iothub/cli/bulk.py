@@ -27,7 +27,7 @@ _HEADER = "name,username,secret"
 _Handler: TypeAlias = Callable[[int, FrameType | None], object] | int | None
 
 
-class Shield:
+class InterruptGuard:
     """Ctrl-C works until `hold`, and again behind the block: an interrupted commit may have happened or not."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Shield:
     def hold(self) -> None:
         self._before = signal.signal(signal.SIGINT, signal.SIG_IGN)
 
-    def __enter__(self) -> Shield:
+    def __enter__(self) -> InterruptGuard:
         return self
 
     def __exit__(
@@ -56,7 +56,7 @@ class Import:
         self._secrets_to = secrets_to
         self._made: Sequence[tuple[str, str]] = ()
         self._hashed = (0, 0)
-        self._shield = Shield()
+        self._shield = InterruptGuard()
 
     def run(self) -> None:
         """Import, and say so.

@@ -23,12 +23,12 @@ from iothub.hub.admin_socket import driver_of as driver_of_queue
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
 from iothub.hub.cluster import ClusterParts, HubCluster
-from iothub.hub.compose_control import Ground, Planes, compose_control, late_brokers
+from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control, late_brokers
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
-from iothub.hub.late import Late
+from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
@@ -51,7 +51,7 @@ from iothub.hub.telemetry import AuthTelemetry
 from iothub.hub.tenant_deletion import TenantDeletion, TenantPlaces
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.jobs.watch import JobWatch
-from iothub.net.http import HttpFace
+from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
@@ -125,8 +125,8 @@ class _Foundation:
         self.brokers, self.factory = late_brokers()
         self.lifecycle = LifecycleHooks(self.hooks, self.brokers, clock)
         self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name)
-        self.on_stale: Late[Callable[[Session], None]] = Late("what hears of overtaken claims")
-        self.on_lost: Late[Callable[[Session], None]] = Late("what hears of lost queues")
+        self.on_stale: LateBound[Callable[[Session], None]] = LateBound("what hears of overtaken claims")
+        self.on_lost: LateBound[Callable[[Session], None]] = LateBound("what hears of lost queues")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)
@@ -220,7 +220,7 @@ def _streams(foundation: _Foundation, writers: Writers) -> StreamParts:
     return stream_parts(process.settings, writers.writer, drivers, process.clock)
 
 
-def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts) -> Ground:
+def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts) -> PlaneDependencies:
     process, stores, telemetry = foundation.process, foundation.stores, foundation.monitoring.telemetry
     settings, clock, later, run = process.settings, process.clock, process.reactor.callLater, process.threads.run
     authenticator = Authenticator(
@@ -232,7 +232,7 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
         auth_settings(settings),
         stores.shared_records,
     )
-    return Ground(
+    return PlaneDependencies(
         settings=settings,
         clock=clock,
         later=later,
@@ -317,7 +317,7 @@ def _factory(
         damaged=foundation.damaged,
         shared_quota=stores.shared_quota,
         before=choose_driver,
-        on_made=streams_made.book.attach_sinks,
+        on_made=streams_made.registry.attach_sinks,
         on_dropped=metering.retire,
     )
 
@@ -376,7 +376,7 @@ def _sockets(
         driver_of=driver_of_queue(stores.queues, process.settings.queues.driver),
         run=run,
     )
-    http = None if process.settings.http.port is None else HttpFace(health, process.reactor)
+    http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
     return Sockets(listeners, health, http, queries)
 
 

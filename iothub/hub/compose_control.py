@@ -18,7 +18,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.ports import Control, Store
 from iothub.hooks import Hooks
 from iothub.hub.broker_factory import BrokerFactory
-from iothub.hub.late import Late, LateControl
+from iothub.hub.late import LateBound, LateControl
 from iothub.hub.session_locks import SessionLocks
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
@@ -35,7 +35,7 @@ from iothub_tenants.control.control import ControlPlane
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class PlaneDependencies:
     """What the planes stand on. `observer`: of message plane, control plane and quota; `make_cluster`: who else has the sessions' stores."""
 
     settings: Config
@@ -68,16 +68,16 @@ class Planes:
     shared: Shared
 
 
-def late_brokers() -> tuple[Brokers, Late[BrokerFactory]]:
+def late_brokers() -> tuple[Brokers, LateBound[BrokerFactory]]:
     """Return the brokers, and where what makes them is put: it needs the message plane, and what is below that asks for brokers."""
-    factory: Late[BrokerFactory] = Late("the factory of brokers")
+    factory: LateBound[BrokerFactory] = LateBound("the factory of brokers")
     return Brokers(lambda record: factory().make(record), lambda broker: factory().put_away(broker)), factory
 
 
-def compose_control(ground: Ground) -> Planes:
+def compose_control(ground: PlaneDependencies) -> Planes:
     """Make them, from the message plane up."""
     clock, later, journal, observer = ground.clock, ground.later, ground.journal, ground.observer
-    control: Late[Control] = Late("the control plane")
+    control: LateBound[Control] = LateBound("the control plane")
     plane = Plane(
         clock,
         LateControl(control),

@@ -16,7 +16,7 @@ from iothub.engine.state import Connection
 T = TypeVar("T")
 
 
-class Late(Generic[T]):
+class LateBound(Generic[T]):
     """A part that is made later. Calling it returns the part. Invariant: it is bound once, before anything runs."""
 
     __slots__ = ("_name", "_part")
@@ -42,7 +42,7 @@ class LateControl:
 
     __slots__ = ("_control",)
 
-    def __init__(self, control: Late[Control]) -> None:
+    def __init__(self, control: LateBound[Control]) -> None:
         self._control = control
 
     def opened(self, connection: Connection) -> None:

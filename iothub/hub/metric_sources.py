@@ -15,7 +15,7 @@ from iothub.hub.streaming import Streaming, of_direction
 from iothub.hub.telemetry import Telemetry
 from iothub.hub.tenant_metrics import TenantMetrics, by_qos
 from iothub.jobs.watch import JobWatch
-from iothub.net.http import HttpFace
+from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.shared import SharedRecords
@@ -65,7 +65,7 @@ def feed_plane(registry: Registry, plane: Plane, watch: Watch) -> None:
     feed(metrics.OVERLOAD_LEVEL, lambda: 3 if watch.is_overloaded else plane.overload_level())
 
 
-def feed_sockets(registry: Registry, listeners: Listeners, http: HttpFace | None, brokers: Brokers) -> None:
+def feed_sockets(registry: Registry, listeners: Listeners, http: HttpFactory | None, brokers: Brokers) -> None:
     """Listeners and what comes in through them."""
     gates, feed = listeners.gates, registry.feed
 
@@ -108,13 +108,13 @@ def feed_control(registry: Registry, hub: Hub, tenants: TenantMetrics, shared_re
 
 def feed_streams(registry: Registry, streaming: Streaming) -> None:
     """Streams out and in."""
-    feed, out, inward, book = registry.feed, streaming.sink_store, streaming.sources, streaming.book
+    feed, out, inward, streams = registry.feed, streaming.sink_store, streaming.sources, streaming.registry
     feed(metrics.STREAM_MESSAGES, lambda: {"out": out.messages, "in": inward.messages})
     feed(metrics.STREAM_BYTES, lambda: {"out": out.bytes, "in": inward.bytes})
     feed(metrics.STREAM_REFUSED, lambda: {"out": out.refused, "in": inward.refused})
     feed(metrics.STREAM_GIVEN_UP, lambda: out.given_up)
     feed(metrics.STREAM_PENDING, lambda: out.pending[1])
-    feed(metrics.STREAMS, lambda: {each.value: of_direction(list(book), each) for each in Direction})
+    feed(metrics.STREAMS, lambda: {each.value: of_direction(list(streams), each) for each in Direction})
 
 
 def feed_events(registry: Registry, journal: ThreadJournal, damaged: DamagedRecords, metering: Metering) -> None:

@@ -28,9 +28,9 @@ class OpenSockets:
 
     def open_http(self) -> None:
         """Health is asked from here on."""
-        face, settings = self._sockets.http, self._settings
-        if face is not None and settings.port is not None:
-            self._http = http.listen(self._reactor, face, settings.bind, settings.port)
+        factory, settings = self._sockets.http, self._settings
+        if factory is not None and settings.port is not None:
+            self._http = http.listen(self._reactor, factory, settings.bind, settings.port)
 
     def try_ports(self) -> None:
         """Raise UnavailableError if a port is in use: nobody waits for servers in vain."""

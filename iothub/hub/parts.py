@@ -28,7 +28,7 @@ from iothub.hub.streaming import Streaming
 from iothub.hub.telemetry import Telemetry
 from iothub.hub.wait_for_servers import Pause, Waiting
 from iothub.net.backend import Backend
-from iothub.net.http import HttpFace
+from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub_services.auth.shared import SharedRecords
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
@@ -141,7 +141,7 @@ class Sockets:
 
     listeners: Listeners
     health: Health
-    http: HttpFace | None
+    http: HttpFactory | None
     admin_queries: AdminQueries
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from iothub.config.sections import Config
 from iothub.hub.installation import Installation, Owned
 from iothub_services.group_thread import CallInReactor
-from iothub_services.streams.null import NowhereReceiver, NowhereSender, NowhereWatch
+from iothub_services.streams.null import NullReceiver, NullSender, NullWatch
 from iothub_services.streams.port import Stream, StreamReceiver, StreamSender, StreamWatch
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def stream_drivers(
     """Make them; nothing is asked of Kafka yet, and nothing will be sent or read there while it is another installation's."""
     why = no_kafka(settings)
     if why:
-        return StreamDrivers(NowhereSender(why), NowhereReceiver(), NowhereWatch(f"there is no Kafka: {why}"))
+        return StreamDrivers(NullSender(why), NullReceiver(), NullWatch(f"there is no Kafka: {why}"))
     from iothub_services.streams.kafka.own_cluster import OwnCluster
     from iothub_services.streams.kafka.receiver import KafkaReceiver
     from iothub_services.streams.kafka.sender import KafkaSender

@@ -81,7 +81,7 @@ class StreamParts:
 
     drivers: StreamDrivers
     sink_store: SinkStore
-    book: StreamRegistry
+    registry: StreamRegistry
     out_trouble: OutTrouble
 
 
@@ -96,7 +96,7 @@ def stream_parts(settings: Config, store: Store, drivers: StreamDrivers, clock: 
 
 
 class Streaming:
-    """On the reactor thread, but `close`. Invariant: `book` has what the accounts said last; `is_stale`: they say something else by now."""
+    """On the reactor thread, but `close`. Invariant: `registry` has what the accounts said last; `is_stale`: they say something else by now."""
 
     def __init__(
         self,
@@ -116,8 +116,8 @@ class Streaming:
         self._log = log.get(__name__)
         self._topics, self._receiver, self._watch = parts.drivers.topics, parts.drivers.receiver, parts.drivers.watch
         self.sink_store = parts.sink_store
-        self.book = parts.book
-        self.sources = StreamSources(hub, self.book, self._receiver, self.sink_store, prefix)
+        self.registry = parts.registry
+        self.sources = StreamSources(hub, self.registry, self._receiver, self.sink_store, prefix)
         self._pace = Pace(hub.clock)
         self.is_stale = True
         self._followed: tuple[Stream, ...] = ()
@@ -142,12 +142,12 @@ class Streaming:
         except UnavailableError:
             self.is_stale = True
             raise
-        self.book.replace_streams(found, self._brokers)
+        self.registry.replace_streams(found, self._brokers)
         self.share_out()
 
     def share_out(self) -> None:
         """Each stream in is read by one hub: of those that live, the one with the highest hash of both."""
-        mine = tuple(stream for stream in self.book.inbound if self._is_mine(stream))
+        mine = tuple(stream for stream in self.registry.inbound if self._is_mine(stream))
         if mine != self._followed:
             self._followed = mine
             self.sources.follow(mine)
@@ -162,8 +162,8 @@ class Streaming:
         """Give up what waited too long, say what is wrong, and take over what another hub has left. Several times a second."""
         self.sink_store.look()
         self.share_out()
-        self._pace.look({stream.id: self._work_of(stream).messages for stream in self.book})
-        has_any = len(self.book) > 0
+        self._pace.look({stream.id: self._work_of(stream).messages for stream in self.registry})
+        has_any = len(self.registry) > 0
         self._watch.watch(is_needed=has_any)
         trouble = self._out_trouble.text or (self._receiver.trouble if self._followed else "")
         if not trouble and has_any:
@@ -174,7 +174,7 @@ class Streaming:
 
     def describe(self, tenant: str, name: str) -> dict[str, object] | None:
         """Return what this hub has done for a stream since it started; None: it does not know it."""
-        stream = next((each for each in self.book if (each.tenant, each.name) == (tenant, name)), None)
+        stream = next((each for each in self.registry if (each.tenant, each.name) == (tenant, name)), None)
         if stream is None:
             return None
         work = self._work_of(stream)
@@ -193,7 +193,7 @@ class Streaming:
             if progress is None:
                 return Work()
             return Work(progress.messages, progress.bytes, progress.awaited, sum(progress.refused.values()))
-        sink = self.book.sink_of(stream.id)
+        sink = self.registry.sink_of(stream.id)
         return Work() if sink is None else Work(sink.messages, sink.bytes, sink.pending, sink.refused)
 
     def _state(self, stream: Stream) -> str:

@@ -1,4 +1,4 @@
-"""One listener's door: counts a client in, puts filters around it, introduces it, watches its time-out.
+"""One listener: counts a client in, puts filters around it, introduces it, watches its time-out.
 
 Knows neither twin (a channel is a Protocol) nor MQTT.
 """
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Acceptor:
-    """The door of one listener. Everything on the reactor thread."""
+    """Accepts the clients of one listener. Everything on the reactor thread."""
 
     def __init__(self, plane: EnginePlane, gate: Gate, clock: Clock, filters: FilterFactory) -> None:
         self.listener: ListenerInfo = gate.listener

@@ -69,8 +69,8 @@ class _BadQueryError(Exception):
 class _Exchange(TwistedProtocol):
     """One connection: one request, one answer, the end."""
 
-    def __init__(self, face: HttpFace, reactor: Reactor) -> None:
-        self._face = face
+    def __init__(self, factory: HttpFactory, reactor: Reactor) -> None:
+        self._factory = factory
         self._reactor = reactor
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_HEAD_LIMIT_BYTES)
         self._end: IDelayedCall | None = None
@@ -98,7 +98,7 @@ class _Exchange(TwistedProtocol):
         self._is_lost = True
         if self._end is not None and self._end.active():
             self._end.cancel()
-        self._face.open_connections -= 1
+        self._factory.open_connections -= 1
 
     def _answer(self, request: h11.Request) -> Answer:
         names = dict(request.headers)
@@ -106,7 +106,7 @@ class _Exchange(TwistedProtocol):
         if has_body and request.method in _METHODS:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _JSON, _body({"error": "a request has no body here"})
         path, _, query = request.target.partition(b"?")
-        return self._face.answer(request.method, path, query)
+        return self._factory.answer(request.method, path, query)
 
     def _gather(self, answer: Answer, parts: list[bytes], *, is_head: bool) -> None:
         """Send the answer when its body is there; a body in parts is asked for the next one, and others get their turn."""
@@ -116,7 +116,7 @@ class _Exchange(TwistedProtocol):
             return
         if self._is_lost:
             return
-        part = self._face.next_part(body)
+        part = self._factory.next_part(body)
         if part is None:
             self._send(status, kind, b"".join(parts), is_head=is_head)
         elif isinstance(part, bytes):
@@ -146,7 +146,7 @@ class _Exchange(TwistedProtocol):
         cast("ITCPTransport", self.transport).abortConnection()
 
 
-class HttpFace(ServerFactory[_Exchange]):
+class HttpFactory(ServerFactory[_Exchange]):
     """The factory of the HTTP listener: routes, and what was asked how often (for the metric)."""
 
     noisy = False
@@ -234,14 +234,14 @@ class HttpFace(ServerFactory[_Exchange]):
         )
 
 
-def listen(reactor: Reactor, face: HttpFace, bind: str, port: int) -> IListeningPort:
+def listen(reactor: Reactor, factory: HttpFactory, bind: str, port: int) -> IListeningPort:
     """Open the HTTP listener; `port.getHost()` tells the real port.
 
     Raises:
         UnavailableError: The port is in use or may not be opened.
     """
     try:
-        return reactor.listenTCP(port, face, backlog=MAX_CONNECTIONS, interface=bind)
+        return reactor.listenTCP(port, factory, backlog=MAX_CONNECTIONS, interface=bind)
     except CannotListenError as error:
         why = getattr(error.socketError, "strerror", None) or error.socketError
         raise UnavailableError(f"http: cannot listen on {bind} port {port}: {why}; choose another http.port") from None

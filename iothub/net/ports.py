@@ -80,7 +80,7 @@ class Channel(Protocol):
 
 
 class ChannelAcceptor(Protocol):
-    """One listener's door (`iothub.net.acceptor.Acceptor`), as the twins see it."""
+    """Who accepts one listener's clients (`iothub.net.acceptor.Acceptor`), as the twins see it."""
 
     listener: ListenerInfo
 

@@ -18,7 +18,7 @@ CHUNK_BYTES = 1 << 18  # encoded ahead at most: the rest stays in `connection.ou
 MAX_RAW_BYTES = CHUNK_BYTES + (1 << 16)  # beyond it: a peer that makes a layer talk and never reads
 
 
-class Door(Protocol):
+class StreamOwner(Protocol):
     """Whom a Stream tells that its filters are through (`iothub.net.acceptor.Acceptor`)."""
 
     def opened(self, channel: Channel, client: ClientFacts, /) -> bool: ...
@@ -31,11 +31,11 @@ class Stream:
     `_raw` holds at most one chunk with its wrapping, and a bounded number of replies.
     """
 
-    __slots__ = ("_channel", "_client", "_door", "_filters", "_has_ended", "_raw", "is_open")
+    __slots__ = ("_channel", "_client", "_filters", "_has_ended", "_owner", "_raw", "is_open")
 
-    def __init__(self, channel: Channel, door: Door, filters: list[Filter], client: ClientFacts) -> None:
+    def __init__(self, channel: Channel, owner: StreamOwner, filters: list[Filter], client: ClientFacts) -> None:
         self._channel = channel
-        self._door = door
+        self._owner = owner
         self._filters = filters
         self._client = client
         self._raw = bytearray()
@@ -105,7 +105,7 @@ class Stream:
 
     def _open(self) -> None:
         self.is_open = True
-        if not self._door.opened(self._channel, self._client):
+        if not self._owner.opened(self._channel, self._client):
             self._end(Reason.ADDRESS_DENIED)
 
     def _end(self, reason: Reason) -> None:

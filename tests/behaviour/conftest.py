@@ -1,4 +1,4 @@
-"""One running hub for all behaviour tests, with tenants, devices and all four doors.
+"""One running hub for all behaviour tests, with tenants, devices and all four listeners.
 
 Which twin runs is the environment's choice (IOTHUB_PURE_PYTHON=1); the hub's process inherits it.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iothub.cli.main import run
-from tests.support.clients import TRANSPORTS, Door
+from tests.support.clients import TRANSPORTS, Listener
 from tests.support.hub import Hub, free_port
 from tests.support.party import FOREIGN_BROKER, Party
 
@@ -51,9 +51,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     running = Hub(path / "hub", ports={name: free_port() for name in (*TRANSPORTS, "http")})
     prepare(running, "init")
     prepare(running, "cert", "self-signed", str(running.data_dir))
-    for door in ("tls", "wss"):
-        running.settings[f"listeners.{door}.cert_file"] = str(running.data_dir / "cert.pem")
-        running.settings[f"listeners.{door}.key_file"] = str(running.data_dir / "key.pem")
+    for listener in ("tls", "wss"):
+        running.settings[f"listeners.{listener}.cert_file"] = str(running.data_dir / "cert.pem")
+        running.settings[f"listeners.{listener}.key_file"] = str(running.data_dir / "key.pem")
     devices = path / "devices.csv"
     devices.write_text("name,password\n" + "".join(f"{name},secret\n" for name in DEVICES))
     for tenant in ("acme", "beta", "wild", "strict"):
@@ -76,16 +76,16 @@ def say(hub: Hub) -> Callable[..., None]:
 
 
 @pytest.fixture(params=("tcp",) if FOREIGN_BROKER else TRANSPORTS)
-def door(hub: Hub, request: pytest.FixtureRequest) -> Door:
+def listener(hub: Hub, request: pytest.FixtureRequest) -> Listener:
     """Every transport in turn."""
     assert FOREIGN_BROKER or hub.is_running(), hub.log[-4000:]
-    return Door(hub, request.param)
+    return Listener(hub, request.param)
 
 
 @pytest.fixture
-def join(door: Door) -> Iterator[Party]:
-    """Guests through every door."""
-    party = Party(door)
+def join(listener: Listener) -> Iterator[Party]:
+    """Guests through every listener."""
+    party = Party(listener)
     yield party
     party.leave()
 
@@ -94,7 +94,7 @@ def join(door: Door) -> Iterator[Party]:
 def tcp(hub: Hub) -> Iterator[Party]:
     """Guests over TCP alone: for what takes long or has nothing to do with transports."""
     assert FOREIGN_BROKER or hub.is_running(), hub.log[-4000:]
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     yield party
     party.leave()
 

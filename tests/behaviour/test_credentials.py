@@ -52,7 +52,7 @@ def test_bad_credentials_are_indistinguishable(
     assert guest.expect_closed() == []
 
 
-def test_bad_credentials_through_every_door(join: Party, version: int) -> None:
+def test_bad_credentials_through_every_listener(join: Party, version: int) -> None:
     """[MQTT-3.2.2-7] [MQTT3-3.2.2-5]."""
     guest = join.ask(version, password="wrong")
 

@@ -62,7 +62,7 @@ def test_bad_fixed_headers_close(tcp: Party, version: int, bad: bytes, codes: tu
     guest.refused(*codes)
 
 
-def test_bad_packet_closes_through_every_door(join: Party, version: int) -> None:
+def test_bad_packet_closes_through_every_listener(join: Party, version: int) -> None:
     """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]."""
     guest = join(version)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.clients import Door, WebSocketStream, unique
+from tests.support.clients import Listener, WebSocketStream, unique
 from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
 from tests.support.party import Guest, Party
 
@@ -71,13 +71,13 @@ def test_many_packets_may_come_at_once(join: Party, version: int) -> None:
 
 
 @pytest.fixture(params=("ws", "wss"))
-def web(door: Door, request: pytest.FixtureRequest) -> Door:
-    """The two doors that speak WebSocket."""
-    return Door(door.hub, request.param)
+def web(listener: Listener, request: pytest.FixtureRequest) -> Listener:
+    """The two listeners that speak WebSocket."""
+    return Listener(listener.hub, request.param)
 
 
-@pytest.mark.parametrize("door", ["tcp"], indirect=True)
-def test_packets_are_not_aligned_on_frames(web: Door, version: int) -> None:
+@pytest.mark.parametrize("listener", ["tcp"], indirect=True)
+def test_packets_are_not_aligned_on_frames(web: Listener, version: int) -> None:
     """Frames of seven bytes and of everything. [MQTT-6.0.0-2] [MQTT3-6.0.0-2] [MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
     for size in (7, 10_000):
         guest, topic = Guest(0, version, stream=web.stream()), unique("t")
@@ -88,8 +88,8 @@ def test_packets_are_not_aligned_on_frames(web: Door, version: int) -> None:
         guest.close()
 
 
-@pytest.mark.parametrize("door", ["tcp"], indirect=True)
-def test_text_frames_are_refused(web: Door) -> None:
+@pytest.mark.parametrize("listener", ["tcp"], indirect=True)
+def test_text_frames_are_refused(web: Listener) -> None:
     """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
     guest = Guest(0, 4, stream=web.stream())
     assert isinstance(guest.stream, WebSocketStream)
@@ -100,8 +100,8 @@ def test_text_frames_are_refused(web: Door) -> None:
     guest.close()
 
 
-@pytest.mark.parametrize("door", ["tcp"], indirect=True)
-def test_the_sub_protocol_is_selected_and_needed(web: Door) -> None:
+@pytest.mark.parametrize("listener", ["tcp"], indirect=True)
+def test_the_sub_protocol_is_selected_and_needed(web: Listener) -> None:
     """`mqtt` is selected; another one, or another path, is refused. [MQTT-6.0.0-4] [MQTT3-6.0.0-4]."""
     chosen = web.stream(protocol="mqtt")
     assert isinstance(chosen, WebSocketStream)

@@ -25,7 +25,7 @@ collect_ignore = [name for name, program in NEEDS.items() if IS_LEFT_OUT and shu
 
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """Tenant `home` with devices sensor, console and light; the doors tcp, tls and ws."""
+    """Tenant `home` with devices sensor, console and light; the listeners tcp, tls and ws."""
     running = Hub(
         tmp_path_factory.mktemp("scenarios") / "hub",
         ports={name: free_port() for name in ("tcp", "tls", "ws")},

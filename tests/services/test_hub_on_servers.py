@@ -19,7 +19,7 @@ from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import Hub, free_port
 from tests.support.own_tables import caller_of, reopen_regions
 from tests.support.party import Party
@@ -45,7 +45,7 @@ def caller(services: Services) -> Iterator[DirectCaller]:
 
 @pytest.fixture
 def party(hub: Hub) -> Iterator[Party]:
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     yield party
     party.leave()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.kills import run_kills, steady_cast
@@ -113,7 +113,7 @@ def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
     """
     hub.settings["node.stop_timeout"] = f"{STOP_TIMEOUT_S}s"
     hub.start()
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     party(5, "s", keep=True).subscribe(("a", 1))
     services.kill("hbase")
     publisher = party(5, device="dev2")

@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.party import Guest, Party
@@ -40,7 +40,7 @@ class _Stage:
     hubs: list[Hub]
 
     def party(self, number: int = 0) -> Party:
-        return Party(Door(self.hubs[number], "tcp"))
+        return Party(Listener(self.hubs[number], "tcp"))
 
     def restore(self) -> None:
         self.services.up(self.server)

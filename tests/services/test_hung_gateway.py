@@ -13,7 +13,7 @@ import pytest
 from iothub.base.units import Endpoint
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
@@ -43,7 +43,7 @@ def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
     hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
     hub.environment = {**hub.environment, "IOTHUB_HBASE__TIMEOUT": TIMEOUT_S}
     hub.start()
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     for number in range(SESSIONS):
         party(5, f"s{number}", keep=True).subscribe((f"a/{number}", 1))
     party.leave()
@@ -118,7 +118,7 @@ def test_hub_starts_beside_a_gateway_that_hangs(services: Services, hub: Hub, se
     assert f'"gateway": "{second}"' in hub.log
     assert {f"s{number}" for number in range(SESSIONS)} <= sessions(hub)
     assert len(hub.rows("queue", "list", "acme")) >= SESSIONS
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     assert party(5, "s0", keep=True).connack.session_present
     party.leave()
 
@@ -137,7 +137,7 @@ def test_gateway_that_hangs_is_noticed_by_an_idle_hub(services: Services, hub: H
 
     until(lambda: not gateway_is_up(hub, second), "the metric", NOTICE_S)
     assert is_ready(hub)
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     began = time.monotonic()
     party(5, "new", keep=True).subscribe(("b", 1))
     assert time.monotonic() - began < NOTICE_S / 2
@@ -177,7 +177,7 @@ def test_start_waits_when_the_only_gateway_hangs_in_the_middle_of_the_loading(
     hanging.let_go()
 
     until(lambda: is_ready(hub), "the hub is ready", START_S)
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     for number in range(SESSIONS):
         assert party(5, f"s{number}", keep=True).connack.session_present
     party.leave()

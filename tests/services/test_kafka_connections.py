@@ -21,7 +21,7 @@ from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.events.kafka.log import KafkaEvents
-from iothub_services.events.statistics import StatisticsLane
+from iothub_services.events.statistics import StatisticsWriter
 from ops.services.places import HOST
 from ops.services.services import Services
 from tests.support.waiting import until
@@ -64,7 +64,7 @@ def test_a_lane_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: 
     """Its clients go on trying by themselves; those of the lane for statistics are made anew with each attempt."""
     hasty = replace(kafka, timeout_s=HASTY_S)
     sessions, statistics = KafkaEvents(hasty), KafkaEvents(hasty)
-    lane = StatisticsLane(statistics)
+    lane = StatisticsWriter(statistics)
     try:
         sessions.probe()
         lane.probe()

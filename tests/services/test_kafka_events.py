@@ -19,7 +19,7 @@ from iothub_services.events.kafka.topics import open_topics, topic_name
 from iothub_services.events.kafka.writer import KafkaWriter, Record
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.reading import read_between
-from iothub_services.events.statistics import StatisticsLane
+from iothub_services.events.statistics import StatisticsWriter
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_services.state.verification import Verification, verify
@@ -191,7 +191,7 @@ def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
 ) -> None:
     """Session events do not wait for it, and the lane creates the topic again by itself."""
     log = KafkaEvents(kafka)
-    lane = StatisticsLane(log)
+    lane = StatisticsWriter(log)
     lane.idle()
     lane([[sample(1)]])
     harness.start()

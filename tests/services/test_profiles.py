@@ -11,7 +11,7 @@ import pytest
 
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import Hub, free_port
 from tests.support.kafka import own_topics
 from tests.support.party import Party
@@ -107,7 +107,7 @@ def test_cluster_hands_a_session_from_hub_to_hub(hubs: list[Hub]) -> None:
     """What one hub accepts while a session is away reaches it at the other one; the devices are those of one set of accounts."""
     one, two = hubs
     _begin(hubs)
-    at_one, at_two = Party(Door(one, "tcp")), Party(Door(two, "tcp"))
+    at_one, at_two = Party(Listener(one, "tcp")), Party(Listener(two, "tcp"))
     reader = at_one(5, "reader", keep=True)
     reader.subscribe(("room/#", 1))
     reader.disconnect()
@@ -146,7 +146,7 @@ def test_single_server_is_in_order_and_outlives_its_servers(services: Services, 
         },
     )
     hub.start()
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     try:
         party(5, "reader", keep=True).subscribe(("room/#", 1))
         party.leave()

@@ -20,7 +20,7 @@ from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
 from ops.services.places import HOST
 from ops.services.services import Services
 from tests.support import table_calls
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
@@ -56,7 +56,7 @@ def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
 def leave_first(hub: Hub) -> None:
     """Have a session of a client's own."""
     hub.start()
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     party(5, "first", keep=True)
     party.leave()
     assert hub.stop() == 0
@@ -96,7 +96,7 @@ def test_start_waits_for_hbase_in_the_middle_and_goes_on(services: Services, hub
     until(lambda: readiness(hub)[0], "the hub is ready", READY_S)
     sys.stdout.write(f"ready {time.monotonic() - resumed:.1f} s after the pause, with {SESSIONS + 1} sessions\n")
     assert len(hub.rows("session", "list", "acme", "--limit", str(2 * SESSIONS))) == SESSIONS + 1
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     for client_id in ("first", "many-0", f"many-{SESSIONS - 1}"):
         assert party(5, client_id, keep=True).connack.session_present
     party.leave()

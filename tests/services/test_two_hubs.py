@@ -18,7 +18,7 @@ from iothub.base.units import Endpoint
 from iothub.hub.cluster import SETTLE_S
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
@@ -56,7 +56,7 @@ def at() -> Iterator[At]:
     opened: list[Party] = []
 
     def door(hub: Hub) -> Party:
-        opened.append(Party(Door(hub, "tcp")))
+        opened.append(Party(Listener(hub, "tcp")))
         return opened[-1]
 
     yield door

@@ -84,7 +84,7 @@ def _trust(certificate: Path) -> ssl.SSLContext:
 
 
 @dataclass
-class Door:
+class Listener:
     """One way into a hub: makes raw clients over one transport."""
 
     hub: Hub

@@ -20,7 +20,7 @@ from iothub.engine.limits import ListenerInfo, PlaneLimits
 from iothub.engine.state import Session
 from iothub.hooks import Hooks, PlugIn
 from iothub.hub.broker_factory import BrokerFactory
-from iothub.hub.compose_control import Ground, compose_control, late_brokers
+from iothub.hub.compose_control import PlaneDependencies, compose_control, late_brokers
 from iothub.records.events import Event
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock
@@ -298,7 +298,7 @@ class Harness:
         settings = settings or Config(auth=Auth(failure_reply_ms=0))
         brokers, factory = late_brokers()
         planes = compose_control(
-            Ground(
+            PlaneDependencies(
                 settings=settings,
                 clock=self.clock,
                 later=self.later,

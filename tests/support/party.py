@@ -10,7 +10,7 @@ import time
 from typing import Unpack
 
 from tests.support import property_names as names
-from tests.support.clients import Door, unique
+from tests.support.clients import Listener, unique
 from tests.support.packets import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet
 from tests.support.raw import ConnectOptions, RawClient
 
@@ -90,15 +90,15 @@ class Introduction(ConnectOptions, total=False):
 
 
 class Party:
-    """Lets guests in through one door and sees them all out."""
+    """Lets guests in through one listener and sees them all out."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
         self._guests: list[Guest] = []
 
     def stranger(self, version: int = 5) -> Guest:
         """A network connection on which nothing has been sent."""
-        guest = Guest(0, version, stream=self.door.stream())
+        guest = Guest(0, version, stream=self.listener.stream())
         self._guests.append(guest)
         return guest
 

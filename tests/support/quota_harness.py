@@ -32,7 +32,7 @@ APPLY_S = 0.4  # with `sql.poll_interval=50ms`; that a second is enough by defau
 
 @dataclass
 class Harness:
-    """One hub process and a door to its accounts."""
+    """One hub process and access to its accounts."""
 
     hub: Hub
     store: AccountStore

@@ -1,4 +1,4 @@
-"""Hubs' authentication over one SQLite file of accounts and one real Redis: no doors and no sessions, and every query to SQL is counted."""
+"""Hubs' authentication over one SQLite file of accounts and one real Redis: no listeners and no sessions, and every query to SQL is counted."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from typing import Protocol, TypeVar
 from iothub.base.clock import Clock
 from iothub.base.errors import UnavailableError
 from iothub_services.auth.change_watermark import ChangePosition, ChangeWatermark
-from iothub_services.auth.fair_queue import Turns
+from iothub_services.auth.fair_queue import FairQueue
 from iothub_services.auth.lru import Lru, LruSettings, Missing
 from iothub_services.auth.port import Accounts, DeviceRecord, Run, TenantRecord
 from iothub_services.auth.single_flight import SingleFlight
@@ -102,7 +102,7 @@ class Directory:
         self._tenant_lookups: SingleFlight[_Question, _Answer[TenantRecord]] = SingleFlight()
         self._device_lookups: SingleFlight[_Question, _Answer[DeviceRecord]] = SingleFlight()
         self._unasked: dict[tuple[int, str], _Question] = {}  # lookups that wait for their turn, by tenant id and name
-        self._turns = Turns(settings.asked)
+        self._fair_queue = FairQueue(settings.asked)
         self._loads = 0
         self._tenant_loads: Counter[int] = Counter()  # by tenant id; 0: tenants by name
         self._names: dict[int, str] = {}
@@ -233,12 +233,12 @@ class Directory:
         self._tenant_loads[tenant_id] += 1
         try:
             self._unasked[tenant_id, name] = question
-            await self._turns.take(tenant_id)
+            await self._fair_queue.acquire(tenant_id)
             self._unasked.pop((tenant_id, name), None)
             try:
                 return await ask()
             finally:
-                self._turns.give_back()
+                self._fair_queue.release()
         finally:
             self._loads -= 1
             self._tenant_loads[tenant_id] -= 1

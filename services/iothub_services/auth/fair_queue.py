@@ -12,7 +12,7 @@ from collections import deque
 from twisted.internet.defer import Deferred
 
 
-class Turns:
+class FairQueue:
     """`count` at once; must be used on the reactor thread."""
 
     def __init__(self, count: int) -> None:
@@ -21,7 +21,7 @@ class Turns:
         self._is_giving = False
         self._was_nameless = False  # the last turn
 
-    async def take(self, tenant_id: int) -> None:
+    async def acquire(self, tenant_id: int) -> None:
         """Wait for a turn. The returned Deferred must not be cancelled."""
         if self._free:
             self._free -= 1
@@ -30,7 +30,7 @@ class Turns:
         self._waiting.setdefault(tenant_id, deque()).append(turn)
         await turn
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """End a turn; the next caller begins. A loop, not a recursion, because work may fail at once."""
         self._free += 1
         if self._is_giving:

@@ -36,7 +36,7 @@ class StatisticsLog(Protocol):
     def close(self) -> None: ...
 
 
-class StatisticsLane:
+class StatisticsWriter:
     """The work of the thread. Raises BackendError; the next attempt starts from the beginning."""
 
     def __init__(self, log: StatisticsLog) -> None:
@@ -89,15 +89,15 @@ def statistics_thread(
     patience: Patience = PATIENCE,
 ) -> StatisticsThread:
     """Return the thread: submit lists of events; each is durable when it is answered."""
-    lane = StatisticsLane(log)
+    writer = StatisticsWriter(log)
     return GroupThread(
         "statistics",
-        lane,
+        writer,
         call_in_reactor,
         clock,
         patience=patience,
-        idle=lane.idle,
-        probe=lane.probe,
+        idle=writer.idle,
+        probe=writer.probe,
         on_alarm=on_alarm,
         consequence="statistics wait, and some are lost if this lasts; sessions go on",
     )

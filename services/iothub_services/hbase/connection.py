@@ -38,7 +38,7 @@ OnOutcome = Callable[[str, str, float], None]
 """Called for every call that was sent: its verb; `answered`, `lost` or `silent`; the seconds from sending to outcome."""
 
 
-class _Unheard:
+class _ProbeReceiver:
     """Receives the answer to the question whether a gateway is there: that it came says everything."""
 
     is_over = False
@@ -160,7 +160,7 @@ class Connection:
 
     def _ask(self, wire: Wire) -> None:
         self._probe = self._reactor.callLater(self._bounds.silence_s, self._on_no_answer)
-        wire.send(self._pipeline.send(PendingCall(calls.server_type(), _Unheard())))
+        wire.send(self._pipeline.send(PendingCall(calls.server_type(), _ProbeReceiver())))
 
     def _end_probe(self) -> None:
         """Forget the question, which is all that is in flight."""

@@ -278,7 +278,7 @@ class Rates:
             )
 
 
-class RateBook:
+class RateRegistry:
     """The rates of a tenant and of its devices. All sessions of a device share its rates, also one after the other."""
 
     def __init__(self, tenant_id: int, usage: Usage, clock: Clock, observer: QuotaObserver) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from iothub_services.streams.port import OnAnswers, OnPage, Outgoing, Stream
 
 
-class NowhereSender:
+class NullSender:
     """Fulfils `StreamSender`; everything is given up in its time."""
 
     def __init__(self, trouble: str) -> None:
@@ -31,7 +31,7 @@ class NowhereSender:
         return True
 
 
-class NowhereReceiver:
+class NullReceiver:
     """Fulfils `StreamReceiver`; nothing comes."""
 
     trouble = ""
@@ -50,7 +50,7 @@ class NowhereReceiver:
         return True
 
 
-class NowhereWatch:
+class NullWatch:
     """Fulfils `StreamWatch`; it need not look."""
 
     def __init__(self, trouble: str) -> None:

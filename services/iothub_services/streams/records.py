@@ -40,7 +40,7 @@ class RefusedRecordError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PublishRequest:
     """What a record asks to be published."""
 
     topic: bytes
@@ -76,7 +76,7 @@ def size_of(message: Message, headers: Headers) -> int:
     return size
 
 
-def wish_of(record: Incoming) -> Wish:
+def wish_of(record: Incoming) -> PublishRequest:
     """Read what an application has written. Raises RefusedRecordError."""
     given: dict[str, bytes] = {}
     users: list[tuple[str, str]] = []
@@ -90,7 +90,7 @@ def wish_of(record: Incoming) -> Wish:
         raise RefusedRecordError("it has no header topic")
     if check_topic_name(topic, _TOPIC_LEVELS, _MANY) or topic.startswith(b"$"):
         raise RefusedRecordError("header topic is no Topic Name", TOPIC_INVALID)
-    return Wish(
+    return PublishRequest(
         topic,
         record.value or b"",
         _number(given, "qos", 2) or 0,

@@ -25,7 +25,7 @@ from iothub.engine.storage import GAVE_UP
 from iothub.hooks import Client, HookedPolicy
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
 from iothub_services.streams.port import Headers, Incoming, Stream, StreamReceiver, refused_topic
-from iothub_services.streams.records import TOPIC_INVALID, RefusedRecordError, Wish, headers_refused, wish_of
+from iothub_services.streams.records import TOPIC_INVALID, PublishRequest, RefusedRecordError, headers_refused, wish_of
 from iothub_tenants.broker.allowance import LARGEST_PACKET
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub, Rights
@@ -201,7 +201,7 @@ class StreamSources:
             self._publish(progress, target, record, wish)
         return wait_s
 
-    def _fault(self, target: _Target, wish: Wish) -> str:
+    def _fault(self, target: _Target, wish: PublishRequest) -> str:
         """Return the reason why it can never be published, "" if it can."""
         broker = target.broker
         if not topic_matches(target.stream.filter.encode(), wish.topic):
@@ -215,7 +215,7 @@ class StreamSources:
             return "denied"
         return ""
 
-    def _take_units(self, progress: StreamProgress, broker: TenantBroker, wish: Wish) -> float:
+    def _take_units(self, progress: StreamProgress, broker: TenantBroker, wish: PublishRequest) -> float:
         """Take units of each meter that has not let the record pass yet; the daily ones last, as a rate may still refuse."""
         plane, size, now = broker.plane, _size(wish), self._hub.clock.monotonic()
         gauges: tuple[_Gauge, ...] = (
@@ -233,7 +233,7 @@ class StreamSources:
             progress.passed += 1
         return 0.0
 
-    def _publish(self, progress: StreamProgress, target: _Target, record: Incoming, wish: Wish) -> None:
+    def _publish(self, progress: StreamProgress, target: _Target, record: Incoming, wish: PublishRequest) -> None:
         stream = target.stream
         progress.awaited += 1
         self.messages += 1
@@ -312,7 +312,7 @@ def _reached(page: Sequence[Incoming]) -> Mapping[int, int]:
     return {record.partition: record.offset + 1 for record in page}
 
 
-def _size(wish: Wish) -> int:
+def _size(wish: PublishRequest) -> int:
     return len(wish.topic) + len(wish.payload) + len(wish.properties)
 
 

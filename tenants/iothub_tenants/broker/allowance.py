@@ -16,7 +16,7 @@ from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import MOST_LEVELS, Quota
 from iothub_services.quota.port import QuotaObserver
-from iothub_services.quota.rates import RateBook
+from iothub_services.quota.rates import RateRegistry
 from iothub_services.quota.resolve import EffectiveLimits, resolve_texts
 from iothub_services.quota.shared.service import SharedQuota
 from iothub_services.quota.shared.tenant import SharedTenant
@@ -64,7 +64,7 @@ class Allowance:
         self._shared = None if shared is None else SharedTenant(record.id, self.limits, observer, shared, clock)
         self.ledger = LocalLedger(record.id, self.limits, observer) if self._shared is None else self._shared.ledger
         self._elsewhere: set[Session] = set()  # sessions of other hubs, which hold the units
-        self.rates = RateBook(record.id, usage, clock, observer)
+        self.rates = RateRegistry(record.id, usage, clock, observer)
         self.connection_time = ConnectionTime(clock)  # of `connections`
         self._observer = observer
         self._resolved: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits

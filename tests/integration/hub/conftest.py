@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import Hub, free_port
 from tests.support.party import Party
 
@@ -24,11 +24,11 @@ def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make_hub(tmp_path: Path, initialised: Path) -> Iterator[Callable[..., Hub]]:
-    """Make a hub on a copy of that directory, not started; doors by name, settings as `section__key="value"`."""
+    """Make a hub on a copy of that directory, not started; listeners by name, settings as `section__key="value"`."""
     made: list[Hub] = []
 
-    def make(*doors: str, **settings: str) -> Hub:
-        hub = Hub(tmp_path / "hub", ports={name: free_port() for name in doors or ("tcp", "http")})
+    def make(*listeners: str, **settings: str) -> Hub:
+        hub = Hub(tmp_path / "hub", ports={name: free_port() for name in listeners or ("tcp", "http")})
         hub.settings.update({name.replace("__", "."): value for name, value in settings.items()})
         shutil.copytree(initialised, hub.data_dir)
         made.append(hub)
@@ -44,8 +44,8 @@ def party() -> Iterator[Callable[..., Party]]:
     """Guests of a hub, over TCP if nothing else is said."""
     parties: list[Party] = []
 
-    def host(hub: Hub, door: str = "tcp") -> Party:
-        parties.append(Party(Door(hub, door)))
+    def host(hub: Hub, listener: str = "tcp") -> Party:
+        parties.append(Party(Listener(hub, listener)))
         return parties[-1]
 
     yield host

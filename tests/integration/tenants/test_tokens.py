@@ -52,7 +52,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 
 @contextmanager
 def accounts(hub: Hub) -> Iterator[AccountStore]:
-    """A door to the accounts: quicker than a process for every command. What must be proven of the command is run through it."""
+    """Access to the accounts: quicker than a process for every command. What must be proven of the command is run through it."""
     files = DataDir(hub.data_dir)
     with closing(AccountStore(sqlite_url(files.accounts), pepper=files.pepper())) as store:
         yield store

@@ -20,7 +20,7 @@ import pytest
 from iothub.records.analytics import USAGE_FACTS
 from iothub.records.events import Event, EventType, Topic, decode_event
 from iothub.records.layout import EVENT_TABLES
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import IOTHUB, Hub, free_port
 from tests.support.party import Guest, Party
 from tests.support.waiting import until
@@ -143,7 +143,7 @@ def party() -> Iterator[Callable[[Hub], Party]]:
     parties: list[Party] = []
 
     def host(hub: Hub) -> Party:
-        parties.append(Party(Door(hub, "tcp")))
+        parties.append(Party(Listener(hub, "tcp")))
         return parties[-1]
 
     yield host

@@ -17,7 +17,7 @@ from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.from_settings import blocking
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
 from tests.support.party import Party
@@ -51,7 +51,7 @@ def hub(redis_server: Services, tmp_path: Path) -> Iterator[Hub]:
 
 @pytest.fixture
 def party(hub: Hub) -> Iterator[Party]:
-    party = Party(Door(hub, "tcp"))
+    party = Party(Listener(hub, "tcp"))
     yield party
     party.leave()
 

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from ops.services.services import Services
-from tests.support.clients import Door
+from tests.support.clients import Listener
 from tests.support.hub import Hub
 from tests.support.party import Guest, Party
 from tests.support.three_hubs import Crowd, Hubs, brief, crowd, hubs_with_one_ledger
@@ -171,7 +171,7 @@ def test_last_share_is_kept_while_redis_is_down(hubs: Hubs) -> None:
 def test_changed_rules_and_revoked_devices_are_applied_at_all_three(hubs: Hubs) -> None:
     """Within a second, though each device was let in by what Redis had of it."""
     hubs.first.tenant("rules", "dev1", "dev2")
-    parties = [Party(Door(hub, "tcp")) for hub in hubs.all]
+    parties = [Party(Listener(hub, "tcp")) for hub in hubs.all]
     publishers = [party(5, tenant="rules", device="dev1") for party in parties]
     revoked = [party(5, tenant="rules", device="dev2") for party in parties]
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from iothub.cli.main import run
-from iothub_services.events.kafka.troubles import LastWords
+from iothub_services.events.kafka.troubles import LastFailures
 from iothub_services.sqlite.database import Database
 from iothub_tenants.accounts import database
 from tests.support.command import Cli, Result
@@ -41,7 +41,7 @@ def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 def _unsaid() -> None:
     """Kafka's library is one for all clients of a process: what it said in tests before is of none here."""
     for handler in logging.getLogger("kafka").handlers:
-        if isinstance(handler, LastWords):
+        if isinstance(handler, LastFailures):
             handler.take()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub.cli.bulk import Shield
+from iothub.cli.bulk import InterruptGuard
 from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated
 from iothub_tenants.accounts import devices as devices_of_accounts
@@ -38,7 +38,7 @@ def interrupt(*_arguments: object) -> None:
 def test_ctrl_c_works_until_the_shield_is_held() -> None:
     """An interrupted commit may have happened, and its secrets would be gone."""
     before = signal.getsignal(signal.SIGINT)
-    with Shield() as shield:
+    with InterruptGuard() as shield:
         assert signal.getsignal(signal.SIGINT) == before
         shield.hold()
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN

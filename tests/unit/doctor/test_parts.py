@@ -1,4 +1,4 @@
-"""What is found of the machine, of the doors and of the accounts, each in good order and not."""
+"""What is found of the machine, of the listeners and of the accounts, each in good order and not."""
 
 from __future__ import annotations
 

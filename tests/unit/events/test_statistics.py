@@ -12,7 +12,7 @@ from iothub.testing.clock import ManualClock
 from iothub.testing.event_contract import event, sample
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE
-from iothub_services.events.statistics import StatisticsJournal, StatisticsLane, StatisticsThread, statistics_thread
+from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, StatisticsWriter, statistics_thread
 from iothub_services.group_thread import Patience
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
@@ -26,7 +26,7 @@ class Harness:
         self.cluster = FakeCluster()
         self.sessions = KafkaEvents(SETTINGS, cluster=self.cluster)
         self.log = KafkaEvents(SETTINGS, cluster=self.cluster)
-        self.lane = StatisticsLane(self.log)
+        self.lane = StatisticsWriter(self.log)
         self.alarms: list[tuple[str, str]] = []
         self.recorded: list[Event] = []
 

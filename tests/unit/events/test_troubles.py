@@ -8,7 +8,7 @@ import pytest
 from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
 from iothub_services.events.kafka.cluster import ADVICE, KafkaCluster
-from iothub_services.events.kafka.troubles import LastWords
+from iothub_services.events.kafka.troubles import LastFailures
 from tests.support.fake_kafka import SETTINGS
 
 TIME_OVER = KafkaTimeoutError("Unable to bootstrap from ['kafka-1:9092']")
@@ -23,7 +23,7 @@ def failed(why: str) -> None:
 
 
 def heard(now_s: float, *lines: tuple[float, str]) -> str:
-    words = LastWords(lambda: now_s)
+    words = LastFailures(lambda: now_s)
     for at_s, why in lines:
         words.emit(logging.makeLogRecord({"msg": f"Connection failed: {why}", "created": at_s}))
     return words.take()

@@ -9,11 +9,11 @@ import pytest
 
 from iothub.base.reasons import Reason
 from iothub.engine.ports import Control
-from iothub.hub.late import Late, LateControl
+from iothub.hub.late import LateBound, LateControl
 
 
 def test_part_is_there_once_it_is_bound() -> None:
-    late: Late[list[int]] = Late("the list")
+    late: LateBound[list[int]] = LateBound("the list")
     part = [1]
 
     assert late.bind(part) is part
@@ -22,7 +22,7 @@ def test_part_is_there_once_it_is_bound() -> None:
 
 def test_part_that_is_needed_too_early_or_made_twice_is_a_defect() -> None:
     """The composition is wrong, and its tests say so."""
-    late: Late[int] = Late("the number")
+    late: LateBound[int] = LateBound("the number")
     with pytest.raises(AssertionError, match="the number is not there yet"):
         late()
     late.bind(1)
@@ -33,7 +33,7 @@ def test_part_that_is_needed_too_early_or_made_twice_is_a_defect() -> None:
 def test_message_plane_reaches_the_control_plane_that_was_made_after_it() -> None:
     calls: list[tuple[object, ...]] = []
     connection = cast("Any", object())
-    late: Late[Control] = Late("the control plane")
+    late: LateBound[Control] = LateBound("the control plane")
     control = LateControl(late)
     late.bind(
         SimpleNamespace(

@@ -89,11 +89,11 @@ def test_accounts_that_do_not_answer_are_asked_again(tmp_path: Any, monkeypatch:
     stage.streaming.heard([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
 
     now(stage.streaming.refresh())
-    assert (stage.streaming.is_stale, len(stage.streaming.book)) == (True, len(STREAMS))
+    assert (stage.streaming.is_stale, len(stage.streaming.registry)) == (True, len(STREAMS))
     stage.found = []
     now(stage.streaming.refresh())
 
-    assert (stage.streaming.is_stale, len(stage.streaming.book)) == (False, 0)
+    assert (stage.streaming.is_stale, len(stage.streaming.registry)) == (False, 0)
     harness.close()
 
 

@@ -72,20 +72,22 @@ def reactor() -> MemoryReactorClock:
 
 
 @pytest.fixture
-def face(health: FakeHealth, reactor: MemoryReactorClock) -> http.HttpFace:
-    return http.HttpFace(health, reactor)
+def http_factory(health: FakeHealth, reactor: MemoryReactorClock) -> http.HttpFactory:
+    return http.HttpFactory(health, reactor)
 
 
-def connect(face: http.HttpFace) -> tuple[Protocol, Abortable]:
-    protocol = face.buildProtocol(None)
+def connect(http_factory: http.HttpFactory) -> tuple[Protocol, Abortable]:
+    protocol = http_factory.buildProtocol(None)
     assert protocol is not None
     transport = Abortable()
     protocol.makeConnection(transport)
     return protocol, transport
 
 
-def ask(face: http.HttpFace, target: str, method: str = "GET", extra: str = "") -> tuple[int, dict[str, str], str]:
-    protocol, transport = connect(face)
+def ask(
+    http_factory: http.HttpFactory, target: str, method: str = "GET", extra: str = ""
+) -> tuple[int, dict[str, str], str]:
+    protocol, transport = connect(http_factory)
     protocol.dataReceived(f"{method} {target} HTTP/1.1\r\nHost: hub\r\n{extra}\r\n".encode())
     assert transport.disconnecting
     head, _, body = transport.value().decode().partition("\r\n\r\n")
@@ -94,25 +96,25 @@ def ask(face: http.HttpFace, target: str, method: str = "GET", extra: str = "") 
     return int(lines[0].split()[1]), dict(line.lower().split(": ", 1) for line in lines[1:]), body
 
 
-def test_livez_answers_while_the_reactor_turns(face: http.HttpFace) -> None:
-    assert ask(face, "/livez")[0] == 200
+def test_livez_answers_while_the_reactor_turns(http_factory: http.HttpFactory) -> None:
+    assert ask(http_factory, "/livez")[0] == 200
 
 
-def test_readyz_says_why_the_hub_is_not_ready(face: http.HttpFace, health: FakeHealth) -> None:
+def test_readyz_says_why_the_hub_is_not_ready(http_factory: http.HttpFactory, health: FakeHealth) -> None:
     """503 with reasons until every listener accepts, 200 from then on."""
     health.why = ["listener ws is not open yet"]
-    status, _, body = ask(face, "/readyz")
+    status, _, body = ask(http_factory, "/readyz")
     assert (status, json.loads(body)) == (
         503,
         {"ready": False, "reasons": ["listener ws is not open yet"]},
     )
 
     health.why = []
-    assert ask(face, "/readyz")[0] == 200
+    assert ask(http_factory, "/readyz")[0] == 200
 
 
-def test_metrics_are_prometheus_text(face: http.HttpFace) -> None:
-    status, headers, body = ask(face, "/metrics")
+def test_metrics_are_prometheus_text(http_factory: http.HttpFactory) -> None:
+    status, headers, body = ask(http_factory, "/metrics")
 
     assert (status, body) == (200, "iothub_connections 3\n")
     assert headers["content-type"].startswith("text/plain; version=0.0.4")
@@ -123,7 +125,7 @@ def test_metrics_are_prometheus_text(face: http.HttpFace) -> None:
 def test_long_page_lets_others_have_their_turn(reactor: MemoryReactorClock, is_broken: bool, status: bytes) -> None:
     health = SlicedHealth()
     health.is_broken = is_broken
-    protocol, transport = connect(http.HttpFace(health, reactor))
+    protocol, transport = connect(http.HttpFactory(health, reactor))
     protocol.dataReceived(b"GET /metrics/tenants HTTP/1.1\r\nHost: hub\r\n\r\n")
 
     assert transport.value() == b""
@@ -135,7 +137,7 @@ def test_long_page_lets_others_have_their_turn(reactor: MemoryReactorClock, is_b
 
 
 def test_long_page_ends_with_its_reader(reactor: MemoryReactorClock) -> None:
-    protocol, transport = connect(http.HttpFace(SlicedHealth(), reactor))
+    protocol, transport = connect(http.HttpFactory(SlicedHealth(), reactor))
     protocol.dataReceived(b"GET /metrics/tenants HTTP/1.1\r\nHost: hub\r\n\r\n")
     protocol.connectionLost(Failure(ConnectionDone()))
     reactor.advance(1)
@@ -144,56 +146,56 @@ def test_long_page_ends_with_its_reader(reactor: MemoryReactorClock) -> None:
     assert reactor.getDelayedCalls() == []
 
 
-def test_status_is_json(face: http.HttpFace) -> None:
-    assert json.loads(ask(face, "/status")[2]) == {"version": "0", "connections": 3}
+def test_status_is_json(http_factory: http.HttpFactory) -> None:
+    assert json.loads(ask(http_factory, "/status")[2]) == {"version": "0", "connections": 3}
 
 
-def test_tenant_page_is_asked_by_name_and_page(face: http.HttpFace, health: FakeHealth) -> None:
-    ask(face, "/metrics/tenants")
+def test_tenant_page_is_asked_by_name_and_page(http_factory: http.HttpFactory, health: FakeHealth) -> None:
+    ask(http_factory, "/metrics/tenants")
     assert health.asked == (None, "", 1000)
 
-    ask(face, "/metrics/tenants?tenant=acme&after=aaa&limit=5")
+    ask(http_factory, "/metrics/tenants?tenant=acme&after=aaa&limit=5")
     assert health.asked == ("acme", "aaa", 5)
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "x", "1001", "9" * 30, "", "\u0663".encode().decode("latin-1")])
-def test_tenant_page_refuses_a_bad_limit(face: http.HttpFace, health: FakeHealth, limit: str) -> None:
-    status = ask(face, f"/metrics/tenants?limit={limit}")[0]
+def test_tenant_page_refuses_a_bad_limit(http_factory: http.HttpFactory, health: FakeHealth, limit: str) -> None:
+    status = ask(http_factory, f"/metrics/tenants?limit={limit}")[0]
 
     assert status == 400
     assert health.asked is None
 
 
-def test_head_has_the_headers_and_no_body(face: http.HttpFace) -> None:
-    status, headers, body = ask(face, "/metrics", method="HEAD")
+def test_head_has_the_headers_and_no_body(http_factory: http.HttpFactory) -> None:
+    status, headers, body = ask(http_factory, "/metrics", method="HEAD")
 
     assert (status, headers["content-length"], body) == (200, "21", "")
 
 
 @pytest.mark.parametrize("extra", ["", "Content-Length: 1\r\n"])
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE"])
-def test_other_methods_are_not_allowed(face: http.HttpFace, method: str, extra: str) -> None:
-    status, headers, _ = ask(face, "/livez", method=method, extra=extra)
+def test_other_methods_are_not_allowed(http_factory: http.HttpFactory, method: str, extra: str) -> None:
+    status, headers, _ = ask(http_factory, "/livez", method=method, extra=extra)
 
     assert (status, headers["allow"]) == (405, "get, head")
 
 
 @pytest.mark.parametrize("target", ["/", "/metrics/", "/livez/x", "/../livez", "/%6civez", "//livez"])
-def test_unknown_paths_are_not_found(face: http.HttpFace, target: str) -> None:
-    assert ask(face, target)[0] == 404
+def test_unknown_paths_are_not_found(http_factory: http.HttpFactory, target: str) -> None:
+    assert ask(http_factory, target)[0] == 404
 
 
 @pytest.mark.parametrize("extra", ["Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n"])
-def test_request_body_is_refused_before_it_is_read(face: http.HttpFace, extra: str) -> None:
-    assert ask(face, "/livez", extra=extra)[0] == 413
+def test_request_body_is_refused_before_it_is_read(http_factory: http.HttpFactory, extra: str) -> None:
+    assert ask(http_factory, "/livez", extra=extra)[0] == 413
 
 
 @pytest.mark.parametrize(
     "garbage",
     [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"GET\r\n\r\n", b"\x10\x0c\x00\x04MQTT\r\n\r\n"],
 )
-def test_garbage_is_answered_and_closed(face: http.HttpFace, garbage: bytes) -> None:
-    protocol, transport = connect(face)
+def test_garbage_is_answered_and_closed(http_factory: http.HttpFactory, garbage: bytes) -> None:
+    protocol, transport = connect(http_factory)
 
     protocol.dataReceived(garbage)
 
@@ -201,8 +203,8 @@ def test_garbage_is_answered_and_closed(face: http.HttpFace, garbage: bytes) -> 
     assert transport.disconnecting
 
 
-def test_endless_head_is_cut_at_eight_kib(face: http.HttpFace) -> None:
-    protocol, transport = connect(face)
+def test_endless_head_is_cut_at_eight_kib(http_factory: http.HttpFactory) -> None:
+    protocol, transport = connect(http_factory)
     protocol.dataReceived(b"GET /livez HTTP/1.1\r\n")
 
     for _ in range(9):
@@ -212,9 +214,9 @@ def test_endless_head_is_cut_at_eight_kib(face: http.HttpFace) -> None:
     assert transport.disconnecting
 
 
-def test_only_the_first_request_is_answered(face: http.HttpFace) -> None:
+def test_only_the_first_request_is_answered(http_factory: http.HttpFactory) -> None:
     """Pipelined requests cannot pile up answers that nobody reads."""
-    protocol, transport = connect(face)
+    protocol, transport = connect(http_factory)
 
     protocol.dataReceived(b"GET /livez HTTP/1.1\r\nHost: hub\r\n\r\n" * 1000)
     protocol.dataReceived(b"GET /livez HTTP/1.1\r\nHost: hub\r\n\r\n" * 1000)
@@ -222,9 +224,9 @@ def test_only_the_first_request_is_answered(face: http.HttpFace) -> None:
     assert transport.value().count(b"HTTP/1.1 200") == 1
 
 
-def test_slow_request_is_cut_after_its_time(face: http.HttpFace, reactor: MemoryReactorClock) -> None:
+def test_slow_request_is_cut_after_its_time(http_factory: http.HttpFactory, reactor: MemoryReactorClock) -> None:
     """A client that trickles bytes does not keep its connection."""
-    protocol, transport = connect(face)
+    protocol, transport = connect(http_factory)
     for _ in range(int(http.CONNECTION_LIFE_S)):
         protocol.dataReceived(b"G")
         reactor.advance(1)
@@ -232,43 +234,43 @@ def test_slow_request_is_cut_after_its_time(face: http.HttpFace, reactor: Memory
     assert transport.disconnecting
 
 
-def test_connections_are_bounded(face: http.HttpFace) -> None:
-    connections = [connect(face) for _ in range(http.MAX_CONNECTIONS)]
-    assert face.buildProtocol(None) is None
+def test_connections_are_bounded(http_factory: http.HttpFactory) -> None:
+    connections = [connect(http_factory) for _ in range(http.MAX_CONNECTIONS)]
+    assert http_factory.buildProtocol(None) is None
 
     connections[0][0].connectionLost(Failure(ConnectionDone()))
 
-    assert face.buildProtocol(None) is not None
+    assert http_factory.buildProtocol(None) is not None
 
 
-def test_defect_in_a_counter_is_one_refused_page(face: http.HttpFace, health: FakeHealth) -> None:
+def test_defect_in_a_counter_is_one_refused_page(http_factory: http.HttpFactory, health: FakeHealth) -> None:
     health.is_broken = True
 
-    status, _, body = ask(face, "/metrics")
+    status, _, body = ask(http_factory, "/metrics")
 
     assert status == 500
     assert "counter" not in body
-    assert ask(face, "/livez")[0] == 200
+    assert ask(http_factory, "/livez")[0] == 200
 
 
-def test_requests_are_counted_by_route_and_status(face: http.HttpFace) -> None:
-    ask(face, "/livez")
-    ask(face, "/livez")
-    ask(face, "/nobody/knows")
+def test_requests_are_counted_by_route_and_status(http_factory: http.HttpFactory) -> None:
+    ask(http_factory, "/livez")
+    ask(http_factory, "/livez")
+    ask(http_factory, "/nobody/knows")
 
-    assert face.requests == {("/livez", "200"): 2, ("other", "404"): 1}
-
-
-def test_listening_uses_address_and_port(face: http.HttpFace, reactor: MemoryReactorClock) -> None:
-    http.listen(reactor, face, "127.0.0.1", 8080)
-
-    assert reactor.tcpServers == [(8080, face, http.MAX_CONNECTIONS, "127.0.0.1")]
+    assert http_factory.requests == {("/livez", "200"): 2, ("other", "404"): 1}
 
 
-def test_port_in_use_is_one_line(face: http.HttpFace) -> None:
+def test_listening_uses_address_and_port(http_factory: http.HttpFactory, reactor: MemoryReactorClock) -> None:
+    http.listen(reactor, http_factory, "127.0.0.1", 8080)
+
+    assert reactor.tcpServers == [(8080, http_factory, http.MAX_CONNECTIONS, "127.0.0.1")]
+
+
+def test_port_in_use_is_one_line(http_factory: http.HttpFactory) -> None:
     class Taken(MemoryReactorClock):
         def listenTCP(self, port: int, factory: object, backlog: int = 50, interface: str = "") -> object:
             raise CannotListenError(interface, port, OSError(98, "Address already in use"))
 
     with pytest.raises(UnavailableError, match=r"http: cannot listen on .* port 8080: Address already in use"):
-        http.listen(Taken(), face, "127.0.0.1", 8080)
+        http.listen(Taken(), http_factory, "127.0.0.1", 8080)

@@ -55,12 +55,12 @@ def test_listening_that_fails_after_binding_closes_the_socket(monkeypatch) -> No
     """Two on one port: the second may only notice when it listens."""
     made: list[socket.socket] = []
 
-    class Late(socket.socket):
+    class LateBound(socket.socket):
         def listen(self, _backlog: int = 0) -> None:
             made.append(self)
             raise OSError(errno.EADDRINUSE, "in use")
 
-    monkeypatch.setattr(module.socket, "socket", Late)
+    monkeypatch.setattr(module.socket, "socket", LateBound)
     with pytest.raises(UnavailableError, match="the port is in use"):
         open_listening(listener_info("tcp", port=0))
     assert made[0].fileno() == -1

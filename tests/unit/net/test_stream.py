@@ -62,7 +62,7 @@ class RecordingChannel:
         self.failures.append(reason)
 
 
-class Door:
+class Owner:
     """Lets in, or not."""
 
     def __init__(self, *, is_locked: bool = False) -> None:
@@ -78,9 +78,9 @@ class Door:
         return True
 
 
-def stream_of(*layers: Layer, door: Door | None = None) -> tuple[Stream, RecordingChannel]:
+def stream_of(*layers: Layer, owner: Owner | None = None) -> tuple[Stream, RecordingChannel]:
     channel = RecordingChannel()
-    stream = Stream(channel, door or Door(), list(layers), ClientFacts("10.0.0.1", 7))
+    stream = Stream(channel, owner or Owner(), list(layers), ClientFacts("10.0.0.1", 7))
     channel.stream = stream
     return stream, channel
 
@@ -121,7 +121,7 @@ def test_stream_end_feeds_what_came_before_and_says_good_bye_through_the_outer_l
 
 def test_stream_refused_at_the_door_ends() -> None:
     """A denied address is told nothing but good-bye."""
-    stream, channel = stream_of(Layer(b"A"), door=Door(is_locked=True))
+    stream, channel = stream_of(Layer(b"A"), owner=Owner(is_locked=True))
     stream.received(b"data")
     assert channel.failures == [Reason.ADDRESS_DENIED]
     assert taken(stream) == b"bye"

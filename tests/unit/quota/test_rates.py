@@ -10,7 +10,7 @@ import pytest
 
 from iothub.testing.clock import ManualClock
 from iothub_services.quota.names import Quota
-from iothub_services.quota.rates import IDLE_DEVICES, RateBook, Rates, SlidingWindow
+from iothub_services.quota.rates import IDLE_DEVICES, RateRegistry, Rates, SlidingWindow
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.usage import Usage, UsageStore
 
@@ -37,7 +37,7 @@ class Harness:
         self.clock = ManualClock()
         self.recorder = Recorder()
         self.store = UsageStore(path / "usage.db", self.clock, lambda name, text: None)
-        self.book = RateBook(1, Usage(self.store, self.clock), self.clock, self.recorder)
+        self.book = RateRegistry(1, Usage(self.store, self.clock), self.clock, self.recorder)
 
     def tenant(self, limits: str) -> Rates:
         self.book.tenant.set_limits(resolve_texts(limits))

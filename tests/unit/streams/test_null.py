@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from iothub_services.streams.null import NowhereReceiver, NowhereSender, NowhereWatch
+from iothub_services.streams.null import NullReceiver, NullSender, NullWatch
 from iothub_services.streams.port import Outgoing
 
 
 def test_everything_is_taken_back() -> None:
     """So that publishers hear a refusal instead of silence."""
-    sender, record = NowhereSender("kafka.brokers is not set"), Outgoing(None, "t", b"", b"", [], 1)
+    sender, record = NullSender("kafka.brokers is not set"), Outgoing(None, "t", b"", b"", [], 1)
 
     sender.start(lambda _answers: None)
     sender.send(record)
@@ -19,7 +19,7 @@ def test_everything_is_taken_back() -> None:
 
 def test_nothing_comes() -> None:
     """And nothing has to be ended."""
-    receiver = NowhereReceiver()
+    receiver = NullReceiver()
 
     receiver.start(lambda _stream_id, _page: None)
     receiver.follow([])
@@ -29,7 +29,7 @@ def test_nothing_comes() -> None:
 
 
 def test_what_is_missing_is_known_without_a_look() -> None:
-    watch = NowhereWatch("there is no Kafka")
+    watch = NullWatch("there is no Kafka")
 
     watch.watch(is_needed=True)
     watch.close()

@@ -1,4 +1,4 @@
-"""The sender of streams: its batches and lanes, topics that go, records that are given up, refusals, and a producer that clings."""
+"""The sender of streams: its batches and queues, topics that go, records that are given up, refusals, and a producer that clings."""
 
 from __future__ import annotations
 

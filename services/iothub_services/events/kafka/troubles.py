@@ -19,7 +19,7 @@ _OF_CONNECTION = re.compile(
 )
 
 
-class LastWords(logging.Handler):
+class LastFailures(logging.Handler):
     """The last different lines of kafka-python that say why a connection failed. Its lines go no further."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
@@ -46,10 +46,10 @@ class LastWords(logging.Handler):
         return lines if self._now() - self._at_s <= _FRESH_S else ""
 
 
-def listen() -> LastWords:
+def listen() -> LastFailures:
     """Take the lines of the library; what becomes of them is in our own errors and alarms."""
     logger = logging.getLogger("kafka")
-    words = LastWords()
+    words = LastFailures()
     logger.handlers[:] = [words]
     logger.propagate = False
     return words

@@ -2,7 +2,7 @@
 
 Knows topics as names and records as bytes; knows no stream and no MQTT.
 
-Theory: each partition of a topic has a queue (`lanes`). One batch of a partition is under way; what comes meanwhile is the next batch, so batches
+Theory: each partition of a topic has a queue (`queues`). One batch of a partition is under way; what comes meanwhile is the next batch, so batches
 grow with the load. A record that is in no batch yet can be taken back (`give_up`). The producer's own thread sends, repeats and keeps the order; it
 gets a batch only when its topic is known, so that a missing topic delays no other one. A topic that is missing is made again if a stream needs it;
 otherwise its records count as written. Records that the producer has for a deleted topic stay there, and would delay those for a new topic of that
@@ -52,14 +52,14 @@ MakeTopic = Callable[[str], bool]
 class _Topic:
     """What is known of one topic.
 
-    `new`: not assigned to a partition yet; `lanes`: by partition, what waits, oldest first; `given`: by partition, what has no answer yet.
+    `new`: not assigned to a partition yet; `queues`: by partition, what waits, oldest first; `given`: by partition, what has no answer yet.
     """
 
-    __slots__ = ("failed_at", "given", "lanes", "new", "topic_id", "tried_at")
+    __slots__ = ("failed_at", "given", "new", "queues", "topic_id", "tried_at")
 
     def __init__(self) -> None:
         self.new: deque[Outgoing] = deque()
-        self.lanes: dict[int, deque[Outgoing]] = {}
+        self.queues: dict[int, deque[Outgoing]] = {}
         self.given: dict[int, Batch] = {}
         self.tried_at = -_RETRY_S
         self.failed_at = -_RETRY_S
@@ -67,29 +67,29 @@ class _Topic:
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self.new) or any(self.lanes.values())
+        return bool(self.new) or any(self.queues.values())
 
     @property
     def waiting(self) -> Iterator[Outgoing]:
         """Return what waits, in the order of each key: all records of a key are in one partition."""
-        return chain(*self.lanes.values(), self.new)
+        return chain(*self.queues.values(), self.new)
 
     def drop_given_up(self) -> None:
         """Remove records that were given up from the head, so that they need no memory while the topic is missing: the oldest are given up first."""
-        for lane in (self.new, *self.lanes.values()):
-            while lane and lane[0].is_given_up:
-                lane.popleft()
+        for queue in (self.new, *self.queues.values()):
+            while queue and queue[0].is_given_up:
+                queue.popleft()
 
     def sort(self, partitions: Sequence[int]) -> bool:
         """Assign new records to partitions. False: the partitions have changed, and what is under way must end first."""
-        if partitions != list(self.lanes):
+        if partitions != list(self.queues):
             if self.given:
                 return False
             self.new = deque(self.waiting)
-            self.lanes = {partition: deque() for partition in partitions}
-        lanes, count = list(self.lanes.values()), len(partitions)
+            self.queues = {partition: deque() for partition in partitions}
+        queues, count = list(self.queues.values()), len(partitions)
         for record in self.new:
-            lanes[key_hash(record.key or b"") % count].append(record)
+            queues[key_hash(record.key or b"") % count].append(record)
         self.new.clear()
         return True
 
@@ -194,12 +194,12 @@ class KafkaSender:
         partitions = self._partitions(name, topic, now)
         if not partitions or not topic.sort(partitions):
             return
-        for partition, lane in topic.lanes.items():
-            if lane and partition not in topic.given:
-                self._give(topic, TopicPartition(name, partition), lane)
+        for partition, queue in topic.queues.items():
+            if queue and partition not in topic.given:
+                self._give(topic, TopicPartition(name, partition), queue)
 
-    def _give(self, topic: _Topic, place: TopicPartition, lane: deque[Outgoing]) -> None:
-        records = self._next(lane)
+    def _give(self, topic: _Topic, place: TopicPartition, queue: deque[Outgoing]) -> None:
+        records = self._next(queue)
         if not records or self._producer is None:
             return
         batch = Batch(place, records, self._generation, partial(self._done, topic))
@@ -208,26 +208,26 @@ class KafkaSender:
             give(self._producer, batch, int(SystemClock.wall() * 1000))
         except BaseException as error:
             del topic.given[place.partition]
-            lane.extendleft(reversed(records))
+            queue.extendleft(reversed(records))
             topic.failed_at = time.monotonic()
             if not isinstance(error, KafkaError):
                 raise
             self._failed(error)
 
-    def _next(self, lane: deque[Outgoing]) -> list[Outgoing]:
+    def _next(self, queue: deque[Outgoing]) -> list[Outgoing]:
         """Take the records of the next batch; they cannot be taken back any more."""
         records: list[Outgoing] = []
         size = 0
         with self._lock:
-            while lane and len(records) < _BATCH_RECORDS:
-                record = lane[0]
+            while queue and len(records) < _BATCH_RECORDS:
+                record = queue[0]
                 if not record.is_given_up:
                     size += record.size_bytes
                     if records and size > _BATCH_BYTES:
                         break
                     record.is_sent = True
                     records.append(record)
-                lane.popleft()
+                queue.popleft()
         return records
 
     def _done(self, topic: _Topic, batch: Batch, errors: Errors | None) -> None:
@@ -265,7 +265,7 @@ class KafkaSender:
                 is_broken |= not isinstance(error, _OF_THE_TOPIC)
         if again:
             topic.failed_at = time.monotonic()
-            topic.lanes[batch.place.partition].extendleft(reversed(again))
+            topic.queues[batch.place.partition].extendleft(reversed(again))
         self._answer(answers)
         return is_broken and batch.generation == self._generation
 
@@ -285,7 +285,7 @@ class KafkaSender:
     def _take_back(self, name: str, topic: _Topic) -> None:
         """It was deleted and made again: what the producer has for the old one might never be answered, and no answer of it counts."""
         for partition, batch in topic.given.items():
-            topic.lanes[partition].extendleft(reversed(batch.records))
+            topic.queues[partition].extendleft(reversed(batch.records))
         topic.given = {}
         self._leave_over(name)
 

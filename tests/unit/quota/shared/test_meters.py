@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iothub_services.quota.names import Quota
-from iothub_services.quota.rates import RateBook
+from iothub_services.quota.rates import RateRegistry
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.meters import RETRY_S, LeasedRate, WatchedMeter
@@ -23,7 +23,7 @@ class Publishers:
         self.world = world
         self.half = HubHalf(world, name, folder)
         limits = f"publish_messages={RATE}/1s"
-        self.book = RateBook(7, self.half.usage, world, self.half.observer)
+        self.book = RateRegistry(7, self.half.usage, world, self.half.observer)
         self.book.tenant.set_limits(resolve_texts(limits))
         self.tenant = self.half.tenant(limits)
         self.tenant.apply_limits(self.book.tenant)

@@ -8,7 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub_services.quota.names import Quota
-from iothub_services.quota.rates import RateBook
+from iothub_services.quota.rates import RateRegistry
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.windows import BudgetPart
 from tests.support.shared_quota import HubHalf, World, turns
@@ -22,7 +22,7 @@ class Hub:
     def __init__(self, world: World, folder: Path, name: str) -> None:
         self.world = world
         self.half = HubHalf(world, name, folder)
-        self.rates = RateBook(7, self.half.usage, world, self.half.observer).tenant
+        self.rates = RateRegistry(7, self.half.usage, world, self.half.observer).tenant
         self.tenant = self.half.tenant(LIMITS)
         self.apply_limits(LIMITS)
 
