@@ -27,7 +27,7 @@ from iothub_tenants.accounts.generator import BlockSource, QueueIds
 from iothub_tenants.broker.allowance import Allowance
 from iothub_tenants.broker.broker import Shared, TenantBroker
 from iothub_tenants.broker.brokers import Brokers
-from iothub_tenants.broker.plugging import plug_in
+from iothub_tenants.broker.engine_hooks import plug_in
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import PastTraffic
 

@@ -26,10 +26,10 @@ from iothub_services.auth.port import Run
 from iothub_services.queues.port import TenantUsage
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, Journal, QueueAdmin
-from iothub_tenants.broker.absent import rights_of
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub, Later
+from iothub_tenants.broker.offline_rights import rights_of
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.control import ControlPlane
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from iothub.base.errors import ConfigError, IotHubError
 from iothub.records.job_catalogue import CATALOGUE
 from iothub.records.job_spec import Option, Spec, read_spec
-from iothub_spark import before
+from iothub_spark import preflight
 from iothub_spark.failures import NO_JAVA, kind_of, translated
 from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report
@@ -45,7 +45,7 @@ def _failed(report: Report, error: IotHubError) -> int:
 
 
 def _run(spec: Spec, report: Report) -> int:
-    before.look(spec)
+    preflight.check(spec)
     spark = start_session(spec.spark, spec.job)
     try:
         report.done(JOBS[spec.job](spark, spec, report))

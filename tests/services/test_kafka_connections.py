@@ -60,14 +60,14 @@ def test_attempts_at_brokers_that_are_gone_leave_no_descriptor_and_no_thread(
         gc.enable()
 
 
-def test_a_lane_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: Services, kafka: Kafka) -> None:
-    """Its clients go on trying by themselves; those of the lane for statistics are made anew with each attempt."""
+def test_a_writer_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: Services, kafka: Kafka) -> None:
+    """Its clients go on trying by themselves; those of the writer of statistics are made anew with each attempt."""
     hasty = replace(kafka, timeout_s=HASTY_S)
     sessions, statistics = KafkaEvents(hasty), KafkaEvents(hasty)
-    lane = StatisticsWriter(statistics)
+    writer = StatisticsWriter(statistics)
     try:
         sessions.probe()
-        lane.probe()
+        writer.probe()
         descriptors, threads = held()
         services.kill("kafka")
         gc.collect()
@@ -76,7 +76,7 @@ def test_a_lane_whose_broker_was_killed_keeps_nothing_of_its_attempts(services: 
             with pytest.raises(BackendError):
                 sessions.probe()
             with pytest.raises(BackendError):
-                lane.probe()
+                writer.probe()
         until(lambda: held()[0] <= descriptors, "the descriptors of refused attempts to be closed")
         assert held()[1] <= threads
     finally:

@@ -189,26 +189,26 @@ def test_topic_that_is_deleted_under_a_hub_takes_no_acknowledgement(
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(
     services: Services, kafka: Kafka, hub: Callable[..., Harness], harness: Harness
 ) -> None:
-    """Session events do not wait for it, and the lane creates the topic again by itself."""
+    """Session events do not wait for it, and the writer creates the topic again by itself."""
     log = KafkaEvents(kafka)
-    lane = StatisticsWriter(log)
-    lane.idle()
-    lane([[sample(1)]])
+    writer = StatisticsWriter(log)
+    writer.idle()
+    writer([[sample(1)]])
     harness.start()
     harness.service([[created("a")]])
     delete_topic(services, topic_name(kafka, Topic.ANALYTICS))
 
     with pytest.raises(BackendError):
-        lane([[sample(2)]])
+        writer([[sample(2)]])
     harness.service([[resumed("a", 2)], [created("b")]])
     harness.log.probe()
     assert {state.client_id: state.epoch for state in hub(harness.store).service.load()} == {"a": 2, "b": 1}
 
     for _ in range(_ATTEMPTS):
         with suppress(BackendError):
-            lane([[sample(2)]])
+            writer([[sample(2)]])
             break
-    lane.probe()
+    writer.probe()
     assert [logged.event.at_ms for logged in harness.log.read((), 9, Topic.ANALYTICS)] == [2]
     log.close()
 

@@ -24,7 +24,7 @@ from iothub.base.reasons import Drop, Reason
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
-from iothub_services.queues.forms import append_of, body_of, retained_write
+from iothub_services.queues.conversions import append_of, body_of, retained_write
 from iothub_services.queues.listeners import NOBODY, Alarm, Plane, StoreListeners
 from iothub_services.queues.port import (
     Appended,

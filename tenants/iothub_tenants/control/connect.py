@@ -33,7 +33,7 @@ from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub, Rights
-from iothub_tenants.control.proving import ConnectRefusedError, prove
+from iothub_tenants.control.authentication import ConnectRefusedError, authenticate
 
 log = logging.get(__name__)
 
@@ -155,7 +155,7 @@ async def _take_connect_rate(broker: TenantBroker) -> None:
 
 async def _check_connect(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> PendingConnect:
     """Authenticate, and check everything that needs no session."""
-    login = await prove(hub, connection, packet, client_id)
+    login = await authenticate(hub, connection, packet, client_id)
     broker = await hub.brokers.broker(login.tenant)
     broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)

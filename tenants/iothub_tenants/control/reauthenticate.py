@@ -17,7 +17,7 @@ from iothub.mqtt.errors import MqttError, ProtocolError
 from iothub.mqtt.packets import Auth
 from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.control.proving import CONTINUE, REAUTHENTICATE, auth_packet, send_challenge
+from iothub_tenants.control.authentication import CONTINUE, REAUTHENTICATE, auth_packet, send_challenge
 
 SUCCESS = 0x00
 

@@ -12,7 +12,7 @@ import pytest
 from iothub.base.errors import ConfigError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.job_catalogue import CATALOGUE
 from iothub.records.job_spec import write_spec
-from iothub_spark import before, main
+from iothub_spark import main, preflight
 from iothub_spark.stores.accounts import opened_accounts
 from iothub_spark.stores.log_sqlite import trim
 from tests.support.event_log import EventMill, append, make_log
@@ -48,14 +48,14 @@ def test_malformed_file_is_named_with_what_saves_it(folder: Path, name: str) -> 
     with pytest.raises(
         CorruptRecordError, match=rf"{name}: file is not a database: restart the hub, whose start saves"
     ):
-        before.look(sqlite_spec(folder))
+        preflight.check(sqlite_spec(folder))
 
 
 def test_job_that_reads_states_wants_them(folder: Path) -> None:
-    before.look(sqlite_spec(folder))
+    preflight.check(sqlite_spec(folder))
     for spec in (sqlite_spec(folder, "verify"), sqlite_spec(folder, from_state=True)):
         with pytest.raises(NotFoundError, match="there are no session states yet"):
-            before.look(spec)
+            preflight.check(spec)
 
 
 def test_job_that_reads_no_log_needs_none(tmp_path: Path) -> None:
@@ -63,16 +63,16 @@ def test_job_that_reads_no_log_needs_none(tmp_path: Path) -> None:
     harness(tmp_path)
     (tmp_path / "events.db").unlink()
 
-    before.look(spec_of(tmp_path, "erase", tenant_id=7))
+    preflight.check(spec_of(tmp_path, "erase", tenant_id=7))
 
 
 def test_tenant_that_is_there_is_not_erased_nor_one_without_a_number(tmp_path: Path) -> None:
     acme = harness(tmp_path, "acme")["acme"]
 
     with pytest.raises(ConflictError, match=r"tenant acme \(number 1\) still exists: delete it first"):
-        before.look(spec_of(tmp_path, "erase", tenant_id=acme))
+        preflight.check(spec_of(tmp_path, "erase", tenant_id=acme))
     with pytest.raises(ConfigError, match=r"options\.tenant_id is missing"):
-        before.look(spec_of(tmp_path, "erase"))
+        preflight.check(spec_of(tmp_path, "erase"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_trimmed_log_is_refused(tmp_path: Path, job: str, options: dict[str, boo
         accounts.set_mark("archive", "sessions", (5,), 1)
 
     with pytest.raises(ConflictError, match=text):
-        before.look(spec_of(tmp_path, job, **options))
+        preflight.check(spec_of(tmp_path, job, **options))
 
 
 def test_copy_may_begin_anew_behind_what_is_gone(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_copy_may_begin_anew_behind_what_is_gone(tmp_path: Path) -> None:
     with opened_accounts(tmp_path / "accounts.url") as accounts:
         accounts.set_mark("archive", "sessions", (5,), 1)
 
-    before.look(spec_of(tmp_path, "archive", full=True))
+    preflight.check(spec_of(tmp_path, "archive", full=True))
 
 
 def test_log_with_a_hole_is_refused(folder: Path) -> None:
@@ -120,7 +120,7 @@ def test_log_with_a_hole_is_refused(folder: Path) -> None:
         file.execute("DELETE FROM session_event WHERE offset = 7")
 
     with pytest.raises(ConflictError, match="the log lacks 1 events between offset 0 and 50"):
-        before.look(sqlite_spec(folder))
+        preflight.check(sqlite_spec(folder))
 
 
 def test_nothing_to_compare_with_is_said(folder: Path) -> None:
@@ -128,4 +128,4 @@ def test_nothing_to_compare_with_is_said(folder: Path) -> None:
     trim(folder / "events.db", 20)
 
     with pytest.raises(ConflictError, match="there is no checkpoint, so there is nothing to compare"):
-        before.look(sqlite_spec(folder, "verify"))
+        preflight.check(sqlite_spec(folder, "verify"))

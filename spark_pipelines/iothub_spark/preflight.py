@@ -23,7 +23,7 @@ _LOGS = {
 }
 
 
-def look(spec: Spec) -> None:
+def check(spec: Spec) -> None:
     """Open what the job reads, and ask each store for one thing; then for what the job cannot do without.
 
     Raises:

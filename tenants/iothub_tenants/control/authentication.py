@@ -36,7 +36,7 @@ class ConnectRefusedError(IotHubError):
         self.extra_s = extra_s
 
 
-async def prove(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated:
+async def authenticate(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> Authenticated:
     """Return the authenticated device of a CONNECT. Raises ConnectRefusedError."""
     method = packet.properties.authentication_method
     name = parse_username(packet.username)

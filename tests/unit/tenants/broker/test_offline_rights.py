@@ -10,7 +10,7 @@ import pytest
 
 from iothub.hooks import Client
 from iothub_services.auth.port import TenantState
-from iothub_tenants.broker.absent import rights_of
+from iothub_tenants.broker.offline_rights import rights_of
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, now, plugged
 
