@@ -239,7 +239,7 @@ def test_commands_are_done_where_the_session_is(pair: Pair, at: At) -> None:
         assert (status["state"], status["node"]) == ("running", number)
 
 
-def test_heir_sends_the_wills_and_ends_the_sessions_of_a_hub_that_was_killed(pair: Pair, at: At) -> None:
+def test_successor_sends_the_wills_and_ends_the_sessions_of_a_hub_that_was_killed(pair: Pair, at: At) -> None:
     """Ten seconds of silence; then the Will of a connection that died with its hub is published, and its session expires."""
     watcher = at(pair.second)(5, "mourner", keep=True, device="dev2")
     watcher.subscribe(("dead/#", 2))
@@ -268,7 +268,7 @@ def hanging(pair: Pair, services: Services) -> Iterator[HangingGateway]:
     gateway.close()
 
 
-def test_start_that_a_store_holds_up_has_an_heir_for_the_sessions_of_the_hub_before_it(
+def test_start_that_a_store_holds_up_has_a_successor_for_the_sessions_of_the_hub_before_it(
     pair: Pair, at: At, hanging: HangingGateway
 ) -> None:
     """The hub was killed, begins again and cannot load them: the other one sends the Wills and ends sessions; then both go on."""
@@ -314,7 +314,11 @@ def test_hub_that_was_taken_for_dead_goes_on_with_its_clients(pair: Pair, at: At
     try:
         for payload in sent[:10]:
             publisher.publish("sleep", payload, qos=2)
-        until(lambda: pair.second.log.count("took over from a hub that is gone") > before, "there is an heir", BURIED_S)
+        until(
+            lambda: pair.second.log.count("took over from a hub that is gone") > before,
+            "there is a successor",
+            BURIED_S,
+        )
     finally:
         pair.first.process.send_signal(signal.SIGCONT)
     for payload in sent[10:]:

@@ -477,7 +477,7 @@ def test_heartbeat_does_not_wait_for_the_log(node: Node) -> None:
 
 
 def test_hub_lives_for_the_others_until_its_last_events_are_in_the_log(node: Node) -> None:
-    """An heir would take over from it while it still writes. If they do not get there, the others see it fall silent."""
+    """A successor would take over from it while it still writes. If they do not get there, the others see it fall silent."""
     node.begin()
     now(node.stores.stop_following())
     before = hubs.read(node.accounts)[0].heartbeat

@@ -36,7 +36,7 @@ def now(steps: Any) -> Any:
     return answers[0]
 
 
-class Stage:
+class Scenario:
     """The streaming of a hub without Kafka; the accounts say what the test says."""
 
     def __init__(
@@ -64,16 +64,16 @@ def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeyp
     """And by all of those that are left when one goes."""
     harness = Harness(tmp_path)
     living = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}
-    stages = {node: Stage(harness, monkeypatch, OtherHubs(node, lambda node=node: living[node])) for node in living}
-    for stage in stages.values():
-        now(stage.streaming.refresh())
-    shares = [set(stage.streaming._followed) for stage in stages.values()]
+    stages = {node: Scenario(harness, monkeypatch, OtherHubs(node, lambda node=node: living[node])) for node in living}
+    for scenario in stages.values():
+        now(scenario.streaming.refresh())
+    shares = [set(scenario.streaming._followed) for scenario in stages.values()]
     assert set().union(*shares) == set(STREAMS)
     assert sum(map(len, shares)) == len(STREAMS)
 
     living[1], living[2] = frozenset({2}), frozenset({1})
-    for stage in stages.values():
-        stage.streaming.share_out()
+    for scenario in stages.values():
+        scenario.streaming.share_out()
     left = [set(stages[node].streaming._followed) for node in (1, 2)]
 
     assert (left[0] | left[1], left[0] & left[1]) == (set(STREAMS), set())
@@ -83,24 +83,24 @@ def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeyp
 def test_accounts_that_do_not_answer_are_asked_again(tmp_path: Any, monkeypatch: Any) -> None:
     """What was known stays."""
     harness = Harness(tmp_path)
-    stage = Stage(harness, monkeypatch)
-    now(stage.streaming.refresh())
-    stage.found = BackendError("away", retryable=True)
-    stage.streaming.heard([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
+    scenario = Scenario(harness, monkeypatch)
+    now(scenario.streaming.refresh())
+    scenario.found = BackendError("away", retryable=True)
+    scenario.streaming.heard([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
 
-    now(stage.streaming.refresh())
-    assert (stage.streaming.is_stale, len(stage.streaming.registry)) == (True, len(STREAMS))
-    stage.found = []
-    now(stage.streaming.refresh())
+    now(scenario.streaming.refresh())
+    assert (scenario.streaming.is_stale, len(scenario.streaming.registry)) == (True, len(STREAMS))
+    scenario.found = []
+    now(scenario.streaming.refresh())
 
-    assert (stage.streaming.is_stale, len(stage.streaming.registry)) == (False, 0)
+    assert (scenario.streaming.is_stale, len(scenario.streaming.registry)) == (False, 0)
     harness.close()
 
 
 def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypatch: Any) -> None:
     """Their own, those of tenants, and their rules."""
     harness = Harness(tmp_path)
-    stage = Stage(harness, monkeypatch)
+    scenario = Scenario(harness, monkeypatch)
     heard = {}
     for kind, subject in (
         (ChangeKind.STREAM, "s"),
@@ -109,9 +109,9 @@ def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypa
         (ChangeKind.ACL, "device:dev1"),
         (ChangeKind.DEVICE, "dev1"),
     ):
-        stage.streaming.is_stale = False
-        stage.streaming.heard([Change(1, 7, kind, subject, 0)])
-        heard[subject] = stage.streaming.is_stale
+        scenario.streaming.is_stale = False
+        scenario.streaming.heard([Change(1, 7, kind, subject, 0)])
+        heard[subject] = scenario.streaming.is_stale
 
     assert heard == {"s": True, "acme": True, "device:stream:s": True, "device:dev1": False, "dev1": False}
     harness.close()
@@ -120,13 +120,13 @@ def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypa
 def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> None:
     """Somebody made them with other settings; without streams nothing is wrong."""
     harness = Harness(tmp_path)
-    stage = Stage(harness, monkeypatch)
-    now(stage.streaming.look())
-    now(stage.streaming.refresh())
-    now(stage.streaming.look())
+    scenario = Scenario(harness, monkeypatch)
+    now(scenario.streaming.look())
+    now(scenario.streaming.refresh())
+    now(scenario.streaming.look())
 
-    assert stage.troubles == ["", "the streams can do nothing: there is no Kafka: kafka.brokers is not set"]
-    assert stage.streaming.describe("acme", "s1") == {
+    assert scenario.troubles == ["", "the streams can do nothing: there is no Kafka: kafka.brokers is not set"]
+    assert scenario.streaming.describe("acme", "s1") == {
         "state": "stands still: there is no Kafka: kafka.brokers is not set",
         "messages": 0,
         "bytes": 0,
@@ -134,35 +134,35 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
         "pending": 0,
         "refused": 0,
     }
-    assert stage.streaming.describe("acme", "unknown") is None
-    assert stage.streaming.close(1)
+    assert scenario.streaming.describe("acme", "unknown") is None
+    assert scenario.streaming.close(1)
     harness.close()
 
 
 def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: Any, monkeypatch: Any) -> None:
     """Nothing is looked at while there are none; what the watch does not know is told as it says it."""
     harness = Harness(tmp_path)
-    stage = Stage(harness, monkeypatch)
+    scenario = Scenario(harness, monkeypatch)
     asked: list[bool] = []
     watch = SimpleNamespace(trouble="", doubt="", watch=lambda is_needed: asked.append(is_needed), close=lambda: None)
-    stage.streaming._watch = cast("Any", watch)
+    scenario.streaming._watch = cast("Any", watch)
     outward = Stream(99, 7, "acme", "telemetry", Direction.OUT, "#", 1, 1000)
-    stage.found = []
-    now(stage.streaming.refresh())
-    now(stage.streaming.look())
-    stage.found, stage.streaming.is_stale = [STREAMS[0], outward], True
-    now(stage.streaming.refresh())
-    now(stage.streaming.look())
+    scenario.found = []
+    now(scenario.streaming.refresh())
+    now(scenario.streaming.look())
+    scenario.found, scenario.streaming.is_stale = [STREAMS[0], outward], True
+    now(scenario.streaming.refresh())
+    now(scenario.streaming.look())
     watch.trouble = "no answer"
-    now(stage.streaming.look())
+    now(scenario.streaming.look())
 
-    assert (asked, stage.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
-    described = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
+    assert (asked, scenario.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
+    described = [scenario.streaming.describe("acme", name) for name in ("s0", "telemetry")]
     assert [each and each["state"] for each in described] == ["stands still: no answer", "held back: no answer"]
     watch.trouble, watch.doubt = "", "not known"
-    now(stage.streaming.look())
-    described = [stage.streaming.describe("acme", name) for name in ("s0", "telemetry")]
-    assert [stage.troubles[-1], *(each and each["state"] for each in described)] == ["not known"] * 3
+    now(scenario.streaming.look())
+    described = [scenario.streaming.describe("acme", name) for name in ("s0", "telemetry")]
+    assert [scenario.troubles[-1], *(each and each["state"] for each in described)] == ["not known"] * 3
     harness.close()
 
 
@@ -195,9 +195,9 @@ def test_a_deleted_tenant_waits_for_its_topics_but_not_for_anothers(
     topics = StreamTopics(KafkaCluster(Kafka((Endpoint("k1", 9092), Endpoint("k2", 9092)))))
     monkeypatch.setattr(topics, "delete", Mock(side_effect=answer))
     monkeypatch.setattr(streams, "of_tenant", lambda *_: STREAMS[:1])
-    stage = Stage(harness, monkeypatch, topics=topics)
+    scenario = Scenario(harness, monkeypatch, topics=topics)
 
-    assert now(stage.streaming.delete_topics(7, "acme")) is is_done
+    assert now(scenario.streaming.delete_topics(7, "acme")) is is_done
 
     line = capsys.readouterr().err
     command = "--bootstrap-server k1:9092,k2:9092 --delete --topic 'iothub[.]acme[.]s0[.]in,iothub[.]acme[.]s0[.]in[.]refused'"
@@ -211,11 +211,11 @@ def test_a_hub_without_kafka_names_the_topics_of_a_deleted_tenant(
 ) -> None:
     """It cannot know whether there are any."""
     harness = Harness(tmp_path)
-    stage = Stage(harness, monkeypatch)
+    scenario = Scenario(harness, monkeypatch)
     described = []
     for found in ([], STREAMS[:1]):
         monkeypatch.setattr(streams, "of_tenant", lambda *_, found=found: found)
-        assert now(stage.streaming.delete_topics(7, "acme"))
+        assert now(scenario.streaming.delete_topics(7, "acme"))
         described.append("iothub.acme.s0.in, iothub.acme.s0.in.refused" in capsys.readouterr().err)
 
     assert described == [False, True]

@@ -109,7 +109,7 @@ def test_intent_that_is_finished_meanwhile_is_seen_among_the_records() -> None:
 
     def finish(_: Swept) -> None:
         if not finished:
-            finished.append(store.claim(1, b"heir").epoch)
+            finished.append(store.claim(1, b"successor").epoch)
 
     _, own = harness.store(98)
     swept = sweep(own, TABLES, harness.gateway.now + 1000, finish)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from iothub_services.quota.grammar import parse_limits
 from iothub_services.quota.names import BY_NAME, Kind, Quota, Scope
 
-TENANCY_PAGE = """
+NAMES = """
 connections connects sessions session_expiry_s keep_alive_min_s publish_messages publish_bytes device_publish_messages
 device_publish_bytes deliver_messages deliver_bytes device_deliver_messages device_deliver_bytes subscriptions
 session_subscriptions subscribes shared_groups group_members filter_levels topic_levels topic_bytes fanout fanout_bytes
@@ -15,9 +15,9 @@ stream_messages stream_bytes api_requests
 """
 
 
-def test_names_are_those_of_the_tenancy_page() -> None:
+def test_names_stay_as_they_are() -> None:
     """A name that scripts use never changes by accident."""
-    assert [quota.value for quota in Quota] == TENANCY_PAGE.split()
+    assert [quota.value for quota in Quota] == NAMES.split()
     assert BY_NAME["connections"] is Quota.CONNECTIONS
 
 

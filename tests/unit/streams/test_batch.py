@@ -20,7 +20,7 @@ TIME_MS = 1_700_000_000_000
 TOO_LARGE = MessageSizeTooLargeError("too large")
 
 
-class Stage:
+class Scenario:
     """An accumulator as a producer has it, and what became of one batch."""
 
     def __init__(self, *records: Outgoing) -> None:
@@ -57,10 +57,10 @@ def test_a_batch_is_what_the_library_reads() -> None:
     long = [("topic", b"t/1"), ("user.äöü", "ä".encode()), ("correlation_data", bytes(70_000)), ("empty", b"")]
     given = [record(b"one"), record(b"", b""), record(bytes(9_000), b"c" * 300, long)]
     given += [record(str(number).encode()) for number in range(20_000)]
-    stage = Stage(*given)
+    scenario = Scenario(*given)
 
-    stage.give()
-    made = stage.next()
+    scenario.give()
+    made = scenario.next()
     [read] = list(MemoryRecords(made.records.buffer()))
 
     assert read.validate_crc()
@@ -72,63 +72,63 @@ def test_a_batch_is_what_the_library_reads() -> None:
 
 def test_a_batch_is_sent_at_once_and_has_one_answer() -> None:
     """It is full for the producer, which would wait for more otherwise."""
-    stage = Stage(record(b"1"), record(b"2"))
+    scenario = Scenario(record(b"1"), record(b"2"))
 
-    stage.give()
-    is_full = stage.accumulator._batches[PLACE][0].records.is_full()
-    stage.next().complete(5, -1)
+    scenario.give()
+    is_full = scenario.accumulator._batches[PLACE][0].records.is_full()
+    scenario.next().complete(5, -1)
 
-    assert (is_full, stage.wakes, stage.ends) == (True, 1, [None])
+    assert (is_full, scenario.wakes, scenario.ends) == (True, 1, [None])
 
 
 def test_every_record_of_a_failed_batch_has_its_error() -> None:
     """The broker may have named the one that is at fault."""
     first, second = ValueError("1"), ValueError("2")
-    stage = Stage(record(b"1"), record(b"2"))
+    scenario = Scenario(record(b"1"), record(b"2"))
 
-    stage.give()
-    stage.next().complete_exceptionally(first, [first, second].__getitem__)
+    scenario.give()
+    scenario.next().complete_exceptionally(first, [first, second].__getitem__)
 
-    assert stage.ends == [[first, second]]
+    assert scenario.ends == [[first, second]]
 
 
 def test_a_batch_that_is_split_ends_with_its_last_part() -> None:
     """Split again and again, until the one record that is too large is alone."""
-    stage = Stage(*(record(str(number).encode()) for number in range(4)))
+    scenario = Scenario(*(record(str(number).encode()) for number in range(4)))
 
-    stage.give()
-    stage.split(stage.next())
-    stage.next().complete(0, -1)
-    stage.split(stage.next())
-    stage.next().complete(2, -1)
-    assert stage.ends == []
-    stage.next().complete_exceptionally(TOO_LARGE, lambda _index: TOO_LARGE)
+    scenario.give()
+    scenario.split(scenario.next())
+    scenario.next().complete(0, -1)
+    scenario.split(scenario.next())
+    scenario.next().complete(2, -1)
+    assert scenario.ends == []
+    scenario.next().complete_exceptionally(TOO_LARGE, lambda _index: TOO_LARGE)
 
-    assert stage.ends == [[None, None, None, TOO_LARGE]]
+    assert scenario.ends == [[None, None, None, TOO_LARGE]]
 
 
 def test_a_split_batch_whose_parts_are_written_is_written() -> None:
     """Nobody hears of the split."""
-    stage = Stage(record(b"1"), record(b"2"))
+    scenario = Scenario(record(b"1"), record(b"2"))
 
-    stage.give()
-    stage.split(stage.next())
-    stage.next().complete(0, -1)
-    stage.next().complete(1, -1)
+    scenario.give()
+    scenario.split(scenario.next())
+    scenario.next().complete(0, -1)
+    scenario.next().complete(1, -1)
 
-    assert stage.ends == [None]
+    assert scenario.ends == [None]
 
 
 def test_a_closed_producer_takes_nothing() -> None:
     """What is given up by force is answered with the error, and later batches are not lost in it."""
-    stage, late = Stage(record(b"1")), Stage(record(b"2"))
-    late.producer = stage.producer
+    scenario, late = Scenario(record(b"1")), Scenario(record(b"2"))
+    late.producer = scenario.producer
 
-    stage.give()
-    stage.accumulator.close()
-    stage.accumulator.abort_incomplete_batches()
+    scenario.give()
+    scenario.accumulator.close()
+    scenario.accumulator.abort_incomplete_batches()
 
-    assert isinstance((stage.ends[0] or [None])[0], IllegalStateError)
+    assert isinstance((scenario.ends[0] or [None])[0], IllegalStateError)
     with pytest.raises(IllegalStateError):
         late.give()
     assert late.ends == []
@@ -136,10 +136,10 @@ def test_a_closed_producer_takes_nothing() -> None:
 
 def test_nulls_stay_nulls() -> None:
     """A record that is put aside is what its application wrote: null is no empty key."""
-    stage = Stage(Outgoing(None, PLACE.topic, None, None, [], 0), record(b"", b""))
+    scenario = Scenario(Outgoing(None, PLACE.topic, None, None, [], 0), record(b"", b""))
 
-    stage.give()
-    [read] = list(MemoryRecords(stage.next().records.buffer()))
+    scenario.give()
+    [read] = list(MemoryRecords(scenario.next().records.buffer()))
 
     assert [(each.key, each.value) for each in read] == [(None, None), (b"", b"")]
 

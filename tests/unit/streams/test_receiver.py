@@ -97,7 +97,7 @@ class HandConsumer:
         assert not autocommit
 
 
-class Stage:
+class Scenario:
     """A receiver whose thread is the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,123 +140,123 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(monkeypatch)
+def scenario(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    return Scenario(monkeypatch)
 
 
-def test_a_page_that_is_dealt_with_does_not_come_again_because_kafka_was_away(stage: Stage) -> None:
+def test_a_page_that_is_dealt_with_does_not_come_again_because_kafka_was_away(scenario: Scenario) -> None:
     """Devices would get each command of it twice. It is committed when Kafka is back."""
-    stage.put(FIRST, b"1", b"2")
-    stage.receiver.follow([FIRST])
-    stage.turn()
-    assert stage.taken() == [(1, [b"1", b"2"])]
+    scenario.put(FIRST, b"1", b"2")
+    scenario.receiver.follow([FIRST])
+    scenario.turn()
+    assert scenario.taken() == [(1, [b"1", b"2"])]
 
-    stage.brokers.is_away = True
-    stage.receiver.done(1, {0: 2})
-    stage.turn()
-    stage.turn()
-    stage.brokers.is_away = False
-    stage.put(FIRST, b"3")
-    stage.turn()
+    scenario.brokers.is_away = True
+    scenario.receiver.done(1, {0: 2})
+    scenario.turn()
+    scenario.turn()
+    scenario.brokers.is_away = False
+    scenario.put(FIRST, b"3")
+    scenario.turn()
 
-    assert (stage.taken(), stage.committed(FIRST)) == ([(1, [b"3"])], 2)
+    assert (scenario.taken(), scenario.committed(FIRST)) == ([(1, [b"3"])], 2)
 
 
-def test_a_page_that_is_out_stays_out_when_the_consumer_begins_again(stage: Stage) -> None:
+def test_a_page_that_is_out_stays_out_when_the_consumer_begins_again(scenario: Scenario) -> None:
     """Its stream stands still until it is done."""
-    stage.put(FIRST, b"1")
-    stage.receiver.follow([FIRST])
-    stage.turn()
-    stage.taken()
+    scenario.put(FIRST, b"1")
+    scenario.receiver.follow([FIRST])
+    scenario.turn()
+    scenario.taken()
 
-    stage.receiver._begin_again(KafkaConnectionError("away"))
-    stage.put(FIRST, b"2")
-    stage.turn()
-    assert stage.taken() == []
-    stage.receiver.done(1, {0: 1})
-    stage.turn()
+    scenario.receiver._begin_again(KafkaConnectionError("away"))
+    scenario.put(FIRST, b"2")
+    scenario.turn()
+    assert scenario.taken() == []
+    scenario.receiver.done(1, {0: 1})
+    scenario.turn()
 
-    assert stage.taken() == [(1, [b"2"])]
+    assert scenario.taken() == [(1, [b"2"])]
 
 
-def test_a_stream_that_was_not_followed_for_a_moment_is_read_from_where_it_was_committed(stage: Stage) -> None:
+def test_a_stream_that_was_not_followed_for_a_moment_is_read_from_where_it_was_committed(scenario: Scenario) -> None:
     """Nobody reports its page any more: it would stand still for ever."""
-    stage.put(FIRST, b"1")
-    stage.receiver.follow([FIRST])
-    stage.turn()
-    stage.taken()
+    scenario.put(FIRST, b"1")
+    scenario.receiver.follow([FIRST])
+    scenario.turn()
+    scenario.taken()
 
-    stage.receiver.follow([])
-    stage.receiver.follow([FIRST])
-    stage.turn()
+    scenario.receiver.follow([])
+    scenario.receiver.follow([FIRST])
+    scenario.turn()
 
-    assert stage.taken() == [(1, [b"1"])]
+    assert scenario.taken() == [(1, [b"1"])]
 
 
-def test_a_stream_that_is_made_again_under_its_name_is_another_one(stage: Stage) -> None:
+def test_a_stream_that_is_made_again_under_its_name_is_another_one(scenario: Scenario) -> None:
     """The page of the old one holds nobody up, and its place is not the new one's."""
-    stage.put(FIRST, b"1", b"2")
-    stage.receiver.follow([FIRST])
-    stage.turn()
-    stage.taken()
+    scenario.put(FIRST, b"1", b"2")
+    scenario.receiver.follow([FIRST])
+    scenario.turn()
+    scenario.taken()
 
-    stage.brokers.topics.clear()
+    scenario.brokers.topics.clear()
     again = replace(FIRST, id=7)
-    stage.put(again, b"a", b"b", b"c")
-    stage.receiver.follow([again])
-    stage.turn()
+    scenario.put(again, b"a", b"b", b"c")
+    scenario.receiver.follow([again])
+    scenario.turn()
 
-    assert stage.taken() == [(7, [b"a", b"b", b"c"])]
+    assert scenario.taken() == [(7, [b"a", b"b", b"c"])]
 
 
-def test_a_topic_that_cannot_be_made_keeps_up_nobody_else(stage: Stage) -> None:
+def test_a_topic_that_cannot_be_made_keeps_up_nobody_else(scenario: Scenario) -> None:
     """It is looked for again; meanwhile the trouble says why."""
-    stage.put(SECOND, b"1")
-    stage.receiver.follow([FIRST, SECOND])
-    stage.turn()
-    assert (stage.taken(), stage.receiver.trouble) == ([(2, [b"1"])], "no room for first")
+    scenario.put(SECOND, b"1")
+    scenario.receiver.follow([FIRST, SECOND])
+    scenario.turn()
+    assert (scenario.taken(), scenario.receiver.trouble) == ([(2, [b"1"])], "no room for first")
 
-    stage.put(FIRST, b"a")
-    stage.turn(6)
-    assert (stage.taken(), stage.receiver.trouble) == ([(1, [b"a"])], "")
+    scenario.put(FIRST, b"a")
+    scenario.turn(6)
+    assert (scenario.taken(), scenario.receiver.trouble) == ([(1, [b"a"])], "")
 
 
 @pytest.mark.parametrize("is_denied_from_the_start", [True, False])
-def test_a_topic_that_may_not_be_read_keeps_up_nobody_else(stage: Stage, is_denied_from_the_start: bool) -> None:
+def test_a_topic_that_may_not_be_read_keeps_up_nobody_else(scenario: Scenario, is_denied_from_the_start: bool) -> None:
     """And is read on when it may be."""
-    stage.put(FIRST, b"a")
-    stage.put(SECOND, b"1")
+    scenario.put(FIRST, b"a")
+    scenario.put(SECOND, b"1")
     denied = {FIRST.topic("iothub")}
-    stage.receiver.follow([FIRST, SECOND])
+    scenario.receiver.follow([FIRST, SECOND])
     if not is_denied_from_the_start:
-        stage.turn()
-        stage.receiver.done(1, {0: 1})
-        stage.receiver.done(2, {0: 1})
-        stage.turn()
-        assert stage.taken() == [(1, [b"a"]), (2, [b"1"])]
-        stage.put(SECOND, b"2")
-        stage.put(FIRST, b"b")
-    stage.brokers.denied = denied
-    stage.turn()
-    stage.turn()
-    assert [stream_id for stream_id, _ in stage.taken()] == [2]
-    assert "TopicAuthorizationFailed" in stage.receiver.trouble
+        scenario.turn()
+        scenario.receiver.done(1, {0: 1})
+        scenario.receiver.done(2, {0: 1})
+        scenario.turn()
+        assert scenario.taken() == [(1, [b"a"]), (2, [b"1"])]
+        scenario.put(SECOND, b"2")
+        scenario.put(FIRST, b"b")
+    scenario.brokers.denied = denied
+    scenario.turn()
+    scenario.turn()
+    assert [stream_id for stream_id, _ in scenario.taken()] == [2]
+    assert "TopicAuthorizationFailed" in scenario.receiver.trouble
 
-    stage.brokers.denied = set()
-    stage.turn(6)
-    assert [stream_id for stream_id, _ in stage.taken()] == [1]
+    scenario.brokers.denied = set()
+    scenario.turn(6)
+    assert [stream_id for stream_id, _ in scenario.taken()] == [1]
 
 
-def test_records_that_retention_took_are_told_of(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_that_retention_took_are_told_of(scenario: Scenario, capsys: pytest.CaptureFixture[str]) -> None:
     """They are lost; reading goes on with what is there."""
-    stage.put(FIRST, b"1", b"2", b"3")
-    stage.brokers.committed[TopicPartition(FIRST.topic("iothub"), 0)] = 1
-    stage.brokers.begins[FIRST.topic("iothub")] = 2
-    stage.receiver.follow([FIRST])
-    stage.turn()
-    stage.turn()
+    scenario.put(FIRST, b"1", b"2", b"3")
+    scenario.brokers.committed[TopicPartition(FIRST.topic("iothub"), 0)] = 1
+    scenario.brokers.begins[FIRST.topic("iothub")] = 2
+    scenario.receiver.follow([FIRST])
+    scenario.turn()
+    scenario.turn()
 
-    assert stage.taken() == [(1, [b"3"])]
+    assert scenario.taken() == [(1, [b"3"])]
     assert "records for devices were gone before they were read" in capsys.readouterr().err
 
 

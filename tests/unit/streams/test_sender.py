@@ -63,7 +63,7 @@ def _end(batch: Batch, error: BaseException | None) -> None:
     batch.ended((0, 0, None if error is None else lambda _index: error))
 
 
-class Stage:
+class Scenario:
     """A sender whose thread is the test, and whose time passes when the test says so. `wanted`: topics that somebody wants."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,262 +121,262 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(monkeypatch)
+def scenario(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    return Scenario(monkeypatch)
 
 
-def test_what_comes_while_a_batch_is_under_way_is_the_next_one(stage: Stage) -> None:
+def test_what_comes_while_a_batch_is_under_way_is_the_next_one(scenario: Scenario) -> None:
     """One batch of a partition at a time keeps the order, and makes batches as large as the load."""
-    stage.send("a", b"0")
-    stage.turn()
+    scenario.send("a", b"0")
+    scenario.turn()
     for value in (b"1", b"2", b"3"):
-        stage.send("a", value)
-    stage.turn()
-    assert stage.producer.answer("a") == [b"0"]
-    stage.turn()
+        scenario.send("a", value)
+    scenario.turn()
+    assert scenario.producer.answer("a") == [b"0"]
+    scenario.turn()
 
-    assert [len(batch.records) for batch in stage.producer.open] == [3]
-    assert stage.producer.answer("a") == [b"1", b"2", b"3"]
-    stage.turn()
-    assert stage.written == [b"0", b"1", b"2", b"3"]
+    assert [len(batch.records) for batch in scenario.producer.open] == [3]
+    assert scenario.producer.answer("a") == [b"1", b"2", b"3"]
+    scenario.turn()
+    assert scenario.written == [b"0", b"1", b"2", b"3"]
 
 
-def test_batches_are_bounded(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_bounded(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """In records and in bytes; one record is always taken."""
     monkeypatch.setattr(sender, "_BATCH_RECORDS", 3)
     for number in range(4):
-        stage.send("a", b"%d" % number)
-    stage.turn()
-    assert stage.producer.answer("a") == [b"0", b"1", b"2"]
+        scenario.send("a", b"%d" % number)
+    scenario.turn()
+    assert scenario.producer.answer("a") == [b"0", b"1", b"2"]
     monkeypatch.setattr(sender, "_BATCH_BYTES", 9)
-    stage.send("a", b"4")
-    stage.turn()
+    scenario.send("a", b"4")
+    scenario.turn()
 
-    assert stage.producer.answer("a") == [b"3"]
+    assert scenario.producer.answer("a") == [b"3"]
 
 
-def test_partitions_do_not_wait_for_one_another(stage: Stage) -> None:
+def test_partitions_do_not_wait_for_one_another(scenario: Scenario) -> None:
     """A key stays in its partition."""
-    stage.topics["a"] = {0, 1}
-    stage.send("a", b"1", key=b"k")
-    stage.turn()
-    stage.send("a", b"2", key=b"k")
-    stage.send("a", b"3", key=b"1")
-    stage.turn()
+    scenario.topics["a"] = {0, 1}
+    scenario.send("a", b"1", key=b"k")
+    scenario.turn()
+    scenario.send("a", b"2", key=b"k")
+    scenario.send("a", b"3", key=b"1")
+    scenario.turn()
 
-    assert [(batch.place.partition, len(batch.records)) for batch in stage.producer.open] == [(0, 1), (1, 1)]
-    assert stage.producer.answer("a", partition=1) == [b"3"]
-    stage.turn()
-    assert stage.written == [b"3"]
+    assert [(batch.place.partition, len(batch.records)) for batch in scenario.producer.open] == [(0, 1), (1, 1)]
+    assert scenario.producer.answer("a", partition=1) == [b"3"]
+    scenario.turn()
+    assert scenario.written == [b"3"]
 
 
-def test_what_a_producer_lost_count_of_goes_to_another_one_in_its_order(stage: Stage) -> None:
+def test_what_a_producer_lost_count_of_goes_to_another_one_in_its_order(scenario: Scenario) -> None:
     """Before what came later."""
-    stage.send("a", b"0")
-    stage.send("a", b"1")
-    stage.turn()
-    stage.send("a", b"2")
-    stage.producer.answer("a", KafkaConnectionError("lost count"))
-    stage.turn()
-    stage.turn(1.5)
+    scenario.send("a", b"0")
+    scenario.send("a", b"1")
+    scenario.turn()
+    scenario.send("a", b"2")
+    scenario.producer.answer("a", KafkaConnectionError("lost count"))
+    scenario.turn()
+    scenario.turn(1.5)
 
-    assert len(stage.producers) == 2
-    assert stage.producer.answer("a") == [b"0", b"1", b"2"]
+    assert len(scenario.producers) == 2
+    assert scenario.producer.answer("a") == [b"0", b"1", b"2"]
 
 
-def test_a_record_that_can_never_be_written_is_answered_so(stage: Stage) -> None:
+def test_a_record_that_can_never_be_written_is_answered_so(scenario: Scenario) -> None:
     """And not sent again."""
-    stage.send("a", b"0")
-    stage.turn()
-    stage.producer.answer("a", MessageSizeTooLargeError("too large"))
-    stage.turn()
+    scenario.send("a", b"0")
+    scenario.turn()
+    scenario.producer.answer("a", MessageSizeTooLargeError("too large"))
+    scenario.turn()
 
-    [(value, error)] = stage.answers
+    [(value, error)] = scenario.answers
     assert (value, error is not None and error.retryable) == (b"0", False)
-    assert (stage.producer.open, len(stage.producers)) == ([], 1)
+    assert (scenario.producer.open, len(scenario.producers)) == ([], 1)
 
 
-def test_what_is_in_a_batch_cannot_be_taken_back(stage: Stage) -> None:
+def test_what_is_in_a_batch_cannot_be_taken_back(scenario: Scenario) -> None:
     """It may be in Kafka by now; what waits can."""
-    sent = stage.send("a", b"0")
-    stage.turn()
-    waiting = [stage.send("a", b"1"), stage.send("a", b"2")]
-    stage.turn()
+    sent = scenario.send("a", b"0")
+    scenario.turn()
+    waiting = [scenario.send("a", b"1"), scenario.send("a", b"2")]
+    scenario.turn()
 
-    assert [stage.sender.give_up(each) for each in (sent, waiting[1])] == [False, True]
-    stage.producer.answer("a")
-    stage.turn()
-    assert stage.producer.answer("a") == [b"1"]
+    assert [scenario.sender.give_up(each) for each in (sent, waiting[1])] == [False, True]
+    scenario.producer.answer("a")
+    scenario.turn()
+    assert scenario.producer.answer("a") == [b"1"]
 
 
-def test_other_partitions_than_before_are_used_when_nothing_is_under_way(stage: Stage) -> None:
+def test_other_partitions_than_before_are_used_when_nothing_is_under_way(scenario: Scenario) -> None:
     """Else a key would overtake itself."""
-    stage.send("a", b"0", key=b"1")
-    stage.turn()
-    stage.topics["a"] = {0, 1}
-    stage.send("a", b"1", key=b"1")
-    stage.turn()
-    assert stage.producer.answer("a") == [b"0"]
-    stage.turn()
+    scenario.send("a", b"0", key=b"1")
+    scenario.turn()
+    scenario.topics["a"] = {0, 1}
+    scenario.send("a", b"1", key=b"1")
+    scenario.turn()
+    assert scenario.producer.answer("a") == [b"0"]
+    scenario.turn()
 
-    assert stage.producer.answer("a", partition=1) == [b"1"]
+    assert scenario.producer.answer("a", partition=1) == [b"1"]
 
 
-def test_records_of_a_topic_that_is_gone_count_as_written_and_no_others_go_twice(stage: Stage) -> None:
+def test_records_of_a_topic_that_is_gone_count_as_written_and_no_others_go_twice(scenario: Scenario) -> None:
     """The producer that clings to them is replaced when it has nothing else; a topic that nobody wants is not made."""
-    stage.send("a", b"a1")
-    stage.send("b", b"b1")
-    stage.turn()
-    del stage.topics["a"]
-    stage.wanted.remove("a")
+    scenario.send("a", b"a1")
+    scenario.send("b", b"b1")
+    scenario.turn()
+    del scenario.topics["a"]
+    scenario.wanted.remove("a")
 
-    stage.turn(2.0)
-    assert (stage.written, stage.made) == ([b"a1"], [])
-    stage.send("b", b"b2")
-    stage.turn()
-    assert stage.producer.values == [b"a1", b"b1"]
-    stage.producer.answer("b")
-    stage.turn()
+    scenario.turn(2.0)
+    assert (scenario.written, scenario.made) == ([b"a1"], [])
+    scenario.send("b", b"b2")
+    scenario.turn()
+    assert scenario.producer.values == [b"a1", b"b1"]
+    scenario.producer.answer("b")
+    scenario.turn()
 
-    assert len(stage.producers) == 2
-    assert stage.producer.answer("b") == [b"b2"]
-    stage.turn(10.0)
-    assert (stage.written, len(stage.producers)) == ([b"a1", b"b1", b"b2"], 2)
+    assert len(scenario.producers) == 2
+    assert scenario.producer.answer("b") == [b"b2"]
+    scenario.turn(10.0)
+    assert (scenario.written, len(scenario.producers)) == ([b"a1", b"b1", b"b2"], 2)
 
 
-def test_a_producer_that_is_never_empty_gives_way_only_for_moments(stage: Stage) -> None:
+def test_a_producer_that_is_never_empty_gives_way_only_for_moments(scenario: Scenario) -> None:
     """Another topic whose partitions have no leader must not hold everybody up."""
-    stage.send("a", b"a1")
-    stage.send("b", b"b1")
-    stage.turn()
-    del stage.topics["a"]
-    stage.wanted.remove("a")
-    stage.turn(2.0)
+    scenario.send("a", b"a1")
+    scenario.send("b", b"b1")
+    scenario.turn()
+    del scenario.topics["a"]
+    scenario.wanted.remove("a")
+    scenario.turn(2.0)
 
-    stage.topics["c"] = {0}
-    stage.send("c", b"c1")
-    stage.turn(0.5)
-    assert stage.producer.answer("c") == []
-    stage.turn(1.0)
+    scenario.topics["c"] = {0}
+    scenario.send("c", b"c1")
+    scenario.turn(0.5)
+    assert scenario.producer.answer("c") == []
+    scenario.turn(1.0)
 
-    assert stage.producer.answer("c") == [b"c1"]
-    assert len(stage.producers) == 1
+    assert scenario.producer.answer("c") == [b"c1"]
+    assert len(scenario.producers) == 1
 
 
-def test_a_topic_that_is_deleted_and_made_again_takes_what_comes(stage: Stage) -> None:
+def test_a_topic_that_is_deleted_and_made_again_takes_what_comes(scenario: Scenario) -> None:
     """Nothing of it is taken for written before it is: neither what was under way nor what comes later."""
-    stage.send("a", b"old")
-    stage.turn()
-    del stage.topics["a"]
-    stage.turn(2.0)
-    stage.send("a", b"new")
-    stage.turn(2.0)
+    scenario.send("a", b"old")
+    scenario.turn()
+    del scenario.topics["a"]
+    scenario.turn(2.0)
+    scenario.send("a", b"new")
+    scenario.turn(2.0)
 
-    assert (stage.made, stage.written) == (["a"], [])
-    stage.ids["a"] = 2
-    stage.turn(1.0)
-    stage.turn()
-    assert (stage.written, len(stage.producers)) == ([], 2)
-    stage.turn(1.5)
-    assert stage.producer.answer("a") == [b"old", b"new"]
-    stage.turn()
+    assert (scenario.made, scenario.written) == (["a"], [])
+    scenario.ids["a"] = 2
+    scenario.turn(1.0)
+    scenario.turn()
+    assert (scenario.written, len(scenario.producers)) == ([], 2)
+    scenario.turn(1.5)
+    assert scenario.producer.answer("a") == [b"old", b"new"]
+    scenario.turn()
 
-    assert stage.written == [b"old", b"new"]
+    assert scenario.written == [b"old", b"new"]
 
 
-def test_a_new_topic_of_an_old_name_waits_for_a_producer_that_never_heard_of_the_old_one(stage: Stage) -> None:
+def test_a_new_topic_of_an_old_name_waits_for_a_producer_that_never_heard_of_the_old_one(scenario: Scenario) -> None:
     """The old one would keep its records back for ever. No longer than five seconds, even if another topic has no leader."""
-    stage.send("a", b"old")
-    stage.send("b", b"b1")
-    stage.turn()
-    del stage.topics["a"]
-    stage.wanted.remove("a")
-    stage.turn(2.0)
-    stage.topics["a"] = {0}
-    stage.send("a", b"new")
-    stage.turn(1.5)
-    assert stage.producer.values == [b"old", b"b1"]
+    scenario.send("a", b"old")
+    scenario.send("b", b"b1")
+    scenario.turn()
+    del scenario.topics["a"]
+    scenario.wanted.remove("a")
+    scenario.turn(2.0)
+    scenario.topics["a"] = {0}
+    scenario.send("a", b"new")
+    scenario.turn(1.5)
+    assert scenario.producer.values == [b"old", b"b1"]
 
-    stage.turn(5.0)
-    stage.turn()
-    stage.turn(1.5)
+    scenario.turn(5.0)
+    scenario.turn()
+    scenario.turn(1.5)
 
-    assert len(stage.producers) == 2
-    assert sorted(stage.producer.values) == [b"b1", b"new"]
-    assert stage.written == [b"old"]
+    assert len(scenario.producers) == 2
+    assert sorted(scenario.producer.values) == [b"b1", b"new"]
+    assert scenario.written == [b"old"]
 
 
-def test_a_topic_that_is_made_again_with_other_partitions_takes_what_was_under_way(stage: Stage) -> None:
+def test_a_topic_that_is_made_again_with_other_partitions_takes_what_was_under_way(scenario: Scenario) -> None:
     """In its order, wherever its keys belong now."""
-    stage.topics["a"], stage.ids["a"] = {0, 1}, 1
-    stage.send("a", b"0", key=b"1")
-    stage.turn()
-    stage.topics["a"], stage.ids["a"] = {0}, 2
-    stage.send("a", b"1", key=b"1")
-    stage.turn()
-    stage.turn()
-    stage.turn(1.5)
+    scenario.topics["a"], scenario.ids["a"] = {0, 1}, 1
+    scenario.send("a", b"0", key=b"1")
+    scenario.turn()
+    scenario.topics["a"], scenario.ids["a"] = {0}, 2
+    scenario.send("a", b"1", key=b"1")
+    scenario.turn()
+    scenario.turn()
+    scenario.turn(1.5)
 
-    assert len(stage.producers) == 2
-    assert stage.producer.answer("a", partition=0) == [b"0", b"1"]
+    assert len(scenario.producers) == 2
+    assert scenario.producer.answer("a", partition=0) == [b"0", b"1"]
 
 
-def test_what_was_given_up_is_kept_by_nobody(stage: Stage) -> None:
+def test_what_was_given_up_is_kept_by_nobody(scenario: Scenario) -> None:
     """However long Kafka is away: its publishers go on, and give more."""
-    stage.is_away = True
-    records = [stage.send("a", b"x") for _ in range(100)]
-    stage.turn()
+    scenario.is_away = True
+    records = [scenario.send("a", b"x") for _ in range(100)]
+    scenario.turn()
 
-    assert all(stage.sender.give_up(record) for record in records)
-    stage.turn(1.5)
+    assert all(scenario.sender.give_up(record) for record in records)
+    scenario.turn(1.5)
 
-    assert not stage.sender._topics
+    assert not scenario.sender._topics
 
 
-def test_what_kafka_refuses_for_now_is_tried_again_after_a_while(stage: Stage) -> None:
+def test_what_kafka_refuses_for_now_is_tried_again_after_a_while(scenario: Scenario) -> None:
     """Not at once and again and again: rights do not come back in a millisecond. The producer stays."""
-    stage.send("a", b"a1")
-    stage.turn()
-    stage.producer.answer("a", TopicAuthorizationFailedError("a"))
+    scenario.send("a", b"a1")
+    scenario.turn()
+    scenario.producer.answer("a", TopicAuthorizationFailedError("a"))
     for _ in range(10):
-        stage.turn(0.05)
-    assert stage.producer.open == []
-    stage.turn(1.0)
+        scenario.turn(0.05)
+    assert scenario.producer.open == []
+    scenario.turn(1.0)
 
-    assert stage.producer.answer("a") == [b"a1"]
-    stage.turn()
-    assert (stage.written, len(stage.producers)) == ([b"a1"], 1)
+    assert scenario.producer.answer("a") == [b"a1"]
+    scenario.turn()
+    assert (scenario.written, len(scenario.producers)) == ([b"a1"], 1)
 
 
-def test_a_producer_that_does_not_end_ends_nobody_else(stage: Stage) -> None:
+def test_a_producer_that_does_not_end_ends_nobody_else(scenario: Scenario) -> None:
     """Its close raises when it still has something; the thread goes on with another one."""
-    stage.send("a", b"a1")
-    stage.turn()
-    stage.producer.is_clinging = True
+    scenario.send("a", b"a1")
+    scenario.turn()
+    scenario.producer.is_clinging = True
 
-    stage.producer.answer("a", KafkaConnectionError("lost count"))
-    stage.turn()
-    stage.turn(1.5)
+    scenario.producer.answer("a", KafkaConnectionError("lost count"))
+    scenario.turn()
+    scenario.turn(1.5)
 
-    assert stage.producer.answer("a") == [b"a1"]
-    stage.turn()
-    assert stage.written == [b"a1"]
+    assert scenario.producer.answer("a") == [b"a1"]
+    scenario.turn()
+    assert scenario.written == [b"a1"]
 
 
-def test_a_defect_is_not_the_end_of_all_streams(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_not_the_end_of_all_streams(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the library raises: it is said, and begun again."""
 
     def broken(*_: object, **__: object) -> Any:
         raise TypeError("defect")
 
-    stage.send("a", b"a1")
+    scenario.send("a", b"a1")
     with monkeypatch.context() as patched:
         patched.setattr(sender, "give", broken)
-        stage.turn()
-    assert "defect" in stage.sender.trouble
-    stage.turn(1.5)
+        scenario.turn()
+    assert "defect" in scenario.sender.trouble
+    scenario.turn(1.5)
 
-    assert stage.producer.answer("a") == [b"a1"]
+    assert scenario.producer.answer("a") == [b"a1"]
 
 
 def test_the_parts_of_the_library_that_are_not_public_are_there() -> None:

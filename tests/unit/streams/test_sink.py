@@ -52,7 +52,7 @@ def _nobody(_answers: Sequence[object]) -> None:
     raise AssertionError("not started")
 
 
-class Stage:
+class Scenario:
     """A bench with a sink store in front of its store, and one stream."""
 
     def __init__(self, **bounds: float) -> None:
@@ -89,70 +89,70 @@ class Stage:
 
 def test_a_publisher_is_answered_when_kafka_has_the_message() -> None:
     """Not before; the record has the topic, the publisher's key and what is to be known."""
-    stage = Stage()
-    client = stage.publisher()
+    scenario = Scenario()
+    client = scenario.publisher()
 
     assert client.send(publish(b"t/1", b"a", 1, 1)) == b""
-    [record] = stage.sender.records
+    [record] = scenario.sender.records
     assert (record.topic, record.key, record.value) == ("iothub.acme.telemetry", b"p", b"a")
     assert dict(record.headers)["topic"] == b"t/1"
-    stage.sender.answer()
+    scenario.sender.answer()
 
     assert client.take() == PUBACK
-    assert (stage.sink.messages, stage.sink.pending, stage.sink_store.pending) == (1, 0, (0, 0))
+    assert (scenario.sink.messages, scenario.sink.pending, scenario.sink_store.pending) == (1, 0, (0, 0))
 
 
 def test_the_queues_get_it_after_kafka() -> None:
     """And the acknowledgement waits for both."""
-    stage = Stage()
-    subscriber = stage.bench.client("s", queue_id=5)
+    scenario = Scenario()
+    subscriber = scenario.bench.client("s", queue_id=5)
     subscriber.subscribe(b"t/#", 1)
-    client = stage.publisher()
+    client = scenario.publisher()
 
     client.send(publish(b"t/1", b"a", 1, 1))
-    assert stage.bench.store.appends == 0
-    stage.sender.answer()
-    assert (stage.bench.store.appends, client.take()) == (1, b"")
-    stage.bench.store.commit_all()
+    assert scenario.bench.store.appends == 0
+    scenario.sender.answer()
+    assert (scenario.bench.store.appends, client.take()) == (1, b"")
+    scenario.bench.store.commit_all()
 
     assert client.take() == PUBACK
-    assert len(stage.bench.store.queue(5).records) == 1
+    assert len(scenario.bench.store.queue(5).records) == 1
 
 
 def test_what_waits_for_kafka_is_not_on_the_workers_books() -> None:
     """Those bound what all tenants store."""
-    stage = Stage()
+    scenario = Scenario()
 
-    stage.publisher().send(publish(b"t/1", b"a", 1, 1))
-    turn = stage.bench.plane.turn
+    scenario.publisher().send(publish(b"t/1", b"a", 1, 1))
+    turn = scenario.bench.plane.turn
     assert (turn.unstored_messages, turn.unstored_bytes) == (0, 0)
-    stage.sender.answer()
+    scenario.sender.answer()
 
     assert (turn.unstored_messages, turn.unstored_bytes) == (0, 0)
 
 
 def test_a_tenant_with_much_on_its_way_is_held_back_and_goes_on() -> None:
     """By bytes; a publish elsewhere passes."""
-    stage = Stage(tenant_bytes=1000)
-    client, free = stage.publisher(), stage.bench.client("free")
+    scenario = Scenario(tenant_bytes=1000)
+    client, free = scenario.publisher(), scenario.bench.client("free")
 
     client.send(b"".join(publish(b"t/1", b"x" * 400, 1, number) for number in (1, 2, 3, 4)))
-    assert len(stage.sender.records) == 2
+    assert len(scenario.sender.records) == 2
     assert client.transport.is_paused
     assert free.send(publish(b"x", b"", 1, 1)) == PUBACK
-    stage.sender.answer()
-    stage.pass_time(0.2)
+    scenario.sender.answer()
+    scenario.pass_time(0.2)
 
-    assert len(stage.sender.records) == 2
+    assert len(scenario.sender.records) == 2
     assert not client.transport.is_paused
 
 
 def test_the_bound_of_all_tenants_holds_each_of_them() -> None:
     """However little it has on its way itself."""
-    stage = Stage(bytes=100)
-    other = stage.sink_store.sink(Stream(8, 2, "other", "s", Direction.OUT, "#", 1, 1000))
+    scenario = Scenario(bytes=100)
+    other = scenario.sink_store.sink(Stream(8, 2, "other", "s", Direction.OUT, "#", 1, 1000))
 
-    stage.publisher().send(publish(b"t/1", b"a", 1, 1))
+    scenario.publisher().send(publish(b"t/1", b"a", 1, 1))
 
     assert other.is_full
 
@@ -160,206 +160,206 @@ def test_the_bound_of_all_tenants_holds_each_of_them() -> None:
 @pytest.mark.parametrize("version", [4, 5])
 def test_what_was_not_sent_is_given_up_with_a_refusal(version: int) -> None:
     """5.0 hears 0x97: nothing was written for certain. 3.x is closed, as no code can tell it."""
-    stage = Stage(give_up_s=2)
-    stage.sender.is_away = True
-    client = stage.publisher(version)
+    scenario = Scenario(give_up_s=2)
+    scenario.sender.is_away = True
+    client = scenario.publisher(version)
 
     client.send(publish(b"t/1", b"a", 1, 1, properties=b"" if version == 5 else None))
-    stage.pass_time(2.1)
+    scenario.pass_time(2.1)
 
     answers = packets(client.take())
     assert answers == ([(0x40, b"\x00\x01\x97")] if version == 5 else [])
     assert client.transport.is_closed is (version == 4)
-    assert stage.sink_store.pending == (0, 0)
-    assert (Drop.STORE_FAILED, 1) in stage.bench.observer.drops
+    assert scenario.sink_store.pending == (0, 0)
+    assert (Drop.STORE_FAILED, 1) in scenario.bench.observer.drops
 
 
 def test_what_was_sent_and_is_given_up_ends_the_connection_without_an_answer() -> None:
     """Nobody knows whether it is written; it stays on the books until Kafka says so."""
-    stage = Stage(give_up_s=2)
-    client = stage.publisher(5)
+    scenario = Scenario(give_up_s=2)
+    client = scenario.publisher(5)
 
     client.send(publish(b"t/1", b"a", 1, 1, properties=b""))
-    stage.pass_time(2.1)
+    scenario.pass_time(2.1)
     assert [header for header, _ in packets(client.take())] == [0xE0]
-    assert stage.sink_store.pending[0] == 0
-    assert stage.sink_store.pending_bytes(1) > 0
-    stage.sender.answer()
+    assert scenario.sink_store.pending[0] == 0
+    assert scenario.sink_store.pending_bytes(1) > 0
+    scenario.sender.answer()
 
-    assert stage.sink_store.pending_bytes(1) == 0
+    assert scenario.sink_store.pending_bytes(1) == 0
 
 
 def test_silence_of_kafka_is_an_alarm_and_its_return_the_end_of_it() -> None:
     """With what was wrong last."""
-    stage = Stage()
-    stage.sender.trouble = "Kafka at k:9092: no answer"
+    scenario = Scenario()
+    scenario.sender.trouble = "Kafka at k:9092: no answer"
 
-    stage.publisher().send(publish(b"t/1", b"a", 1, 1))
-    stage.pass_time(3.5)
-    assert stage.alarms[-1].endswith("for streams are not acknowledged: Kafka at k:9092: no answer")
-    stage.sender.answer()
-    stage.sink_store.look()
+    scenario.publisher().send(publish(b"t/1", b"a", 1, 1))
+    scenario.pass_time(3.5)
+    assert scenario.alarms[-1].endswith("for streams are not acknowledged: Kafka at k:9092: no answer")
+    scenario.sender.answer()
+    scenario.sink_store.look()
 
-    assert stage.alarms[-1] == ""
+    assert scenario.alarms[-1] == ""
 
 
 def test_a_message_that_is_too_large_for_a_record_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never tried: it would come again and again."""
     monkeypatch.setattr(sink, "RECORD_MOST_BYTES", 100)
-    stage = Stage()
-    client = stage.publisher(5)
+    scenario = Scenario()
+    client = scenario.publisher(5)
 
     client.send(publish(b"t/1", b"a" * 200, 1, 1, properties=b""))
-    stage.soon.pop()()  # type: ignore[operator]
+    scenario.soon.pop()()  # type: ignore[operator]
 
     assert packets(client.take()) == [(0x40, b"\x00\x01\x97")]
-    assert stage.bench.observer.drops == [(Drop.STREAM_REFUSED, 1)]
-    assert stage.sink.refused == 1
+    assert scenario.bench.observer.drops == [(Drop.STREAM_REFUSED, 1)]
+    assert scenario.sink.refused == 1
 
 
 def test_what_kafka_will_never_take_is_refused_by_name() -> None:
     """The publisher goes on."""
-    stage = Stage()
-    client = stage.publisher()
+    scenario = Scenario()
+    client = scenario.publisher()
 
     client.send(publish(b"t/1", b"a", 1, 1))
-    stage.sender.answer(BackendError("too large", retryable=False))
+    scenario.sender.answer(BackendError("too large", retryable=False))
 
     assert client.take() == PUBACK
-    assert stage.bench.observer.drops == [(Drop.STREAM_REFUSED, 1)]
+    assert scenario.bench.observer.drops == [(Drop.STREAM_REFUSED, 1)]
 
 
 def test_qos_0_is_sent_and_held_back_like_the_rest() -> None:
     """Bounded by the same bytes."""
-    stage = Stage(tenant_bytes=500)
-    client = stage.publisher()
+    scenario = Scenario(tenant_bytes=500)
+    client = scenario.publisher()
 
     client.send(publish(b"t/1", b"x" * 300) * 3)
 
-    assert len(stage.sender.records) == 1
+    assert len(scenario.sender.records) == 1
     assert client.transport.is_paused
 
 
 def test_a_message_for_two_streams_waits_for_both() -> None:
     """One answer alone is none."""
-    stage = Stage()
-    stage.add(Stream(8, 1, "acme", "second", Direction.OUT, "t/+", 1, 1000))
-    client = stage.publisher()
+    scenario = Scenario()
+    scenario.add(Stream(8, 1, "acme", "second", Direction.OUT, "t/+", 1, 1000))
+    client = scenario.publisher()
 
     client.send(publish(b"t/1", b"a", 1, 1))
-    first, second = stage.sender.records
-    stage.sender.on_answers([(first, None)])
+    first, second = scenario.sender.records
+    scenario.sender.on_answers([(first, None)])
     assert client.take() == b""
-    stage.sender.on_answers([(second, None)])
+    scenario.sender.on_answers([(second, None)])
 
     assert client.take() == PUBACK
 
 
 def test_a_message_that_no_stream_and_nobody_else_took_is_refused_to_its_publisher() -> None:
     """Kafka's own limit may be lower than ours; an acknowledgement would be a lie."""
-    stage = Stage()
-    client = stage.publisher(5)
+    scenario = Scenario()
+    client = scenario.publisher(5)
 
     client.send(publish(b"t/1", b"a", 1, 1, properties=b""))
-    stage.sender.answer(BackendError("too large", retryable=False))
+    scenario.sender.answer(BackendError("too large", retryable=False))
 
     assert packets(client.take()) == [(0x40, b"\x00\x01\x97")]
 
 
 def test_nothing_overtakes_what_was_on_its_way_to_a_stream_that_is_deleted() -> None:
     """Else an older message would be retained, or come last in a queue. What is on its way goes on, on its tenant's books."""
-    stage = Stage()
-    client = stage.publisher()
+    scenario = Scenario()
+    client = scenario.publisher()
     client.send(publish(b"t/1", b"older", 1, 1, retain=True))
 
-    stage.bench.tenant.sinks -= 1
-    stage.bench.tenant.router.unsubscribe(stage.session, b"t/#", None)
-    stage.sink_store.forget(stage.sink)
+    scenario.bench.tenant.sinks -= 1
+    scenario.bench.tenant.router.unsubscribe(scenario.session, b"t/#", None)
+    scenario.sink_store.forget(scenario.sink)
     client.send(publish(b"t/1", b"newer", 1, 2, retain=True))
 
-    appended = [operation[1].message.payload for operation in stage.bench.store.waiting]
+    appended = [operation[1].message.payload for operation in scenario.bench.store.waiting]
     assert appended == [b"older", b"newer"]
-    assert stage.sink_store.pending_bytes(1) > 0
-    stage.sender.answer()
-    assert (stage.sink_store.pending_bytes(1), stage.bench.plane.turn.unstored_messages) == (0, 2)
+    assert scenario.sink_store.pending_bytes(1) > 0
+    scenario.sender.answer()
+    assert (scenario.sink_store.pending_bytes(1), scenario.bench.plane.turn.unstored_messages) == (0, 2)
 
 
 def test_a_deleted_stream_frees_only_what_waits_for_no_other() -> None:
     """Two streams, one of them deleted: the publisher waits for the one that is left."""
-    stage = Stage()
-    stage.add(Stream(8, 1, "acme", "second", Direction.OUT, "t/+", 1, 1000))
-    client = stage.publisher()
+    scenario = Scenario()
+    scenario.add(Stream(8, 1, "acme", "second", Direction.OUT, "t/+", 1, 1000))
+    client = scenario.publisher()
     client.send(publish(b"t/1", b"a", 1, 1))
-    first, second = stage.sender.records
+    first, second = scenario.sender.records
 
-    stage.sink_store.forget(stage.sink)
+    scenario.sink_store.forget(scenario.sink)
     assert client.take() == b""
-    stage.sender.on_answers([(second, None)])
+    scenario.sender.on_answers([(second, None)])
     assert client.take() == PUBACK
-    stage.sender.on_answers([(first, None)])
+    scenario.sender.on_answers([(first, None)])
 
-    assert stage.sink_store.pending == (0, 0)
+    assert scenario.sink_store.pending == (0, 0)
 
 
 def test_a_qos_2_message_that_is_repeated_at_a_new_connection_is_in_the_topic_once() -> None:
     """While the first is on its way to Kafka; the answer goes to the connection that is there."""
-    stage = Stage()
-    client = stage.bench.client("p", queue_id=5)
+    scenario = Scenario()
+    client = scenario.bench.client("p", queue_id=5)
     client.send(publish(b"t/1", b"a", 2, 1))
     for _ in range(2):
         client.drop()
-        client = stage.bench.client("p", queue_id=5)
+        client = scenario.bench.client("p", queue_id=5)
         client.send(publish(b"t/1", b"a", 2, 1, dup=True))
 
-    assert (len(stage.sender.records), client.take()) == (1, b"")
-    stage.sender.answer()
-    stage.bench.store.commit_all()
+    assert (len(scenario.sender.records), client.take()) == (1, b"")
+    scenario.sender.answer()
+    scenario.bench.store.commit_all()
 
     assert client.take() == ack(0x50, 1)
-    turn = stage.bench.plane.turn
+    turn = scenario.bench.plane.turn
     assert (turn.unstored_messages, turn.unstored_bytes, client.connection.unstored) == (0, 0, 0)
 
 
 def test_a_repeat_is_given_up_with_the_first() -> None:
     """Its connection hears so, and the next repeat is sent to Kafka."""
-    stage = Stage(give_up_s=2)
-    stage.bench.client("p", queue_id=5).send(publish(b"t/1", b"a", 2, 1))
-    client = stage.bench.client("p", queue_id=5)
+    scenario = Scenario(give_up_s=2)
+    scenario.bench.client("p", queue_id=5).send(publish(b"t/1", b"a", 2, 1))
+    client = scenario.bench.client("p", queue_id=5)
     client.send(publish(b"t/1", b"a", 2, 1, dup=True))
 
-    stage.pass_time(2.1)
+    scenario.pass_time(2.1)
     assert client.transport.is_closed
-    assert stage.bench.plane.turn.unstored_messages == 0
-    stage.bench.client("p", queue_id=5).send(publish(b"t/1", b"a", 2, 1, dup=True))
+    assert scenario.bench.plane.turn.unstored_messages == 0
+    scenario.bench.client("p", queue_id=5).send(publish(b"t/1", b"a", 2, 1, dup=True))
 
-    assert len(stage.sender.records) == 2
+    assert len(scenario.sender.records) == 2
 
 
 def test_repeats_of_what_was_given_up_wait_for_room_like_anything_else() -> None:
     """Kafka may be away for hours, and clients come again with the same."""
-    stage = Stage(tenant_bytes=500, give_up_s=2)
-    client = stage.bench.client("p")
+    scenario = Scenario(tenant_bytes=500, give_up_s=2)
+    client = scenario.bench.client("p")
     for _ in range(5):
         client.send(publish(b"t/1", b"x" * 300, 2, 1) + publish(b"t/2", b"x" * 300, 2, 2))
-        stage.pass_time(2.1)
+        scenario.pass_time(2.1)
         client.session.connection = None
-        client = stage.bench.client("p")
+        client = scenario.bench.client("p")
     client.send(publish(b"t/1", b"x" * 300, 2, 1))
 
-    assert stage.sink_store.pending_bytes(1) < 1000
+    assert scenario.sink_store.pending_bytes(1) < 1000
     assert client.transport.is_paused
 
 
 def test_an_alarm_ends_under_load() -> None:
     """When Kafka takes messages again there is always one on its way."""
-    stage = Stage()
-    client = stage.publisher()
+    scenario = Scenario()
+    client = scenario.publisher()
     client.send(publish(b"t/1", b"a", 1, 1))
-    stage.pass_time(3.5)
-    assert stage.alarms[-1] != ""
+    scenario.pass_time(3.5)
+    assert scenario.alarms[-1] != ""
 
-    stage.sender.answer()
+    scenario.sender.answer()
     client.send(publish(b"t/1", b"b", 1, 2))
-    stage.sink_store.look()
+    scenario.sink_store.look()
 
-    assert stage.alarms[-1] == ""
+    assert scenario.alarms[-1] == ""

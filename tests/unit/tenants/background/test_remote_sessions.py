@@ -43,7 +43,7 @@ class Together(SingleHub):
         self.settled += 1
 
 
-class Stage:
+class Scenario:
     """A hub with node number 1, and what hub 2 writes."""
 
     def __init__(self, path: Path) -> None:
@@ -104,233 +104,235 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Any:
-    stage = Stage(tmp_path)
-    yield stage
-    stage.harness.close()
+def scenario(tmp_path: Path) -> Any:
+    scenario = Scenario(tmp_path)
+    yield scenario
+    scenario.harness.close()
 
 
 def filters(harness: Harness, client_id: str = "c") -> list[bytes]:
     return [topic_filter for _, topic_filter in harness.session(client_id).subscriptions]
 
 
-def will(stage: Stage, delay_s: int = 0) -> Event:
+def will(scenario: Scenario, delay_s: int = 0) -> Event:
     return events.will_set(
-        stage.subject(), topic="w/c", payload=b"bye", qos=0, retain=False, properties=b"", delay_s=delay_s
+        scenario.subject(), topic="w/c", payload=b"bye", qos=0, retain=False, properties=b"", delay_s=delay_s
     )
 
 
-def test_session_of_another_hub_is_known_here_with_its_routes(stage: Stage) -> None:
+def test_session_of_another_hub_is_known_here_with_its_routes(scenario: Scenario) -> None:
     """Publishers here fill its queue; it is counted; its deadlines are not this hub's."""
-    stage.has_queue()
-    stage.say(stage.created(), stage.connected(), stage.subscribed("a"))
-    publisher = stage.harness.join("p", username="acme/dev2")
+    scenario.has_queue()
+    scenario.say(scenario.created(), scenario.connected(), scenario.subscribed("a"))
+    publisher = scenario.harness.join("p", username="acme/dev2")
 
     publisher.publish("a", b"x", qos=1)
-    stage.harness.clock.advance(1000)
-    now(stage.harness.sessions.run_deadlines())
+    scenario.harness.clock.advance(1000)
+    now(scenario.harness.sessions.run_deadlines())
 
-    assert [record.message.payload for record in stage.harness.store.queue(500).records.values()] == [b"x"]
-    assert (stage.place.holder, stage.place.is_online) == (2, True)
-    assert (stage.harness.used(Quota.SESSIONS), stage.harness.used(Quota.SUBSCRIPTIONS)) == (1, 1)
-    stage.say(events.session_unsubscribed(stage.subject(), topic_filter="a", group=None))
-    assert (filters(stage.harness), stage.harness.used(Quota.SUBSCRIPTIONS)) == ([], 0)
+    assert [record.message.payload for record in scenario.harness.store.queue(500).records.values()] == [b"x"]
+    assert (scenario.place.holder, scenario.place.is_online) == (2, True)
+    assert (scenario.harness.used(Quota.SESSIONS), scenario.harness.used(Quota.SUBSCRIPTIONS)) == (1, 1)
+    scenario.say(events.session_unsubscribed(scenario.subject(), topic_filter="a", group=None))
+    assert (filters(scenario.harness), scenario.harness.used(Quota.SUBSCRIPTIONS)) == ([], 0)
 
 
-def test_session_that_ended_elsewhere_is_gone_here_and_its_queue_is_not_dropped_again(stage: Stage) -> None:
+def test_session_that_ended_elsewhere_is_gone_here_and_its_queue_is_not_dropped_again(scenario: Scenario) -> None:
     """Its own hub has done that."""
-    stage.has_queue()
-    stage.say(stage.created(), stage.subscribed("a"), events.session_expired(stage.subject()))
+    scenario.has_queue()
+    scenario.say(scenario.created(), scenario.subscribed("a"), events.session_expired(scenario.subject()))
 
-    assert "c" not in stage.harness.acme.plane.sessions
-    assert (stage.harness.used(Quota.SESSIONS), stage.harness.used(Quota.SUBSCRIPTIONS)) == (0, 0)
-    assert stage.harness.queues.dropped == []
+    assert "c" not in scenario.harness.acme.plane.sessions
+    assert (scenario.harness.used(Quota.SESSIONS), scenario.harness.used(Quota.SUBSCRIPTIONS)) == (0, 0)
+    assert scenario.harness.queues.dropped == []
 
 
-def test_events_below_the_last_epoch_count_for_nothing(stage: Stage) -> None:
+def test_events_below_the_last_epoch_count_for_nothing(scenario: Scenario) -> None:
     """As in the fold: a hub that was overtaken may still write."""
-    stage.say(stage.created(), stage.resumed(stage.epoch + 1), stage.subscribed("late"), stage.connected())
+    scenario.say(
+        scenario.created(), scenario.resumed(scenario.epoch + 1), scenario.subscribed("late"), scenario.connected()
+    )
 
-    assert (filters(stage.harness), stage.place.is_online) == ([], False)
+    assert (filters(scenario.harness), scenario.place.is_online) == ([], False)
 
 
-def test_client_of_a_session_that_went_on_elsewhere_is_closed(stage: Stage) -> None:
+def test_client_of_a_session_that_went_on_elsewhere_is_closed(scenario: Scenario) -> None:
     """0x8E; its Will is the other hub's; the session stays, and is that one's."""
-    client = stage.harness.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
-    stage.echo()
-    session = stage.harness.session("c")
+    client = scenario.harness.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
+    scenario.echo()
+    session = scenario.harness.session("c")
 
-    stage.say(stage.resumed(session.epoch + 1))
+    scenario.say(scenario.resumed(session.epoch + 1))
 
     client.refused(0x8E)
     assert session.control.place.holder == 2
     assert session.control.expires_at == 0.0
     assert session.window is None
-    assert "will.cleared" not in stage.harness.journal.words()
+    assert "will.cleared" not in scenario.harness.journal.words()
 
 
-def test_client_comes_from_another_hub_with_its_session(stage: Stage) -> None:
+def test_client_comes_from_another_hub_with_its_session(scenario: Scenario) -> None:
     """The queue is claimed; what that hub said of it before is in force; its Will is sent from here."""
-    watcher = stage.harness.join("watcher", username="acme/dev2")
+    watcher = scenario.harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
-    stage.has_queue()
-    stage.say(stage.created(), stage.connected(), will(stage), stage.subscribed("a"))
+    scenario.has_queue()
+    scenario.say(scenario.created(), scenario.connected(), will(scenario), scenario.subscribed("a"))
 
-    client = stage.harness.join("c", clean=False, props=KEPT)
+    client = scenario.harness.join("c", clean=False, props=KEPT)
 
     assert client.connack.session_present
-    assert stage.cluster.caught_up > 0
-    assert (stage.place.holder, stage.harness.session("c").epoch) == (HERE, stage.epoch + 1)
+    assert scenario.cluster.caught_up > 0
+    assert (scenario.place.holder, scenario.harness.session("c").epoch) == (HERE, scenario.epoch + 1)
     assert watcher.get()[0].payload == b"bye"
-    words = [event.type.value for event in stage.harness.journal.events if event.client_id == "c"]
+    words = [event.type.value for event in scenario.harness.journal.events if event.client_id == "c"]
     assert words == ["session.taken_over", "will.cleared", "session.resumed", "session.connected"]
 
 
-def test_late_subscription_of_the_hub_before_counts_until_the_log_has_the_own_claim(stage: Stage) -> None:
+def test_late_subscription_of_the_hub_before_counts_until_the_log_has_the_own_claim(scenario: Scenario) -> None:
     """It was durable before; then no more."""
-    stage.has_queue()
-    stage.say(stage.created(), stage.connected())
-    stage.harness.join("c", clean=False, props=KEPT)
+    scenario.has_queue()
+    scenario.say(scenario.created(), scenario.connected())
+    scenario.harness.join("c", clean=False, props=KEPT)
 
-    stage.say(stage.subscribed("before"))
-    stage.echo()
-    stage.say(stage.subscribed("after"))
+    scenario.say(scenario.subscribed("before"))
+    scenario.echo()
+    scenario.say(scenario.subscribed("after"))
 
-    assert filters(stage.harness) == [b"before"]
+    assert filters(scenario.harness) == [b"before"]
 
 
-def test_of_two_sessions_that_began_at_once_the_higher_epoch_lasts(stage: Stage) -> None:
+def test_of_two_sessions_that_began_at_once_the_higher_epoch_lasts(scenario: Scenario) -> None:
     """Here and there: the loser's client is closed, and its queue dropped by its own hub."""
-    client = stage.harness.join("c", props=KEPT)
-    queue_id = stage.harness.session("c").queue_id
-    stage.say(stage.created(epoch=1))
-    assert stage.place.holder == HERE
+    client = scenario.harness.join("c", props=KEPT)
+    queue_id = scenario.harness.session("c").queue_id
+    scenario.say(scenario.created(epoch=1))
+    assert scenario.place.holder == HERE
 
-    stage.say(stage.created())
+    scenario.say(scenario.created())
 
     client.refused(0x8E)
-    assert (stage.place.holder, stage.harness.session("c").epoch) == (2, stage.epoch)
-    assert stage.harness.queues.dropped == [queue_id]
+    assert (scenario.place.holder, scenario.harness.session("c").epoch) == (2, scenario.epoch)
+    assert scenario.harness.queues.dropped == [queue_id]
 
 
-def test_other_session_that_came_while_ours_began_is_higher_or_gives_way(stage: Stage) -> None:
+def test_other_session_that_came_while_ours_began_is_higher_or_gives_way(scenario: Scenario) -> None:
     """Our own event was on its way."""
-    stage.harness.journal.is_held = True
-    lost = stage.harness.stranger()
+    scenario.harness.journal.is_held = True
+    lost = scenario.harness.stranger()
     lost.send(lost.connect_bytes("c", "acme/dev1", "secret", props=KEPT))
-    stage.say(stage.created())
-    stage.harness.journal.release()
-    stage.harness.settle()
+    scenario.say(scenario.created())
+    scenario.harness.journal.release()
+    scenario.harness.settle()
 
-    assert stage.place.holder == 2
-    assert stage.harness.queues.dropped == [1]
+    assert scenario.place.holder == 2
+    assert scenario.harness.queues.dropped == [1]
 
 
-def test_hub_that_was_taken_for_dead_contradicts(stage: Stage) -> None:
+def test_hub_that_was_taken_for_dead_contradicts(scenario: Scenario) -> None:
     """Its client is still here."""
-    client = stage.harness.join("c", props=KEPT)
-    stage.echo()
-    epoch = stage.harness.session("c").epoch
+    client = scenario.harness.join("c", props=KEPT)
+    scenario.echo()
+    epoch = scenario.harness.session("c").epoch
 
-    stage.say(events.session_disconnected(stage.subject(epoch), reason="hub_lost"))
+    scenario.say(events.session_disconnected(scenario.subject(epoch), reason="hub_lost"))
 
-    assert stage.harness.journal.words() == ["session.connected"]
+    assert scenario.harness.journal.words() == ["session.connected"]
     client.ping()
 
 
-def test_sessions_of_a_hub_that_is_gone_are_this_hubs(stage: Stage) -> None:
+def test_sessions_of_a_hub_that_is_gone_are_this_hubs(scenario: Scenario) -> None:
     """The connected one is told of in the log; its Will is sent and its time runs, from when its hub was last seen."""
-    watcher = stage.harness.join("watcher", username="acme/dev2")
+    watcher = scenario.harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
-    stage.has_queue()
-    stage.say(stage.created(), stage.connected(), will(stage))
-    stage.harness.journal.words()
-    lost_at_ms = int(stage.harness.clock.wall() * 1000)
-    stage.harness.clock.advance(10)
+    scenario.has_queue()
+    scenario.say(scenario.created(), scenario.connected(), will(scenario))
+    scenario.harness.journal.words()
+    lost_at_ms = int(scenario.harness.clock.wall() * 1000)
+    scenario.harness.clock.advance(10)
 
-    assert now(stage.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 1
-    assert now(stage.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 0
-    (lost,) = stage.harness.journal.events
-    now(stage.harness.sessions.run_deadlines())
-    stage.harness.settle()
+    assert now(scenario.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 1
+    assert now(scenario.remote_sessions.take_over(frozenset({2}), lost_at_ms)) == 0
+    (lost,) = scenario.harness.journal.events
+    now(scenario.harness.sessions.run_deadlines())
+    scenario.harness.settle()
 
     assert (lost.type.value, lost.at_ms, lost.facts["reason"]) == ("session.disconnected", lost_at_ms, "hub_lost")
     assert watcher.get()[0].payload == b"bye"
-    stage.harness.clock.advance(91)
-    now(stage.harness.sessions.run_deadlines())
-    assert "c" not in stage.harness.acme.plane.sessions
+    scenario.harness.clock.advance(91)
+    now(scenario.harness.sessions.run_deadlines())
+    assert "c" not in scenario.harness.acme.plane.sessions
 
 
-def test_last_of_two_heirs_in_the_log_has_the_session(stage: Stage) -> None:
+def test_last_of_two_successors_in_the_log_has_the_session(scenario: Scenario) -> None:
     """Both thought that it was theirs; one of them runs its deadlines."""
-    stage.say(stage.created())
-    now(stage.remote_sessions.take_over(frozenset({2}), 0))
-    ours = stage.harness.journal.events.pop().written_by(ME)
-    theirs = events.session_disconnected(stage.subject(), reason="hub_lost").written_by("3.300")
+    scenario.say(scenario.created())
+    now(scenario.remote_sessions.take_over(frozenset({2}), 0))
+    ours = scenario.harness.journal.events.pop().written_by(ME)
+    theirs = events.session_disconnected(scenario.subject(), reason="hub_lost").written_by("3.300")
 
-    now(stage.remote_sessions.apply_events([ours, theirs]))
-    assert (stage.place.holder, stage.harness.session("c").control.expires_at) == (3, 0.0)
-    now(stage.remote_sessions.apply_events([theirs, ours]))
+    now(scenario.remote_sessions.apply_events([ours, theirs]))
+    assert (scenario.place.holder, scenario.harness.session("c").control.expires_at) == (3, 0.0)
+    now(scenario.remote_sessions.apply_events([theirs, ours]))
 
-    assert stage.place.holder == HERE
-    assert stage.harness.session("c").control.expires_at > 0.0
+    assert scenario.place.holder == HERE
+    assert scenario.harness.session("c").control.expires_at > 0.0
 
 
-def test_session_that_expires_is_claimed_first(stage: Stage) -> None:
+def test_session_that_expires_is_claimed_first(scenario: Scenario) -> None:
     """Somebody at another hub may have claimed it: then it is not its time, and its queue stays."""
-    client = stage.harness.join("c", props=KEPT)
+    client = scenario.harness.join("c", props=KEPT)
     client.drop()
-    stage.harness.settle()
-    session = stage.harness.session("c")
-    theirs = now(stage.harness.queues.claim(session.queue_id, b"another hub's")).epoch
-    stage.harness.clock.advance(101)
+    scenario.harness.settle()
+    session = scenario.harness.session("c")
+    theirs = now(scenario.harness.queues.claim(session.queue_id, b"another hub's")).epoch
+    scenario.harness.clock.advance(101)
 
-    now(stage.harness.sessions.run_deadlines())
+    now(scenario.harness.sessions.run_deadlines())
 
-    assert stage.harness.session("c") is session
-    assert stage.harness.queues.dropped == []
-    stage.say(stage.resumed(theirs))
-    stage.harness.clock.advance(1000)
-    now(stage.harness.sessions.run_deadlines())
-    assert stage.harness.session("c") is session
+    assert scenario.harness.session("c") is session
+    assert scenario.harness.queues.dropped == []
+    scenario.say(scenario.resumed(theirs))
+    scenario.harness.clock.advance(1000)
+    now(scenario.harness.sessions.run_deadlines())
+    assert scenario.harness.session("c") is session
 
 
-def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(stage: Stage) -> None:
+def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(scenario: Scenario) -> None:
     """The first attempt lost to the other hub's claim, and claimed above it; the other hub's events must still count."""
-    stage.harness.join("c", props=KEPT).drop()
-    stage.harness.settle()
-    session = stage.harness.session("c")
-    theirs = now(stage.harness.queues.claim(session.queue_id, b"another hub's")).epoch
-    stage.harness.clock.advance(101)
-    now(stage.harness.sessions.run_deadlines())
-    stage.say(stage.resumed(theirs), stage.connected(theirs))
+    scenario.harness.join("c", props=KEPT).drop()
+    scenario.harness.settle()
+    session = scenario.harness.session("c")
+    theirs = now(scenario.harness.queues.claim(session.queue_id, b"another hub's")).epoch
+    scenario.harness.clock.advance(101)
+    now(scenario.harness.sessions.run_deadlines())
+    scenario.say(scenario.resumed(theirs), scenario.connected(theirs))
 
-    stage.harness.clock.advance(1)
-    now(stage.harness.sessions.run_deadlines())
-    stage.harness.settle()
+    scenario.harness.clock.advance(1)
+    now(scenario.harness.sessions.run_deadlines())
+    scenario.harness.settle()
 
-    assert stage.harness.acme.plane.sessions.get("c") is session
-    assert stage.harness.queues.dropped == []
+    assert scenario.harness.acme.plane.sessions.get("c") is session
+    assert scenario.harness.queues.dropped == []
     assert session.control.place.holder == 2
 
 
-def test_session_whose_other_hub_died_after_its_claim_expires_at_last(stage: Stage) -> None:
+def test_session_whose_other_hub_died_after_its_claim_expires_at_last(scenario: Scenario) -> None:
     """It claimed and said nothing."""
-    stage.harness.join("c", props=KEPT).drop()
-    stage.harness.settle()
-    now(stage.harness.queues.claim(stage.harness.session("c").queue_id, b"another hub's"))
-    stage.harness.clock.advance(101)
+    scenario.harness.join("c", props=KEPT).drop()
+    scenario.harness.settle()
+    now(scenario.harness.queues.claim(scenario.harness.session("c").queue_id, b"another hub's"))
+    scenario.harness.clock.advance(101)
     for _ in range(3):
-        now(stage.harness.sessions.run_deadlines())
-        stage.harness.clock.advance(RETRY_S)
+        now(scenario.harness.sessions.run_deadlines())
+        scenario.harness.clock.advance(RETRY_S)
 
-    assert "c" not in stage.harness.acme.plane.sessions
+    assert "c" not in scenario.harness.acme.plane.sessions
 
 
 @pytest.mark.parametrize("holder", [HERE, 2])
-def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(stage: Stage, holder: int) -> None:
+def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(scenario: Scenario, holder: int) -> None:
     """The other one finds out by itself."""
-    harness = stage.harness
+    harness = scenario.harness
     harness.join("c", props=KEPT).drop()
     harness.settle()
     session = harness.session("c")
@@ -345,93 +347,93 @@ def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(stage: Stag
     )
 
 
-def test_session_whose_end_is_in_the_log_is_not_resumed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_whose_end_is_in_the_log_is_not_resumed(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that follows the end would count: for the fold and all other hubs there is no session."""
-    stage.harness.join("c", props=KEPT).drop()
-    stage.harness.settle()
-    stage.echo()
+    scenario.harness.join("c", props=KEPT).drop()
+    scenario.harness.settle()
+    scenario.echo()
 
     async def fail() -> None:
         raise UnavailableError("the log is away")
 
-    stage.harness.clock.advance(101)
+    scenario.harness.clock.advance(101)
     with monkeypatch.context() as patch:
-        patch.setattr(stage.cluster, "catch_up", fail)
-        now(stage.harness.sessions.run_deadlines())
-    stage.echo()
+        patch.setattr(scenario.cluster, "catch_up", fail)
+        now(scenario.harness.sessions.run_deadlines())
+    scenario.echo()
 
-    assert not stage.harness.join("c", clean=False, props=KEPT).connack.session_present
+    assert not scenario.harness.join("c", clean=False, props=KEPT).connack.session_present
 
 
-def test_late_beginning_below_the_last_end_counts_for_nothing(stage: Stage) -> None:
+def test_late_beginning_below_the_last_end_counts_for_nothing(scenario: Scenario) -> None:
     """A slow hub created what another one has replaced and ended since: the fold remembers the end, and so does the picture."""
-    ended = events.session_expired(stage.subject(9 << 24))
-    stage.say(stage.created(9 << 24), ended, stage.created(8 << 24))
+    ended = events.session_expired(scenario.subject(9 << 24))
+    scenario.say(scenario.created(9 << 24), ended, scenario.created(8 << 24))
 
-    assert "c" not in stage.harness.acme.plane.sessions
+    assert "c" not in scenario.harness.acme.plane.sessions
 
 
-def test_own_end_in_the_log_is_final(stage: Stage) -> None:
+def test_own_end_in_the_log_is_final(scenario: Scenario) -> None:
     """What another hub says behind it, the fold ignores, too."""
-    stage.has_queue()
-    stage.say(stage.created())
-    stage.say(events.session_expired(stage.subject()), hub=ME)
+    scenario.has_queue()
+    scenario.say(scenario.created())
+    scenario.say(events.session_expired(scenario.subject()), hub=ME)
 
-    assert stage.place.logged_epoch == ENDED
-    stage.say(stage.resumed(stage.epoch + 1))
-    assert stage.place.holder == 2
-    assert stage.harness.session("c").epoch == stage.epoch
+    assert scenario.place.logged_epoch == ENDED
+    scenario.say(scenario.resumed(scenario.epoch + 1))
+    assert scenario.place.holder == 2
+    assert scenario.harness.session("c").epoch == scenario.epoch
 
 
-def test_acknowledgement_of_a_subscription_waits_until_every_hub_knows_it(stage: Stage) -> None:
+def test_acknowledgement_of_a_subscription_waits_until_every_hub_knows_it(scenario: Scenario) -> None:
     """Of a persistent session alone: no other hub has the others."""
-    kept, short = stage.harness.join("kept", props=KEPT), stage.harness.join("short")
+    kept, short = scenario.harness.join("kept", props=KEPT), scenario.harness.join("short")
     short.subscribe(("a", 1))
-    assert stage.cluster.settled == 0
+    assert scenario.cluster.settled == 0
 
     kept.subscribe(("a", 1))
     kept.unsubscribe("a")
 
-    assert stage.cluster.settled == 2
+    assert scenario.cluster.settled == 2
 
 
-def test_picture_of_a_session_is_that_of_the_fold(stage: Stage) -> None:
+def test_picture_of_a_session_is_that_of_the_fold(scenario: Scenario) -> None:
     """Terms, subscriptions and Will, whatever came."""
     said = [
-        stage.created(),
-        stage.subscribed("a"),
-        stage.connected(),
-        will(stage, 5),
-        stage.subscribed("b"),
-        events.session_unsubscribed(stage.subject(), topic_filter="a", group=None),
-        events.session_disconnected(stage.subject(), reason="network", session_expiry_s=7),
+        scenario.created(),
+        scenario.subscribed("a"),
+        scenario.connected(),
+        will(scenario, 5),
+        scenario.subscribed("b"),
+        events.session_unsubscribed(scenario.subject(), topic_filter="a", group=None),
+        events.session_disconnected(scenario.subject(), reason="network", session_expiry_s=7),
     ]
-    stage.say(*said)
+    scenario.say(*said)
     state = None
     for event in said:
         state = fold(state, event)
 
     assert state is not None
-    control = stage.harness.session("c").control
-    assert (control.expiry_s, control.will.delay_s, stage.place.is_online) == (state.session_expiry_s, 5, False)
-    assert filters(stage.harness) == [key[1].encode() for key in state.subscriptions]
+    control = scenario.harness.session("c").control
+    assert (control.expiry_s, control.will.delay_s, scenario.place.is_online) == (state.session_expiry_s, 5, False)
+    assert filters(scenario.harness) == [key[1].encode() for key in state.subscriptions]
 
 
-def test_many_sessions_are_inherited_over_several_turns(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sessions_are_inherited_over_several_turns(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile, and what ends meanwhile is left alone."""
     monkeypatch.setattr(module, "SLICE", 2)
     for number in range(3):
         subject = Subject(7, f"c{number}", (500 + number) << 24, 0)
-        stage.say(
+        scenario.say(
             events.session_created(
                 subject, device="dev1", queue_id=500 + number, protocol_version=5, session_expiry_s=100
             )
         )
     counts: list[int] = []
-    Deferred.fromCoroutine(stage.remote_sessions.take_over(frozenset({2}), 0)).addCallback(counts.append)
+    Deferred.fromCoroutine(scenario.remote_sessions.take_over(frozenset({2}), 0)).addCallback(counts.append)
     assert counts == []
-    stage.harness.sessions.forget(stage.harness.acme, stage.harness.session("c1"))
+    scenario.harness.sessions.forget(scenario.harness.acme, scenario.harness.session("c1"))
 
-    stage.harness.pass_time(0.1)
+    scenario.harness.pass_time(0.1)
 
     assert counts == [2]

@@ -60,7 +60,7 @@ class Beside:
         self.forgotten.append(sink.topic)
 
 
-class Stage:
+class Scenario:
     """A harness with one stream to devices."""
 
     def __init__(self, harness: Harness, *rules: Rule) -> None:
@@ -83,96 +83,96 @@ class Stage:
 
 
 @pytest.fixture
-def stage(make_harness: MakeHarness) -> Stage:
-    return Stage(make_harness())
+def scenario(make_harness: MakeHarness) -> Scenario:
+    return Scenario(make_harness())
 
 
-def test_records_are_published_and_the_page_is_done(stage: Stage) -> None:
+def test_records_are_published_and_the_page_is_done(scenario: Scenario) -> None:
     """In their order; QoS 0 to nobody waits for nothing."""
-    stage.page(("devices/1", b"a"), ("devices/2", b"b"))
+    scenario.page(("devices/1", b"a"), ("devices/2", b"b"))
 
-    assert stage.receiver.reports == [(3, {0: 2})]
-    assert (stage.sources.messages, stage.sources.refused) == (2, 0)
+    assert scenario.receiver.reports == [(3, {0: 2})]
+    assert (scenario.sources.messages, scenario.sources.refused) == (2, 0)
 
 
 def test_what_may_never_be_published_is_refused(make_harness: MakeHarness) -> None:
     """By the stream's own rules too, with the reason; the page goes on."""
     rule = Rule(Scope.DEVICE, "stream:cmd", Effect.DENY, Action.PUBLISH, "devices/secret")
-    stage = Stage(make_harness(), rule)
+    scenario = Scenario(make_harness(), rule)
 
-    stage.page(("devices/secret", b"a"), ("elsewhere", b"b"), ("", b"c"), ("devices/1", b"d"))
+    scenario.page(("devices/secret", b"a"), ("elsewhere", b"b"), ("", b"c"), ("devices/1", b"d"))
 
-    reasons = [dict(headers)["refused.reason"] for _, _, headers in stage.beside.written]
+    reasons = [dict(headers)["refused.reason"] for _, _, headers in scenario.beside.written]
     assert reasons == [b"denied", b"not_in_filter", b"malformed"]
-    assert {topic for topic, _, _ in stage.beside.written} == {"iothub.acme.cmd.in.refused"}
-    assert stage.receiver.reports == [(3, {0: 4})]
-    progress = stage.sources.progress(3)
+    assert {topic for topic, _, _ in scenario.beside.written} == {"iothub.acme.cmd.in.refused"}
+    assert scenario.receiver.reports == [(3, {0: 4})]
+    progress = scenario.sources.progress(3)
     assert progress is not None
     assert (progress.messages, progress.refused) == (1, {"denied": 1, "not_in_filter": 1, "malformed": 1})
 
 
 @pytest.mark.parametrize("topic", ["devices/+", "devices/#", "$SYS/x", "devices/\0"])
-def test_topic_that_is_no_topic_name_has_a_reason_of_its_own(stage: Stage, topic: str) -> None:
+def test_topic_that_is_no_topic_name_has_a_reason_of_its_own(scenario: Scenario, topic: str) -> None:
     """Before it is compared with the stream's filter, as the guide has it."""
-    stage.page((topic, b"a"))
+    scenario.page((topic, b"a"))
 
-    assert [dict(headers)["refused.reason"] for _, _, headers in stage.beside.written] == [b"topic_invalid"]
+    assert [dict(headers)["refused.reason"] for _, _, headers in scenario.beside.written] == [b"topic_invalid"]
 
 
-def test_a_rate_makes_records_wait_and_drops_none(stage: Stage) -> None:
+def test_a_rate_makes_records_wait_and_drops_none(scenario: Scenario) -> None:
     """The page is done when the last has passed."""
-    broker = stage.harness.acme
+    broker = scenario.harness.acme
     broker.plane.sink_messages = meter = _Meter(1)
 
-    stage.page(("devices/1", b"a"), ("devices/2", b"b"))
-    assert (stage.sources.messages, stage.receiver.reports) == (1, [])
+    scenario.page(("devices/1", b"a"), ("devices/2", b"b"))
+    assert (scenario.sources.messages, scenario.receiver.reports) == (1, [])
     meter.units = 5
-    stage.harness.pass_time(1)
+    scenario.harness.pass_time(1)
 
-    assert (stage.sources.messages, stage.receiver.reports) == (2, [(3, {0: 2})])
+    assert (scenario.sources.messages, scenario.receiver.reports) == (2, [(3, {0: 2})])
 
 
-def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(stage: Stage) -> None:
+def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(scenario: Scenario) -> None:
     """The receiver may begin again at any time."""
-    broker = stage.harness.acme
+    broker = scenario.harness.acme
     broker.plane.sink_messages = meter = _Meter(1)
-    stage.page(("devices/1", b"a"), ("devices/2", b"b"))
+    scenario.page(("devices/1", b"a"), ("devices/2", b"b"))
 
-    stage.page(("devices/1", b"a"), ("devices/2", b"b"), ("devices/3", b"c"))
+    scenario.page(("devices/1", b"a"), ("devices/2", b"b"), ("devices/3", b"c"))
     meter.units = 5
-    stage.harness.pass_time(2)
+    scenario.harness.pass_time(2)
 
-    assert stage.sources.messages == 3
-    assert stage.receiver.reports == [(3, {0: 2}), (3, {0: 3})]
+    assert scenario.sources.messages == 3
+    assert scenario.receiver.reports == [(3, {0: 2}), (3, {0: 3})]
 
 
-def test_a_stream_that_is_followed_no_more_publishes_nothing(stage: Stage) -> None:
+def test_a_stream_that_is_followed_no_more_publishes_nothing(scenario: Scenario) -> None:
     """What was under way is left to who follows it now."""
-    broker = stage.harness.acme
+    broker = scenario.harness.acme
     broker.plane.sink_messages = meter = _Meter(0)
-    stage.page(("devices/1", b"a"))
+    scenario.page(("devices/1", b"a"))
 
-    stage.sources.follow([])
-    stage.page(("devices/1", b"on its way"))
+    scenario.sources.follow([])
+    scenario.page(("devices/1", b"on its way"))
     meter.units = 5
-    stage.harness.pass_time(1)
+    scenario.harness.pass_time(1)
 
-    assert (stage.sources.messages, stage.receiver.reports, stage.receiver.followed) == (0, [], [])
+    assert (scenario.sources.messages, scenario.receiver.reports, scenario.receiver.followed) == (0, [], [])
 
 
-def test_streams_out_are_in_the_routers_of_their_tenant(stage: Stage) -> None:
+def test_streams_out_are_in_the_routers_of_their_tenant(scenario: Scenario) -> None:
     """From the moment that they are known, and until they are not."""
-    broker = stage.harness.acme
+    broker = scenario.harness.acme
     out = Stream(9, 7, "acme", "tele", Direction.OUT, "t/#", 1, 1000)
 
-    stage.book.replace_streams([out], [broker])
+    scenario.book.replace_streams([out], [broker])
     [target] = broker.plane.router.match(b"t/1").targets
-    assert (target.session.is_sink, broker.plane.sinks, len(stage.book)) == (True, 1, 1)
-    assert stage.book.sink_of(9) is target.session.control
-    stage.book.replace_streams([], [broker])
+    assert (target.session.is_sink, broker.plane.sinks, len(scenario.book)) == (True, 1, 1)
+    assert scenario.book.sink_of(9) is target.session.control
+    scenario.book.replace_streams([], [broker])
 
     assert (broker.plane.router.match(b"t/1").targets, broker.plane.sinks) == ([], 0)
-    assert stage.beside.forgotten == ["iothub.acme.tele"]
+    assert scenario.beside.forgotten == ["iothub.acme.tele"]
 
 
 class _Meter:
