@@ -317,12 +317,12 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From when it was last seen."""
-    inherited: list[tuple[frozenset[int], int]] = []
+    taken_over: list[tuple[frozenset[int], int]] = []
     two = other(node)
     node.begin()
 
     async def take_over(numbers: frozenset[int], lost_at_ms: int) -> int:
-        inherited.append((numbers, lost_at_ms))
+        taken_over.append((numbers, lost_at_ms))
         return 3
 
     monkeypatch.setattr(node.remote, "take_over", take_over)
@@ -331,10 +331,10 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     seen_at = node.clock.wall()
 
     node.pass_time(GONE_S + 2)
-    assert inherited == []
+    assert taken_over == []
     node.follower.round()
 
-    ((numbers, lost_at_ms),) = inherited
+    ((numbers, lost_at_ms),) = taken_over
     assert numbers == frozenset({2})
     assert abs(lost_at_ms / 1000 - seen_at) <= 2.0
     assert node.stores.others.living() == frozenset()
@@ -342,13 +342,13 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
 
 def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else will ever end the sessions of the hub that is gone."""
-    inherited: list[frozenset[int]] = []
+    taken_over: list[frozenset[int]] = []
     two = other(node)
     node.begin()
 
     async def take_over(numbers: frozenset[int], _lost_at_ms: int) -> int:
-        inherited.append(numbers)
-        if len(inherited) == 1:
+        taken_over.append(numbers)
+        if len(taken_over) == 1:
             raise UnavailableError("no")
         return 3
 
@@ -360,17 +360,17 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
         node.follower.round()
         node.pass_time(1.5)
 
-    assert inherited == [frozenset({2})] * 2
+    assert taken_over == [frozenset({2})] * 2
 
 
 def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log could not be read while the hub was away: its clients are connected again, so their Wills are not due."""
-    inherited: list[frozenset[int]] = []
+    taken_over: list[frozenset[int]] = []
     two = other(node)
     node.begin()
 
     async def take_over(numbers: frozenset[int], _lost_at_ms: int) -> int:
-        inherited.append(numbers)
+        taken_over.append(numbers)
         return 3
 
     monkeypatch.setattr(node.remote, "take_over", take_over)
@@ -379,11 +379,11 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
     node.pass_time(GONE_S + 2)
     node.pass_time(2, two)
     node.follower.round()
-    assert inherited == []
+    assert taken_over == []
 
     node.pass_time(GONE_S + 2)
     node.follower.round()
-    assert inherited == [frozenset({2})]
+    assert taken_over == [frozenset({2})]
 
 
 def test_hub_whose_place_was_taken_says_so(node: Node) -> None:

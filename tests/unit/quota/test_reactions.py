@@ -39,7 +39,7 @@ def test_table_has_every_row_and_every_name() -> None:
         (Hit.DENIED_SUBSCRIBE, "SUBACK 0x80", "SUBACK 0x87"),
     ],
 )
-def test_rows_read_as_the_tenancy_page_says(hit: Hit, old: str, new: str) -> None:
+def test_rows_read_as_documented(hit: Hit, old: str, new: str) -> None:
     """Each quota has exactly these reactions."""
     assert (describe(reaction(hit, 4)), describe(reaction(hit, 5))) == (old, new)
     assert reaction(hit, 3) is reaction(hit, 4)

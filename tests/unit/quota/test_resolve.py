@@ -20,7 +20,7 @@ def test_absent_names_are_unlimited() -> None:
     assert not limits.rates
 
 
-def test_standard_plan_gives_the_figures_of_the_tenancy_page() -> None:
+def test_standard_plan_gives_the_documented_figures() -> None:
     """Each kind lands where the engine and the control plane read it."""
     limits = resolve(standard_limits())
 

@@ -419,7 +419,7 @@ def test_picture_of_a_session_is_that_of_the_fold(scenario: Scenario) -> None:
     assert filters(scenario.harness) == [key[1].encode() for key in state.subscriptions]
 
 
-def test_many_sessions_are_inherited_over_several_turns(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_sessions_are_taken_over_in_several_turns(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are served meanwhile, and what ends meanwhile is left alone."""
     monkeypatch.setattr(module, "SLICE", 2)
     for number in range(3):

@@ -89,11 +89,11 @@ public final class TableAdmin {
       try {
         begun.put(wanted.name, admin.createTableAsync(wanted.descriptor(), wanted.splits.isEmpty() ? null : wanted.splits.toArray(new byte[0][])));
       } catch (TableExistsException e) {
-        tell("exists", wanted.name.getNameAsString());
+        print("exists", wanted.name.getNameAsString());
       }
     }
     for (Map.Entry<TableName, Future<Void>> each : begun.entrySet()) {
-      tell(await(each.getValue()) ? "created" : "exists", each.getKey().getNameAsString());
+      print(await(each.getValue()) ? "created" : "exists", each.getKey().getNameAsString());
     }
   }
 
@@ -127,20 +127,20 @@ public final class TableAdmin {
   }
 
   private static void describe(Admin admin, TableDescriptor table) throws IOException {
-    tell("table", table.getTableName().getNameAsString());
-    table.getValues().forEach((key, value) -> tell("set", key.toString(), Bytes.toString(value.copyBytes())));
+    print("table", table.getTableName().getNameAsString());
+    table.getValues().forEach((key, value) -> print("set", key.toString(), Bytes.toString(value.copyBytes())));
     for (ColumnFamilyDescriptor family : table.getColumnFamilies()) {
-      tell("family", family.getNameAsString());
-      family.getValues().forEach((key, value) -> tell("set", Bytes.toString(key.copyBytes()), Bytes.toString(value.copyBytes())));
+      print("family", family.getNameAsString());
+      family.getValues().forEach((key, value) -> print("set", Bytes.toString(key.copyBytes()), Bytes.toString(value.copyBytes())));
     }
     for (RegionInfo region : admin.getRegions(table.getTableName())) {
       if (region.getStartKey().length > 0) {
-        tell("split", Bytes.toHex(region.getStartKey()));
+        print("split", Bytes.toHex(region.getStartKey()));
       }
     }
   }
 
-  private static void tell(String... words) {
+  private static void print(String... words) {
     OUT.println(String.join("\t", words));
   }
 

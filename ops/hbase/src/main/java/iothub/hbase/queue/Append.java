@@ -7,7 +7,7 @@ import java.util.List;
 /**
  * Messages of one writer for one queue, in its order. (writer, sequence) names the call: a repeat gets the first answer, whatever has happened since.
  *
- * <p>Told: whether it is a repeat, where the queue stands now, and the answer; see {@link Answer}.
+ * <p>Answers: whether it is a repeat, where the queue stands now, and the answer; see {@link Answer}.
  */
 record Append(long writer, long sequence, Room room, List<QueuedRecord> records) implements Operation {
   private static final int MOST_RECORDS = 4_096;
@@ -25,21 +25,21 @@ record Append(long writer, long sequence, Room room, List<QueuedRecord> records)
   }
 
   @Override
-  public Status apply(Queue queue, Output told) throws IOException {
+  public Status apply(Queue queue, Output output) throws IOException {
     if (queue.isGone()) {
       return Status.GONE;
     }
     Writers.Entry last = queue.state().writers.of(writer);
     if (last != null && sequence < last.sequence()) {
-      told.i64(last.sequence());
+      output.i64(last.sequence());
       return Status.OLD_SEQUENCE;
     }
     boolean isRepeat = last != null && sequence == last.sequence();
     byte[] answer = isRepeat ? last.answer() : append(queue);
     State state = queue.state();
-    told.u8(isRepeat ? 1 : 0).i64(state.epoch);
-    StateCodec.writeOwner(told, state.owner);
-    told.i64(state.head).i64(state.tail).i64(state.messages).i64(state.bytes).bytes(answer);
+    output.u8(isRepeat ? 1 : 0).i64(state.epoch);
+    StateCodec.writeOwner(output, state.owner);
+    output.i64(state.head).i64(state.tail).i64(state.messages).i64(state.bytes).bytes(answer);
     return Status.DONE;
   }
 

@@ -31,10 +31,10 @@ final class Batch {
     this.clockMs = clockMs;
   }
 
-  /** What one operation has told. */
-  private record Told(Status status, byte[] bytes) {}
+  /** What one operation has returned. */
+  private record Result(Status status, byte[] bytes) {}
 
-  /** Returns the answer: version 1 | n 4 | (status 1 | length 4 | what is told)*n. */
+  /** Returns the answer: version 1 | n 4 | (status 1 | length 4 | what is returned)*n. */
   byte[] run(Request request) throws IOException {
     SortedSet<Key> keys = request.steps().stream().map(Request.Step::key).collect(Collectors.toCollection(TreeSet::new));
     Deque<Store.Lock> locks = new ArrayDeque<>(keys.size());
@@ -60,28 +60,28 @@ final class Batch {
         queues.put(key, new Queue(key, store, remains(key), nowMs));
       }
     }
-    List<Told> told = new ArrayList<>(steps.size());
+    List<Result> results = new ArrayList<>(steps.size());
     for (Request.Step step : steps) {
-      told.add(apply(step, queues, damaged));
+      results.add(apply(step, queues, damaged));
     }
     commit(queues.values());
-    return answer(told);
+    return answer(results);
   }
 
   /** A damaged queue can be dropped, and nothing else. */
-  private static Told apply(Request.Step step, Map<Key, Queue> queues, Map<Key, String> damaged) throws IOException {
+  private static Result apply(Request.Step step, Map<Key, Queue> queues, Map<Key, String> damaged) throws IOException {
     String damage = damaged.get(step.key());
     if (damage != null && !(step.operation() instanceof Drop)) {
-      return new Told(Status.DAMAGED, damage.getBytes(StandardCharsets.UTF_8));
+      return new Result(Status.DAMAGED, damage.getBytes(StandardCharsets.UTF_8));
     }
     Output output = new Output();
-    return new Told(step.operation().apply(queues.get(step.key()), output), output.toBytes());
+    return new Result(step.operation().apply(queues.get(step.key()), output), output.toBytes());
   }
 
-  private static byte[] answer(List<Told> all) {
+  private static byte[] answer(List<Result> all) {
     Output answer = new Output().u8(Request.VERSION).i32(all.size());
-    for (Told told : all) {
-      answer.u8(told.status().code()).i32(told.bytes().length).bytes(told.bytes());
+    for (Result result : all) {
+      answer.u8(result.status().code()).i32(result.bytes().length).bytes(result.bytes());
     }
     return answer.toBytes();
   }

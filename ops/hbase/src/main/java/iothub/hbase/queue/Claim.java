@@ -12,7 +12,7 @@ record Claim(long token, byte[] owner) implements Operation {
   }
 
   @Override
-  public Status apply(Queue queue, Output told) throws IOException {
+  public Status apply(Queue queue, Output output) throws IOException {
     if (queue.isGone()) {
       return Status.GONE;
     }
@@ -23,15 +23,15 @@ record Claim(long token, byte[] owner) implements Operation {
       state.claimToken = token;
       state.owner = owner;
     }
-    tell(queue.state(), told);
+    writeClaim(queue.state(), output);
     return Status.DONE;
   }
 
-  private static void tell(State state, Output told) {
-    told.i64(state.epoch).i64(state.head).i64(state.tail).i64(state.reserved).i64(state.messages).i64(state.bytes);
-    told.i32(state.released.size());
-    state.released.forEach(told::i64);
-    told.i32(state.inbound.size());
-    state.inbound.forEach((packetId, intent) -> StateCodec.writeIntent(told, packetId, intent));
+  private static void writeClaim(State state, Output output) {
+    output.i64(state.epoch).i64(state.head).i64(state.tail).i64(state.reserved).i64(state.messages).i64(state.bytes);
+    output.i32(state.released.size());
+    state.released.forEach(output::i64);
+    output.i32(state.inbound.size());
+    state.inbound.forEach((packetId, intent) -> StateCodec.writeIntent(output, packetId, intent));
   }
 }

@@ -9,7 +9,7 @@ record Create(long token, long firstEpoch, Limits limits) implements Operation {
   }
 
   @Override
-  public Status apply(Queue queue, Output told) throws IOException {
+  public Status apply(Queue queue, Output output) throws IOException {
     if (!queue.isGone()) {
       return queue.state().createToken == token ? Status.DONE : Status.EXISTS;
     }

@@ -22,7 +22,7 @@ record Expire(long nowMs, boolean isUnsent, List<Long> positions) implements Ope
   }
 
   @Override
-  public Status apply(Queue queue, Output told) throws IOException {
+  public Status apply(Queue queue, Output output) throws IOException {
     if (queue.isGone()) {
       return Status.GONE;
     }
@@ -34,8 +34,8 @@ record Expire(long nowMs, boolean isUnsent, List<Long> positions) implements Ope
     if (!removed.isEmpty()) {
       queue.settle();
     }
-    write(told, removed);
-    write(told, spared);
+    write(output, removed);
+    write(output, spared);
     return Status.DONE;
   }
 
@@ -54,8 +54,8 @@ record Expire(long nowMs, boolean isUnsent, List<Long> positions) implements Ope
     removed.add(position);
   }
 
-  private static void write(Output told, List<Long> positions) {
-    told.i32(positions.size());
-    positions.forEach(told::i64);
+  private static void write(Output output, List<Long> positions) {
+    output.i32(positions.size());
+    positions.forEach(output::i64);
   }
 }

@@ -21,13 +21,13 @@ final class InboundMoves {
   static Moves.Move intent(Input input, int packetId) throws RefusedException {
     MessageId id = MessageId.read(input);
     byte[] payload = input.bytes(input.i32("length of intent"), "intent");
-    return (queue, told) -> {
+    return (queue, output) -> {
       State.Intent known = queue.state().inbound.putIfAbsent(packetId, new State.Intent(false, id));
       if (known == null) {
         queue.payload(packetId, payload);
       }
       MessageId kept = known == null ? id : known.messageId();
-      told.u8(known == null ? NEW : known.isRouted() ? ROUTED : OPEN).i64(kept.high()).i64(kept.low());
+      output.u8(known == null ? NEW : known.isRouted() ? ROUTED : OPEN).i64(kept.high()).i64(kept.low());
     };
   }
 

@@ -35,7 +35,7 @@ final class Marks {
     marks.replace(key, seen, seen.withNextExpiry(atMs));
   }
 
-  /** What looking has told since the state was written. */
+  /** What looking has found since the state was written. */
   void tighten(Key key, State state) {
     Mark mark = marks.get(key);
     if (mark != null && mark.timestamp() == state.timestamp && !state.isDropped) {

@@ -14,7 +14,7 @@ record Moves(long epoch, long sequence, List<Move> moves) implements Operation {
 
   /** One move; tells what its kind tells. */
   interface Move {
-    void apply(Queue queue, Output told) throws IOException;
+    void apply(Queue queue, Output output) throws IOException;
   }
 
   static Moves read(Input input) throws RefusedException {
@@ -37,27 +37,27 @@ record Moves(long epoch, long sequence, List<Move> moves) implements Operation {
       default -> throw input.refused("there is no move " + kind + "; this jar knows 1 to 6");
     }
     return switch (kind) {
-      case 1 -> (queue, told) -> ReaderMoves.acknowledge(queue, value);
-      case 2 -> (queue, told) -> ReaderMoves.release(queue, value);
-      case 3 -> (queue, told) -> ReaderMoves.reserve(queue, value);
-      case 4 -> (queue, told) -> InboundMoves.finish(queue, (int) value);
-      case 5 -> (queue, told) -> InboundMoves.record(queue, (int) value);
+      case 1 -> (queue, output) -> ReaderMoves.acknowledge(queue, value);
+      case 2 -> (queue, output) -> ReaderMoves.release(queue, value);
+      case 3 -> (queue, output) -> ReaderMoves.reserve(queue, value);
+      case 4 -> (queue, output) -> InboundMoves.finish(queue, (int) value);
+      case 5 -> (queue, output) -> InboundMoves.record(queue, (int) value);
       default -> InboundMoves.intent(input, (int) value);
     };
   }
 
   @Override
-  public Status apply(Queue queue, Output told) throws IOException {
+  public Status apply(Queue queue, Output output) throws IOException {
     if (queue.isGone()) {
       return Status.GONE;
     }
     State state = queue.state();
     if (state.epoch != epoch) {
-      told.i64(state.epoch);
+      output.i64(state.epoch);
       return Status.STALE_EPOCH;
     }
     if (sequence < state.readerSequence) {
-      told.i64(state.readerSequence);
+      output.i64(state.readerSequence);
       return Status.OLD_SEQUENCE;
     }
     queue.change().readerSequence = sequence;
@@ -66,7 +66,7 @@ record Moves(long epoch, long sequence, List<Move> moves) implements Operation {
       move.apply(queue, each);
     }
     queue.settle();
-    told.i64(state.head).i64(state.tail).i64(state.messages).i64(state.bytes).bytes(each.toBytes());
+    output.i64(state.head).i64(state.tail).i64(state.messages).i64(state.bytes).bytes(each.toBytes());
     return Status.DONE;
   }
 }

@@ -4,6 +4,6 @@ import java.io.IOException;
 
 /** One thing to do with one queue; parsed and looked at completely before any lock is taken. */
 interface Operation {
-  /** Does it under the queue's lock, and writes what the caller is told beside the status. */
-  Status apply(Queue queue, Output told) throws IOException;
+  /** Does it under the queue's lock, and writes what the caller gets beside the status. */
+  Status apply(Queue queue, Output output) throws IOException;
 }

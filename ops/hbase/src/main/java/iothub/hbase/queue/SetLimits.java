@@ -5,7 +5,7 @@ import java.io.IOException;
 /** Gives a queue other limits; what is stored above them stays. */
 record SetLimits(Limits limits) implements Operation {
   @Override
-  public Status apply(Queue queue, Output told) throws IOException {
+  public Status apply(Queue queue, Output output) throws IOException {
     if (queue.isGone()) {
       return Status.GONE;
     }

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 
 /** Requests and cells as bytes: what is known is read, everything else is refused by name, and nothing else happens. */
 class CodecTest {
-  private static final Key ONE = House.ONE;
+  private static final Key ONE = Harness.ONE;
 
   @Test
   void keysOrderAsTheirRowsDo() {

@@ -10,7 +10,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /** One region with a clock of its own, asked in operations and answered in words. */
-final class House {
+final class Harness {
   static final Key ONE = new Key(Long.reverse(1), 7);
   static final Key TWO = new Key(Long.reverse(2), 7);
 
@@ -19,35 +19,35 @@ final class House {
   long nowMs = 1_000_000;
   private long sequence;
 
-  /** What one operation was told. */
-  record Told(Status status, byte[] bytes) {
+  /** The result of one operation. */
+  record Result(Status status, byte[] bytes) {
     Input input() {
-      return new Input("told", bytes);
+      return new Input("result", bytes);
     }
   }
 
-  Told run(Key key, Operation operation) {
+  Result run(Key key, Operation operation) {
     return run(List.of(new Request.Step(key, operation))).get(0);
   }
 
-  List<Told> run(List<Request.Step> steps) {
+  List<Result> run(List<Request.Step> steps) {
     try {
-      return told(new Batch(store, marks, () -> nowMs).run(new Request(steps)));
+      return results(new Batch(store, marks, () -> nowMs).run(new Request(steps)));
     } catch (IOException e) {
       throw new AssertionError(e);
     }
   }
 
-  private static List<Told> told(byte[] answer) throws RefusedException {
+  private static List<Result> results(byte[] answer) throws RefusedException {
     Input input = new Input("answer", answer);
     input.version(Request.VERSION);
-    List<Told> told = new ArrayList<>();
+    List<Result> results = new ArrayList<>();
     for (int left = input.i32("count"); left > 0; left--) {
       Status status = Status.values()[input.u8("status")];
-      told.add(new Told(status, input.bytes(input.i32("length"), "told")));
+      results.add(new Result(status, input.bytes(input.i32("length"), "result")));
     }
     input.end();
-    return told;
+    return results;
   }
 
   void create(Key key, long messages, long bytes, Overflow overflow) {
@@ -66,21 +66,21 @@ final class House {
     }
   }
 
-  Told move(Key key, long epoch, Moves.Move... moves) {
+  Result move(Key key, long epoch, Moves.Move... moves) {
     sequence++;
     return run(key, new Moves(epoch, sequence, List.of(moves)));
   }
 
   static Moves.Move ack(long position) {
-    return (queue, told) -> ReaderMoves.acknowledge(queue, position);
+    return (queue, output) -> ReaderMoves.acknowledge(queue, position);
   }
 
   static Moves.Move reserve(long position) {
-    return (queue, told) -> ReaderMoves.reserve(queue, position);
+    return (queue, output) -> ReaderMoves.reserve(queue, position);
   }
 
   static Moves.Move release(long position) {
-    return (queue, told) -> ReaderMoves.release(queue, position);
+    return (queue, output) -> ReaderMoves.release(queue, position);
   }
 
   /** Appends as a new call; the answer in words. */
@@ -102,12 +102,12 @@ final class House {
   }
 
   /** For instance {@code "1 2 known1 full(session_queued_messages) -1(queued_bytes)"}: positions, refusals, drops. */
-  static String words(Told told) {
-    if (told.status() != Status.DONE) {
-      return told.status().name();
+  static String words(Result result) {
+    if (result.status() != Status.DONE) {
+      return result.status().name();
     }
     try {
-      Input input = told.input();
+      Input input = result.input();
       String repeat = input.u8("repeat") == 1 ? "again: " : "";
       input.i64("epoch");
       StateCodec.readOwner(input);
