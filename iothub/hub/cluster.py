@@ -246,9 +246,9 @@ class HubCluster:
             self._unseen = ""
         except IotHubError as error:
             self._unseen = str(error)
-            self._log.warning("the other hubs could not be looked at; it is tried again", cause=str(error))
+            self._log.warning("could not read the other hubs' heartbeats, will retry", cause=str(error))
         except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
-            self._log.error("defect in a look at other hubs", exc_info=error)
+            self._log.error("defect in reading the other hubs' heartbeats", exc_info=error)
         finally:
             self._is_looking = False
 
@@ -270,7 +270,7 @@ class HubCluster:
                     self._log.info("took over from a hub that is gone", numbers=sorted(gone), sessions=count)
                 del self._orphaned[numbers]
         except IotHubError as error:
-            self._log.warning("nothing could be taken over yet; it is tried again", cause=str(error))
+            self._log.warning("take-over of a lost hub's sessions failed, will retry", cause=str(error))
         except Exception as error:  # the service loop's edge, as in a look
             self._log.error("defect while sessions were taken over", exc_info=error)
         finally:

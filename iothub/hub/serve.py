@@ -87,7 +87,7 @@ class HubProcess:
         """The start did not succeed: end with the error that says why."""
         error = failure.value
         if self._phase.is_stopping:
-            self._log.info("the start was given up", cause=str(error))
+            self._log.info("start aborted", cause=str(error))
             return
         self._failure = error if isinstance(error, IotHubError) else IotHubError(f"the start failed: {error!r}")
         if not isinstance(error, IotHubError):

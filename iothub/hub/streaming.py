@@ -234,9 +234,7 @@ class Streaming:
                 error=str(error),
             )
         except IotHubError as error:
-            self._log.warning(
-                "the topics of a deleted tenant could not be deleted yet", tenant=tenant, error=str(error)
-            )
+            self._log.warning("topics of a deleted tenant not deleted, will retry", tenant=tenant, error=str(error))
             return False
         return True
 

@@ -82,7 +82,7 @@ class TenantDeletion:
                 await self._leave(deletion, is_empty=deletion.tenant_id in before)
             except IotHubError as error:
                 log.warning(
-                    "the stores of a deleted tenant could not be emptied yet", tenant=deletion.name, error=str(error)
+                    "stores of a deleted tenant not emptied, will retry", tenant=deletion.name, error=str(error)
                 )
                 continue
             self._waiting[deletion.tenant_id] = before.get(deletion.tenant_id, 0)

@@ -69,7 +69,7 @@ class Pool:
             thread.join(max(until - monotonic(), 0.0))
         left = sum(thread.is_alive() for thread in self._threads)
         if left:
-            log.warning("calls did not end in time and are given up", pool=self._name, threads=left)
+            log.warning("calls did not end in time, giving up", pool=self._name, threads=left)
         self._threads.clear()
         return not left
 

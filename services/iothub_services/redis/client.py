@@ -269,7 +269,7 @@ class RedisClient:
         is_news = not self.trouble
         self.trouble = trouble
         if is_news:
-            log.warning("Redis cannot be used; it is by-passed until it can", cause=trouble)
+            log.warning("Redis unavailable; bypassed until it answers", cause=trouble)
             self._notify(trouble)
         self._fail_gathered(trouble)
         self._probe_timer = self._reactor.callLater(self._pauses.next_s(), self._probe)
@@ -282,7 +282,7 @@ class RedisClient:
         self._pauses.reset()
         if self.trouble:
             self.trouble = ""
-            log.info("Redis can be used again")
+            log.info("Redis answers again")
             self._notify("")
 
     def _notify(self, trouble: str) -> None:

@@ -169,9 +169,7 @@ class Endings:
         try:
             await self._expire(home, session)
         except IotHubError as error:
-            log.warning(
-                "a session could not be ended; it is tried again", client_id=session.client_id, error=str(error)
-            )
+            log.warning("session not ended, will retry", client_id=session.client_id, error=str(error))
         except Exception as error:  # the service loop's edge: a defect with one session must not stop the others
             log.error("defect at the end of a session", client_id=session.client_id, exc_info=error)
         finally:

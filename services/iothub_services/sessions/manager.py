@@ -331,9 +331,7 @@ class SessionManager:
                     home.vacate(connection, Reason.STORE_UNAVAILABLE)
                     self._plane.close(connection, Reason.STORE_UNAVAILABLE)
         except IotHubError as error:  # what comes for it next is refused as well, and it is looked at again
-            log.warning(
-                "a session without a queue could not be ended yet", client_id=session.client_id, error=str(error)
-            )
+            log.warning("session without a queue not ended, will retry", client_id=session.client_id, error=str(error))
         finally:
             self._losing.discard(session)
 

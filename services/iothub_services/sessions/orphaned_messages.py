@@ -109,7 +109,7 @@ class OrphanedMessages:
             records = await self._queues.drop(queue_id)
         except BackendError as error:
             self._undropped[queue_id] = on_dropped
-            log.warning("a queue without a session could not be dropped yet", queue_id=queue_id, error=str(error))
+            log.warning("queue without a session not dropped, will retry", queue_id=queue_id, error=str(error))
         else:
             on_dropped(records)
 
