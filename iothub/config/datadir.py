@@ -341,12 +341,12 @@ class DataDir:
         change = None if note is None else note.get("change")
         return change if isinstance(change, int) else None
 
-    def beat(self) -> None:
+    def write_heartbeat(self) -> None:
         """Save the time, from which the next hub learns when this one last ran. A failed write is ignored."""
         with suppress(OSError):
             self.heartbeat_file.touch(_SECRET_MODE)
 
-    def last_beat(self) -> float | None:
+    def last_heartbeat(self) -> float | None:
         """Return when a hub last ran here, in Unix seconds, None if none has."""
         try:
             return self.heartbeat_file.stat().st_mtime

@@ -36,7 +36,7 @@ def checks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> li
     return [
         Check(_DIRECTORY, lambda: _directory(data_dir, settings)),
         Check("disk sync", lambda: _sync(data_dir.path)),
-        Check("clock", lambda: clock(data_dir.last_beat(), time.time(), _is_clock_synchronised)),
+        Check("clock", lambda: clock(data_dir.last_heartbeat(), time.time(), _is_clock_synchronised)),
         Check("pepper", lambda: _pepper(data_dir, settings)),
         *(Check(file.name, partial(_file, file, known)) for file, known in files.items()),
     ]
@@ -101,10 +101,10 @@ def _one_sync(path: Path) -> float:
         raise IotHubError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def clock(last_beat: float | None, now: float, is_synchronised: Callable[[], bool | None]) -> Iterator[Finding]:
+def clock(last_heartbeat: float | None, now: float, is_synchronised: Callable[[], bool | None]) -> Iterator[Finding]:
     """Expiry and bans use the wall clock, and message ids and events contain it."""
-    if last_beat is not None and last_beat > now + _AHEAD_S:
-        behind = last_beat - now
+    if last_heartbeat is not None and last_heartbeat > now + _AHEAD_S:
+        behind = last_heartbeat - now
         yield Finding(
             "clock", State.WARN, f"{behind:.0f} s behind the time at which a hub last ran here", "set the clock"
         )

@@ -432,7 +432,7 @@ def _following(foundation: _Foundation, writers: Writers, control: Control, heal
         DeviceRemoval(hub, forgotten.forget),
         AccountChangeApplier(hub, control.queue_bounds, questions.device_limits, questions.tenants_on_plan),
         commands,
-        on_changes=streaming.heard,
+        on_changes=streaming.on_changes,
     )
 
 

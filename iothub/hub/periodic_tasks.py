@@ -139,7 +139,7 @@ class MachineCheck:
 
     async def look(self) -> None:
         """While the machine is short of memory whoever comes is refused, and a flood is not even read."""
-        self.data_dir.beat()
+        self.data_dir.write_heartbeat()
         self.watch.look()
         if self.shared_records is not None:
             is_forged = self.shared_records.is_forged_lately

@@ -130,7 +130,7 @@ class Start:
             writers.queues,
             control.queue_bounds,
             parts.process.threads.run,
-            last_heartbeat=parts.process.data_dir.last_beat(),
+            last_heartbeat=parts.process.data_dir.last_heartbeat(),
             peers=peers,
             retry=self._patiently,
         )

@@ -128,7 +128,7 @@ class Streaming:
 
     # --- following the accounts
 
-    def heard(self, changes: Collection[Change]) -> None:
+    def on_changes(self, changes: Collection[Change]) -> None:
         """The accounts have changed; `refresh` looks at what concerns streams."""
         self.is_stale |= any(_concerns(change) for change in changes)
 

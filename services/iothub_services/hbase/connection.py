@@ -195,14 +195,14 @@ class Connection:
         rested_s = self._reactor.seconds() - self._moved_at if self._is_idle and self._probe is None else 0.0
         is_rested = rested_s > self._bounds.rest_s - _TICK_S
         if is_rested and self._at != self._home and self._gateways.is_well(self._home):
-            self._go_home(wire)
+            self._return_to_preferred(wire)
             return
         pause_s = self._bounds.rest_s if is_rested else self._bounds.rest_s - rested_s
         self._rest = self._reactor.callLater(pause_s, self._check_idle)
         if is_rested:
             self._ask(wire)
 
-    def _go_home(self, wire: Wire) -> None:
+    def _return_to_preferred(self, wire: Wire) -> None:
         """The gateway of its first choice answers again, and no call is under way."""
         self._wire = None
         wire.drop()

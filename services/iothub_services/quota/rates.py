@@ -78,7 +78,7 @@ class SlidingWindow:
         self._forget(now)
         return self._total
 
-    def is_rested(self, now: float) -> bool:
+    def is_idle(self, now: float) -> bool:
         """Whether everything that was spent is forgotten."""
         self._forget(now)
         return not self._spent
@@ -118,8 +118,8 @@ class SlidingWindows:
                 window.spend(units, now)
         return wait
 
-    def is_rested(self, now: float) -> bool:
-        return all(window.is_rested(now) for window in self._windows.values())
+    def is_idle(self, now: float) -> bool:
+        return all(window.is_idle(now) for window in self._windows.values())
 
 
 class Rate:
@@ -251,14 +251,14 @@ class Rates:
         return 0.0
 
     @property
-    def is_rested(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether new ones would let no more pass than these. Calendar windows are not asked: `usage` remembers them."""
         now = self._clock.monotonic()
         return (
-            all(_is_rested(meter, now) for meter in self._meters.values())
-            and all(windows.is_rested(now) for windows in self._sliding.values())
-            and all(_is_rested(meter, now) for meter in self._trials.values())
-            and all(windows.is_rested(now) for windows in self._sliding_trials.values())
+            all(_is_idle(meter, now) for meter in self._meters.values())
+            and all(windows.is_idle(now) for windows in self._sliding.values())
+            and all(_is_idle(meter, now) for meter in self._trials.values())
+            and all(windows.is_idle(now) for windows in self._sliding_trials.values())
         )
 
     def _set_days(self, quota: Quota, windows: tuple[Window, ...]) -> None:
@@ -318,9 +318,9 @@ class RateRegistry:
         self._idle.pop(device, None)
 
     @property
-    def is_rested(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether these rates may be dropped: no session uses them, and new ones would let no more pass."""
-        return not self._devices and self.tenant.is_rested and all(rates.is_rested for rates in self._idle.values())
+        return not self._devices and self.tenant.is_idle and all(rates.is_idle for rates in self._idle.values())
 
 
 def _of_device(limits: EffectiveLimits) -> EffectiveLimits:
@@ -345,7 +345,7 @@ def _set_meter(meters: dict[Quota, Meter], quota: Quota, windows: Iterable[Windo
         meters[quota] = Meter(short, now)
 
 
-def _is_rested(meter: Meter, now: float) -> bool:
+def _is_idle(meter: Meter, now: float) -> bool:
     """Whether as much may pass at once as through a new meter: every window is asked for its whole limit."""
     return meter.wait(max(window.limit for window in (*meter.buckets, *meter.budgets)), now) == 0.0
 

@@ -206,14 +206,14 @@ def test_store_that_has_gone_is_known(tmp_path: Path) -> None:
 
 def test_heartbeat_tells_when_a_hub_lived(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path)
-    assert data_dir.last_beat() is None
+    assert data_dir.last_heartbeat() is None
 
-    data_dir.beat()
+    data_dir.write_heartbeat()
     os.utime(data_dir.heartbeat_file, (1000.0, 1000.0))
-    assert data_dir.last_beat() == 1000.0
+    assert data_dir.last_heartbeat() == 1000.0
 
-    data_dir.beat()
-    assert (data_dir.last_beat() or 0) > 1000.0
+    data_dir.write_heartbeat()
+    assert (data_dir.last_heartbeat() or 0) > 1000.0
 
 
 def test_incarnation_of_the_last_hub_is_remembered(made: DataDir) -> None:

@@ -100,7 +100,7 @@ def test_pepper_that_others_can_read_fails(data_dir: DataDir) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last_beat", "answer", "state", "text"),
+    ("last_heartbeat", "answer", "state", "text"),
     [
         (None, True, State.OK, "synchronised"),
         (None, None, State.OK, "the system does not say whether it is synchronised"),
@@ -108,9 +108,9 @@ def test_pepper_that_others_can_read_fails(data_dir: DataDir) -> None:
         (1100.0, True, State.WARN, "100 s behind the time at which a hub last ran here"),
     ],
 )
-def test_clock(last_beat: float | None, answer: bool | None, state: State, text: str) -> None:
+def test_clock(last_heartbeat: float | None, answer: bool | None, state: State, text: str) -> None:
     """A clock that went back would have sessions and bans live on."""
-    (finding,) = machine.clock(last_beat, 1000.0, lambda: answer)
+    (finding,) = machine.clock(last_heartbeat, 1000.0, lambda: answer)
 
     assert (finding.state, finding.text) == (state, text)
 

@@ -250,13 +250,13 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
         if answers:
             raise answers.pop()
 
-    def beat() -> int:
+    def heartbeat() -> int:
         return next(row.heartbeat for row in hubs.read(node.accounts) if row.number == 1)
 
     Deferred.fromCoroutine(node.waiting.until_loaded("the stores", work))
-    before = beat()
+    before = heartbeat()
     node.pass_time(GONE_S + 2, two)
-    assert beat() == before
+    assert heartbeat() == before
     assert now(two.take_over()) == {frozenset({1}): pytest.approx(GONE_S, abs=2.5)}
     assert peers.joined() == {2}
 

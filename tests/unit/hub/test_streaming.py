@@ -86,7 +86,7 @@ def test_accounts_that_do_not_answer_are_asked_again(tmp_path: Any, monkeypatch:
     scenario = Scenario(harness, monkeypatch)
     now(scenario.streaming.refresh())
     scenario.found = BackendError("away", retryable=True)
-    scenario.streaming.heard([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
+    scenario.streaming.on_changes([Change(1, 7, ChangeKind.STREAM, "s1", 0)])
 
     now(scenario.streaming.refresh())
     assert (scenario.streaming.is_stale, len(scenario.streaming.registry)) == (True, len(STREAMS))
@@ -110,7 +110,7 @@ def test_only_changes_that_concern_streams_are_looked_at(tmp_path: Any, monkeypa
         (ChangeKind.DEVICE, "dev1"),
     ):
         scenario.streaming.is_stale = False
-        scenario.streaming.heard([Change(1, 7, kind, subject, 0)])
+        scenario.streaming.on_changes([Change(1, 7, kind, subject, 0)])
         heard[subject] = scenario.streaming.is_stale
 
     assert heard == {"s": True, "acme": True, "device:stream:s": True, "device:dev1": False, "dev1": False}

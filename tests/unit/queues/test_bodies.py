@@ -53,9 +53,9 @@ def test_body_with_one_reference_dies_with_it(connection: sqlite3.Connection) ->
     for body in (7, 3, 1, 2):
         bodies.released(body, 0)
 
-    bodies.bury(connection, 3)
+    bodies.delete_dead(connection, 3)
     assert left(connection) == [2]
-    bodies.bury(connection, 3)
+    bodies.delete_dead(connection, 3)
     assert left(connection) == []
 
 
@@ -65,11 +65,11 @@ def test_shared_body_dies_with_its_last_reference(connection: sqlite3.Connection
     bodies = Bodies(connection)
     bodies.shared(1, 2)
     bodies.released(1, 1)
-    bodies.bury(connection, 9)
+    bodies.delete_dead(connection, 9)
     assert left(connection) == [1]
 
     bodies.released(1, 1)
-    bodies.bury(connection, 9)
+    bodies.delete_dead(connection, 9)
     assert left(connection) == []
 
 
@@ -116,7 +116,7 @@ def test_failed_transaction_leaves_everything_to_the_sweep(connection: sqlite3.C
     bodies.released(1, 0)
     bodies.forget()
 
-    bodies.bury(connection, 9)
+    bodies.delete_dead(connection, 9)
     finish(bodies, connection)
 
     assert left(connection) == [1]

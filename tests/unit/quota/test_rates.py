@@ -255,19 +255,19 @@ def test_deleted_device_leaves_nothing_to_another_one_of_its_name(harness: Harne
 def test_book_is_rested_when_a_new_one_would_allow_no_more(harness: Harness) -> None:
     """While nobody uses it: what has been spent of tenant and devices must be back."""
     harness.tenant("connects=5/2m publish_messages=5/1s")
-    seen = [harness.book.is_rested]
+    seen = [harness.book.is_idle]
     rates = harness.book.join("dev1", resolve_texts("device_publish_messages=5/1m"))
     assert rates is not None
     meter = rates.meter(Quota.DEVICE_PUBLISH_MESSAGES)
     assert meter is not None
-    seen.append(harness.book.is_rested)
+    seen.append(harness.book.is_idle)
     meter.take(1, harness.clock.monotonic())
     harness.book.leave("dev1")
-    seen.append(harness.book.is_rested)
+    seen.append(harness.book.is_idle)
     harness.book.tenant.take(Quota.CONNECTS)
     harness.clock.advance(65)
-    seen.append(harness.book.is_rested)
+    seen.append(harness.book.is_idle)
     harness.clock.advance(60)
-    seen.append(harness.book.is_rested)
+    seen.append(harness.book.is_idle)
 
     assert seen == [True, False, False, False, True]

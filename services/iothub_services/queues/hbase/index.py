@@ -106,7 +106,7 @@ class QueueIndex:
         """Put the row of a queue that is about to be made. Raises BackendError."""
         self._caller.call(calls.mutate_row(self._table, keys.index_key(tenant_id, queue_id), {COLUMN: CELL}))
 
-    def strike(self, queues: Iterable[tuple[int, int]]) -> None:
+    def remove_names(self, queues: Iterable[tuple[int, int]]) -> None:
         """Delete the rows of queues, (tenant id, queue id), that were dropped. Raises BackendError."""
         gone = [Mutation(keys.index_key(*queue), {}, (COLUMN,)) for queue in queues]
         parts = [gone[at : at + ROWS_AT_ONCE] for at in range(0, len(gone), ROWS_AT_ONCE)]

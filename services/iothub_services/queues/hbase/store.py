@@ -310,7 +310,7 @@ class HBaseQueues:
     def _drop(self, known: Sequence[KnownQueue]) -> tuple[int, int]:
         """Return how many queues were there, and how many records they had."""
         results = require(self._regions.send([requests.drop(queue.key) for queue in known]))
-        self._index.strike((queue.tenant_id, queue.queue_id) for queue in known)
+        self._index.remove_names((queue.tenant_id, queue.queue_id) for queue in known)
         for queue in known:
             self._index.forget(queue.queue_id)
             self._created_before.discard(queue.queue_id)

@@ -144,7 +144,7 @@ class QueueIndex:
         calls = [command("SADD", names.tenants, tenant_id), command("SADD", names.of_tenant(tenant_id), queue_id)]
         require(self._sender.write(calls))
 
-    def strike(self, queues: Iterable[tuple[int, int]]) -> None:
+    def remove_names(self, queues: Iterable[tuple[int, int]]) -> None:
         """Name queues, (tenant id, queue id), no more. Raises BackendError."""
         calls: list[Call] = []
         for tenant_id, queue_id in queues:

@@ -62,5 +62,5 @@ class Removing:
         had = [each for each in cast("list[int]", answers) if each != _GONE]
         for _, queue_id in queues:
             self._index.forget(queue_id)
-        self._index.strike(queues)
+        self._index.remove_names(queues)
         return len(had), sum(had)

@@ -66,7 +66,7 @@ class Bodies:
         self._sweep = None
         self._is_due = True
 
-    def bury(self, connection: sqlite3.Connection, count: int) -> None:
+    def delete_dead(self, connection: sqlite3.Connection, count: int) -> None:
         """Delete at most `count` dead bodies, inside the caller's transaction."""
         dead = sorted(self._dead.popleft() for _ in range(min(count, len(self._dead))))
         ranges: list[list[int]] = []
@@ -84,7 +84,7 @@ class Bodies:
     def slice(self, connection: sqlite3.Connection) -> None:
         """Do one slice of what there is to do, inside the caller's transaction."""
         if self._dead:
-            self.bury(connection, _SLICE)
+            self.delete_dead(connection, _SLICE)
             return
         if self._sweep is None:
             self._is_due = False

@@ -57,7 +57,7 @@ class SqliteQueues(SqliteStore):
         self._bodies = Bodies(database.writer)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
-        self._bury = 0  # dead bodies that this commit removes, in step with what it appends
+        self._dead_to_delete = 0  # dead bodies that this commit removes, in step with what it appends
         database.before_commit.append(self._finish)
         database.after_commit.append(self._rows.settle)
         database.on_rollback.append(self._forget)
@@ -67,7 +67,7 @@ class SqliteQueues(SqliteStore):
     def append(self, batch: list[Append]) -> list[Appended]:
         with self._database.transaction() as connection:
             answers = Appending(connection, self._rows, self._bodies, self._removed).do(batch)
-            self._bury += 2 * len(batch)
+            self._dead_to_delete += 2 * len(batch)
         return answers
 
     # --- the reader
@@ -289,13 +289,13 @@ class SqliteQueues(SqliteStore):
             if not self._delete(connection, None, schema.DELETE_SOME, (queue_id, queue_id, _HOUSEKEEPING)):
                 connection.execute("DELETE FROM dropped WHERE queue = ?", (queue_id,))
                 self._dropped.pop()
-        self._bodies.bury(connection, self._bury + _HOUSEKEEPING)
-        self._bury = 0
+        self._bodies.delete_dead(connection, self._dead_to_delete + _HOUSEKEEPING)
+        self._dead_to_delete = 0
 
     def _forget(self) -> None:
         self._rows.forget()
         self._bodies.forget()
-        self._bury = 0
+        self._dead_to_delete = 0
         self._dropped = None
 
 

@@ -106,7 +106,7 @@ class SharedQuota:
     async def turn(self) -> None:
         """One look at the ledger: what others want, and what has changed here. Raises LapsedError, BackendError."""
         if not self._lease.name:
-            await self._come()
+            await self._join()
         began = self._clock.monotonic()  # an answer may have waited while this hub was stopped
         answer = await self._lease.ask(scripts.TURN, [self._lease.keys.wanted], scripts.WANTED_MS)
         initialising, hubs, *wanted = answer
@@ -130,7 +130,7 @@ class SharedQuota:
         await self.rates.report(self.hubs)
         await self.windows.report()
 
-    async def _come(self) -> None:
+    async def _join(self) -> None:
         """Take a new name, declare everything, and let old names go."""
         began = self._clock.monotonic()
         await self._lease.enter()
