@@ -39,7 +39,7 @@ class Machine:
         self.usages.append((Usage(store, self.clock, slots), store, slots))
         return self.usages[-1][0]
 
-    def delete_file(self) -> None:
+    def close(self) -> None:
         for _, store, slots in self.usages:
             store.close()
             if slots is not None:
@@ -58,7 +58,7 @@ class Machine:
 def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine(tmp_path)
     yield made
-    made.delete_file()
+    made.close()
 
 
 def run_now(name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Deferred[Any]:
