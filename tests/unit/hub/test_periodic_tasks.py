@@ -99,7 +99,7 @@ def test_machine_short_of_memory_refuses_who_comes() -> None:
     gate = SimpleNamespace(set_narrow=lambda *, is_narrow: narrow.append(is_narrow))
     hub, watch = SimpleNamespace(is_short_of_memory=False), SimpleNamespace(look=lambda: None, is_overloaded=True)
     parts: dict[str, Any] = {
-        "data_dir": SimpleNamespace(beat=lambda: beats.append("beat")),
+        "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat")),
         "alarms": Alarms(ManualClock()),
         "watch": watch,
         "shared_records": None,
