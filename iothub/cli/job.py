@@ -20,7 +20,7 @@ from iothub.base.errors import (
     IotHubError,
     UnavailableError,
 )
-from iothub.cli import job_plan, output, stores
+from iothub.cli import output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
@@ -169,6 +169,8 @@ def _ended(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing
     progress = JobProgress(entry.name)
 
     def start(run: Run, folder: Path) -> tuple[list[str], dict[str, str]]:
+        from iothub.cli import stores  # loads every driver
+
         progress.begin()
         stores.require_own_stores(app.data_dir, settings)
         spec = specs.make_spec(settings, app.data_dir, entry, options, run.id, folder)
@@ -275,6 +277,8 @@ def plan(app: App) -> None:
       iothub --data-dir ./hub job plan -o json
     """
     app.require_initialised()
+    from iothub.cli import job_plan  # loads every driver
+
     app.rows(job_plan.rows(app, SystemClock().wall()), "name", "at", "log", "from", "events")
     if app.loaded.config.jobs.at is None:
         app.say(
