@@ -5,7 +5,8 @@ Knows no threshold and no cause: the code that detects a condition raises its al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -14,6 +15,9 @@ from iothub.base import log
 from iothub.base.clock import Clock
 
 Severity = Literal["warning", "critical"]
+
+LEVELS: Mapping[Severity, int] = {"warning": logging.WARNING, "critical": logging.ERROR}
+"""The log level of an alarm that is raised, by its severity."""
 
 
 class AlarmName(Enum):
@@ -74,7 +78,7 @@ class AlarmName(Enum):
         "critical",
         "New connections are refused until memory use falls; find slow consumers, or raise `overload.memory_limit`.",
     )
-    REACTOR_LAG = ("reactor_lag", "warning", "The reactor is blocked too long; check load and plug-ins.")
+    REACTOR_LAG = ("reactor_lag", "warning", "The reactor is blocked repeatedly or for seconds; check load and plug-ins.")
     CERTIFICATE_EXPIRING = (
         "certificate_expiring",
         "warning",
@@ -149,7 +153,15 @@ class Alarms:
             return
         alarm = Alarm(name, subject, detail, self._clock.wall())
         self._raised[name, subject] = alarm
-        self._log.warning("alarm raised", alarm=name.word, subject=subject, detail=detail, advice=name.advice)
+        self._log.log(
+            LEVELS[name.severity],
+            "alarm raised",
+            alarm=name.word,
+            severity=name.severity,
+            subject=subject,
+            detail=detail,
+            advice=name.advice,
+        )
         self._notify(alarm, True)
 
     def clear(self, name: AlarmName, *, subject: str = "") -> None:

@@ -5,6 +5,7 @@ Knows levels and probes, and does not act on them: the listeners refuse connecti
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 
 CERTIFICATE_INTERVAL_S = 3600.0
 CALM_S = 30.0  # so long no tick must have been late for its alarm to end
+LATE_TICKS = 3  # within `LATE_WINDOW_S`: one alone is a pause that no client notices
+LATE_WINDOW_S = 10.0
+VERY_LATE_S = 3.0  # clients notice a single pause of this length
 _DISK = "data_dir"  # subject of the alarms about the disk itself; the stores have their own
 _RELIEF = 0.9  # an alarm about a level ends below 90 % of it, so that it does not flicker
 
@@ -63,7 +67,7 @@ class Watch:
         self._clock = clock
         self._probe = probe or Probes()
         self._certificates_at = 0.0
-        self._late_at = 0.0
+        self._late_at: deque[float] = deque(maxlen=LATE_TICKS)  # when the last ticks were late
 
     def look(self) -> None:
         """Look at everything; a few system calls, certificates once an hour."""
@@ -82,14 +86,19 @@ class Watch:
             )
 
     def ticked(self, late_s: float) -> None:
-        """Note how late a clock tick of the reactor was."""
+        """Note how late a clock tick of the reactor was: several in a row, or one by seconds, are an alarm."""
         self.lag_s = max(0.0, late_s)
-        now = self._clock.monotonic()
-        if late_s >= self._levels.reactor_lag_s:
-            self._late_at = now
+        now, late = self._clock.monotonic(), self._late_at
+        if late_s < self._levels.reactor_lag_s:
+            if not late or now >= late[-1] + CALM_S:
+                self._alarms.clear(AlarmName.REACTOR_LAG)
+            return
+        late.append(now)
+        if late_s >= VERY_LATE_S:
             self._alarms.raise_(AlarmName.REACTOR_LAG, detail=f"a tick was {late_s * 1000:.0f} ms late")
-        elif now >= self._late_at + CALM_S:
-            self._alarms.clear(AlarmName.REACTOR_LAG)
+        elif len(late) == LATE_TICKS and late[0] > now - LATE_WINDOW_S:
+            detail = f"{LATE_TICKS} ticks were late within {LATE_WINDOW_S:.0f} s, the last one by {late_s * 1000:.0f} ms"
+            self._alarms.raise_(AlarmName.REACTOR_LAG, detail=detail)
 
     def _look_at_disk(self) -> None:
         try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+from structlog.testing import capture_logs
+
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import Alarm, AlarmName, Alarms
 
@@ -46,3 +49,14 @@ def test_condition_sets_and_clears() -> None:
 def test_every_alarm_says_what_to_do() -> None:
     assert all(name.advice.endswith(".") for name in AlarmName)
     assert len({name.word for name in AlarmName}) == len(AlarmName)
+
+
+@pytest.mark.parametrize("name", AlarmName)
+def test_log_level_of_an_alarm_is_that_of_its_severity(name: AlarmName) -> None:
+    """Whoever filters the log by level must not miss what `status` calls critical."""
+    with capture_logs() as lines:
+        Alarms(ManualClock()).raise_(name, subject="s", detail="d")
+
+    (line,) = lines
+    expected = {"warning": "warning", "critical": "error"}[name.severity]
+    assert (line["log_level"], line["severity"], line["alarm"]) == (expected, name.severity, name.word)

@@ -9,7 +9,15 @@ import pytest
 from iothub.base.errors import ConfigError
 from iothub.config.sections import AlarmLevels
 from iothub_services.metrics.alarms import Alarms
-from iothub_services.metrics.watch import CALM_S, CERTIFICATE_INTERVAL_S, Probes, Watch
+from iothub_services.metrics.watch import (
+    CALM_S,
+    CERTIFICATE_INTERVAL_S,
+    LATE_TICKS,
+    LATE_WINDOW_S,
+    VERY_LATE_S,
+    Probes,
+    Watch,
+)
 
 GIB = 1 << 30
 
@@ -135,12 +143,48 @@ def test_memory_warns_then_refuses_then_recovers(world: World) -> None:
     assert (world.raised(), world.watch.is_overloaded) == (set(), False)
 
 
-def test_late_tick_is_an_alarm_until_ticks_have_been_in_time_for_a_while(world: World) -> None:
-    world.watch.ticked(0.3)
+def test_one_late_tick_is_no_alarm(world: World) -> None:
+    """A pause of 0.4 s happens once in a while; nobody should be called for it."""
+    world.watch.ticked(0.4)
+
+    assert (world.raised(), world.watch.lag_s) == (set(), 0.4)
+
+
+def test_late_ticks_far_apart_are_no_alarm(world: World) -> None:
+    for _ in range(10):
+        world.watch.ticked(0.4)
+        world.now += LATE_WINDOW_S / 2
+
+    assert world.raised() == set()
+
+
+def test_lag_that_lasts_is_an_alarm_until_ticks_have_been_in_time_for_a_while(world: World) -> None:
+    for _ in range(LATE_TICKS):
+        world.now += 1.0
+        world.watch.ticked(0.3)
     assert world.raised() == {"reactor_lag"}
 
     world.watch.ticked(-0.01)
     assert (world.raised(), world.watch.lag_s) == ({"reactor_lag"}, 0.0)
+
+    world.now += CALM_S
+    world.watch.ticked(0.0)
+    assert world.raised() == set()
+
+
+def test_one_tick_that_is_late_by_seconds_is_an_alarm(world: World) -> None:
+    world.watch.ticked(VERY_LATE_S)
+
+    assert world.raised() == {"reactor_lag"}
+
+
+def test_late_tick_in_a_calm_time_begins_the_calm_time_anew(world: World) -> None:
+    world.watch.ticked(VERY_LATE_S)
+    world.now += CALM_S - 1
+    world.watch.ticked(0.3)
+    world.now += 1
+    world.watch.ticked(0.0)
+    assert world.raised() == {"reactor_lag"}
 
     world.now += CALM_S
     world.watch.ticked(0.0)
