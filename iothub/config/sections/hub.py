@@ -159,7 +159,11 @@ class AlarmLevels:
 
     memory_high: int = key(value_types.percent, 70, "Alarm above this share of `overload.memory_limit`.")
     disk_free: int = key(value_types.size(0, 1 << 50), 1 << 30, "Alarm below this free space under the data directory.")
-    reactor_lag_s: float = key(value_types.duration(0.01, 60), 0.25, "Alarm when the reactor is later than this three times within 10 s, or once by 3 s.")
+    reactor_lag_s: float = key(
+        value_types.duration(0.01, 60),
+        0.25,
+        "Alarm when the reactor is later than this three times within 10 s, or once by 3 s.",
+    )
     cert_expiry_s: float = key(
         value_types.duration(0, 3650 * 86400), 30 * 86400.0, "Alarm when a certificate expires within this time."
     )

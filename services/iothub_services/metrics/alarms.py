@@ -78,7 +78,11 @@ class AlarmName(Enum):
         "critical",
         "New connections are refused until memory use falls; find slow consumers, or raise `overload.memory_limit`.",
     )
-    REACTOR_LAG = ("reactor_lag", "warning", "The reactor is blocked repeatedly or for seconds; check load and plug-ins.")
+    REACTOR_LAG = (
+        "reactor_lag",
+        "warning",
+        "The reactor is blocked repeatedly or for seconds; check load and plug-ins.",
+    )
     CERTIFICATE_EXPIRING = (
         "certificate_expiring",
         "warning",

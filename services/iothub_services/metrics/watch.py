@@ -97,7 +97,9 @@ class Watch:
         if late_s >= VERY_LATE_S:
             self._alarms.raise_(AlarmName.REACTOR_LAG, detail=f"a tick was {late_s * 1000:.0f} ms late")
         elif len(late) == LATE_TICKS and late[0] > now - LATE_WINDOW_S:
-            detail = f"{LATE_TICKS} ticks were late within {LATE_WINDOW_S:.0f} s, the last one by {late_s * 1000:.0f} ms"
+            detail = (
+                f"{LATE_TICKS} ticks were late within {LATE_WINDOW_S:.0f} s, the last one by {late_s * 1000:.0f} ms"
+            )
             self._alarms.raise_(AlarmName.REACTOR_LAG, detail=detail)
 
     def _look_at_disk(self) -> None:
