@@ -95,8 +95,8 @@ def test_record_of_another_place_is_forged() -> None:
         SIGNER.open_device(b"d:1:dev2", octets)
 
 
-def test_another_pepper_is_another_seal() -> None:
-    octets = EntrySigner(b"q" * 32).device(b"here", SignedEntry(POSITION, DEVICE))
+def test_another_pepper_is_another_signature() -> None:
+    octets = EntrySigner(b"q" * 32).sign_device(b"here", SignedEntry(POSITION, DEVICE))
 
     with pytest.raises(ForgedError):
         SIGNER.open_device(b"here", octets)

@@ -38,7 +38,7 @@ def needed(cluster: Cluster) -> KafkaWatch:
     return watch
 
 
-def troubles(watch: KafkaWatch, count: int) -> list[str]:
+def troubles_of(watch: KafkaWatch, count: int) -> list[str]:
     troubles = []
     for _ in range(count):
         assert watch._turn()
@@ -57,16 +57,16 @@ def troubles(watch: KafkaWatch, count: int) -> list[str]:
 )
 def test_trouble_is_reported_after_two_silent_looks(answers: tuple[Exception | None, ...], expected: list[str]) -> None:
     """One look without an answer may be a busy machine's; whose Kafka it is leaves no doubt."""
-    assert troubles(needed(Cluster(*answers)), len(answers)) == expected
+    assert troubles_of(needed(Cluster(*answers)), len(answers)) == expected
 
 
 def test_nobody_is_asked_for_nothing() -> None:
     """And what was wrong before is forgotten."""
     watch = needed(Cluster(AWAY, AWAY))
-    troubles(watch, 2)
+    troubles_of(watch, 2)
     watch._is_needed = False
 
-    assert troubles(watch, 1) == [""]
+    assert troubles_of(watch, 1) == [""]
 
 
 def test_a_defect_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,9 +74,9 @@ def test_a_defect_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
     watch = needed(Cluster(DEFECT, DEFECT, AWAY, DEFECT, None, DEFECT, DEFECT))
     not_known = ("", "whether Kafka answers is not known: ValueError")
 
-    troubles = [(*troubles(watch, 1), watch.doubt) for _ in range(7)]
+    troubles = [(*troubles_of(watch, 1), watch.doubt) for _ in range(7)]
     watch._is_needed = False
-    troubles += [(*troubles(watch, 1), watch.doubt)]
+    troubles += [(*troubles_of(watch, 1), watch.doubt)]
 
     assert troubles == [("", ""), not_known, ("no answer", ""), not_known, ("", ""), ("", ""), not_known, ("", "")]
     assert "defect in the watch over Kafka" in capsys.readouterr().err

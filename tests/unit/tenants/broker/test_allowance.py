@@ -225,4 +225,4 @@ def test_connection_time_follows_the_places(harness: Harness) -> None:
     allowance.release_connection()
     harness.clock.advance(5)
 
-    assert allowance.places.held_ms() == 3000
+    assert allowance.connection_time.held_ms() == 3000
