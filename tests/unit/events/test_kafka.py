@@ -175,7 +175,7 @@ def test_reading_on_behind_damage_asks_the_cluster_once_a_page(
     assert len(polls) < 20
 
 
-@pytest.mark.parametrize("tells_ids", [True, False])
+@pytest.mark.parametrize("names_ids", [True, False])
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_nothing_is_acknowledged_after_the_topic_was_replaced(
     cluster: FakeCluster, log: KafkaEvents, is_asked: bool, names_ids: bool
