@@ -13,7 +13,6 @@ from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.decoder import Decoder
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
-from iothub.mqtt.outbound import encode_within
 from iothub.mqtt.packets import Connect, Packet
 from iothub.testing.packet_cases import PACKET_CASES
 from iothub.testing.strategies import client_packets, client_streams, connects, server_packets, versions
@@ -139,19 +138,6 @@ def test_what_was_decoded_can_be_encoded_and_means_the_same(
 
     for packet in packets:
         assert Decoder(LIMIT, version).receive_data(encode(packet, version)) == [packet]
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.data(), versions, st.integers(0, 120))
-def test_encoding_within_a_size_never_exceeds_it(data: st.DataObject, version: int, size: int) -> None:
-    """[MQTT-3.1.2-24] For every packet of a server's and every Maximum Packet Size."""
-    packet = data.draw(server_packets(version))
-
-    encoded = encode_within(packet, version, size)
-
-    assert encoded is None or len(encoded) <= size
-    if len(encode(packet, version)) <= size:
-        assert encoded == encode(packet, version)
 
 
 @settings(max_examples=80, deadline=None)

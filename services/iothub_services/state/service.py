@@ -343,11 +343,6 @@ class StateService:
         self._is_failing = True
         self._on_alarm(_FAILING, f"{error}; the session log has it, the next start may take longer")
 
-    def state_of(self, tenant_id: int, client_id: str) -> SessionState | None:
-        """Return the state as folded; None for unknown and ended sessions."""
-        state = self._get((tenant_id, client_id))
-        return None if state is None or state.is_ended else state
-
     def states_of(self, keys: Sequence[Key]) -> list[SessionState]:
         """Return those of these sessions that have not ended by the log's end now. Blocking; in the log's thread, or before it works.
 
