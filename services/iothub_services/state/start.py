@@ -1,9 +1,6 @@
 """What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are complete.
 
-Knows pointer, rows, the log's bounds and how many events it lacks; the service folds the tail.
-
-Theory: live states that reach the pointer or further were folded from every event up to there, and a fold never goes back. So when a damaged log
-has lost events after the pointer, the live states have seen at least what pointer and tail have: a start uses them when the tail is incomplete.
+Knows pointer, rows and the log's bounds; the service folds the tail.
 """
 
 from __future__ import annotations
@@ -49,8 +46,7 @@ def find_checkpoint(
                 return None
             if pointer == tried:
                 break
-            end = log.end()
-            tried, what = pointer, obstacle(pointer, log.begin(), end, applied) or _hole(pointer, log, end, applied)
+            tried, what = pointer, obstacle(pointer, log.begin(), log.end(), applied)
             if what:
                 why = f"checkpoint {pointer.version}: {what}"
                 break
@@ -98,19 +94,6 @@ def obstacle(pointer: Pointer, begin: Offsets, end: Offsets, applied: Offsets) -
 def includes(applied: Offsets, pointer: Pointer) -> bool:
     """Say whether states with everything up to there have everything that a checkpoint has."""
     return len(applied) == len(pointer.offsets) and all(map(operator.ge, applied, pointer.offsets))
-
-
-def _hole(pointer: Pointer, log: EventLog, end: Offsets, applied: Offsets) -> str:
-    """Say why the live states must be used in place of checkpoint and tail; "": the tail is complete, or the states have no more than that.
-
-    Invariant: a tail that lacks events is not folded when the states have seen those events: sessions that only the states have would be lost.
-    """
-    if not includes(applied, pointer):
-        return ""
-    lost = log.lacks(pointer.offsets, end)
-    if not lost:
-        return ""
-    return f"the log lacks {lost} events between offset {_shown(pointer.offsets)} and {_shown(end)}, the session states have seen them"
 
 
 def _shown(offsets: Offsets) -> str:

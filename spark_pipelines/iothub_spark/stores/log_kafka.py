@@ -25,7 +25,7 @@ from iothub.base.errors import BackendError, ConfigError, NotFoundError
 from iothub.records.events import Topic, partition_of
 from iothub.records.job_spec import KafkaLog, KafkaSecurity
 from iothub.records.layout import kafka_base, kafka_topic, newest_generation
-from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
+from iothub_spark.stores.log import Offsets, Page, StoredEvent, Stretch
 
 _FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 _PAGE = 10_000  # records per poll
@@ -73,10 +73,6 @@ class KafkaStretches:
             wanted = [event for event in page if event.key in keys] if keys else page
             if wanted:
                 yield wanted
-
-    def holes(self, wanted: LogRange) -> int:
-        del wanted
-        return 0  # Kafka removes from the head alone; its offsets may have gaps that are no events
 
     def trim(self, upto: Offsets) -> int:
         """Remove the session events up to and including these offsets; returns how many. What lies in an older generation is not looked for.
