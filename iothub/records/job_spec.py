@@ -16,6 +16,7 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from iothub.base.errors import ConfigError
 from iothub.base.units import Endpoint, parse_endpoint
+from iothub.records.kafka_security import KafkaSecurity
 
 Option = bool | int | float | str
 _LIMIT_BYTES = 1 << 20
@@ -26,19 +27,6 @@ class SqliteFile:
     """A store of the embedded default: `events.db`, `checkpoints.db` or `state.db`. A hub may be working in it."""
 
     path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSecurity:
-    """As section `kafka` of the configuration has it."""
-
-    protocol: str = "PLAINTEXT"
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    sasl_mechanism: str = "SCRAM-SHA-512"
-    sasl_username: str = ""
-    sasl_password_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from iothub.base.units import Endpoint
 from iothub.records.job_spec import (
     HBaseTables,
     KafkaLog,
-    KafkaSecurity,
     SparkSettings,
     Spec,
     SqliteFile,
@@ -20,6 +19,7 @@ from iothub.records.job_spec import (
     read_spec,
     write_spec,
 )
+from iothub.records.kafka_security import KafkaSecurity
 
 EMBEDDED = Spec(
     job="compact_events",
