@@ -62,7 +62,6 @@ class Inbound:
         turn = self.turn
         connection.last_seen = turn.now
         turn.counters.bytes_received += len(data)
-        turn.counters.chunks += 1
         if connection.tenant is not None:
             connection.tenant.counters.bytes_received += len(data)
         partial = connection.partial
