@@ -1,6 +1,6 @@
 """Every Control Packet to its bytes, both directions, in 3.1, 3.1.1 and 5.0.
 
-Knows no connection: what a peer may not be sent (size, problem information) is `outbound`. A packet that the version cannot express is a
+Knows no connection. A packet that the version cannot express is a
 defect of ours and raises LocalProtocolError; only properties, which 3.x has no place for, are left out silently there.
 """
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for Control Packets: every valid packet of every version, and streams of them.
+"""Hypothesis strategies for Control Packets: every valid packet of a client, in every version.
 
 Knows no decoder. Needs hypothesis, which only tests have.
 """
@@ -7,29 +7,25 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from iothub.mqtt.constants import PacketType, Role
+from iothub.mqtt.constants import PacketType
 from iothub.mqtt.packets import (
     Auth,
-    Connack,
     Connect,
     Disconnect,
     Packet,
     Pingreq,
-    Pingresp,
     Puback,
     Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
     Subscription,
-    Unsuback,
     Unsubscribe,
     Will,
 )
 from iothub.mqtt.properties import NO_PROPERTIES, RULES, WILL_PROPERTIES, Properties, PropertyRule, PropertyType
-from iothub.mqtt.reason_codes import CONNACK_RETURN_CODES, SUBACK_RETURN_CODES, allowed_codes
+from iothub.mqtt.reason_codes import allowed_codes
 
 VERSIONS = (3, 4, 5)
 
@@ -104,17 +100,8 @@ def connects(draw: st.DrawFn, version: int) -> Connect:
 
 
 @st.composite
-def connacks(draw: st.DrawFn, version: int) -> Connack:
-    allowed = allowed_codes(PacketType.CONNACK, Role.CLIENT) if version == 5 else CONNACK_RETURN_CODES
-    code = draw(st.sampled_from(sorted(allowed)))
-    is_session_present = version != 3 and not code and draw(st.booleans())
-    return Connack(code, is_session_present, draw(properties(PacketType.CONNACK, version)))
-
-
-@st.composite
-def publishes(draw: st.DrawFn, version: int, sender: Role) -> Publish:
-    without = ("subscription_identifiers",) if sender is Role.CLIENT else ()
-    held = draw(properties(PacketType.PUBLISH, version, without=without))
+def publishes(draw: st.DrawFn, version: int) -> Publish:
+    held = draw(properties(PacketType.PUBLISH, version, without=("subscription_identifiers",)))
     topic = "" if held.topic_alias is not None and draw(st.booleans()) else draw(topic_names)
     level = draw(qos)
     packet_id = draw(packet_ids) if level else 0
@@ -128,7 +115,7 @@ def acknowledgements(draw: st.DrawFn, version: int) -> Packet:
     kinds: tuple[type[Puback] | type[Pubrec] | type[Pubrel] | type[Pubcomp], ...] = (Puback, Pubrec, Pubrel, Pubcomp)
     kind = draw(st.sampled_from(kinds))
     packet_type = PacketType[kind.__name__.upper()]
-    code = draw(st.sampled_from(sorted(allowed_codes(packet_type, Role.SERVER)))) if version == 5 else 0
+    code = draw(st.sampled_from(sorted(allowed_codes(packet_type)))) if version == 5 else 0
     return kind(draw(packet_ids), code, draw(properties(packet_type, version)))
 
 
@@ -154,35 +141,16 @@ def unsubscribes(draw: st.DrawFn, version: int) -> Unsubscribe:
 
 
 @st.composite
-def subacks(draw: st.DrawFn, version: int) -> Suback:
-    allowed = allowed_codes(PacketType.SUBACK, Role.CLIENT) if version == 5 else SUBACK_RETURN_CODES
-    codes = draw(st.lists(st.sampled_from(sorted(allowed)), min_size=1, max_size=5))
-    return Suback(draw(packet_ids), tuple(codes), draw(properties(PacketType.SUBACK, version)))
-
-
-@st.composite
-def unsubacks(draw: st.DrawFn, version: int) -> Unsuback:
-    if version != 5:
-        return Unsuback(draw(packet_ids))
-    allowed = sorted(allowed_codes(PacketType.UNSUBACK, Role.CLIENT))
-    codes = draw(st.lists(st.sampled_from(allowed), min_size=1, max_size=5))
-    return Unsuback(draw(packet_ids), tuple(codes), draw(properties(PacketType.UNSUBACK, version)))
-
-
-@st.composite
-def disconnects(draw: st.DrawFn, version: int, sender: Role) -> Disconnect:
+def disconnects(draw: st.DrawFn, version: int) -> Disconnect:
     if version != 5:
         return Disconnect()
-    receiver = Role.SERVER if sender is Role.CLIENT else Role.CLIENT
-    code = draw(st.sampled_from(sorted(allowed_codes(PacketType.DISCONNECT, receiver))))
-    without = ("server_reference",) if sender is Role.CLIENT else ("session_expiry_interval_s",)
-    return Disconnect(code, draw(properties(PacketType.DISCONNECT, version, without=without)))
+    code = draw(st.sampled_from(sorted(allowed_codes(PacketType.DISCONNECT))))
+    return Disconnect(code, draw(properties(PacketType.DISCONNECT, version, without=("server_reference",))))
 
 
 @st.composite
-def auths(draw: st.DrawFn, sender: Role) -> Auth:
-    receiver = Role.SERVER if sender is Role.CLIENT else Role.CLIENT
-    code = draw(st.sampled_from(sorted(allowed_codes(PacketType.AUTH, receiver))))
+def auths(draw: st.DrawFn) -> Auth:
+    code = draw(st.sampled_from(sorted(allowed_codes(PacketType.AUTH))))
     held = draw(properties(PacketType.AUTH, 5).filter(lambda chosen: chosen.authentication_method is not None))
     return Auth(code, held)
 
@@ -190,33 +158,11 @@ def auths(draw: st.DrawFn, sender: Role) -> Auth:
 def client_packets(version: int) -> st.SearchStrategy[Packet]:
     """Everything a client may send after its CONNECT."""
     either: list[st.SearchStrategy[Packet]] = [
-        publishes(version, Role.CLIENT),
+        publishes(version),
         acknowledgements(version),
         subscribes(version),
         unsubscribes(version),
         st.just(Pingreq()),
-        disconnects(version, Role.CLIENT),
+        disconnects(version),
     ]
-    return st.one_of(*either, auths(Role.CLIENT)) if version == 5 else st.one_of(*either)
-
-
-def server_packets(version: int) -> st.SearchStrategy[Packet]:
-    """Everything a server may send."""
-    either: list[st.SearchStrategy[Packet]] = [
-        connacks(version),
-        publishes(version, Role.SERVER),
-        acknowledgements(version),
-        subacks(version),
-        unsubacks(version),
-        st.just(Pingresp()),
-    ]
-    if version != 5:
-        return st.one_of(*either)
-    return st.one_of(*either, disconnects(version, Role.SERVER), auths(Role.SERVER))
-
-
-@st.composite
-def client_streams(draw: st.DrawFn) -> tuple[int, list[Packet]]:
-    """Draw a version, and a CONNECT in it followed by a few packets."""
-    version = draw(versions)
-    return version, [draw(connects(version)), *draw(st.lists(client_packets(version), max_size=6))]
+    return st.one_of(*either, auths()) if version == 5 else st.one_of(*either)

@@ -11,10 +11,10 @@ from iothub.mqtt.connect import complete_connect, decode_connect, plain_connect
 from iothub.mqtt.constants import STANDARD_LIMITS, Limits
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
-from iothub.mqtt.fixed_header import read_remaining_length
 from iothub.mqtt.packets import Connect
 from iothub.mqtt.properties import NO_PROPERTIES
 from iothub.testing.strategies import connects, versions
+from iothub.testing.wire_bytes import body_of
 
 SHORT_IDS = Limits(client_id_bytes=5)
 limits = st.sampled_from((STANDARD_LIMITS, SHORT_IDS))
@@ -27,10 +27,7 @@ usual_connects = any_connects.map(
 
 
 def _body(packet: Connect) -> bytes:
-    data = encode(packet, packet.version)
-    found = read_remaining_length(data, 1, packet.version)
-    assert found is not None
-    return data[found[1] :]
+    return body_of(encode(packet, packet.version))
 
 
 def _outcome(body: bytes, given_limits: Limits) -> Connect | str:
