@@ -12,13 +12,14 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from math import inf
 from pathlib import Path
 from types import NoneType
-from typing import Any, cast, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from iothub.base.errors import ConfigError
 from iothub.base.units import Endpoint, parse_endpoint
 from iothub.records.kafka_security import KafkaSecurity
 
 Option = bool | int | float | str
+Kind = TypeVar("Kind")
 _LIMIT_BYTES = 1 << 20
 
 
@@ -154,7 +155,7 @@ def _object(value: object, where: str) -> dict[str, object]:
     return dict(value)
 
 
-def _record(kind: type[Any], value: object, where: str) -> Any:
+def _record(kind: type[Kind], value: object, where: str) -> Kind:
     """Read an object into a dataclass: null is as good as missing, and takes the default."""
     left, kinds, found = _object(value, where), get_type_hints(kind), {}
     for each in fields(kind):

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, EnumType
-from typing import Any, Generic, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from iothub_services.auth.change_watermark import ChangePosition
 from iothub_services.auth.port import Ban, DeviceRecord, Rule, TenantRecord, TokenIssuer, TokenKey
@@ -91,14 +91,15 @@ def _written(value: Any) -> Any:
 
 def _reader(kind: Any) -> Callable[[Any], Any]:
     """Return what makes a value of this type of what `_written` has made of it."""
+    make: Callable[..., Any] = kind
     if is_dataclass(kind):
         kinds = get_type_hints(kind)
         readers = [_reader(kinds[each.name]) for each in fields(kind)]
-        return lambda row: kind(*[read(value) for read, value in zip(readers, row, strict=True)])
+        return lambda row: make(*[read(value) for read, value in zip(readers, row, strict=True)])
     if get_origin(kind) is tuple:
         read_one = _reader(get_args(kind)[0])
         return lambda values: tuple(map(read_one, values))
-    return cast("Callable[[Any], Any]", kind) if isinstance(kind, EnumType) else _as_it_is
+    return make if isinstance(kind, EnumType) else _as_it_is
 
 
 def _as_it_is(value: Any) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from iothub.base.errors import CorruptRecordError
@@ -54,15 +53,6 @@ def find_checkpoint(
         except CorruptRecordError as error:  # perhaps it was replaced while it was read, and its rows are gone
             why = str(error)
     on_unusable(why)
-    return None
-
-
-def newer_checkpoint(store: CheckpointStore, log: EventLog, applied: Offsets) -> Checkpoint | None:
-    """Read the checkpoint that counts if live states lack something of it; None: they do not, or it cannot be used."""
-    with suppress(CorruptRecordError):
-        pointer = store.pointer()
-        if pointer is not None and not includes(applied, pointer):
-            return find_checkpoint(store, log, applied, lambda _: None)
     return None
 
 
