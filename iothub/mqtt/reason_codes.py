@@ -19,19 +19,15 @@ _DISCONNECT_CLIENT: Final = _DISCONNECT_BOTH | {0x04}
 # 0x8C is in the list of §2.4 for DISCONNECT, though not in Table 3-10: a failed re-authentication needs it.
 _DISCONNECT_SERVER: Final = _DISCONNECT_BOTH | {0x87, 0x89, 0x8B, 0x8C, 0x8D, 0x8E, 0x8F, *range(0x9A, 0xA3)}
 
-_EITHER: Final = {
+_FROM_CLIENT: Final = {
     PacketType.PUBACK: _PUBACK,
     PacketType.PUBREC: _PUBACK,
     PacketType.PUBREL: _PUBREL,
     PacketType.PUBCOMP: _PUBREL,
-}
-_FROM_CLIENT: Final = {
-    **_EITHER,
     PacketType.DISCONNECT: _DISCONNECT_CLIENT,
     PacketType.AUTH: frozenset({0x18, 0x19}),
 }
 _FROM_SERVER: Final = {
-    **_EITHER,
     PacketType.CONNACK: _CONNACK,
     PacketType.SUBACK: _SUBACK,
     PacketType.UNSUBACK: _UNSUBACK,
@@ -51,5 +47,5 @@ def allowed_codes(packet_type: PacketType) -> frozenset[int]:
 
 
 def sendable_codes(packet_type: PacketType) -> frozenset[int]:
-    """Return every Reason Code that `packet_type` may carry in either direction (what the encoder accepts)."""
-    return allowed_codes(packet_type) | _FROM_SERVER.get(packet_type, _NONE)
+    """Return the Reason Codes that the hub may send in `packet_type`."""
+    return _FROM_SERVER.get(packet_type, _NONE)

@@ -158,7 +158,7 @@ def _object(value: object, where: str) -> dict[str, object]:
 def _record(kind: type[Kind], value: object, where: str) -> Kind:
     """Read an object into a dataclass: null is as good as missing, and takes the default."""
     left, kinds, found = _object(value, where), get_type_hints(kind), {}
-    for each in fields(kind):
+    for each in fields(cast("Any", kind)):
         given = left.pop(each.name, None)
         if given is not None and given != each.default:
             found[each.name] = _value(kinds[each.name], given, f"{where}: {each.name}")

@@ -16,7 +16,7 @@ class PacketCase:
     """One whole packet as bytes, and what every parser must make of it.
 
     `version` is that of the connection, 0 before CONNECT. `proves` names normative statements.
-    `is_canonical`: the encoder writes exactly these bytes for the expected packet. `is_answer`: a server's packet, which is only encoded.
+    `is_answer`: a packet of the hub's, which is only encoded: the encoder writes exactly these bytes.
     """
 
     name: str
@@ -24,7 +24,6 @@ class PacketCase:
     data: bytes
     expected: Packet | Reason
     proves: str = ""
-    is_canonical: bool = True
     is_answer: bool = False
 
     @property

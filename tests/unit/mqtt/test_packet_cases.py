@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.base.reasons import Reason
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
-from iothub.mqtt.packets import Connect
+from iothub.mqtt.packets import Auth, Connack, Suback, Unsuback
 from iothub.testing.packet_cases import ACCEPTED, PACKET_CASES, PacketCase
 
 
@@ -28,14 +27,12 @@ def test_decoder_agrees_with_the_case(case: PacketCase) -> None:
     assert result == case.expected
 
 
-@_cases(tuple(case for case in ACCEPTED if case.is_canonical))
-def test_encoder_writes_the_bytes_of_a_canonical_case(case: PacketCase) -> None:
+@_cases(tuple(case for case in ACCEPTED if case.is_answer))
+def test_encoder_writes_the_bytes_of_an_answer(case: PacketCase) -> None:
     """Our own packets have the shortest form, in the order of the specification's table."""
-    packet = case.expected
-    assert not isinstance(packet, Reason)
-    version = packet.version if isinstance(packet, Connect) else case.version
+    assert isinstance(case.expected, Connack | Suback | Unsuback | Auth)
 
-    assert encode(packet, version) == case.data
+    assert encode(case.expected, case.version) == case.data
 
 
 def test_case_names_are_unique() -> None:

