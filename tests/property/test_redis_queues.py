@@ -52,8 +52,8 @@ def test_driver_does_what_the_model_does(planned: list[tuple[object, ...]]) -> N
             epochs[step[1]] = model.stats(step[1]).epoch
         if step[0] == "drop":
             epochs.pop(step[1], None)  # type: ignore[call-overload]
-        results = [(each.list_queues(TENANT), each.tenant_usage(TENANT)) for each in both]
-        assert results[0] == results[1]
+        answers = [(each.list_queues(TENANT), each.tenant_usage(TENANT)) for each in both]
+        assert answers[0] == answers[1]
     for queue_id, epoch in epochs.items():
         assert model.read(queue_id, epoch, 0, MANY, MANY) == store.read(queue_id, epoch, 0, MANY, MANY)
 
