@@ -7,8 +7,7 @@ cdef class Counters:
     cdef public long long publish_received, puback_received, publish_sent, puback_sent
     cdef public long long received_0, received_1, received_2
     cdef public long long delivered_0, delivered_1, delivered_2
-    cdef public long long blocks_received, blocks_delivered, fanout
-    cdef public long long retransmitted, turns, flushes, chunks
+    cdef public long long blocks_received, blocks_delivered, fanout, turns
     cdef public list others_received, others_sent
     cdef public dict dropped
 

@@ -13,7 +13,7 @@ _WORDS = {kind: kind.name.lower() for kind in PacketType}
 
 
 class Counters:
-    """One set of counters. The plane's leaves blocks and fan-out alone; a tenant's leaves turns, flushes and packets by type alone."""
+    """One set of counters. The plane's leaves blocks and fan-out alone; a tenant's leaves turns and packets by type alone."""
 
     def __init__(self) -> None:
         self.bytes_received = 0
@@ -31,10 +31,7 @@ class Counters:
         self.blocks_received = 0  # message equivalents of what was accepted (`iothub.engine.message.blocks`)
         self.blocks_delivered = 0  # and of what was written to clients
         self.fanout = 0  # receivers that messages were routed to, whether they were there or not
-        self.retransmitted = 0
         self.turns = 0  # batches ended
-        self.flushes = 0  # transports woken
-        self.chunks = 0  # reads handled
         self.others_received = [0] * 16  # packets that are neither PUBLISH nor PUBACK, by packet type
         self.others_sent = [0] * 16
         self.dropped: dict[Drop, int] = {}

@@ -68,7 +68,6 @@ class Emission:
         if qos:
             if may_have_been_sent:
                 header |= 8  # [MQTT-3.3.1-1]
-                turn.counters.retransmitted += 1
             self._identify(session, out, start + identifier_at(frame), qos)
         out[start] = header
         self._count(session, message, qos, size)

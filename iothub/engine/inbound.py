@@ -62,7 +62,6 @@ class Inbound:
         turn = self.turn
         connection.last_seen = turn.now
         turn.counters.bytes_received += len(data)
-        turn.counters.chunks += 1
         if connection.tenant is not None:
             connection.tenant.counters.bytes_received += len(data)
         partial = connection.partial
@@ -104,7 +103,7 @@ class Inbound:
                 needed = end - at + 1
                 break
             if length > connection.packet_bytes:
-                self.publishing.exceed(connection, 0x95, "packet_bytes")  # before its body is there
+                self.publishing.exceed(connection, 0x95, "packet_bytes")  # before its body is there [MQTT-3.2.2-15]
                 break
             if at + length > end:
                 needed = length
@@ -218,7 +217,7 @@ class Inbound:
                 self.emission.send(connection, b"\xd0\x00")  # [MQTT-3.12.4-1]
         elif kind == CONNECT:
             if connection.has_connect:
-                self.fail(connection, 0x82)  # [MQTT-3.1.0-2]
+                self.fail(connection, 0x82)  # [MQTT-3.1.0-2] [MQTT3-3.1.0-2]
             else:
                 connection.has_connect = True
                 self._to_control(connection, header, data[body : at + length])

@@ -86,4 +86,3 @@ class ListenerInfo:
 
     name: str = "tcp"
     kind: str = "tcp"  # tcp, tls, ws, wss
-    is_encrypted: bool = False

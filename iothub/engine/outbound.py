@@ -299,6 +299,5 @@ class Outbound:
             if window is not None and window.released is not None:
                 for position in window.released:
                     self.emission.send_ack(connection, 0x62, position % SPAN + 1, 0)  # [MQTT-4.4.0-1]
-                    self.turn.counters.retransmitted += 1
             session.is_behind = True  # caught up only by a page read after the claim
         self.pump(session)

@@ -141,7 +141,6 @@ class Plane:
         for connection in dirty:
             connection.is_dirty = False
             if not connection.is_lost:
-                turn.counters.flushes += 1
                 connection.transport.wake()
                 if not connection.is_watched and len(connection.out) >= _WATCH_BYTES and not connection.is_closed:
                     connection.is_watched = True

@@ -27,7 +27,6 @@ cdef class Wheel:
     cpdef Timer schedule(self, double deadline, object item)
     @cython.locals(target="long long", due=list)
     cpdef list advance(self, double now)
-    cpdef object next_deadline(self)
 
     @cython.locals(differing="long long", level=int, slot=list)
     cdef int _insert(self, Timer timer) except -1

@@ -85,14 +85,6 @@ class Wheel:
         self.tick = target
         return due
 
-    def next_deadline(self) -> float | None:
-        """Return the earliest deadline, rounded up to its tick; None without timers. O(slots + timers in one slot)."""
-        for level in self.levels:
-            for slot in level:
-                if slot:
-                    return self.origin + min([timer.tick for timer in slot]) / _TICKS_PER_SECOND
-        return None
-
     def _insert(self, timer: Timer) -> None:
         differing = (timer.tick ^ self.tick) >> _BITS
         level = 0

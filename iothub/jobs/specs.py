@@ -19,13 +19,13 @@ from iothub.records.job_catalogue import CATALOGUE, JobEntry
 from iothub.records.job_spec import (
     HBaseTables,
     KafkaLog,
-    KafkaSecurity,
     Option,
     SparkSettings,
     Spec,
     SqliteFile,
     write_spec,
 )
+from iothub.records.kafka_security import KafkaSecurity
 from iothub_tenants.accounts.database import accounts_url
 
 _NEEDED = ("iothub", "iothub_spark", "pyspark", "pyarrow")

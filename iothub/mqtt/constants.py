@@ -1,4 +1,4 @@
-"""The numbers of the wire that every part of the codec shares: packet types, protocol versions, roles and limits.
+"""The numbers of the wire that every part of the codec shares: packet types, protocol versions and limits.
 
 Knows no packet layout and no Reason Code.
 """
@@ -6,7 +6,7 @@ Knows no packet layout and no Reason Code.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from typing import Final
 
 MQTT_3_1: Final = 3
@@ -40,17 +40,6 @@ class PacketType(IntEnum):
     AUTH = 15
 
 
-class Role(Enum):
-    """Which side decodes: the server hears clients, the client hears its server."""
-
-    SERVER = "server"
-    CLIENT = "client"
-
-
-# What flows in one direction only (Table 2-1). CONNECT, SUBSCRIBE, UNSUBSCRIBE, PINGREQ to the server; their answers from it.
-FROM_CLIENT_ONLY: Final = frozenset(
-    {PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ}
-)
 FROM_SERVER_ONLY: Final = frozenset({PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP})
 
 

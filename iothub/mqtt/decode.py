@@ -1,4 +1,4 @@
-"""One complete Control Packet to its value: `decode_packet`, total over types, versions and bodies.
+"""One complete Control Packet of a client to its value: `decode_packet`, total over types, versions and bodies.
 
 Knows no connection: whether a packet may come now is asked in `fixed_header` as far as one packet can tell, the rest by the engine.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from iothub.base.errors import LocalProtocolError
-from iothub.mqtt.connect import check_authentication, check_topic_name, decode_connect
+from iothub.mqtt.connect import check_topic_name, decode_connect
 from iothub.mqtt.constants import (
     MQTT_3_1,
     MQTT_5_0,
@@ -17,80 +17,64 @@ from iothub.mqtt.constants import (
     UNKNOWN_VERSION,
     Limits,
     PacketType,
-    Role,
 )
 from iothub.mqtt.errors import LimitExceeded, MalformedPacket, ProtocolError
 from iothub.mqtt.fields import FieldReader
 from iothub.mqtt.fixed_header import check_first_byte
 from iothub.mqtt.packets import (
     Auth,
-    Connack,
     Disconnect,
     Packet,
     Pingreq,
-    Pingresp,
     Puback,
     Pubcomp,
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
     Subscription,
-    Unsuback,
     Unsubscribe,
 )
 from iothub.mqtt.properties import NO_PROPERTIES, Properties, decode_properties
-from iothub.mqtt.reason_codes import CONNACK_RETURN_CODES, SUBACK_RETURN_CODES, allowed_codes
+from iothub.mqtt.reason_codes import allowed_codes
 
 _CONNECT: Final = PacketType.CONNECT << 4
 _SHARE: Final = "$share/"
-_WRONG_WAY: Final = {  # properties that only the other side may send in this packet
-    (PacketType.PUBLISH, Role.SERVER): frozenset({0x0B}),  # Subscription Identifier from a client [MQTT-3.3.4-6]
-    (PacketType.DISCONNECT, Role.SERVER): frozenset({0x1C}),  # Server Reference from a client
-    (PacketType.DISCONNECT, Role.CLIENT): frozenset({0x11}),  # Session Expiry Interval from a server [MQTT-3.14.2-2]
+_WRONG_WAY: Final = {  # properties that only a server may send in this packet
+    PacketType.PUBLISH: frozenset({0x0B}),  # Subscription Identifier [MQTT-3.3.4-6]
+    PacketType.DISCONNECT: frozenset({0x1C}),  # Server Reference
 }
 
 
 class _Context:
     """What the body decoders need to know beside the body."""
 
-    __slots__ = ("header", "is_5_0", "limits", "packet_type", "role", "version")
+    __slots__ = ("header", "is_5_0", "limits", "packet_type")
 
-    def __init__(self, packet_type: PacketType, header: int, version: int, role: Role, limits: Limits) -> None:
+    def __init__(self, packet_type: PacketType, header: int, version: int, limits: Limits) -> None:
         self.packet_type = packet_type
         self.header = header
-        self.version = version
         self.is_5_0 = version == MQTT_5_0
-        self.role = role
         self.limits = limits
 
 
 _BodyDecoder: TypeAlias = Callable[[FieldReader, _Context], Packet]
 
 
-def decode_packet(
-    header: int,
-    body: bytes,
-    version: int,
-    role: Role = Role.SERVER,
-    limits: Limits = STANDARD_LIMITS,
-) -> Packet:
+def decode_packet(header: int, body: bytes, version: int, limits: Limits = STANDARD_LIMITS) -> Packet:
     """Decode one packet from its first byte and its body (what follows the Remaining Length).
 
-    `version` is the connection's Protocol Level, or 0 before CONNECT; `role` is the side that decodes. O(len(body)).
+    `version` is the connection's Protocol Level, or 0 before CONNECT. O(len(body)).
 
     Raises: MqttError with its Reason, and nothing else for any bytes; LocalProtocolError for a version that does not exist.
     """
     if version != UNKNOWN_VERSION and not MQTT_3_1 <= version <= MQTT_5_0:
         raise LocalProtocolError(f"there is no MQTT version {version}")
-    if header == _CONNECT and role is Role.SERVER:
+    if header == _CONNECT:
         return decode_connect(body, limits)  # the usual one; whether it may come now, the connection knows
-    packet_type = check_first_byte(header, version, role)
-    if packet_type is PacketType.CONNECT:
-        return decode_connect(body, limits)
+    packet_type = check_first_byte(header, version)
     reader = FieldReader(body, packet_type.name)
-    packet = _DECODERS[packet_type](reader, _Context(packet_type, header, version, role, limits))
+    packet = _DECODERS[packet_type](reader, _Context(packet_type, header, version, limits))
     reader.finish()
     return packet
 
@@ -105,7 +89,7 @@ def _packet_id(reader: FieldReader) -> int:
 def _reason_code(reader: FieldReader, context: _Context) -> int:
     """Read a Reason Code that the peer may use in this packet; else it is a Protocol Error."""
     code = reader.byte("Reason Code")
-    if code not in allowed_codes(context.packet_type, context.role):
+    if code not in allowed_codes(context.packet_type):
         raise ProtocolError(f"{reader.packet}: Reason Code 0x{code:02X} is not allowed here")
     return code
 
@@ -113,27 +97,8 @@ def _reason_code(reader: FieldReader, context: _Context) -> int:
 def _properties(reader: FieldReader, context: _Context) -> Properties:
     if not context.is_5_0:
         return NO_PROPERTIES
-    refused = _WRONG_WAY.get((context.packet_type, context.role), frozenset())
+    refused = _WRONG_WAY.get(context.packet_type, frozenset())
     return decode_properties(reader, context.packet_type, context.limits.user_properties, refused)
-
-
-def _connack(reader: FieldReader, context: _Context) -> Packet:
-    flags = reader.byte("Connect Acknowledge Flags")
-    if context.version == MQTT_3_1:
-        flags = 0  # 3.1 does not use the byte
-    if flags > 1:  # [MQTT-3.2.2-1]
-        raise MalformedPacket("CONNACK: reserved flags are set")
-    if context.is_5_0:
-        code = _reason_code(reader, context)  # [MQTT-3.2.2-8]
-    else:
-        code = reader.byte("return code")
-        if code not in CONNACK_RETURN_CODES:
-            raise ProtocolError(f"CONNACK: return code {code} is reserved")
-    if code and flags:  # [MQTT-3.2.2-6] [MQTT3-3.2.2-4]
-        raise ProtocolError("CONNACK: Session Present in a refusal")
-    properties = _properties(reader, context)
-    check_authentication(properties, reader.packet)
-    return Connack(code, bool(flags), properties)
 
 
 def _publish(reader: FieldReader, context: _Context) -> Packet:
@@ -196,31 +161,6 @@ def _requested_qos(reader: FieldReader, topic_filter: str) -> Subscription:
     return Subscription(topic_filter, qos)
 
 
-def _suback(reader: FieldReader, context: _Context) -> Packet:
-    packet_id = _packet_id(reader)
-    properties = _properties(reader, context)
-    allowed = allowed_codes(PacketType.SUBACK, context.role) if context.is_5_0 else SUBACK_RETURN_CODES
-    return Suback(packet_id, _codes(reader, allowed), properties)  # [MQTT-3.9.3-2] [MQTT3-3.9.3-2]
-
-
-def _unsuback(reader: FieldReader, context: _Context) -> Packet:
-    packet_id = _packet_id(reader)
-    if not context.is_5_0:
-        return Unsuback(packet_id)
-    properties = _properties(reader, context)
-    return Unsuback(
-        packet_id, _codes(reader, allowed_codes(PacketType.UNSUBACK, context.role)), properties
-    )  # [MQTT-3.11.3-2]
-
-
-def _codes(reader: FieldReader, allowed: frozenset[int]) -> tuple[int, ...]:
-    """Read one Reason Code for each Topic Filter, at least one."""
-    codes = tuple(reader.rest())
-    if not codes or not allowed.issuperset(codes):
-        raise ProtocolError(f"{reader.packet}: no Reason Code, or one that is not allowed here")
-    return codes
-
-
 def _unsubscribe(reader: FieldReader, context: _Context) -> Packet:
     packet_id = _packet_id(reader)
     properties = _properties(reader, context)
@@ -243,17 +183,9 @@ def _pingreq(reader: FieldReader, context: _Context) -> Packet:
     return Pingreq()
 
 
-def _pingresp(reader: FieldReader, context: _Context) -> Packet:
-    return Pingresp()
-
-
 def _disconnect(reader: FieldReader, context: _Context) -> Packet:
-    """Decode DISCONNECT [MQTT-3.14.2-1]; 3.x has neither Reason Code nor a DISCONNECT from the server."""
-    if not context.is_5_0:
-        if context.role is Role.CLIENT:
-            raise ProtocolError("DISCONNECT was sent in the wrong direction")
-        return Disconnect()
-    if reader.at_end():
+    """Decode DISCONNECT [MQTT-3.14.2-1]; 3.x has no Reason Code."""
+    if not context.is_5_0 or reader.at_end():
         return Disconnect()
     code = _reason_code(reader, context)
     properties = NO_PROPERTIES if reader.at_end() else _properties(reader, context)
@@ -261,12 +193,9 @@ def _disconnect(reader: FieldReader, context: _Context) -> Packet:
 
 
 def _auth(reader: FieldReader, context: _Context) -> Packet:
-    """Decode AUTH [MQTT-3.15.2-1]; only the short form for success may omit the Authentication Method (§3.15.2.2.2)."""
-    is_short = reader.at_end()
-    if is_short and context.role is Role.SERVER:
+    """Decode AUTH [MQTT-3.15.2-1]; the short form says success, which is the server's to say (§3.15.2.2.2)."""
+    if reader.at_end():
         raise ProtocolError("AUTH: Reason Code 0x00 is not allowed here")
-    if is_short:
-        return Auth()
     code = _reason_code(reader, context)
     properties = NO_PROPERTIES if reader.at_end() else _properties(reader, context)
     if properties.authentication_method is None:
@@ -275,18 +204,14 @@ def _auth(reader: FieldReader, context: _Context) -> Packet:
 
 
 _DECODERS: Final[dict[PacketType, _BodyDecoder]] = {
-    PacketType.CONNACK: _connack,
     PacketType.PUBLISH: _publish,
     PacketType.PUBACK: _acknowledgement(Puback),
     PacketType.PUBREC: _acknowledgement(Pubrec),
     PacketType.PUBREL: _acknowledgement(Pubrel),
     PacketType.PUBCOMP: _acknowledgement(Pubcomp),
     PacketType.SUBSCRIBE: _subscribe,
-    PacketType.SUBACK: _suback,
     PacketType.UNSUBSCRIBE: _unsubscribe,
-    PacketType.UNSUBACK: _unsuback,
     PacketType.PINGREQ: _pingreq,
-    PacketType.PINGRESP: _pingresp,
     PacketType.DISCONNECT: _disconnect,
     PacketType.AUTH: _auth,
 }

@@ -14,14 +14,13 @@ class MqttError(IotHubError):
     """The peer's bytes are refused and its Network Connection must be closed [MQTT-4.13.1-1] [MQTT3-4.8.0-1].
 
     `reason` names the refusal. `version` is 3, 4 or 5 when a CONNECT was refused after its Protocol Level was read (answer in that
-    form), else 0 (no answer before CONNACK). `packets` are the complete packets that stood before the refused one in the same data.
+    form), else 0 (no answer before CONNACK).
     """
 
     def __init__(self, message: str, reason: Reason, *, version: int = 0) -> None:
         super().__init__(message)
         self.reason = reason
         self.version = version
-        self.packets: tuple[object, ...] = ()
 
     @property
     def reason_code(self) -> int:

@@ -1,7 +1,6 @@
-"""The Fixed Header (§2.1): may this first byte stand here, and how long is the packet.
+"""The first byte of the Fixed Header (§2.1): may it stand here.
 
-Knows no body. The order of its questions is fixed, so that every split of the same bytes gives the same answer: first byte, then
-Remaining Length, then the limit.
+Knows no Remaining Length, which the engine reads, and no body.
 """
 
 from __future__ import annotations
@@ -9,23 +8,21 @@ from __future__ import annotations
 from typing import Final
 
 from iothub.mqtt.constants import (
-    FROM_CLIENT_ONLY,
     FROM_SERVER_ONLY,
     MQTT_3_1,
     MQTT_5_0,
     UNKNOWN_VERSION,
     PacketType,
-    Role,
 )
-from iothub.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
+from iothub.mqtt.errors import MalformedPacket, ProtocolError
 
 _DUP: Final = 0x08
 # Table 2-2: these three have the bits 0010, all others but PUBLISH 0000.
 _FLAGS_0010: Final = frozenset({PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE})
 
 
-def check_first_byte(header: int, version: int, role: Role) -> PacketType:
-    """Return the packet type of `header` if the peer may send it now.
+def check_first_byte(header: int, version: int) -> PacketType:
+    """Return the packet type of `header` if a client may send it now.
 
     `version` 0 means that nothing was decoded yet: only CONNECT may stand here.
     Raises: MalformedPacket for a reserved type; ProtocolError for a first packet that is not CONNECT and for the wrong direction;
@@ -37,7 +34,7 @@ def check_first_byte(header: int, version: int, role: Role) -> PacketType:
     if version == UNKNOWN_VERSION and kind != PacketType.CONNECT:  # [MQTT-3.1.0-1] [MQTT3-3.1.0-1]
         raise ProtocolError("the first packet is not CONNECT")
     packet_type = PacketType(kind)
-    if packet_type in (FROM_SERVER_ONLY if role is Role.SERVER else FROM_CLIENT_ONLY):
+    if packet_type in FROM_SERVER_ONLY:
         raise ProtocolError(f"{packet_type.name} was sent in the wrong direction")
     _check_flags(packet_type, header & 0x0F, version)
     return packet_type
@@ -61,28 +58,3 @@ def _check_flags(packet_type: PacketType, flags: int, version: int) -> None:
             flags &= ~_DUP  # 3.1 calls the bits QoS 1 and DUP, and sets DUP when it sends the packet again
     if flags != expected:  # DISCONNECT and AUTH: [MQTT-3.14.1-1] [MQTT3-3.14.1-1] [MQTT-3.15.1-1]
         raise MalformedPacket(f"{packet_type.name}: the flags are {flags:04b}, must be {expected:04b}")
-
-
-def read_remaining_length(data: bytes | bytearray, start: int, version: int) -> tuple[int, int] | None:
-    """Read the Remaining Length at `start`: (its value, where the body begins), or None while bytes are missing.
-
-    A longer form than needed is refused in 5.0 [MQTT-1.5.5-1]; 3.x allows it, and so does the CONNECT, whose version is not known yet.
-    """
-    value = 0
-    for index in range(4):
-        position = start + index
-        if position >= len(data):
-            return None
-        byte = data[position]
-        value |= (byte & 0x7F) << 7 * index
-        if byte < 0x80:
-            if index and not byte and version == MQTT_5_0:
-                raise MalformedPacket("Remaining Length uses more bytes than its value needs")
-            return value, position + 1
-    raise MalformedPacket("Remaining Length is longer than four bytes")
-
-
-def check_size(size_bytes: int, max_packet_bytes: int) -> None:
-    """Refuse a packet, Fixed Header included, over the limit [MQTT-3.2.2-15]: it is called before any of the body is kept."""
-    if size_bytes > max_packet_bytes:
-        raise PacketTooLarge(f"the packet has {size_bytes} bytes, at most {max_packet_bytes} are allowed")

@@ -1,4 +1,4 @@
-"""All fifteen MQTT Control Packets as frozen values, the same for 3.1, 3.1.1 and 5.0.
+"""MQTT Control Packets as frozen values, the same for 3.1, 3.1.1 and 5.0.
 
 Knows no bytes: `decode` and `encoder` move between these and the wire. What a version does not have keeps its default: no properties,
 Reason Code 0, no subscription options beyond QoS.
@@ -141,11 +141,6 @@ class Pingreq:
 
 
 @dataclass(frozen=True, slots=True)
-class Pingresp:
-    """§3.13."""
-
-
-@dataclass(frozen=True, slots=True)
 class Disconnect:
     """§3.14."""
 
@@ -174,7 +169,6 @@ Packet = (
     | Unsubscribe
     | Unsuback
     | Pingreq
-    | Pingresp
     | Disconnect
     | Auth
 )

@@ -7,15 +7,19 @@ key is refused by name, so that runner and job never understand it differently.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from math import inf
 from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from iothub.base.errors import ConfigError
-from iothub.base.units import Endpoint
-from iothub.records.job_spec_fields import Fields
+from iothub.base.units import Endpoint, parse_endpoint
+from iothub.records.kafka_security import KafkaSecurity
 
 Option = bool | int | float | str
+Kind = TypeVar("Kind")
 _LIMIT_BYTES = 1 << 20
 
 
@@ -24,19 +28,6 @@ class SqliteFile:
     """A store of the embedded default: `events.db`, `checkpoints.db` or `state.db`. A hub may be working in it."""
 
     path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaSecurity:
-    """As section `kafka` of the configuration has it."""
-
-    protocol: str = "PLAINTEXT"
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    sasl_mechanism: str = "SCRAM-SHA-512"
-    sasl_username: str = ""
-    sasl_password_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,140 +107,112 @@ def read_spec(file: Path) -> Spec:
 
 def parse_spec(value: object, where: str = "spec") -> Spec:
     """Read what `write_spec` returns. Raises ConfigError, with the key."""
-    fields = Fields(value, where)
-    spec = Spec(
-        job=fields.text("job"),
-        run_id=fields.number("run_id"),
-        events=_events(fields.inner("events")),
-        checkpoints=_store(fields.inner("checkpoints")),
-        state=_store(fields.inner("state")),
-        options=fields.options("options"),
-        archive=_archive(fields),
-        sql_url_file=fields.path("sql_url_file", None),
-        spark=_spark(fields),
-    )
-    fields.refuse_others()
-    return spec
+    content = _object(value, where)
+    archive = content.get("archive")
+    if archive is not None:
+        content["archive"] = str(_record(_Folder, archive, f"{where}: archive").path)
+    return _record(Spec, content, where)
 
 
 def write_spec(spec: Spec) -> str:
     """Return the file's text."""
-    content: dict[str, object] = {
-        "job": spec.job,
-        "run_id": spec.run_id,
-        "options": dict(spec.options),
-        "events": _written(spec.events),
-        "checkpoints": _written(spec.checkpoints),
-        "state": _written(spec.state),
-        "archive": None if spec.archive is None else {"path": str(spec.archive)},
-        "sql_url_file": None if spec.sql_url_file is None else str(spec.sql_url_file),
-        "spark": {
-            "master": spec.spark.master,
-            "driver_memory": spec.spark.driver_memory,
-            "shuffle_partitions": spec.spark.shuffle_partitions,
-            "local_dir": None if spec.spark.local_dir is None else str(spec.spark.local_dir),
-        },
-    }
+    content = _written(spec)
+    if spec.archive is not None:
+        content["archive"] = _written(_Folder(spec.archive))
     return json.dumps(content, indent=2) + "\n"
 
 
-# --- reading
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """How the file has the archive."""
+
+    path: Path
 
 
-def _events(fields: Fields) -> SqliteFile | KafkaLog:
-    if fields.choice("driver", "sqlite", "kafka") == "sqlite":
-        return _file(fields)
-    log = KafkaLog(
-        brokers=fields.endpoints("brokers"),
-        topic_prefix=fields.text("topic_prefix", "iothub"),
-        timeout_s=fields.seconds("timeout_s", 3.0),
-        security=_security(fields.inner("security")) if fields.has("security") else KafkaSecurity(),
-    )
-    fields.refuse_others()
-    return log
+_DRIVERS = {SqliteFile: "sqlite", KafkaLog: "kafka", HBaseTables: "hbase"}  # key `driver` of a store
+_PLAIN: dict[type, tuple[str, Callable[[Any], bool]]] = {
+    str: ("a text", lambda value: isinstance(value, str) and value != ""),
+    Path: ("the path of a file", lambda value: isinstance(value, str) and value != ""),
+    int: ("a whole number from 0 on", lambda value: type(value) is int and value >= 0),
+    float: ("a number of seconds", lambda value: type(value) in (int, float) and 0 < value < inf),
+}
 
 
-def _security(fields: Fields) -> KafkaSecurity:
-    security = KafkaSecurity(
-        protocol=fields.text("protocol", "PLAINTEXT"),
-        ca_file=fields.path("ca_file", None),
-        cert_file=fields.path("cert_file", None),
-        key_file=fields.path("key_file", None),
-        sasl_mechanism=fields.text("sasl_mechanism", "SCRAM-SHA-512"),
-        sasl_username=fields.text("sasl_username", ""),
-        sasl_password_file=fields.path("sasl_password_file", None),
-    )
-    fields.refuse_others()
-    return security
+def _written(value: Any) -> Any:
+    if is_dataclass(value):
+        driver = {"driver": _DRIVERS[type(value)]} if type(value) in _DRIVERS else {}
+        return driver | {each.name: _written(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Endpoint | Path):
+        return str(value)
+    if isinstance(value, tuple):
+        return list(map(_written, value))
+    return dict(value) if isinstance(value, Mapping) else value
 
 
-def _store(fields: Fields) -> SqliteFile | HBaseTables:
-    if fields.choice("driver", "sqlite", "hbase") == "sqlite":
-        return _file(fields)
-    tables = HBaseTables(
-        thrift=fields.endpoints("thrift"),
-        namespace=fields.text("namespace", "iothub"),
-        timeout_s=fields.seconds("timeout_s", 10.0),
-    )
-    fields.refuse_others()
-    return tables
+def _object(value: object, where: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise _wrong(where, "a JSON object", value)
+    return dict(value)
 
 
-def _file(fields: Fields) -> SqliteFile:
-    file = SqliteFile(Path(fields.text("path")))
-    fields.refuse_others()
-    return file
+def _record(kind: type[Kind], value: object, where: str) -> Kind:
+    """Read an object into a dataclass: null is as good as missing, and takes the default."""
+    left, kinds, found = _object(value, where), get_type_hints(kind), {}
+    for each in fields(cast("Any", kind)):
+        given = left.pop(each.name, None)
+        if given is not None and given != each.default:
+            found[each.name] = _value(kinds[each.name], given, f"{where}: {each.name}")
+        elif each.default is MISSING and each.default_factory is MISSING:
+            raise ConfigError(f"{where}: {each.name!r} is missing")
+    if left:
+        raise ConfigError(f"{where}: unknown key {min(left)!r}: runner and job are of different versions")
+    return kind(**found)
 
 
-def _archive(fields: Fields) -> Path | None:
-    if not fields.has("archive"):
-        return None
-    inner = fields.inner("archive")
-    path = Path(inner.text("path"))
-    inner.refuse_others()
-    return path
+def _value(kind: Any, value: object, where: str) -> Any:
+    """Read the value of one field by its type."""
+    choices = [each for each in get_args(kind) if each is not NoneType]
+    if get_origin(kind) is tuple:
+        return _endpoints(value, where)
+    if get_origin(kind) is Mapping:
+        return _options(value, where)
+    if len(choices) > 1:
+        return _store({_DRIVERS[each]: each for each in choices}, value, where)
+    (kind,) = choices or [kind]
+    if kind not in _PLAIN:
+        return _record(kind, value, where)
+    words, is_right = _PLAIN[kind]
+    if not is_right(value):
+        raise _wrong(where, words, value)
+    return kind(value)
 
 
-def _spark(fields: Fields) -> SparkSettings:
-    if not fields.has("spark"):
-        return SparkSettings()
-    inner, usual = fields.inner("spark"), SparkSettings()
-    settings = SparkSettings(
-        master=inner.text("master", usual.master),
-        driver_memory=inner.text("driver_memory", usual.driver_memory),
-        shuffle_partitions=inner.number("shuffle_partitions", usual.shuffle_partitions),
-        local_dir=inner.path("local_dir", None),
-    )
-    inner.refuse_others()
-    return settings
+def _store(kinds: Mapping[str, type[Any]], value: object, where: str) -> Any:
+    content = _object(value, where)
+    driver = content.pop("driver", None)
+    if driver not in list(kinds):
+        raise _wrong(f"{where}: driver", f"one of {', '.join(kinds)}", driver)
+    return _record(kinds[str(driver)], content, where)
 
 
-# --- writing
+def _endpoints(value: object, where: str) -> tuple[Endpoint, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(each, str) for each in value):
+        raise _wrong(where, 'a list such as ["host:port"]', value)
+    try:
+        return tuple(map(parse_endpoint, value))
+    except ValueError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
-def _written(store: SqliteFile | KafkaLog | HBaseTables) -> dict[str, object]:
-    if isinstance(store, SqliteFile):
-        return {"driver": "sqlite", "path": str(store.path)}
-    if isinstance(store, HBaseTables):
-        thrift = [str(gateway) for gateway in store.thrift]
-        return {"driver": "hbase", "thrift": thrift, "namespace": store.namespace, "timeout_s": store.timeout_s}
-    security = store.security
-    return {
-        "driver": "kafka",
-        "brokers": [str(broker) for broker in store.brokers],
-        "topic_prefix": store.topic_prefix,
-        "timeout_s": store.timeout_s,
-        "security": {
-            "protocol": security.protocol,
-            "ca_file": _name(security.ca_file),
-            "cert_file": _name(security.cert_file),
-            "key_file": _name(security.key_file),
-            "sasl_mechanism": security.sasl_mechanism,
-            "sasl_username": security.sasl_username,
-            "sasl_password_file": _name(security.sasl_password_file),
-        },
-    }
+def _options(value: object, where: str) -> dict[str, Option]:
+    options = _object(value, where)
+    for name, each in options.items():
+        if not isinstance(each, Option):
+            raise _wrong(f"{where}.{name}", "a plain value", each)
+    return cast("dict[str, Option]", options)
 
 
-def _name(file: Path | None) -> str | None:
-    return None if file is None else str(file)
+def _wrong(where: str, expected: str, value: object) -> ConfigError:
+    """Say what is there instead: short, and never a whole object."""
+    found = type(value).__name__ if isinstance(value, dict | list) else repr(value)[:60]
+    return ConfigError(f"{where}: expected {expected}, got {found}")

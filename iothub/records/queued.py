@@ -80,14 +80,6 @@ def reference(body_id: bytes) -> bytes:
     return _VERSION + body_id
 
 
-def encode_record(
-    qos: int, flags: int, subscription_ids: Sequence[int], expires_at_ms: int, message_id: bytes, body: Body
-) -> bytes:
-    """Return the record of one delivery."""
-    head = record_head(qos, flags, subscription_ids, expires_at_ms, message_id, body.size, is_apart=bool(body.id))
-    return head + body.stored
-
-
 def record_head(
     qos: int,
     flags: int,

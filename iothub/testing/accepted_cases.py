@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from iothub.mqtt.constants import Role
 from iothub.mqtt.packets import (
     Auth,
     Connack,
     Disconnect,
     Packet,
     Pingreq,
-    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -34,14 +32,12 @@ _ID: Final = u16(0x1234)
 _PACKET_ID: Final = 0x1234
 
 
-def _case(
-    name: str, version: int, data: bytes, expected: Packet, proves: str = "", *, is_canonical: bool = True
-) -> PacketCase:
-    return PacketCase(name, version, data, expected, proves, is_canonical=is_canonical)
+def _case(name: str, version: int, data: bytes, expected: Packet, proves: str = "") -> PacketCase:
+    return PacketCase(name, version, data, expected, proves)
 
 
 def _answer(name: str, version: int, data: bytes, expected: Packet, proves: str = "") -> PacketCase:
-    return PacketCase(name, version, data, expected, proves, Role.CLIENT)
+    return PacketCase(name, version, data, expected, proves, is_answer=True)
 
 
 CONNACKS: Final = (
@@ -49,14 +45,6 @@ CONNACKS: Final = (
     _answer("connack 3.1.1 session present", 4, frame(0x20, b"\x01\x00"), Connack(0, True)),
     _answer("connack 3.1.1 refused", 4, frame(0x20, b"\x00\x05"), Connack(5)),
     _answer("connack 3.1 refused", 3, frame(0x20, b"\x00\x02"), Connack(2)),
-    PacketCase(
-        "connack 3.1 has no session present",
-        3,
-        frame(0x20, b"\xff\x00"),
-        Connack(),
-        role=Role.CLIENT,
-        is_canonical=False,
-    ),
     _answer("connack 5.0", 5, frame(0x20, b"\x01\x00\x00"), Connack(0, True), "[MQTT-2.2.2-1]"),
     _answer("connack 5.0 refused", 5, frame(0x20, b"\x00\x97\x00"), Connack(0x97), "[MQTT-3.2.2-8]"),
     _answer(
@@ -176,12 +164,6 @@ PUBLISHES: Final = (
         frame(0x30, text(""), props(b"\x23\x00\x02"), b"hi"),
         Publish("", b"hi", properties=Properties(topic_alias=2)),
     ),
-    _answer(
-        "publish 5.0 with subscription identifiers",
-        5,
-        frame(0x30, text("a"), props(b"\x0b\x01", b"\x0b\xff\xff\xff\x7f"), b"hi"),
-        Publish("a", b"hi", properties=Properties(subscription_identifiers=(1, 268_435_455))),
-    ),
     _case(
         "publish 3.1.1 of 128 bytes has a two byte length",
         4,
@@ -199,7 +181,6 @@ PUBLISHES: Final = (
         4,
         b"\x30\x83\x80\x00" + text("a"),
         Publish("a"),
-        is_canonical=False,
     ),
 )
 
@@ -217,7 +198,6 @@ ACKNOWLEDGEMENTS: Final = tuple(
             5,
             frame(first_byte, _ID, b"\x00\x00"),
             kind(_PACKET_ID),
-            is_canonical=False,
         ),
         _case(
             f"{word} 5.0 with properties",
@@ -229,13 +209,12 @@ ACKNOWLEDGEMENTS: Final = tuple(
 )
 
 SUBSCRIPTIONS: Final = (
-    _case("pubrel 3.1 again", 3, frame(0x6A, _ID), Pubrel(_PACKET_ID), is_canonical=False),
+    _case("pubrel 3.1 again", 3, frame(0x6A, _ID), Pubrel(_PACKET_ID)),
     _case(
         "subscribe 3.1 again",
         3,
         frame(0x8A, _ID, text("a"), b"\x01"),
         Subscribe(_PACKET_ID, (Subscription("a", 1),)),
-        is_canonical=False,
     ),
     _case(
         "subscribe 3.1.1",
@@ -294,22 +273,14 @@ SUBSCRIPTIONS: Final = (
 OTHERS: Final = (
     _case("pingreq 3.1", 3, b"\xc0\x00", Pingreq()),
     _case("pingreq 5.0", 5, b"\xc0\x00", Pingreq()),
-    _answer("pingresp 3.1.1", 4, b"\xd0\x00", Pingresp()),
     _case("disconnect 3.1.1", 4, b"\xe0\x00", Disconnect()),
     _case("disconnect 5.0 normal", 5, b"\xe0\x00", Disconnect()),
-    _case("disconnect 5.0 code alone", 5, b"\xe0\x01\x04", Disconnect(4), is_canonical=False),
+    _case("disconnect 5.0 code alone", 5, b"\xe0\x01\x04", Disconnect(4)),
     _case(
         "disconnect 5.0 with will and expiry",
         5,
         frame(0xE0, b"\x04", props(b"\x11\x00\x00\x00\x05")),
         Disconnect(4, Properties(session_expiry_interval_s=5)),
-    ),
-    _answer(
-        "disconnect 5.0 from the server",
-        5,
-        frame(0xE0, b"\x9d", props(b"\x1c" + text("other"), b"\x1f" + text("moved"))),
-        Disconnect(0x9D, Properties(server_reference="other", reason_string="moved")),
-        "[MQTT-3.14.2-1]",
     ),
     _case(
         "auth 5.0 from the client",

@@ -12,10 +12,8 @@ from iothub.mqtt.properties import Properties
 from iothub.testing.wire_bytes import PacketCase, connect, props, text
 
 
-def _case(
-    name: str, version: int, data: bytes, expected: Packet, proves: str = "", *, is_canonical: bool = True
-) -> PacketCase:
-    return PacketCase(name, version, data, expected, proves, is_canonical=is_canonical)
+def _case(name: str, version: int, data: bytes, expected: Packet, proves: str = "") -> PacketCase:
+    return PacketCase(name, version, data, expected, proves)
 
 
 CONNECTS: Final = (
@@ -120,21 +118,18 @@ CONNECTS: Final = (
         0,
         connect(3, 0xC2, text("c1")),
         Connect("c1", 3, True, 60),
-        is_canonical=False,
     ),
     _case(
         "connect 3.1 will details without a will are disregarded",
         0,
         connect(3, 0x3B, text("c1")),
         Connect("c1", 3, True, 60),
-        is_canonical=False,
     ),
     _case(
         "connect 3.1.1 with a longer Remaining Length than needed",
         0,
         b"\x10\x8e\x00" + connect(4, 2, text("c1"))[2:],
         Connect("c1", 4, True, 60),
-        is_canonical=False,
     ),
     _case(
         "connect 5.0 byte order mark and non-characters stay",

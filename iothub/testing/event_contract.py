@@ -131,20 +131,10 @@ def log_goes_on_above_what_was_lost(log: EventLog) -> None:
 
     assert all(offset >= 500 for offset in above)
     assert log.end() == above
-    assert log.begin() == tuple(offset + 1 for offset in above), "what was below has a hole above it"
+    assert log.begin() == tuple(offset + 1 for offset in above)
     (logged,) = log.append([event(2)])
     assert logged.offset == reached(above, logged.partition) + 1
     assert log.read(NOWHERE, 9) == [logged]
-
-
-def trimmed_events_are_not_lost_ones(log: EventLog) -> None:
-    """Nor are those that the log went on above."""
-    logged = log.append([event(number) for number in range(4)])
-    assert log.lacks(NOWHERE, log.end()) == 0
-    log.trim(place(logged[1]))
-    assert log.lacks(NOWHERE, log.end()) == 0
-    log.skip_to(log.after_loss(tuple(500 for _ in log.end())))
-    assert log.lacks(NOWHERE, log.end()) == 0
 
 
 def states_of_another_log_are_no_obstacle(log: EventLog) -> None:
@@ -192,7 +182,6 @@ CASES: tuple[Case, ...] = (
     trim_removes_the_beginning,
     offsets_go_on_after_everything_was_trimmed,
     log_goes_on_above_what_was_lost,
-    trimmed_events_are_not_lost_ones,
     states_of_another_log_are_no_obstacle,
     empty_log_begins_at_one,
 )

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from iothub.testing.accepted_cases import ACCEPTED
-from iothub.testing.refused_cases import REFUSED, REMAINING_LENGTHS
+from iothub.testing.refused_cases import REFUSED
 from iothub.testing.wire_bytes import PacketCase
 
-__all__ = ["ACCEPTED", "PACKET_CASES", "REFUSED", "REMAINING_LENGTHS", "PacketCase"]
+__all__ = ["ACCEPTED", "PACKET_CASES", "REFUSED", "PacketCase"]
 
 PACKET_CASES: Final[tuple[PacketCase, ...]] = ACCEPTED + REFUSED

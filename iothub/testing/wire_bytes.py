@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iothub.base.reasons import Reason
-from iothub.mqtt.constants import Role
 from iothub.mqtt.packets import Packet
 
 
@@ -16,8 +15,8 @@ from iothub.mqtt.packets import Packet
 class PacketCase:
     """One whole packet as bytes, and what every parser must make of it.
 
-    `version` is that of the connection, 0 before CONNECT. `role` is the side that decodes. `proves` names normative statements.
-    `is_canonical`: the encoder writes exactly these bytes for the expected packet.
+    `version` is that of the connection, 0 before CONNECT. `proves` names normative statements.
+    `is_answer`: a packet of the hub's, which is only encoded: the encoder writes exactly these bytes.
     """
 
     name: str
@@ -25,8 +24,11 @@ class PacketCase:
     data: bytes
     expected: Packet | Reason
     proves: str = ""
-    role: Role = Role.SERVER
-    is_canonical: bool = True
+    is_answer: bool = False
+
+    @property
+    def body(self) -> bytes:
+        return body_of(self.data)
 
 
 def varint(value: int) -> bytes:
@@ -48,6 +50,14 @@ def text(value: str | bytes) -> bytes:
     """Return a length-prefixed field; bytes are taken as they are."""
     encoded = value.encode() if isinstance(value, str) else value
     return len(encoded).to_bytes(2, "big") + encoded
+
+
+def body_of(data: bytes) -> bytes:
+    """Return what follows the Remaining Length of one packet."""
+    start = 1
+    while data[start] & 0x80:
+        start += 1
+    return data[start + 1 :]
 
 
 def u16(value: int) -> bytes:

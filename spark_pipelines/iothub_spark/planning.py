@@ -102,7 +102,7 @@ def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = N
     `is_full`: not from the checkpoint that counts, but from the first event, or, where the log does not reach back so far, from an older
     checkpoint.
 
-    Raises ConflictError: events are missing before, behind or within what is read, or it is another log.
+    Raises ConflictError: events are missing before or behind what is read, or it is another log.
     """
     begin = log.begin()
     if pointer is not None:
@@ -111,28 +111,20 @@ def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = N
         except ConflictError as error:
             raise ConflictError(f"checkpoint {pointer.version} does not match the log: {error}; {_REMEDY}") from None
         if not is_full:
-            return _without_holes(log, Plan(pointer, pointer, behind, begin))
+            return Plan(pointer, pointer, behind, begin)
     if older is not None and not is_whole(begin) and reaches(begin, older.offsets):
-        return _without_holes(log, Plan(pointer, older, range_after(log, older.offsets), begin))
+        return Plan(pointer, older, range_after(log, older.offsets), begin)
     if pointer is not None and not is_whole(begin):
         raise ConflictError(_nothing_to_begin_at(begin, pointer))
     require_whole(begin)
-    return _without_holes(log, Plan(pointer, None, range_after(log, None), begin))
+    return Plan(pointer, None, range_after(log, None), begin)
 
 
 def plan_from_states(log: Log, pointer: Pointer | None, applied: Offsets) -> Plan:
     """The same, from the live session states and what is behind them. Call before the states are read: they only go on."""
     if not applied:
         raise ConflictError("the session states have no events of the log yet: start the hub once")
-    return _without_holes(log, Plan(pointer, None, range_after(log, applied), log.begin()))
-
-
-def _without_holes(log: Log, plan: Plan) -> Plan:
-    lost = log.holes(plan.wanted)
-    if lost:
-        where = f"{shown(plan.wanted.after)} and {shown(plan.wanted.upto)}"
-        raise ConflictError(f"the log lacks {lost} events between offset {where}; {_REMEDY}")
-    return plan
+    return Plan(pointer, None, range_after(log, applied), log.begin())
 
 
 def require_whole(begin: Offsets) -> None:

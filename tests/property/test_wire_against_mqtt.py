@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from iothub.engine.filters import check_topic_name
 from iothub.engine.wire import PROTOCOL_ERROR, Wire
 from iothub.mqtt.constants import Limits
-from iothub.mqtt.decoder import decode_packet
+from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from iothub.mqtt.properties import encode_message_properties

@@ -14,7 +14,7 @@ import pytest
 
 from iothub.cli.main import run
 from iothub.records import keys
-from iothub.records.queued import Body, encode_record
+from iothub.records.queued import record_head, reference
 from iothub.testing.queue_contract import MANY, TENANT, made, one
 from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Mutation
@@ -73,7 +73,7 @@ def test_command_deletes_what_is_old_and_loose(
         ids = [bytes(15) + bytes((number,)) for number in (1, 2)]
         old = [Mutation(keys.body_key(body_id, TENANT), {b"b:0": b"\1x"}) for body_id in ids]
         caller.call(calls.mutate_rows(tables.bodies, old, now_ms - 2 * DAY_MS))
-        record = encode_record(1, 0, (), 0, b"", Body(b"", 1, ids[0]))
+        record = record_head(1, 0, (), 0, b"", 1, is_apart=True) + reference(ids[0])
         caller.call(calls.mutate_row(tables.queues, keys.record_row(keys.queue_key(9, TENANT), 1), {b"d:b": record}))
 
         figures = {"bodies": 3, "referenced": 1, "young": 1, "unreferenced": 1, "references": 2}

@@ -9,27 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum, EnumType
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from iothub_services.auth.change_watermark import ChangePosition
-from iothub_services.auth.port import (
-    Action,
-    Ban,
-    BanKind,
-    ClientIdPolicy,
-    CredentialKind,
-    DeviceRecord,
-    Effect,
-    Rule,
-    Scope,
-    TenantRecord,
-    TenantState,
-    TokenAlgorithm,
-    TokenIssuer,
-    TokenKey,
-)
+from iothub_services.auth.port import Ban, DeviceRecord, Rule, TenantRecord, TokenIssuer, TokenKey
 from iothub_services.auth.secrets import mac
 
 Record = TypeVar("Record", TenantRecord, DeviceRecord)
@@ -64,10 +50,10 @@ class EntrySigner:
         self._key = mac(_PURPOSE, pepper)
 
     def sign_tenant(self, place: bytes, entry: SignedEntry[TenantRecord]) -> bytes:
-        return self._signed_bytes(place, entry.as_of, None if entry.record is None else _tenant_row(entry.record))
+        return self._signed_bytes(place, entry)
 
     def sign_device(self, place: bytes, entry: SignedEntry[DeviceRecord]) -> bytes:
-        return self._signed_bytes(place, entry.as_of, None if entry.record is None else _device_row(entry.record))
+        return self._signed_bytes(place, entry)
 
     def open_tenant(self, place: bytes, octets: bytes) -> SignedEntry[TenantRecord]:
         """Raises ForgedError."""
@@ -77,8 +63,9 @@ class EntrySigner:
         """Raises ForgedError."""
         return self._open(place, octets, _device)
 
-    def _signed_bytes(self, place: bytes, as_of: ChangePosition, row: list[object] | None) -> bytes:
-        text = json.dumps([as_of, row], ensure_ascii=False, separators=(",", ":")).encode()
+    def _signed_bytes(self, place: bytes, entry: SignedEntry[Any]) -> bytes:
+        content = [entry.as_of, _written(entry.record)]
+        text = json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
         return self._mac(place, text) + text
 
     def _open(self, place: bytes, octets: bytes, made: Callable[[list[Any]], Record]) -> SignedEntry[Record]:
@@ -93,87 +80,31 @@ class EntrySigner:
         return mac(len(place).to_bytes(4, "big") + place + text, self._key)
 
 
-def _tenant_row(tenant: TenantRecord) -> list[object]:
-    return [
-        tenant.id,
-        tenant.name,
-        tenant.state.value,
-        tenant.version,
-        tenant.client_id_policy.value,
-        tenant.plan,
-        tenant.plan_limits,
-        tenant.limits,
-        tenant.weight,
-        _rule_rows(tenant.rules),
-        [[ban.kind.value, ban.subject, ban.until, ban.reason] for ban in tenant.bans],
-        tenant.allowed_networks,
-        tenant.denied_networks,
-        tenant.is_closed_on_denied_publish,
-        tenant.is_qos0_queued,
-        [_issuer_row(issuer) for issuer in tenant.token_issuers],
-    ]
+def _written(value: Any) -> Any:
+    """Return a record as a list of its fields' values, and what is in them likewise."""
+    if is_dataclass(value):
+        return [_written(getattr(value, each.name)) for each in fields(value)]
+    if isinstance(value, tuple):
+        return list(map(_written, value))
+    return value.value if isinstance(value, Enum) else value
 
 
-def _tenant(row: list[Any]) -> TenantRecord:
-    number, name, state, version, policy, plan, plan_limits, limits, weight, rules, bans, *rest = row
-    allowed, denied, is_closed, is_queued, issuers = rest
-    return TenantRecord(
-        number,
-        name,
-        TenantState(state),
-        version,
-        ClientIdPolicy(policy),
-        plan,
-        plan_limits,
-        limits,
-        weight,
-        _rules(rules),
-        tuple(Ban(BanKind(kind), subject, until, reason) for kind, subject, until, reason in bans),
-        tuple(allowed),
-        tuple(denied),
-        is_closed,
-        is_queued,
-        tuple(_issuer(issuer) for issuer in issuers),
-    )
+def _reader(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes a value of this type of what `_written` has made of it."""
+    make: Callable[..., Any] = kind
+    if is_dataclass(kind):
+        kinds = get_type_hints(kind)
+        readers = [_reader(kinds[each.name]) for each in fields(kind)]
+        return lambda row: make(*[read(value) for read, value in zip(readers, row, strict=True)])
+    if get_origin(kind) is tuple:
+        read_one = _reader(get_args(kind)[0])
+        return lambda values: tuple(map(read_one, values))
+    return make if isinstance(kind, EnumType) else _as_it_is
 
 
-def _device_row(device: DeviceRecord) -> list[object]:
-    return [
-        device.name,
-        device.credential,
-        device.credential_kind.value,
-        device.is_enabled,
-        device.groups,
-        _rule_rows(device.rules),
-        device.limits,
-        device.id,
-    ]
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
-def _device(row: list[Any]) -> DeviceRecord:
-    name, credential, kind, is_enabled, groups, rules, limits, number = row
-    return DeviceRecord(
-        name, credential, CredentialKind(kind), is_enabled, tuple(groups), _rules(rules), limits, number
-    )
-
-
-def _rule_rows(rules: Iterable[Rule]) -> list[list[str]]:
-    return [[rule.scope.value, rule.subject, rule.effect.value, rule.action.value, rule.filter] for rule in rules]
-
-
-def _rules(rows: Iterable[list[str]]) -> tuple[Rule, ...]:
-    return tuple(
-        Rule(Scope(scope), subject, Effect(effect), Action(action), text)
-        for scope, subject, effect, action, text in rows
-    )
-
-
-def _issuer_row(issuer: TokenIssuer) -> list[object]:
-    keys = [[key.id, key.material] for key in issuer.keys]
-    return [issuer.name, issuer.algorithm.value, keys, issuer.issuer, issuer.audience, issuer.leeway_s]
-
-
-def _issuer(row: list[Any]) -> TokenIssuer:
-    name, algorithm, keys, issuer, audience, leeway_s = row
-    known = tuple(TokenKey(number, material) for number, material in keys)
-    return TokenIssuer(name, TokenAlgorithm(algorithm), known, issuer, audience, leeway_s)
+_tenant: Callable[[Any], TenantRecord] = _reader(TenantRecord)
+_device: Callable[[Any], DeviceRecord] = _reader(DeviceRecord)

@@ -39,13 +39,6 @@ class MemoryEvents:
     def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         return tuple(self._ends[topic])
 
-    def lacks(self, after: Offsets, upto: Offsets) -> int:
-        lost = 0
-        for partition, (log, begin) in enumerate(zip(self._logs[Topic.SESSIONS], self.begin(), strict=True)):
-            first, last = max(reached(after, partition) + 1, begin), reached(upto, partition)
-            lost += max(last - first + 1, 0) - sum(first <= logged.offset <= last for logged in log)
-        return lost
-
     def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
         logs = self._logs[topic]
         before = sum(map(len, logs))

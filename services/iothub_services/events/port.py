@@ -61,9 +61,6 @@ class EventLog(Protocol):
     def end(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         """The last offsets ever given, 0 in a new log; also after a full trim. As many as the topic has partitions."""
 
-    def lacks(self, after: Offsets, upto: Offsets) -> int:
-        """How many session events between these places were lost from within, as by a damaged file that was saved; trimmed ones are not."""
-
     def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
         """Remove events up to and including these offsets; returns how many."""
 

@@ -220,18 +220,16 @@ def mutate_row(
     return Call(verb, body + _I64[4] + thrift.i64(timestamp) + END, row)
 
 
-def mutate_rows(
-    table: bytes, mutations: Sequence[Mutation], timestamp: int | None = None, pin: bytes | None = None
-) -> Call[None]:
+def mutate_rows(table: bytes, mutations: Sequence[Mutation], timestamp: int | None = None) -> Call[None]:
     """Change many rows: puts first, then deletes. Not atomic: a failure may leave some rows changed."""
     batches = [
         _TEXT[1] + thrift.text(each.row) + _LIST[2] + _changes(each.puts, each.deletes) + END for each in mutations
     ]
     body = _TEXT[1] + thrift.text(table) + _LIST[2] + thrift.structs(batches)
-    chosen = pin or (mutations[0].row if mutations else table)
+    pin = mutations[0].row if mutations else table
     if timestamp is None:
-        return Call(MUTATE_ROWS, body + END, chosen)
-    return Call(MUTATE_ROWS_AT, body + _I64[3] + thrift.i64(timestamp) + END, chosen)
+        return Call(MUTATE_ROWS, body + END, pin)
+    return Call(MUTATE_ROWS_AT, body + _I64[3] + thrift.i64(timestamp) + END, pin)
 
 
 def increment(table: bytes, row: bytes, column: bytes, amount: int) -> Call[int]:
@@ -257,20 +255,13 @@ def get_row(
     return Call(GET_ROW, _row(table, row) + _attributes(3, attributes) + END, pin or row)
 
 
-def get_rows(
-    table: bytes,
-    rows: Sequence[bytes],
-    columns: Sequence[bytes] = (),
-    attributes: Attributes | None = None,
-    pin: bytes | None = None,
-) -> Call[list[Row]]:
+def get_rows(table: bytes, rows: Sequence[bytes], columns: Sequence[bytes] = ()) -> Call[list[Row]]:
     """Read many rows in one call; those that are not there are left out of the answer."""
     asked = _TEXT[1] + thrift.text(table) + _LIST[2] + thrift.texts(rows)
-    chosen = pin or (rows[0] if rows else table)
+    pin = rows[0] if rows else table
     if columns:
-        body = asked + _LIST[3] + thrift.texts(columns) + _attributes(4, attributes) + END
-        return Call(GET_ROWS_COLUMNS, body, chosen)
-    return Call(GET_ROWS, asked + _attributes(3, attributes) + END, chosen)
+        return Call(GET_ROWS_COLUMNS, asked + _LIST[3] + thrift.texts(columns) + END, pin)
+    return Call(GET_ROWS, asked + END, pin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, 
 from iothub_services.metrics import metrics
 from iothub_services.metrics.metrics import Kind, Metric
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Number: TypeAlias = "int | float"
 Values: TypeAlias = "Number | Mapping[str, Number] | Mapping[tuple[str, ...], Number]"
 Source: TypeAlias = Callable[[], Values]

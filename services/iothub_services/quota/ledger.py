@@ -55,10 +55,6 @@ class LocalLedger:
     def used(self, quota: Quota, *, subject: Hashable = None) -> int:
         return self._used.get((quota, subject), 0)
 
-    def excess(self, quota: Quota, *, subject: Hashable = None) -> int:
-        limit = self._bounds.get(quota)
-        return 0 if limit is None else max(self._used.get((quota, subject), 0) - limit, 0)
-
     def set_limits(self, limits: EffectiveLimits) -> None:
         self._limits = limits
         counts = {quota: limits.figure(quota) for quota in Quota if quota.kind is Kind.COUNT}

@@ -46,8 +46,5 @@ class CountLedger(Protocol):
 
     def used(self, quota: Quota, *, subject: Hashable = None) -> int: ...
 
-    def excess(self, quota: Quota, *, subject: Hashable = None) -> int:
-        """Return how far the count is above its limit: after the limit was lowered."""
-
     def set_limits(self, limits: EffectiveLimits) -> None:
         """Apply other limits from now on. What is reserved stays reserved; nothing more is granted until it fits."""

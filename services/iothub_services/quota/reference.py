@@ -1,4 +1,4 @@
-"""The reference page of all limits: names from `names`, reactions from `reactions`, and notes.
+"""The reference page of all limits: names from `names`, what each limit does, and notes.
 
 Knows no usage. A test compares `docs/reference/quotas.md` with it.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from iothub_services.quota.names import Kind, Quota, Unit
-from iothub_services.quota.reactions import HITS, Hit, markdown_table
 
 _INTRODUCTION = """\
 # Quotas
@@ -38,6 +37,41 @@ _KINDS = """\
 - From `1h` on, a window follows the calendar in UTC (`7d` starts on Monday, `30d` is the month), and its usage survives a kill of the hub.
   A request that one window refuses does not count in the others.
 - A **bound** is compared with one packet, message or session; nothing is counted. `dry-run:` works for counts and rates only.
+"""
+
+_REACTIONS = """\
+## What a limit does
+
+| exceeded | MQTT 3.1, 3.1.1 | MQTT 5.0 |
+| --- | --- | --- |
+| `connections`, `sessions` | CONNACK 3, close | CONNACK 0x97, close |
+| `connects` | CONNACK 3, close | CONNACK 0x9F, close |
+| overload | CONNACK 3, close | CONNACK 0x89, close |
+| draining | CONNACK 3, close | CONNACK 0x9C, close |
+| moved | CONNACK 3, close | CONNACK 0x9D, close |
+| `publish_messages`, `publish_bytes`, `device_publish_messages`, `device_publish_bytes`, `persistent_fanout`, `stream_messages`, `stream_bytes` | \
+paused (TCP back-pressure) for a limited time, then close | \
+paused (TCP back-pressure) for a limited time, then QoS 0 DISCONNECT 0x96, close; QoS 1/2 PUBACK/PUBREC 0x97 |
+| a window of these from `1h` on | QoS 0 dropped; QoS 1/2 close | QoS 0 dropped; QoS 1/2 PUBACK/PUBREC 0x97 |
+| `deliver_messages`, `deliver_bytes`, `device_deliver_messages`, `device_deliver_bytes` | \
+delivered later from the backlog, dropped by policy when it is full | the same |
+| `subscriptions`, `session_subscriptions`, `subscribes`, `shared_groups`, `group_members` | SUBACK 0x80 | SUBACK 0x97 |
+| `retained_messages`, `retained_bytes` | delivered live, not retained | delivered live, not retained; QoS 1/2 PUBACK/PUBREC 0x97 |
+| `packet_bytes` | close | DISCONNECT 0x95, close |
+| `will_bytes` | close | CONNACK 0x95, close |
+| `user_properties`, `subscribe_filters` | close | DISCONNECT 0x97, close |
+| `topic_levels`, `topic_bytes` | close | DISCONNECT 0x90, close |
+| `filter_levels`, and a malformed Topic Filter | SUBACK 0x80 | SUBACK 0x8F |
+| `receive_maximum` | not read until earlier ones are answered | DISCONNECT 0x93, close |
+| `topic_aliases` | close | DISCONNECT 0x94, close |
+| `queued_messages`, `queued_bytes`, `session_queued_messages`, `session_queued_bytes` | dropped by policy | dropped by policy |
+| `fanout`, `fanout_bytes` | dropped | dropped |
+| `session_expiry_s`, `keep_alive_min_s` | adjusted | adjusted, CONNACK says so |
+| `streams` | not created | not created |
+| `api_requests` | HTTP 429 | HTTP 429 |
+| denied CONNECT (also Will, Client Identifier) | CONNACK 5, close | CONNACK 0x87, close |
+| denied SUBSCRIBE | SUBACK 0x80 | SUBACK 0x87 |
+| denied PUBLISH | QoS 0 dropped; QoS 1/2 dropped, PUBACK/PUBREC | QoS 0 dropped; QoS 1/2 PUBACK/PUBREC 0x87 |
 """
 
 _NOTES = """\
@@ -79,16 +113,15 @@ def render_reference() -> str:
         "## Names\n",
         "\n".join(_names()) + "\n",
         _KINDS,
-        "## What a limit does\n",
-        markdown_table(),
+        _REACTIONS,
         _NOTES,
     ]
     return "\n".join(parts)
 
 
 def _names() -> Iterator[str]:
-    yield "| name | kind | counted per | settable per device | plan `standard` | limits | row below |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    yield "| name | kind | counted per | settable per device | plan `standard` | limits |"
+    yield "| --- | --- | --- | --- | --- | --- |"
     for quota in Quota:
         unit = "" if quota.unit is Unit.ITEMS or quota.unit.value in quota.doc else f" ({quota.unit.value})"
         own = "yes" if quota.is_for_devices else ""
@@ -99,11 +132,5 @@ def _names() -> Iterator[str]:
             own,
             quota.standard or "",
             quota.doc + unit,
-            _hit(quota),
         )
         yield f"| {' | '.join(cells)} |"
-
-
-def _hit(quota: Quota) -> str:
-    is_inbound = HITS[quota] is Hit.INBOUND_RATE
-    return f"{HITS[quota].value}; from `1h` on: {Hit.INBOUND_WINDOW.value}" if is_inbound else HITS[quota].value

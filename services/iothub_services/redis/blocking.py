@@ -15,9 +15,7 @@ from iothub_services.redis.calls import (
     Call,
     RedisUnavailableError,
     Reply,
-    Script,
     command,
-    script_call,
     single,
 )
 from iothub_services.redis.link import Link, LinkLostError, is_lost
@@ -58,10 +56,6 @@ class BlockingRedis:
     def run(self, *arguments: Argument) -> Reply:
         """Make one call. Raises BackendError."""
         return single(self.run_many([command(*arguments)])[0])
-
-    def run_script(self, script: Script, keys: Sequence[bytes | str], *arguments: Argument) -> Reply:
-        """Call a script with KEYS and ARGV. Raises BackendError."""
-        return single(self.run_many([script_call(script, keys, *arguments)])[0])
 
     def run_many(self, calls: Sequence[Call]) -> list[Reply]:
         """Make calls in one pipeline; return the answer or the error of each, in their order.

@@ -29,9 +29,7 @@ from iothub_services.redis.calls import (
     RedisRefusedError,
     RedisUnavailableError,
     Reply,
-    Script,
     command,
-    script_call,
     single,
 )
 from iothub_services.redis.link import Link, LinkLostError, is_lost
@@ -150,10 +148,6 @@ class RedisClient:
     async def run(self, *arguments: Argument) -> Reply:
         """Make one call. Raises BackendError."""
         return single((await self.run_many([command(*arguments)]))[0])
-
-    async def run_script(self, script: Script, keys: Sequence[bytes | str], *arguments: Argument) -> Reply:
-        """Call a script with KEYS and ARGV. Raises BackendError."""
-        return single((await self.run_many([script_call(script, keys, *arguments)]))[0])
 
     def run_many(self, calls: Sequence[Call]) -> Awaitable[list[Reply]]:
         """Make calls one after another with none of others between; fires with the answer or the error of each."""

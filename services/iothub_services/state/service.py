@@ -149,7 +149,6 @@ class StateService:
                 states[state.key] = state
                 records.pop(state.key, None)
             folded[partition] = max(offset, folded[partition])
-        self._report_lack(pointer.offsets, end)
         self._changed = {
             key: state for key, state in states.items() if state.offset > reached(applied, _partition(state, len(end)))
         }
@@ -161,16 +160,8 @@ class StateService:
     def _on_unusable_checkpoint(self, why: str) -> None:
         self._on_alarm("checkpoint_unused", f"{why}; the start goes on from the session states")
 
-    def _report_lack(self, after: Offsets, end: Offsets) -> None:
-        """Raise the alarm that sessions may have changed by the loss."""
-        lost = self._log.lacks(after, end)
-        if lost:
-            text = f"the session log lacks {lost} events between offset {_shown(after) or 0} and {_shown(end)}"
-            self._on_alarm("event_log_holes", f"{text}: what they said of sessions is lost, unless a backup has it")
-
     def _load_stored(self) -> list[SessionState]:
         self._check_begin()
-        self._report_lack(self.folded, self._log.end())
         self._catch_up()
         self._flush()
         self._check_end()
@@ -342,11 +333,6 @@ class StateService:
     def _failed(self, error: BackendError | CorruptRecordError) -> None:
         self._is_failing = True
         self._on_alarm(_FAILING, f"{error}; the session log has it, the next start may take longer")
-
-    def state_of(self, tenant_id: int, client_id: str) -> SessionState | None:
-        """Return the state as folded; None for unknown and ended sessions."""
-        state = self._get((tenant_id, client_id))
-        return None if state is None or state.is_ended else state
 
     def states_of(self, keys: Sequence[Key]) -> list[SessionState]:
         """Return those of these sessions that have not ended by the log's end now. Blocking; in the log's thread, or before it works.

@@ -1,16 +1,12 @@
 """What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are complete.
 
-Knows pointer, rows, the log's bounds and how many events it lacks; the service folds the tail.
-
-Theory: live states that reach the pointer or further were folded from every event up to there, and a fold never goes back. So when a damaged log
-has lost events after the pointer, the live states have seen at least what pointer and tail have: a start uses them when the tail is incomplete.
+Knows pointer, rows and the log's bounds; the service folds the tail.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from iothub.base.errors import CorruptRecordError
@@ -49,8 +45,7 @@ def find_checkpoint(
                 return None
             if pointer == tried:
                 break
-            end = log.end()
-            tried, what = pointer, obstacle(pointer, log.begin(), end, applied) or _hole(pointer, log, end, applied)
+            tried, what = pointer, obstacle(pointer, log.begin(), log.end(), applied)
             if what:
                 why = f"checkpoint {pointer.version}: {what}"
                 break
@@ -58,15 +53,6 @@ def find_checkpoint(
         except CorruptRecordError as error:  # perhaps it was replaced while it was read, and its rows are gone
             why = str(error)
     on_unusable(why)
-    return None
-
-
-def newer_checkpoint(store: CheckpointStore, log: EventLog, applied: Offsets) -> Checkpoint | None:
-    """Read the checkpoint that counts if live states lack something of it; None: they do not, or it cannot be used."""
-    with suppress(CorruptRecordError):
-        pointer = store.pointer()
-        if pointer is not None and not includes(applied, pointer):
-            return find_checkpoint(store, log, applied, lambda _: None)
     return None
 
 
@@ -98,19 +84,6 @@ def obstacle(pointer: Pointer, begin: Offsets, end: Offsets, applied: Offsets) -
 def includes(applied: Offsets, pointer: Pointer) -> bool:
     """Say whether states with everything up to there have everything that a checkpoint has."""
     return len(applied) == len(pointer.offsets) and all(map(operator.ge, applied, pointer.offsets))
-
-
-def _hole(pointer: Pointer, log: EventLog, end: Offsets, applied: Offsets) -> str:
-    """Say why the live states must be used in place of checkpoint and tail; "": the tail is complete, or the states have no more than that.
-
-    Invariant: a tail that lacks events is not folded when the states have seen those events: sessions that only the states have would be lost.
-    """
-    if not includes(applied, pointer):
-        return ""
-    lost = log.lacks(pointer.offsets, end)
-    if not lost:
-        return ""
-    return f"the log lacks {lost} events between offset {_shown(pointer.offsets)} and {_shown(end)}, the session states have seen them"
 
 
 def _shown(offsets: Offsets) -> str:

@@ -70,9 +70,6 @@ class Log(Protocol):
     def read(self, stretch: Stretch, topic: Topic = Topic.SESSIONS, keys: tuple[bytes, ...] = ()) -> Iterator[Page]:
         """Yield the events of a stretch, ascending, in pages; with `keys`, perhaps those of these keys alone."""
 
-    def holes(self, wanted: LogRange) -> int:
-        """How many events of a range were lost from within, as when a damaged file was saved."""
-
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
         """Say for a person where an event is."""
 

@@ -23,9 +23,9 @@ from kafka.structs import TopicPartition
 
 from iothub.base.errors import BackendError, ConfigError, NotFoundError
 from iothub.records.events import Topic, partition_of
-from iothub.records.job_spec import KafkaLog, KafkaSecurity
+from iothub.records.job_spec import KafkaLog
 from iothub.records.layout import kafka_base, kafka_topic, newest_generation
-from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
+from iothub_spark.stores.log import Offsets, Page, StoredEvent, Stretch
 
 _FORBIDDEN = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 _PAGE = 10_000  # records per poll
@@ -73,10 +73,6 @@ class KafkaStretches:
             wanted = [event for event in page if event.key in keys] if keys else page
             if wanted:
                 yield wanted
-
-    def holes(self, wanted: LogRange) -> int:
-        del wanted
-        return 0  # Kafka removes from the head alone; its offsets may have gaps that are no events
 
     def trim(self, upto: Offsets) -> int:
         """Remove the session events up to and including these offsets; returns how many. What lies in an older generation is not looked for.
@@ -182,7 +178,7 @@ class KafkaStretches:
             "client_id": "iothub-job",
             "request_timeout_ms": self._timeout_ms,
             "bootstrap_timeout_ms": self._timeout_ms,
-            **_security(self._settings.security),
+            **self._settings.security.options(),
         }
 
     @property
@@ -203,33 +199,3 @@ class KafkaStretches:
 
 def _all(place: _Place) -> list[TopicPartition]:
     return [TopicPartition(place.name, partition) for partition in range(place.partitions)]
-
-
-def _security(security: KafkaSecurity) -> dict[str, Any]:
-    """Return TLS and SASL as kafka-python wants them."""
-    options: dict[str, Any] = {"security_protocol": security.protocol}
-    files = {
-        "ssl_cafile": security.ca_file,
-        "ssl_certfile": security.cert_file,
-        "ssl_keyfile": security.key_file,
-    }
-    if security.protocol.endswith("SSL"):
-        options |= {name: str(file) for name, file in files.items() if file is not None}
-    if security.protocol.startswith("SASL"):
-        options |= {
-            "sasl_mechanism": security.sasl_mechanism,
-            "sasl_plain_username": security.sasl_username,
-            "sasl_plain_password": _password(security),
-        }
-    return options
-
-
-def _password(security: KafkaSecurity) -> str:
-    file = security.sasl_password_file
-    if file is None:
-        raise ConfigError("kafka.security_protocol with SASL needs kafka.sasl_password_file")
-    try:
-        return file.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"kafka.sasl_password_file: {file}: {why}") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from iothub.base.errors import BackendError, ConflictError, CorruptRecordError, NotFoundError
 from iothub.records.events import Topic
 from iothub.records.layout import EVENT_TABLES, EVENTS_FILE_VERSION
-from iothub_spark.stores.log import LogRange, Offsets, Page, StoredEvent, Stretch
+from iothub_spark.stores.log import Offsets, Page, StoredEvent, Stretch
 
 BUSY_S = 30.0
 _PAGE = 20_000  # events
@@ -62,13 +62,6 @@ class SqliteLog:
             if len(rows) < _PAGE:
                 return
             after = rows[-1][0]
-
-    def holes(self, wanted: LogRange) -> int:
-        """AUTOINCREMENT gives every offset, and a rollback gives it back: one without a row was lost."""
-        statement = f"SELECT count(*) FROM {EVENT_TABLES[wanted.topic]} WHERE offset > ? AND offset <= ?"  # noqa: S608
-        with errors_translated(self._path):
-            found = self._connection.execute(statement, (wanted.after[0], wanted.upto[0])).fetchone()[0]
-        return wanted.offsets - int(found)
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
         del partition, topic

@@ -16,7 +16,7 @@ from iothub.base.units import Endpoint
 from iothub.config.sections import Redis
 from iothub_services.redis import from_settings
 from iothub_services.redis.blocking import BlockingRedis
-from iothub_services.redis.calls import RedisUnavailableError, Script, command
+from iothub_services.redis.calls import RedisUnavailableError, Script, command, script_call
 from ops.services.services import Services
 from tests.support.redis_cache import TIMEOUT_S, CachedHub, accounts_with, hubs, settings_of
 from tests.support.waiting import until
@@ -64,10 +64,10 @@ def test_calls_at_once_share_pipelines(redis: Redis, tmp_path: Path) -> None:
 
 def test_script_survives_a_flush_of_scripts(tool: BlockingRedis, redis: Redis) -> None:
     key = f"{redis.prefix}:list"
-    assert tool.run_script(APPEND, [key], "a") == 1
+    assert tool.run_many([script_call(APPEND, [key], "a")]) == [1]
     tool.run("SCRIPT", "FLUSH")
 
-    assert tool.run_script(APPEND, [key], "b") == 2
+    assert tool.run_many([script_call(APPEND, [key], "b")]) == [2]
     assert tool.run("LRANGE", key, 0, -1) == [b"a", b"b"]
 
 

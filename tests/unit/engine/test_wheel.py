@@ -110,20 +110,6 @@ def test_clock_that_goes_back_changes_nothing() -> None:
     assert wheel.advance(START + 20) == ["x"]
 
 
-def test_next_deadline_is_the_earliest() -> None:
-    """Rounded up to its tick; None when nothing is scheduled."""
-    wheel = Wheel(START)
-    assert wheel.next_deadline() is None
-
-    wheel.schedule(START + 5000, "far")
-    wheel.schedule(START + 4999.96, "same slot")
-    assert wheel.next_deadline() == pytest.approx(START + 5000)
-    near = wheel.schedule(START + 0.31, "near")
-    assert wheel.next_deadline() == pytest.approx(START + 0.4)
-    near.cancel()
-    assert wheel.next_deadline() == pytest.approx(START + 5000)
-
-
 @pytest.mark.parametrize("seconds", [2.0**32, 1e18, math.inf])
 def test_deadline_far_away_is_kept(seconds: float) -> None:
     """A Session Expiry Interval of 0xFFFFFFFF and "never" are deadlines like any other."""

@@ -15,7 +15,8 @@ from iothub.config.loader import load
 from iothub.config.sections import Config, Spark
 from iothub.jobs import specs
 from iothub.records.job_catalogue import CATALOGUE
-from iothub.records.job_spec import HBaseTables, KafkaLog, KafkaSecurity, Spec, SqliteFile, read_spec
+from iothub.records.job_spec import HBaseTables, KafkaLog, Spec, SqliteFile, read_spec
+from iothub.records.kafka_security import KafkaSecurity
 
 ENTRY = CATALOGUE["compact_events"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import CorruptRecordError
-from iothub.records.queued import Body, encode_record, record_head
+from iothub.records.queued import record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.requests import Dropped, StatsResult, Status, Step
 from iothub_services.queues.port import Move, MoveKind, Overflow, QueueLimits
@@ -56,7 +56,7 @@ def test_answers_are_read_as_the_reference_page_says() -> None:
     assert requests.appended_run(appended, 1) == (1, 3, 1)
     assert requests.appended_run(appended, 2) == (0, 0, 0)
     assert requests.claimed(claimed) == (1, 0, 1, 0, 1, 3, (), [])
-    assert page == (1, 1, True, [(1, encode_record(1, 0, (), 0, b"", Body(b"abc", 3)))])
+    assert page == (1, 1, True, [(1, record_head(1, 0, (), 0, b"", 3, is_apart=False) + b"abc")])
     assert requests.stats(answers["m:sta"]) == StatsResult(1, 0, 1, 1024, 1, 3, LIMITS)
 
 

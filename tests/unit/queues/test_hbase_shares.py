@@ -8,7 +8,7 @@ import weakref
 import pytest
 
 from iothub.records import keys
-from iothub.records.queued import Body, encode_record, record_head
+from iothub.records.queued import record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
@@ -37,7 +37,8 @@ def test_heads_are_those_of_whole_records(delivery: Delivery) -> None:
 
     found = [heads.of(item, item.shares[0].delivery) + item.stored for item in (*others, asked, asked)]
 
-    whole = encode_record(delivery.qos, delivery.flags, delivery.subscription_ids, 9, message_id, Body(b"abc", 3))
+    fields = (delivery.qos, delivery.flags, delivery.subscription_ids, 9, message_id)
+    whole = record_head(*fields, 3, is_apart=False) + b"abc"
     assert found[2:] == [len(whole).to_bytes(4, "big") + whole] * 2
 
 

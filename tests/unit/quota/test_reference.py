@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from iothub.base.reasons import Reason
 from iothub_services.quota.names import Quota
 from iothub_services.quota.reference import render_reference
 
@@ -17,8 +20,40 @@ def test_page_is_what_the_code_says() -> None:
 
 def test_page_names_every_limit() -> None:
     """With its value in the plan `standard`."""
-    page = render_reference()
+    names, _ = render_reference().split("## How they are counted\n")
 
     for quota in Quota:
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{quota.value}` |")]
+        (row,) = [line for line in names.splitlines() if line.startswith(f"| `{quota.value}` |")]
         assert quota.standard is None or f"| {quota.standard} |" in row
+
+
+def test_each_limit_has_one_reaction() -> None:
+    """No cell of the table is empty."""
+    rows = _reactions()
+
+    assert sorted(name for row in rows for name in row[0].split("`")[1::2] if name != "1h") == sorted(
+        quota.value for quota in Quota
+    )
+    assert all(cell for row in rows for cell in row)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("`connections`, `sessions`", Reason.QUOTA),
+        ("`connects`", Reason.CONNECTION_RATE),
+        ("overload", Reason.OVERLOAD),
+        ("denied CONNECT (also Will, Client Identifier)", Reason.NOT_AUTHORIZED),
+        ("denied CONNECT (also Will, Client Identifier)", Reason.BAD_CREDENTIALS),
+    ],
+)
+def test_codes_are_those_of_the_reasons(limit: str, reason: Reason) -> None:
+    """What the control plane sends by name is what the table says."""
+    (row,) = [row for row in _reactions() if row[0] == limit]
+
+    assert row[1:] == [f"CONNACK {reason.connack}, close", f"CONNACK 0x{reason.code:02X}, close"]
+
+
+def _reactions() -> list[list[str]]:
+    table = render_reference().split("## What a limit does\n")[1].split("## Notes\n")[0]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in table.split("\n")[3:-2]]

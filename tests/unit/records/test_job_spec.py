@@ -1,4 +1,4 @@
-"""`iothub.records.job_spec` and `iothub.records.job_spec_fields`: what the runner writes is what the job reads, and nothing else is taken for it."""
+"""`iothub.records.job_spec`: what the runner writes is what the job reads, and nothing else is taken for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from iothub.base.units import Endpoint
 from iothub.records.job_spec import (
     HBaseTables,
     KafkaLog,
-    KafkaSecurity,
     SparkSettings,
     Spec,
     SqliteFile,
@@ -20,6 +19,7 @@ from iothub.records.job_spec import (
     read_spec,
     write_spec,
 )
+from iothub.records.kafka_security import KafkaSecurity
 
 EMBEDDED = Spec(
     job="compact_events",
@@ -68,7 +68,8 @@ def test_options_say_what_is_asked_for() -> None:
         (("run_id",), True, "run_id: expected a whole number"),
         (("events",), [], "events: expected a JSON object, got list"),
         (("events", "driver"), "files", "events: driver: expected one of sqlite, kafka, got 'files'"),
-        (("events", "path"), "", "events: path: expected a text, got ''"),
+        (("events", "driver"), ["sqlite"], "events: driver: expected one of sqlite, kafka, got list"),
+        (("events", "path"), "", "events: path: expected the path of a file, got ''"),
         (("events", "brokers"), [], "events: unknown key 'brokers'"),
         (("options",), [1], "options: expected a JSON object"),
         (("options", "days"), {}, "options.days: expected a plain value"),

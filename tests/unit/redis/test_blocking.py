@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub_services.redis.blocking import LONGEST_PAUSE_S, Pauses
-from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Script, command
+from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Script, command, script_call
 from tests.support.fake_redis import FakeRedis
 
 DOUBLE = Script("return ARGV[1] * 2")
@@ -15,7 +15,7 @@ def test_calls_answer_or_raise() -> None:
     redis = FakeRedis().blocking()
 
     assert redis.run("SET", "a", "x") == b"OK"
-    assert redis.run_script(DOUBLE, [], 21) == 42
+    assert redis.run_many([script_call(DOUBLE, [], 21)]) == [42]
     assert redis.run_many([command("GET", "a"), command("GET", "b")]) == [b"x", None]
     with pytest.raises(RedisRefusedError):
         redis.run("INCR", "a")

@@ -258,16 +258,6 @@ def test_log_that_does_not_fit_the_checkpoint_is_refused(folder: Path, mill: Eve
         compact(full=True)
 
 
-def test_log_with_a_hole_is_refused(folder: Path, mill: EventMill, compact: Compact) -> None:
-    """As a damaged file has it that was saved: both of its ends look well."""
-    compact()
-    append(folder / "events.db", mill.events(50))
-    with closing(sqlite3.connect(folder / "events.db")) as log, log:
-        log.execute("DELETE FROM session_event WHERE offset BETWEEN ? AND ?", (MADE + 10, MADE + 19))
-    with pytest.raises(ConflictError, match=r"lacks 10 events between offset 3000 and 3050; .*from_state=true"):
-        compact()
-
-
 def test_log_without_its_beginning_makes_no_checkpoint_alone(
     spark: SparkSession, folder: Path, mill: EventMill, compact: Compact
 ) -> None:

@@ -19,8 +19,7 @@ from iothub_spark import retention
 from iothub_spark.planning import plan_compaction, plan_from_states, plan_usage
 from iothub_spark.retention import Removal, plan_removal, remove
 from iothub_spark.stores import marks
-from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch, range_after
-from iothub_spark.stores.log_sqlite import SqliteLog
+from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from tests.support.event_log import EventMill, append, make_log
@@ -32,8 +31,8 @@ ABOVE = 1 << GENERATION_BITS
 class Bounds:
     """A log that has bounds alone."""
 
-    def __init__(self, begin: Offsets, end: Offsets, lost: tuple[int, ...] = ()) -> None:
-        self._begin, self._end, self._lost = begin, end, lost
+    def __init__(self, begin: Offsets, end: Offsets) -> None:
+        self._begin, self._end = begin, end
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         return self._begin
@@ -43,9 +42,6 @@ class Bounds:
 
     def read(self, stretch: Stretch, topic: Topic = Topic.SESSIONS, keys: tuple[bytes, ...] = ()) -> Iterator[Page]:
         raise AssertionError("nothing is read while it is planned")
-
-    def holes(self, wanted: LogRange) -> int:
-        return sum(wanted.after[0] < offset <= wanted.upto[0] for offset in self._lost)
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
         return ""
@@ -128,33 +124,6 @@ def test_live_states_are_a_beginning_wherever_the_log_begins() -> None:
     assert (plan.pointer, plan.base, plan.wanted.after, plan.is_done) == (pointer, None, (60,), False)
     with pytest.raises(ConflictError, match="have no events of the log yet"):
         plan_from_states(Bounds((50,), (90,)), pointer, ())
-
-
-def test_hole_within_what_is_read_is_refused() -> None:
-    """The checkpoint would lack events for ever; one that lies behind the checkpoint already is nobody's concern."""
-    log, pointer, older = Bounds((1,), (40,), (33, 34)), pointer_to(7, (), (30,)), pointer_to(6, (), (20,))
-    for is_full in (False, True):
-        with pytest.raises(ConflictError, match=r"lacks 2 events between offset \d+ and 40; .*from_state=true"):
-            plan_compaction(log, pointer, older, is_full=is_full)
-    with pytest.raises(ConflictError, match="lacks 2 events between offset 32 and 40"):
-        plan_from_states(log, pointer, (32,))
-    assert plan_compaction(log, pointer_to(8, (), (34,)), is_full=False).wanted.after == (34,)
-
-
-def test_events_that_were_lost_from_a_file_are_counted(folder: Path) -> None:
-    """Those of the range alone; what was trimmed, and what a transaction that failed has left, is none."""
-    with closing(sqlite3.connect(folder / "events.db")) as file:
-        file.execute("INSERT INTO session_event (key, value) VALUES ('1/c', '')")
-        file.rollback()
-        with file:
-            file.execute("DELETE FROM session_event WHERE offset < 11 OR offset IN (40, 41, 70)")
-    append(folder / "events.db", EventMill(5, 2).events(5))
-    with closing(SqliteLog(folder / "events.db")) as log:
-        found = [
-            log.holes(LogRange(Topic.SESSIONS, *each)) for each in [((10,), (105,)), ((40,), (69,)), ((70,), (105,))]
-        ]
-        assert found == [3, 1, 0]
-        assert log.holes(range_after(log, None)) == 3
 
 
 @pytest.fixture

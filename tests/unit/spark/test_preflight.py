@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -112,15 +110,6 @@ def test_copy_may_begin_anew_behind_what_is_gone(tmp_path: Path) -> None:
         accounts.set_mark("archive", "sessions", (5,), 1)
 
     preflight.check(spec_of(tmp_path, "archive", full=True))
-
-
-def test_log_with_a_hole_is_refused(folder: Path) -> None:
-    """As when a damaged file was saved."""
-    with closing(sqlite3.connect(folder / "events.db")) as file, file:
-        file.execute("DELETE FROM session_event WHERE offset = 7")
-
-    with pytest.raises(ConflictError, match="the log lacks 1 events between offset 0 and 50"):
-        preflight.check(sqlite_spec(folder))
 
 
 def test_nothing_to_compare_with_is_said(folder: Path) -> None:

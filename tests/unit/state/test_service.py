@@ -41,6 +41,10 @@ def ended(epoch: int = 1, client_id: str = "c") -> Event:
     return events.session_expired(Subject(7, client_id, epoch, 100))
 
 
+def state_of(service: StateService, client_id: str) -> SessionState | None:
+    return next(iter(service.states_of([(7, client_id)])), None)
+
+
 SAMPLE = Event(EventType.USAGE_COUNTED, 7, "", 0, 1)
 
 
@@ -99,7 +103,7 @@ def test_service_answers_with_the_last_offset_of_each_list(harness: Harness) -> 
     """One commit for all lists; analytics do not disturb the fold."""
     assert harness.service([[created()], [SAMPLE, resumed(2)], []]) == [1, 2, 0]
 
-    state = harness.service.state_of(7, "c")
+    state = state_of(harness.service, "c")
     assert state is not None
     assert (state.epoch, state.offset) == (2, 2)
 
@@ -125,7 +129,7 @@ def test_service_folds_the_tail_at_the_next_start(harness: Harness) -> None:
 
     assert [(state.client_id, state.epoch) for state in states] == [("a", 2), ("c", 1)]
     assert harness.store.applied_offsets() == (5,)
-    assert harness.service.state_of(7, "b") is None
+    assert state_of(harness.service, "b") is None
 
 
 def test_service_survives_a_state_store_that_fails(harness: Harness) -> None:
@@ -150,7 +154,7 @@ def test_service_folds_nothing_that_the_log_refused(harness: Harness) -> None:
     with pytest.raises(BackendError):
         harness.service([[created()]])
 
-    assert harness.service.state_of(7, "c") is None
+    assert state_of(harness.service, "c") is None
 
 
 def test_service_goes_on_above_the_states_when_the_log_was_lost(harness: Harness) -> None:
@@ -229,7 +233,7 @@ def test_damaged_state_that_an_event_needs_is_no_obstacle(harness: Harness) -> N
     assert not service.idle()
 
     assert harness.alarms == []
-    assert (service.state_of(7, "a"), harness.store.applied_offsets()) == (None, (4,))
+    assert (state_of(service, "a"), harness.store.applied_offsets()) == (None, (4,))
     assert {state.client_id: state.epoch for state in harness.restarted().load()} == {"a": 2, "b": 9}
 
 
@@ -404,7 +408,7 @@ def test_event_is_durable_although_the_store_does_not_say_what_was_before(
 
     assert not service.idle()
 
-    state, other = service.state_of(7, "c"), service.state_of(7, "other")
+    state, other = state_of(service, "c"), state_of(service, "other")
     assert state is not None
     assert other is not None
     assert (state.epoch, state.offset, other.offset) == (3, 4, 3)
@@ -439,7 +443,7 @@ def test_service_folds_what_others_appended_in_the_order_of_the_log(harness: Har
 
     found = harness.verified()
     assert (found.compared, found.differences) == (2, [])
-    state = harness.service.state_of(7, "c")
+    state = state_of(harness.service, "c")
     assert state is not None
     assert (state.epoch, state.offset) == (3, 3)
 
@@ -452,7 +456,7 @@ def test_service_follows_a_shared_log_in_idle_time(harness: Harness, monkeypatch
     assert not harness.service.idle()
 
     assert harness.store.applied_offsets() == (1,)
-    assert harness.service.state_of(7, "c") is not None
+    assert state_of(harness.service, "c") is not None
 
 
 def test_service_refuses_states_of_a_log_with_other_partitions(harness: Harness) -> None:

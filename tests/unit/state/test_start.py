@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 from iothub.base.errors import BackendError, ConflictError, CorruptRecordError
 from iothub.records import events
 from iothub.records.checkpoint import Pointer
-from iothub.records.events import Subject, Topic
+from iothub.records.events import Subject
 from iothub.records.state import SessionState, decode_state, encode_state
 from iothub.testing.checkpoint_contract import pointer_to
 from iothub.testing.clock import ManualClock
@@ -219,58 +217,9 @@ def test_obstacles_are_named(offsets: Offsets, begin: Offsets, end: Offsets, app
     assert obstacle(Pointer(1, offsets, 0, 0, 0), begin, end, applied) == why
 
 
-def lose(harness: Harness, *offsets: int) -> None:
-    """Do what saving a damaged file does to the log."""
-    (log,) = harness.log._logs[Topic.SESSIONS]
-    log[:] = [logged for logged in log if logged.offset not in offsets]
-
-
-def test_states_that_have_seen_what_the_log_lost_from_within_count(harness: Harness) -> None:
-    """A start from checkpoint and tail would lose, unnoticed, a session that the states still have."""
-    harness.apply((5,))
-    lose(harness, 5)
-
-    for _ in range(2):
-        assert harness.start() == {"a": 2, "b": 2, "c": 1}
-    assert harness.alarms[0] == (
-        "checkpoint_unused",
-        "checkpoint 1: the log lacks 1 events between offset 3 and 5, the session states have seen them; "
-        "the start goes on from the session states",
-    )
-    assert [name for name, _ in harness.alarms] == ["checkpoint_unused"] * 2
-
-
-def test_states_behind_the_checkpoint_do_not_count_over_a_log_with_a_hole(harness: Harness) -> None:
-    """The checkpoint has more; what the log has lost behind it is named."""
-    harness.apply((2,))
-    lose(harness, 4)
-
-    assert harness.start() == {"a": 2, "b": 1, "c": 1}
-    assert harness.alarms == [
-        (
-            "event_log_holes",
-            "the session log lacks 1 events between offset 3 and 5: what they said of sessions is lost, unless a backup has it",
-        )
-    ]
-    assert harness.start() == {"a": 2, "b": 1, "c": 1}
-
-
-def test_states_with_a_hole_behind_them_are_loaded_with_an_alarm(harness: Harness) -> None:
-    """No checkpoint can help: what is above the states was in the log alone. One that lies below them is nobody's concern."""
-    harness.apply((4,))
-    lose(harness, 1, 5)
-
-    assert harness.start() == {"a": 2, "b": 2}
-    assert [name for name, _ in harness.alarms] == ["checkpoint_unused", "event_log_holes"]
-    assert "between offset 4 and 5" in harness.alarms[1][1]
-
-    harness.alarms.clear()
-    assert harness.start() == {"a": 2, "b": 2}
-    assert [name for name, _ in harness.alarms] == ["checkpoint_unused"]
-
-
-def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
-    """The same over the embedded drivers: rows of `events.db` behind the checkpoint are gone, `state.db` has them all."""
+@pytest.mark.parametrize("have_states_seen_it", [True, False])
+def test_log_file_that_lost_its_newest_events(tmp_path: Path, *, have_states_seen_it: bool) -> None:
+    """What the states have seen is there, and the log goes on above it; without them it goes on from its last event."""
 
     def opened(alarms: list[str]) -> StateService:
         def note(name: str, _text: str) -> None:
@@ -283,25 +232,45 @@ def test_whole_file_that_lost_a_page_keeps_its_sessions(tmp_path: Path) -> None:
         store, checkpoints = SqliteStates(files["state"]), SqliteCheckpoints(files["checkpoints"])
         return StateService(SqliteEvents(files["events"]), store, note, checkpoints)
 
+    names = [f"client-{number:03}" for number in range(100)]
     service = opened([])
     service.load()
-    service([[created("a"), created("b")]])
+    service([[created(names[0])]])
     service.idle()
     rows = [StoredState(*row) for row in service._store.load()]
     assert service._checkpoints is not None
     service._checkpoints.write(1, rows)
-    service._checkpoints.move(None, pointer_to(1, rows, (2,)))
-    service([[created("c"), created("d")]])
+    service._checkpoints.move(None, pointer_to(1, rows, (1,)))
+    service([[created(name) for name in names[1:]]])
     service.close()
-    with closing(sqlite3.connect(tmp_path / "events.db")) as file, file:
-        file.execute("DELETE FROM session_event WHERE offset = 3")
+    if not have_states_seen_it:
+        (tmp_path / "state.db").unlink()
+    damage(tmp_path / "events.db", b"client-060")
     alarms: list[str] = []
     service = opened(alarms)
 
     found = [state.client_id for state in service.load()]
-    service.close()
 
-    assert (found, alarms) == (["a", "b", "c", "d"], ["checkpoint_unused"])
+    lost = ["checkpoint_unused", "event_log_lost"] if have_states_seen_it else []
+    assert alarms == ["events_corrupt", *lost]
+    assert found == names if have_states_seen_it else found == names[: len(found)]
+    assert len(found) > 20
+    (offset,) = service([[resumed(names[0], 2)]])
+    assert offset == len(found) + 1
+    service.close()
+    alarms.clear()
+    service = opened(alarms)
+    assert {state.client_id: state.epoch for state in service.load()} == {**dict.fromkeys(found, 1), names[0]: 2}
+    service.close()
+    assert alarms == lost[:1]
+
+
+def damage(path: Path, content: bytes) -> None:
+    """Overwrite the page that has `content`."""
+    octets, page = bytearray(path.read_bytes()), EVENTS.page_bytes
+    at = octets.index(content) // page * page
+    octets[at : at + page] = b"\xa5" * page
+    path.write_bytes(octets)
 
 
 def test_start_that_failed_in_the_middle_is_repeated_whole(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import errors as kafka_errors
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 
-from iothub.base.errors import BackendError, ConfigError
+from iothub.base.errors import BackendError
 from iothub.config.sections import Kafka
+from iothub.records.kafka_security import KafkaSecurity
 from iothub_services.events.kafka.connections import PROXY_URL, ended_unless_made
 from iothub_services.events.kafka.metadata import ask_once
 from iothub_services.events.kafka.troubles import listen
@@ -138,30 +139,6 @@ class KafkaCluster:
 
 def security_options(settings: Kafka) -> dict[str, Any]:
     """Return TLS and SASL as kafka-python wants them. Raises ConfigError for a file that cannot be read."""
-    protocol = settings.security_protocol
-    options: dict[str, Any] = {"security_protocol": protocol}
-    if protocol.endswith("SSL"):
-        files = (
-            ("ssl_cafile", settings.ca_file),
-            ("ssl_certfile", settings.cert_file),
-            ("ssl_keyfile", settings.key_file),
-        )
-        options |= {name: str(file) for name, file in files if file is not None}
-    if protocol.startswith("SASL"):
-        options |= {
-            "sasl_mechanism": settings.sasl_mechanism,
-            "sasl_plain_username": settings.sasl_username,
-            "sasl_plain_password": _password(settings),
-        }
-    return options
-
-
-def _password(settings: Kafka) -> str:
-    file = settings.sasl_password_file
-    if file is None:
-        raise ConfigError("kafka.security_protocol with SASL needs kafka.sasl_password_file")
-    try:
-        return file.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise ConfigError(f"kafka.sasl_password_file: {file}: {why}") from None
+    files = (settings.ca_file, settings.cert_file, settings.key_file)
+    sasl = (settings.sasl_mechanism, settings.sasl_username, settings.sasl_password_file)
+    return KafkaSecurity(settings.security_protocol, *files, *sasl).options()

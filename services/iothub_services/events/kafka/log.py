@@ -129,10 +129,6 @@ class KafkaEvents:
             self._ends = ends
         return ends
 
-    def lacks(self, after: Offsets, upto: Offsets) -> int:
-        del after, upto
-        return 0  # Kafka removes from the head alone; its offsets may have gaps that are no events
-
     def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
         place, before = self._topic(topic), self.begin(topic)
         wanted = map(min, (reached(upto, partition) for partition in range(place.partitions)), self.end(topic))

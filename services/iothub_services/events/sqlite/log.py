@@ -21,14 +21,21 @@ from iothub_services.events.port import DamagedEvent, LoggedEvent, Offsets, reac
 from iothub_services.sqlite.database import Schema
 from iothub_services.sqlite.store import SqliteStore
 
+_SESSIONS = _TABLES[Topic.SESSIONS]
+
 SCHEMA = Schema(
     name="events",
     version=EVENTS_FILE_VERSION,
     cache_bytes=256 << 10,  # written at the end only, and read at a start
-    tables={_TABLES[Topic.SESSIONS]: "session events", _TABLES[Topic.ANALYTICS]: "other events"},
+    tables={_SESSIONS: "session events", _TABLES[Topic.ANALYTICS]: "other events"},
     statements=tuple(
         f"CREATE TABLE {name} (offset INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, value BLOB NOT NULL)"
         for name in _TABLES.values()
+    ),
+    # A salvage cuts off the newest events. The session log then ends with its last event: states that have seen more show that it lost its end.
+    repairs=(
+        f"""UPDATE sqlite_sequence SET seq = (SELECT max(offset) FROM {_SESSIONS})
+            WHERE name = '{_SESSIONS}' AND EXISTS (SELECT 1 FROM {_SESSIONS})""",  # noqa: S608
     ),
 )
 
@@ -61,14 +68,6 @@ class SqliteEvents(SqliteStore):
         with self._database.reading() as connection:
             return (_end(connection, topic),)
 
-    def lacks(self, after: Offsets, upto: Offsets) -> int:
-        """AUTOINCREMENT gives every offset, and a rollback gives it back: one without a row was lost."""
-        first, last = max(reached(after, 0) + 1, reached(self.begin(), 0)), reached(upto, 0)
-        statement = f"SELECT count(*) FROM {_TABLES[Topic.SESSIONS]} WHERE offset BETWEEN ? AND ?"  # noqa: S608
-        with self._database.reading() as connection:
-            found = int(connection.execute(statement, (first, last)).fetchone()[0])
-        return max(last - first + 1, 0) - found
-
     def trim(self, upto: Offsets, topic: Topic = Topic.SESSIONS) -> int:
         with self._database.transaction() as connection:
             statement = f"DELETE FROM {_TABLES[topic]} WHERE offset <= ?"  # noqa: S608
@@ -78,10 +77,10 @@ class SqliteEvents(SqliteStore):
         return (max(seen, default=0),)
 
     def skip_to(self, offsets: Offsets) -> None:
-        name, offset = _TABLES[Topic.SESSIONS], reached(offsets, 0)
+        name, offset = _SESSIONS, reached(offsets, 0)
         with self._database.transaction() as connection:
             if _end(connection, Topic.SESSIONS) < offset:
-                connection.execute(f"DELETE FROM {name}")  # noqa: S608  they end before the hole: no fold may cross it
+                connection.execute(f"DELETE FROM {name}")  # noqa: S608  they end below the loss: no fold may cross it
                 connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (name,))
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count as counted
 
-from iothub.base import log as logging
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConflictError
 from iothub.records import keys
@@ -49,8 +48,6 @@ from iothub_services.queues.port import (
     TenantUsage,
 )
 from iothub_services.queues.remote.repeats import Repeats
-
-log = logging.get(__name__)
 
 COPROCESSOR_MISSING = (
     "put the iothub-hbase jar on the region servers' class path, or choose redis or sqlite as queues.driver"

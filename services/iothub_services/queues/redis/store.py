@@ -72,8 +72,6 @@ class RedisQueues:
     Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
     """
 
-    exact_limits = False
-
     def __init__(  # noqa: PLR0913 - the collaborators of one store, all but four by name
         self,
         write: Ask,

@@ -1,27 +1,32 @@
-"""The queue driver `hbase` while calls get lost on the way there and on the way back: nothing doubled, nothing acknowledged lost."""
+"""The queue drivers on servers while calls get lost on the way there and back: nothing doubled, nothing acknowledged lost."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from typing import TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iothub.base.errors import BackendError
-from iothub_services.hbase.calls import Call
-from iothub_services.queues.hbase.store import HBaseQueues
-from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, Refused
-from tests.support.hbase_calls import Fault
+from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, QueueStore, Refused
+from tests.support import hbase_calls, redis_queues
 from tests.support.hbase_queues import HBase
+from tests.support.redis_queues import RedisHarness
 
 TENANT = 7
-QUEUES = range(1, 7)  # over four regions
+QUEUES = range(1, 7)  # over four regions of HBase
 PUBLISHER = 8
 MANY = 1 << 20
 
-faults = st.lists(st.sampled_from([*[Fault.NONE] * 3, *list(Fault)]), max_size=60)
+T = TypeVar("T")
+
+faults = st.lists(
+    st.integers(0, 7), max_size=60
+)  # of a driver's kinds of faults; 0, and what it has not: the call is answered
 targets = st.lists(st.sampled_from(QUEUES), min_size=1, max_size=6, unique=True)
-messages = st.tuples(targets, st.integers(0, 2), st.booleans())  # queues, QoS, long enough to be stored apart
+messages = st.tuples(targets, st.integers(0, 2), st.booleans())  # queues, QoS, long enough for HBase to store it apart
 batches = st.lists(
     st.tuples(st.lists(messages, min_size=1, max_size=5), st.integers(0, 3)),  # messages, tries before it is given up
     min_size=1,
@@ -29,40 +34,71 @@ batches = st.lists(
 )
 
 
-@dataclass
-class Faults:
-    """Plays what hypothesis chose, then lets everything pass."""
+class OnHBase:
+    """`played`: what becomes of the next calls; then everything passes."""
 
-    played: list[Fault] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._harness = HBase()
+        self.played: list[int] = []
 
-    def __call__(self, call: Call[object]) -> Fault:
-        assert call
-        return self.played.pop(0) if self.played else Fault.NONE
+    def store(self, incarnation: int = 1) -> QueueStore:
+        store, caller = self._harness.store(incarnation)
+        caller.fault = lambda _: _fault(list(hbase_calls.Fault), self.played)
+        return store
 
 
-def bodies(store: HBaseQueues, queue_id: int) -> dict[int, bytes]:
+class OnRedis:
+    """The same."""
+
+    def __init__(self) -> None:
+        self._harness = RedisHarness()
+        self._harness.fault = lambda _: _fault(list(redis_queues.Fault), self.played)
+        self.played: list[int] = []
+
+    def store(self, incarnation: int = 1) -> QueueStore:
+        return self._harness.store(incarnation)
+
+
+Server = OnHBase | OnRedis
+on_both = pytest.mark.parametrize("kind", [OnHBase, OnRedis])
+
+
+def _fault(kinds: list[T], played: list[int]) -> T:
+    number = played.pop(0) if played else 0
+    return kinds[number if number < len(kinds) else 0]
+
+
+def hub(server: Server) -> QueueStore:
+    store = server.store()
+    for queue_id in (*QUEUES, PUBLISHER):
+        store.create(TENANT, queue_id, QueueLimits())
+    return store
+
+
+def until_done(call: Callable[[], T]) -> T:
+    while True:
+        try:
+            return call()
+        except BackendError as error:
+            if not error.retryable:
+                raise
+
+
+def bodies(store: QueueStore, queue_id: int) -> dict[int, bytes]:
     epoch = store.claim(queue_id, b"reader").epoch
     return {record.position: record.body for record in store.read(queue_id, epoch, 0, MANY, MANY).records}
 
 
-def hub(harness: HBase) -> tuple[HBaseQueues, Faults]:
-    store, caller = harness.store()
-    for queue_id in (*QUEUES, PUBLISHER):
-        store.create(TENANT, queue_id, QueueLimits())
-    faulty = Faults()
-    caller.fault = faulty
-    return store, faulty
-
-
+@on_both
 @settings(max_examples=40, deadline=None)
 @given(batches, faults)
 def test_appends_are_done_once_whatever_is_lost(
-    planned: list[tuple[list[tuple[list[int], int, bool]], int]], played: list[Fault]
+    kind: type[Server], planned: list[tuple[list[tuple[list[int], int, bool]], int]], played: list[int]
 ) -> None:
     """A batch is repeated as the writer's thread repeats it, and given up now and then: positions stay dense, in order, once."""
-    harness = HBase()
-    store, faulty = hub(harness)
-    faulty.played = list(played)
+    server = kind()
+    store = hub(server)
+    server.played = list(played)
     acknowledged: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in QUEUES}
     sent: dict[int, list[bytes]] = {queue_id: [] for queue_id in QUEUES}
     number = 0
@@ -71,8 +107,7 @@ def test_appends_are_done_once_whatever_is_lost(
         for queue_ids, qos, is_long in batch:
             number += 1
             body = b"%d" % number + b"." * (300 if is_long else 0)
-            deliveries = tuple(Delivery(queue_id, qos) for queue_id in queue_ids)
-            ops.append(Append(number.to_bytes(16), body, 0, deliveries))
+            ops.append(Append(number.to_bytes(16), body, 0, tuple(Delivery(queue_id, qos) for queue_id in queue_ids)))
             for queue_id in queue_ids:
                 sent[queue_id].append(body)
         for attempt in range(patience + 1):
@@ -90,7 +125,7 @@ def test_appends_are_done_once_whatever_is_lost(
                     assert position not in acknowledged[delivery.queue_id]
                     acknowledged[delivery.queue_id][position] = op.body
             break
-    faulty.played = []
+    server.played = []
 
     for queue_id in QUEUES:
         found = bodies(store, queue_id)
@@ -101,45 +136,33 @@ def test_appends_are_done_once_whatever_is_lost(
         assert order == sorted(order)
 
 
-@settings(max_examples=30, deadline=None)
+@on_both
+@settings(max_examples=40, deadline=None)
 @given(targets, faults, faults, st.booleans())
 def test_inbound_qos2_is_routed_once_whatever_is_lost(
-    queue_ids: list[int], first: list[Fault], second: list[Fault], is_other_hub: bool
+    kind: type[Server], queue_ids: list[int], first: list[int], second: list[int], is_other_hub: bool
 ) -> None:
     """The hub is killed with an intent open; whoever claims finishes it, and the client's repeat doubles nothing."""
-    harness = HBase()
-    store, faulty = hub(harness)
+    server = kind()
+    store = hub(server)
     epoch = store.claim(PUBLISHER, b"hub").epoch
     deliveries = tuple(Delivery(queue_id, 2) for queue_id in queue_ids)
-    faulty.played = list(first)
+    server.played = list(first)
     answer = None
     try:
         (answer,) = store.append([Append(b"i" * 16, b"once", 0, deliveries, Inbound(PUBLISHER, epoch, 5))])
     except BackendError as error:
         if not error.retryable:
             raise
-    faulty.played = []
+    server.played = []
 
     if is_other_hub:
-        store, caller = harness.store(2)
-        caller.fault = faulty
-    faulty.played = list(second)
-    while True:
-        try:
-            epoch = store.claim(PUBLISHER, b"later").epoch
-            break
-        except BackendError as error:
-            if not error.retryable:
-                raise
+        store = server.store(2)
+    server.played = list(second)
+    epoch = until_done(lambda: store.claim(PUBLISHER, b"later")).epoch
     repeated = Append(b"j" * 16, b"once", 0, deliveries, Inbound(PUBLISHER, epoch, 5))
-    while True:
-        try:
-            (again,) = store.append([repeated])
-            break
-        except BackendError as error:
-            if not error.retryable:
-                raise
-    faulty.played = []
+    (again,) = until_done(lambda: store.append([repeated]))
+    server.played = []
 
     assert answer is None or again.is_duplicate
     assert not again.is_stale
@@ -147,29 +170,29 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
     assert store.claim(PUBLISHER, b"last").inbound == (5,)
 
 
+@on_both
 @settings(max_examples=30, deadline=None)
 @given(st.lists(targets, min_size=1, max_size=8), faults, st.integers(1, 12))
-def test_tenant_never_holds_more_than_its_bound(planned: list[list[int]], played: list[Fault], most: int) -> None:
-    """Whatever region is asked when: the sum stays within the bound, and what was refused did not fit."""
-    harness = HBase()
-    store, faulty = hub(harness)
+def test_tenant_never_holds_more_than_its_bound(
+    kind: type[Server], planned: list[list[int]], played: list[int], most: int
+) -> None:
+    """Whatever is lost, whichever region is asked when: the sum stays within the bound, and what was refused did not fit."""
+    server = kind()
+    store = hub(server)
     store.set_tenant_limits(TENANT, most, 0)
-    faulty.played = list(played)
+    server.played = list(played)
     ops = [
         Append(number.to_bytes(16), b"b", 0, tuple(Delivery(queue_id, 1) for queue_id in queue_ids))
         for number, queue_ids in enumerate(planned, 1)
     ]
-    while True:
-        try:
-            with store.group():
-                answers = store.append(ops)
-            break
-        except BackendError as error:
-            if not error.retryable:
-                raise
-    faulty.played = []
 
-    positions = [position for answer in answers for position in answer.positions]
+    def append() -> list[tuple[int, ...]]:
+        with store.group():
+            return [answer.positions for answer in store.append(ops)]
+
+    positions = [position for each in until_done(append) for position in each]
+    server.played = []
+
     held = sum(len(bodies(store, queue_id)) for queue_id in QUEUES)
     assert held == min(most, len(positions)) == store.tenant_usage(TENANT).messages
     assert [position > 0 for position in positions] == [number < held for number in range(len(positions))]
