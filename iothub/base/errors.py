@@ -5,6 +5,9 @@ Knows nothing of MQTT packets, of SQL or of click: an error states facts, the ed
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 
 class IotHubError(Exception):
     """Root of all errors that this product raises on purpose. The text is one line for a person: what happened, what was expected, what to do.
@@ -88,12 +91,40 @@ class LocalProtocolError(IotHubError):
     """This program misused the protocol library: a defect of ours, never of the peer."""
 
 
+class ErrorList:
+    """Gathers errors, so that a person hears of all of them at once."""
+
+    def __init__(self) -> None:
+        self._errors: list[IotHubError] = []
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Keep an error of the block instead of raising it."""
+        try:
+            yield
+        except IotHubError as error:
+            self.add(error)
+
+    def add(self, error: IotHubError) -> None:
+        self._errors.append(error)
+
+    def raise_any(self) -> None:
+        """Raise the first error; its `details` are its own and the texts of the others. Does nothing without one."""
+        if not self._errors:
+            return
+        first, *others = self._errors
+        first.details = (*first.details, *(text for other in others for text in (str(other), *other.details)))
+        raise first
+
+
 _BY_EXIT_CODE: dict[int, type[IotHubError]] = {
     error.exit_code: error for error in (ConfigError, NotFoundError, ConflictError, DeniedError, UnavailableError)
 }
 
 
-def error_of(exit_code: object, text: str) -> IotHubError:
-    """Return the error that another process tells of by its exit code and text."""
+def error_of(exit_code: object, text: str, details: Iterable[str] = ()) -> IotHubError:
+    """Return the error that another process tells of by its exit code and texts."""
     kind = _BY_EXIT_CODE.get(exit_code, IotHubError) if isinstance(exit_code, int) else IotHubError
-    return kind(text)
+    error = kind(text)
+    error.details = tuple(details)
+    return error

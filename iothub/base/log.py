@@ -25,6 +25,7 @@ _SECRET_FIELD = re.compile(r"pass|secret|token|pepper|credential|private|authori
 _SENTENCES_LIMIT = 1024  # sentences are constants of the program, so this bounds only mistakes
 _BLANKED = "***"
 _current: RateLimit | None = None
+_suppressed_before = 0  # by limits that `configure` has replaced
 
 
 class RateLimit:
@@ -83,7 +84,7 @@ def configure(
     stream: TextIO | None = None,
     wall: Callable[[], float] = time.time,
 ) -> None:
-    """Send all log lines to `stream` (standard error), from now on.
+    """Send all log lines to `stream` (standard error), from now on; also while a hub runs.
 
     Args:
         level: The least level that is written: debug, info, warning or error.
@@ -94,7 +95,8 @@ def configure(
     """
     out = stream if stream is not None else sys.stderr
     is_text = form == "text" or (form == "auto" and out.isatty())
-    global _current
+    global _current, _suppressed_before
+    _suppressed_before = suppressed()
     _current = limit = RateLimit(*rate) if rate is not None else None
     processors: list[structlog.typing.Processor] = [] if limit is None else [limit]
     processors += [structlog.processors.add_log_level, _Stamp(wall), explain_exception, blank_secrets, neutralise]
@@ -110,7 +112,7 @@ def configure(
 
 def suppressed() -> int:
     """Return how many lines the rate limit has left out, for the metric."""
-    return _current.suppressed if _current is not None else 0
+    return _suppressed_before + (_current.suppressed if _current is not None else 0)
 
 
 def blank_secrets(_logger: object, _method: str, fields: Fields) -> Fields:

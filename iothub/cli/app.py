@@ -22,6 +22,7 @@ from iothub.cli.durations import seconds
 from iothub.cli.files import cannot_be_read
 from iothub.cli.hints import Hints
 from iothub.cli.output import Row
+from iothub.config.check import Checked, load_checked
 from iothub.config.datadir import DataDir
 from iothub.config.loader import Loaded, load
 from iothub.config.sections import Config
@@ -70,12 +71,20 @@ class App:
         """The file that was given with --config."""
         return self._config_file
 
+    @property
+    def _file(self) -> Path | None:
+        """The file that is read; None: there is none."""
+        if self._config_file is None and self.data_dir.has_config:
+            return self.data_dir.config_file
+        return self._config_file
+
     def load(self, flags: Sequence[str] = ()) -> Loaded:
         """Read the configuration, with the `--set` flags of this command."""
-        file = self._config_file
-        if file is None and self.data_dir.has_config:
-            file = self.data_dir.config_file
-        return load(file=file, environment=os.environ, flags=flags)
+        return load(file=self._file, environment=os.environ, flags=flags)
+
+    def load_checked(self, flags: Sequence[str] = ()) -> Checked:
+        """Read the configuration, and check it with the files that it names: every mistake is reported."""
+        return load_checked(file=self._file, environment=os.environ, flags=flags)
 
     @property
     def loaded(self) -> Loaded:

@@ -1,4 +1,4 @@
-"""`iothub config`: check and show the configuration.
+"""`iothub config`: check, show and reload the configuration.
 
 Knows no key: `iothub.config.loader` does.
 """
@@ -6,32 +6,70 @@ Knows no key: `iothub.config.loader` does.
 from __future__ import annotations
 
 import tomllib
+from typing import cast
 
 import click
 
 from iothub.cli import output
 from iothub.cli.app import App, noun, verb
-from iothub.config.check import check_start
 from iothub.config.reference_page import render_reference
+from iothub.records.admin_commands import Query
 
-command = noun("config", "Check and show the configuration: flags, environment, file and defaults combined.")
+command = noun("config", "Check, show and reload the configuration: flags, environment, file and defaults combined.")
 SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as for `iothub serve`.")
 
 
 @verb(command, "check")
 @SET
 def check(app: App, flags: tuple[str, ...]) -> None:
-    """Check the configuration without starting the hub: the messages and exit code (2) of `iothub serve`.
+    """Check the configuration and the files that it names, also beside a running hub. Every mistake is reported; exit code 2.
 
     Examples:
       iothub --data-dir ./hub config check
       iothub --config new.toml config check --set http.port=8080
     """
-    loaded = app.load(flags)
-    warnings = check_start(loaded.config)
-    for warning in warnings:
+    checked = app.load_checked(flags)
+    file = checked.loaded.file
+    if file is None:
+        app.say(
+            f"iothub: warning: there is no configuration file {app.data_dir.config_file}: every setting that is not given has its default"
+        )
+    for warning in checked.warnings:
         output.say(f"iothub: warning: {warning}")
-    app.done("the configuration is valid", {"name": "config", "is_valid": True, "warnings": warnings})
+    record = {"name": "config", "is_valid": True, "file": file and str(file), "warnings": checked.warnings}
+    app.done("the configuration is valid", record)
+
+
+@verb(command, "reload")
+def reload(app: App) -> None:
+    """Make the running hub of the data directory read its configuration again, as SIGHUP does, and show what has changed.
+
+    The hub reads its file, its own environment and the --set of its own start. A setting with `now` is applied, one with `restart` keeps its
+    old value until the hub is restarted (`iothub config show --reference` has both). If there is a mistake, nothing is changed: every mistake is
+    reported, exit code 2. Exit code 7: no hub runs here.
+
+    Examples:
+      iothub --data-dir ./hub config reload
+    """
+    answer = app.hub.ask(Query.CONFIG_RELOAD, "", {})
+    for warning in cast("list[str]", answer.result["warnings"]):
+        output.say(f"iothub: warning: {warning}")
+    if answer.rows or app.form != "table":
+        app.rows(answer.rows, "name", "value", "reload")
+    app.say(_outcome([str(row["reload"]) for row in answer.rows], cast("list[str]", answer.result["certificates"])))
+
+
+def _outcome(reloads: list[str], certificates: list[str]) -> str:
+    """Return in a sentence what a reload did."""
+    applied, waiting = reloads.count("now"), reloads.count("restart")
+    parts = [f"applied {output.counted(applied, 'changed setting')}" if applied else "no changed setting to apply"]
+    if certificates:
+        parts.append(f"read the certificates of {', '.join(certificates)} again")
+    if waiting:
+        parts.append(
+            f"{output.counted(waiting, 'changed setting')} {'need' if waiting > 1 else 'needs'} a restart of the hub"
+        )
+    return f"reloaded: {'; '.join(parts)}"
 
 
 @verb(command, "show")

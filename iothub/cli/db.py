@@ -17,7 +17,7 @@ from iothub.hub.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.copying import How, copy_accounts
-from iothub_tenants.accounts.database import open_engine, read_url
+from iothub_tenants.accounts.database import file_of, open_engine, read_url
 from iothub_tenants.accounts.store import create_schema, errors_translated
 
 command = noun("db", "The accounts database: tenants, devices, rules, plans, limits.")
@@ -39,7 +39,7 @@ def status(app: App) -> None:
     app.require_initialised()
     engine = open_engine(app.accounts_url())
     try:
-        with errors_translated():
+        with errors_translated(file_of(app.accounts_url())):
             state = schema.check(engine)
     finally:
         engine.dispose()

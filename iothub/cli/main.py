@@ -28,7 +28,7 @@ NOUNS = {
     "serve": ("serve", "Run the hub in the foreground."),
     "status": ("status", "Show whether the hub runs, where, and its health."),
     "doctor": ("doctor", "Check everything that the hub needs, and say what to do."),
-    "config": ("config", "Check and show the configuration."),
+    "config": ("config", "Check, show and reload the configuration."),
     "tenant": ("tenant", "Tenants: list, show, create, update, suspend, resume, protect, delete, export, import."),
     "device": ("device", "Devices of a tenant: list, show, create, import, secrets, enable, disable, delete."),
     "group": ("group", "Groups of devices, for access rules."),

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import cast
 
-from iothub.base.errors import ConflictError, NotFoundError, UnavailableError
+from iothub.base.errors import ConflictError, NotFoundError
 from iothub.cli import output
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
@@ -30,7 +30,7 @@ from iothub_services.events.sqlite.log import SCHEMA as EVENTS_SCHEMA
 from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import Caller
-from iothub_services.sqlite.database import Database, Schema, connect
+from iothub_services.sqlite.database import Database, Schema, backend_error, connect
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS_SCHEMA
@@ -142,7 +142,7 @@ def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
         with closing(ReadOnlyDatabase(path, schema)) as database:
             yield database
     except sqlite3.Error as error:
-        raise UnavailableError(f"{path.name}: cannot be read: {error}") from None
+        raise backend_error(error, path, is_committing=False) from None
 
 
 def warn_of_damage(reason: str) -> None:

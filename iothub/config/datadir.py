@@ -446,8 +446,16 @@ def _explained(error: OSError, name: str, path: Path) -> IotHubError:
     if error.errno in {errno.EACCES, errno.EPERM}:
         return UnavailableError(f"{name}: permission denied; the hub must be able to read and write {path}")
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return UnavailableError(f"{path}: the disk is full; free some space first")
+        return UnavailableError(f"{path}: the disk is full{_free_in(path)}; free some space first")
     return UnavailableError(f"{name}: {error.strerror or error}")
+
+
+def _free_in(path: Path) -> str:
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return ""
+    return f" ({status.f_bavail * status.f_frsize} bytes free)"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -1,8 +1,7 @@
 """Read the configuration: flag, then environment, then file, then default; say for each value where it came from.
 
 Knows no meaning of a key (`iothub.config.sections` declares them). Strict: an unknown key, a wrong type or two settings that
-cannot work together give a ConfigError that names file, line, key and what to write instead.
-Nothing here is read again after the start.
+cannot work together give a ConfigError that names file, line, key and what to write instead; of several mistakes each is named.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from iothub.base.errors import ConfigError, UnavailableError
-from iothub.config.sections import Config, Key, Redis
+from iothub.base.errors import ConfigError, ErrorList, UnavailableError
+from iothub.config.sections import Config, Key
 from iothub.config.toml_lines import line_numbers, nearest_line, table_name
 from iothub.config.value_types import TableError
 
@@ -70,15 +69,16 @@ class Loaded:
         """Yield (key, value as TOML, origin) in the order of the reference page."""
         for section in sections():
             for setting in section.settings:
-                value = _value_of(self.config, setting.name)
+                value = value_of(self.config, setting.name)
                 yield setting.name, setting.key.kind.write(value), self.origins.get(setting.name, "default")
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """A value as it was written: still TOML. `where` is for messages, `origin` for `config show --origin`.
+    """A value as it was written. `where` is for messages, `origin` for `config show --origin`.
 
-    `file`, `lines`: where it is from, if that is a file; so one table of a list can be told from another.
+    `file`, `lines`: where it is from, if that is a file; so one table of a list can be told from another. `is_text`: it is from a flag or the
+    environment, else TOML.
     """
 
     raw: object
@@ -86,6 +86,7 @@ class _Given:
     origin: str
     file: Path | None = None
     lines: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    is_text: bool = False
 
     def of_table(self, name: str, number: int, key: str) -> str:
         """Return where a key of one table stands, or else the table."""
@@ -94,30 +95,67 @@ class _Given:
         return f"{self.file}, line {line}" if table in self.lines and line else self.where
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What could be read of a configuration that may have mistakes.
+
+    `loaded`: with the default in place of a wrong value. `errors`: the mistakes so far. `wrong`: the settings whose given values are not known:
+    a rule about one of them says nothing.
+    """
+
+    loaded: Loaded
+    errors: ErrorList
+    wrong: frozenset[str]
+
+    def is_known(self, *names: str) -> bool:
+        """Are the given values of these settings, or of these sections, all known?"""
+        return not any(wrong == name or wrong.startswith(f"{name}.") for wrong in self.wrong for name in names)
+
+
 def load(
     *, file: Path | None = None, environment: Mapping[str, str] | None = None, flags: Sequence[str] = ()
 ) -> Loaded:
-    """Read all sources and return the effective configuration.
+    """Read all sources and return the effective configuration. Arguments: as `examine`.
+
+    Raises:
+        ConfigError: For the first mistake, one line with file, line and key; its `details` name the others.
+        UnavailableError: The file exists but cannot be read.
+    """
+    examined = examine(file=file, environment=environment, flags=flags)
+    examined.errors.raise_any()
+    return examined.loaded
+
+
+def examine(
+    *, file: Path | None = None, environment: Mapping[str, str] | None = None, flags: Sequence[str] = ()
+) -> Examined:
+    """Read all sources and gather every mistake.
 
     Args:
         file: A TOML file; it must exist. Relative file names in it are relative to its folder.
         environment: Usually `os.environ`; only `IOTHUB_` names that contain `__` are settings.
         flags: `key=value` texts of `--set`, the last one wins.
-
-    Raises:
-        ConfigError: For every mistake; one line with file, line and key.
-        UnavailableError: The file exists but cannot be read.
     """
+    errors = ErrorList()
     given: dict[str, _Given] = {}
-    if file is not None:
-        given.update(_from_file(file))
-    given.update(_from_environment(environment or {}))
-    given.update(_from_flags(flags))
+    wrong = frozenset(_SETTINGS)  # until the file is read: it may give any of them
+    with errors.gathering():
+        if file is not None:
+            given.update(_from_file(file, errors))
+        wrong = frozenset()
+    given.update(_from_environment(environment or {}, errors))
+    given.update(_from_flags(flags, errors))
     base = file.parent if file is not None else None
-    values = {name: _read(name, entry, base) for name, entry in given.items()}
-    config = cast("Config", _build(Config, "", values))
-    _check_together(config, given)
-    return Loaded(config, {name: entry.origin for name, entry in given.items()}, file)
+    values = {}
+    for name, entry in given.items():
+        with errors.gathering():
+            values[name] = _read(name, entry, base)
+    loaded = Loaded(
+        cast("Config", _build(Config, "", values)), {name: entry.origin for name, entry in given.items()}, file
+    )
+    examined = Examined(loaded, errors, wrong | (given.keys() - values.keys()))
+    _check_together(examined, given)
+    return examined
 
 
 def sections() -> tuple[Section, ...]:
@@ -125,7 +163,7 @@ def sections() -> tuple[Section, ...]:
     return _SECTIONS
 
 
-def _from_file(file: Path) -> dict[str, _Given]:
+def _from_file(file: Path, errors: ErrorList) -> dict[str, _Given]:
     text = _read_text(file)
     try:
         document = tomllib.loads(text)
@@ -141,8 +179,9 @@ def _from_file(file: Path) -> dict[str, _Given]:
     for name, raw in _flatten(document, ""):
         line = nearest_line(lines, name)
         where = f"{file}, line {line}" if line else str(file)
-        _require_known(name, where)
-        given[name] = _Given(raw, where, f"file {file}:{line}" if line else f"file {file}", file, lines)
+        with errors.gathering():
+            _require_known(name, where)
+            given[name] = _Given(raw, where, f"file {file}:{line}" if line else f"file {file}", file, lines)
     return given
 
 
@@ -161,46 +200,50 @@ def _read_text(file: Path) -> str:
         raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, _Given]:
+def _from_environment(environment: Mapping[str, str], errors: ErrorList) -> dict[str, _Given]:
     given = {}
     for variable in sorted(environment):
         if not variable.startswith(ENVIRONMENT_PREFIX) or ENVIRONMENT_SEPARATOR not in variable:
             continue
         name = variable.removeprefix(ENVIRONMENT_PREFIX).replace(ENVIRONMENT_SEPARATOR, ".").lower()
         where = f"environment variable {variable}"
-        _require_known(name, where)
-        given[name] = _Given(_text_value(name, environment[variable], where), where, f"env {variable}")
+        with errors.gathering():
+            _require_known(name, where)
+            given[name] = _Given(environment[variable], where, f"env {variable}", is_text=True)
     return given
 
 
-def _from_flags(flags: Sequence[str]) -> dict[str, _Given]:
+def _from_flags(flags: Sequence[str], errors: ErrorList) -> dict[str, _Given]:
     given = {}
     for flag in flags:
         name, equals, text = flag.partition("=")
         where = f"--set {flag}"
-        if not equals or not name:
-            raise ConfigError(f"{where}: expected KEY=VALUE, such as --set listeners.tcp.port=1883")
-        _require_known(name, f"--set {name}")
-        given[name] = _Given(_text_value(name, text, where), where, "flag --set")
+        with errors.gathering():
+            if not equals or not name:
+                raise ConfigError(f"{where}: expected KEY=VALUE, such as --set listeners.tcp.port=1883")
+            _require_known(name, f"--set {name}")
+            given[name] = _Given(text, where, "flag --set", is_text=True)
     return given
 
 
-def _text_value(name: str, text: str, where: str) -> object:
-    setting = _SETTINGS[name]
+def _toml_value(name: str, entry: _Given) -> object:
+    if not entry.is_text:
+        return entry.raw
     try:
-        return setting.key.kind.from_text(text)
+        return _SETTINGS[name].key.kind.from_text(str(entry.raw))
     except ValueError as error:
-        raise ConfigError(f"{where}: {name}: {error}") from None
+        raise ConfigError(f"{entry.where}: {name}: {error}") from None
 
 
 def _read(name: str, entry: _Given, base: Path | None) -> object:
+    raw = _toml_value(name, entry)
     try:
-        value = _SETTINGS[name].key.kind.read(entry.raw)
+        value = _SETTINGS[name].key.kind.read(raw)
     except TableError as error:
         where = entry.of_table(name, error.number, error.key)
         raise ConfigError(f"{where}: {name}: {error}") from None
     except ValueError as error:
-        raise ConfigError(f"{entry.where}: {name}: {error}, got {_shown(entry.raw)}") from None
+        raise ConfigError(f"{entry.where}: {name}: {error}, got {_shown(raw)}") from None
     if isinstance(value, Path) and base is not None and entry.origin.startswith("file "):
         return base / value
     return value
@@ -283,36 +326,48 @@ def _declared(section: type, prefix: str) -> Iterator[Section]:
         yield from _declared(inner, inner_prefix)
 
 
-def _value_of(config: Config, name: str) -> object:
+def value_of(config: Config, name: str) -> object:
+    """Return the value of a setting by its dotted name."""
     value: object = config
     for part in name.split("."):
         value = getattr(value, part) if hasattr(value, part) else getattr(value, f"{part}_s")
     return value
 
 
-def _check_together(config: Config, given: Mapping[str, _Given]) -> None:
-    """Refuse settings that are valid alone but do not work together."""
-    for name, listener in (("tls", config.listeners.tls), ("wss", config.listeners.wss)):
+_Rule = tuple[tuple[str, ...], str]
+"""A mistake in settings that are valid alone: the settings, or sections, that it follows from, and its text."""
+
+
+def _check_together(examined: Examined, given: Mapping[str, _Given]) -> None:
+    """Gather what is wrong in settings that are valid alone but do not work together."""
+    config = examined.loaded.config
+    rules = (_tls_rules, _address_rules, _kafka_rules, _redis_rules, _shared_cache_rules, _server_rules)
+    for rule in rules:
+        for names, text in rule(config, given):
+            if examined.is_known(*names):
+                examined.errors.add(ConfigError(text))
+
+
+def _tls_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
+    for section, listener in (("listeners.tls", config.listeners.tls), ("listeners.wss", config.listeners.wss)):
         if listener.port is None:
             continue
         for word, file in (("cert_file", listener.cert_file), ("key_file", listener.key_file)):
             if file is None:
-                where = given[f"listeners.{name}.port"].where
-                raise ConfigError(
-                    f"{where}: listeners.{name} needs {word}; `iothub cert self-signed DIR` makes one for tests"
+                where = given[f"{section}.port"].where
+                yield (
+                    (f"{section}.{word}",),
+                    f"{where}: {section} needs {word}; `iothub cert self-signed DIR` makes one for tests",
                 )
-    _check_addresses(config, given)
-    _check_kafka(config, given)
-    if config.redis.addresses:
-        _check_redis(config.redis, given["redis.addresses"].where)
-    if config.auth.shared_cache == "redis":
-        _check_shared_cache(config, given["auth.shared_cache"].where)
+
+
+def _server_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
     if not config.redis.addresses and (on_redis := needs_on_redis(config)):
         what = _choice_of(config, given, *on_redis[0])
-        raise ConfigError(f'{what} needs redis.addresses, such as ["127.0.0.1:6379"]')
+        yield ("redis.addresses",), f'{what} needs redis.addresses, such as ["127.0.0.1:6379"]'
     if not config.hbase.thrift and (on_hbase := needs_on_hbase(config)):
         what = _choice_of(config, given, *on_hbase[0])
-        raise ConfigError(f'{what} needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]')
+        yield ("hbase.thrift",), f'{what} needs hbase.thrift, the gateways of HBase, such as ["hbase-1:9090"]'
 
 
 def _choice_of(config: Config, given: Mapping[str, _Given], need: str, driver: str) -> str:
@@ -344,42 +399,63 @@ def needs_on_hbase(config: Config) -> list[tuple[str, str]]:
     return [(name, driver) for name, driver in drivers if driver.startswith("hbase")]
 
 
-def _check_kafka(config: Config, given: Mapping[str, _Given]) -> None:
+def _kafka_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
     kafka = config.kafka
     if not kafka.brokers:
         if config.events.driver == "kafka":
             where = given["events.driver"].where
-            raise ConfigError(f'{where}: events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]')
+            yield (
+                ("kafka.brokers",),
+                f'{where}: events.driver = "kafka" needs kafka.brokers, such as ["kafka-1:9092"]',
+            )
         return
     where = given["kafka.brokers"].where
     if kafka.security_protocol.startswith("SASL") and (not kafka.sasl_username or kafka.sasl_password_file is None):
-        raise ConfigError(
-            f"{where}: kafka.security_protocol = {kafka.security_protocol} needs kafka.sasl_username and kafka.sasl_password_file"
+        yield (
+            ("kafka.sasl_username", "kafka.sasl_password_file"),
+            f"{where}: kafka.security_protocol = {kafka.security_protocol} needs kafka.sasl_username and kafka.sasl_password_file",
         )
     if (kafka.cert_file is None) != (kafka.key_file is None):
-        raise ConfigError(f"{where}: kafka.cert_file and kafka.key_file must be set together")
-
-
-def _check_redis(redis: Redis, where: str) -> None:
-    if (redis.cert_file is None) != (redis.key_file is None):
-        raise ConfigError(f"{where}: redis.cert_file and redis.key_file must be set together")
-    if redis.username and redis.password_file is None:
-        raise ConfigError(f"{where}: redis.username needs redis.password_file")
-    if redis.security == "plain" and (redis.ca_file or redis.cert_file):
-        raise ConfigError(f'{where}: redis.ca_file and redis.cert_file are for redis.security = "tls"')
-
-
-def _check_shared_cache(config: Config, where: str) -> None:
-    if not config.redis.addresses:
-        raise ConfigError(f'{where}: auth.shared_cache = "redis" needs redis.addresses, such as ["127.0.0.1:6379"]')
-    if config.auth.cache_s < _LEAST_CACHE_S:
-        raise ConfigError(
-            f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more, because a cached answer is used '
-            "that long after the last poll for changes"
+        yield (
+            ("kafka.cert_file", "kafka.key_file"),
+            f"{where}: kafka.cert_file and kafka.key_file must be set together",
         )
 
 
-def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:
+def _redis_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
+    redis = config.redis
+    if not redis.addresses:
+        return
+    where = given["redis.addresses"].where
+    if (redis.cert_file is None) != (redis.key_file is None):
+        yield (
+            ("redis.cert_file", "redis.key_file"),
+            f"{where}: redis.cert_file and redis.key_file must be set together",
+        )
+    if redis.username and redis.password_file is None:
+        yield ("redis.password_file",), f"{where}: redis.username needs redis.password_file"
+    if redis.security == "plain" and (redis.ca_file or redis.cert_file):
+        yield ("redis.security",), f'{where}: redis.ca_file and redis.cert_file are for redis.security = "tls"'
+
+
+def _shared_cache_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
+    if config.auth.shared_cache != "redis":
+        return
+    where = given["auth.shared_cache"].where
+    if not config.redis.addresses:
+        yield (
+            ("redis.addresses",),
+            f'{where}: auth.shared_cache = "redis" needs redis.addresses, such as ["127.0.0.1:6379"]',
+        )
+    if config.auth.cache_s < _LEAST_CACHE_S:
+        yield (
+            ("auth.cache",),
+            f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more, because a cached answer is used '
+            "that long after the last poll for changes",
+        )
+
+
+def _address_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
     listeners = config.listeners
     taken: dict[tuple[str, int], str] = {}
     sections_with_port = (
@@ -395,8 +471,9 @@ def _check_addresses(config: Config, given: Mapping[str, _Given]) -> None:
         other = taken.setdefault((bind, port), section)
         if other != section:
             where = given[f"{section}.port"].where
-            raise ConfigError(
-                f"{where}: {section}.port: {bind} port {port} is already used by {other}; choose another port"
+            yield (
+                (f"{section}.bind", f"{other}.bind", f"{other}.port"),
+                f"{where}: {section}.port: {bind} port {port} is already used by {other}; choose another port",
             )
 
 

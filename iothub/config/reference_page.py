@@ -22,7 +22,12 @@ The first of these sources that has a value wins:
 4. the default
 
 An unknown key stops the start with exit code 2; the message names file, line, key and the most similar known key.
-`iothub config check` reports the same without starting the hub; `iothub config show --origin` shows the source of each value.
+`iothub config check` reports every mistake without starting the hub; `iothub config show --origin` shows the source of each value.
+
+`iothub config reload`, or SIGHUP, makes a running hub read all of it again. `reload` says what becomes of a changed value: `now`: the hub applies
+it (settings that only commands and jobs use are read by each of them); `restart`: the hub names it and keeps the old value until it is restarted.
+A listener whose `bind` or `port` has changed keeps all its settings until then. A configuration with a mistake changes nothing.
+
 A listener, or `http`, without a port is off. By default `listeners.tcp` is on, on 127.0.0.1:1883; it stays on
 when other listeners are turned on, until it gets `port = "off"`. Port 0 takes any free port; `hub.json` in the data
 directory and `iothub status` show which. Without any listener `iothub serve` does not start (exit code 2), because no client
@@ -42,13 +47,13 @@ def render_reference() -> str:
 def _section_lines(section: Section) -> Iterator[str]:
     yield f"## [{section.name}]\n"
     yield f"{section.sentence}\n"
-    yield "| key | value | default | meaning |"
-    yield "| --- | --- | --- | --- |"
+    yield "| key | value | default | reload | meaning |"
+    yield "| --- | --- | --- | --- | --- |"
     for setting in section.settings:
         kind = setting.key.kind
         name = setting.name.removeprefix(f"{section.name}.")
         default = _cell(kind.write(setting.default))
-        yield f"| `{name}` | {_cell(kind.label)} | `{default}` | {_cell(setting.key.sentence)} |"
+        yield f"| `{name}` | {_cell(kind.label)} | `{default}` | {setting.key.reload} | {_cell(setting.key.sentence)} |"
     variable = ENVIRONMENT_PREFIX + section.settings[0].name.upper().replace(".", ENVIRONMENT_SEPARATOR)
     yield f"\nIn the environment, for example: `{variable}`.\n"
 

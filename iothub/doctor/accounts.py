@@ -17,7 +17,7 @@ from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts.bounds import bounds_of
-from iothub_tenants.accounts.database import accounts_url
+from iothub_tenants.accounts.database import accounts_url, file_of
 from iothub_tenants.accounts.store import AccountStore, errors_translated
 
 _NAME = "accounts"
@@ -45,7 +45,7 @@ def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
 
 
 def _database(store: AccountStore, settings: Config) -> Iterator[Finding]:
-    with errors_translated():
+    with errors_translated(file_of(store.url)):
         state, seconds = timed(lambda: schema.check(store.engine))
         if store.is_on_server:
             yield from sql.check(store.engine, SystemClock().wall(), settings.sql.connections)

@@ -25,12 +25,7 @@ from iothub.doctor import (
     streams,
 )
 from iothub.doctor.findings import Check
-from iothub.hub.drivers import needed_tables, queue_drivers, unused_files
-from iothub_services.events.sqlite.log import SCHEMA as EVENTS
-from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
-from iothub_services.quota.usage import SCHEMA as USAGE
-from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
-from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub.hub.drivers import file_versions, needed_tables, queue_drivers
 
 
 def checks(data_dir: DataDir, settings: Config) -> list[Check]:
@@ -39,16 +34,7 @@ def checks(data_dir: DataDir, settings: Config) -> list[Check]:
     chosen = listeners.checks(data_dir, settings)
     chosen.append(accounts.check(data_dir, settings))
     if data_dir.is_initialised:
-        unused = unused_files(settings, data_dir)
-        files = {
-            data_dir.queues: QUEUES.version,
-            data_dir.retained: RETAINED.version,
-            data_dir.events: EVENTS.version,
-            data_dir.state: STATES.version,
-            data_dir.usage: USAGE.version,
-        }
-        known = {file: version for file, version in files.items() if file not in unused}
-        chosen += machine.checks(data_dir, settings, known)
+        chosen += machine.checks(data_dir, settings, file_versions(settings, data_dir))
         chosen += installation.checks(data_dir, settings)
         if settings.kafka.brokers:
             chosen.append(streams.check(data_dir, settings))

@@ -81,6 +81,11 @@ class Plane:
         self.call_soon = call_soon
         self.is_called_soon = False
 
+    def apply(self, limits: PlaneLimits) -> None:
+        """Hold other bounds from now on; who is connected stays, and what is buffered drains."""
+        self.limits = limits
+        self.turn.apply(limits)
+
     # --- transports
 
     def accept(

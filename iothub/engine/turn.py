@@ -55,6 +55,13 @@ class Turn:
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants
 
+    def apply(self, limits: PlaneLimits) -> None:
+        """Hold other bounds from now on."""
+        self.limits = limits
+        self.out_soft_bytes = limits.out_soft_bytes
+        self.out_hard_bytes = limits.out_hard_bytes
+        self.grants = limits.grants
+
     def begin(self) -> None:
         """Open a batch, if none is open: the clock is read once."""
         if not self.is_open:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from iothub.config.datadir import DataDir
-from iothub.net.admin_server import AdminServer, AdminSocket
+from iothub.hub.reload import Reloader
+from iothub.net.admin_server import AdminServer, AdminSocket, Answering
+from iothub.records.admin_commands import Json, Query, Reply, Request
 from iothub.records.state import SessionState
 from iothub_services.events.journal import ThreadJournal, answer_of
 from iothub_services.group_thread import GroupThread
@@ -20,9 +22,18 @@ from iothub_services.state.service import StateOp, StatesOf
 from iothub_tenants.background.admin_queries import AdminQueries, DriverOf
 
 
-def open_socket(queries: AdminQueries, reactor: Any, data_dir: DataDir) -> AdminSocket:
+def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSocket:
     """Answer from now on. Raises UnavailableError."""
-    return AdminSocket(reactor, AdminServer(queries.answer, reactor), data_dir)
+    return AdminSocket(reactor, AdminServer(answer, reactor), data_dir)
+
+
+def answers(queries: AdminQueries, reloader: Reloader) -> Answering:
+    """Return what answers every request: a reload is this process's own matter, the others read its stores."""
+
+    async def answer(request: Request, reply: Reply) -> Json:
+        return await (reloader.answer(reply) if request.verb == Query.CONFIG_RELOAD else queries.answer(request, reply))
+
+    return answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
+from iothub_services.quota.usage import SCHEMA as USAGE
 from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
 from iothub_services.retained.sqlite.store import SqliteRetained
@@ -336,6 +337,19 @@ def unused_files(settings: Config, data_dir: DataDir) -> tuple[Path, ...]:
         ({settings.retained.driver}, data_dir.retained),
     )
     return tuple(file for drivers, file in choices if "sqlite" not in drivers)
+
+
+def file_versions(settings: Config, data_dir: DataDir) -> dict[Path, int]:
+    """Return the SQLite files that these settings use, each with the schema version that this program knows."""
+    unused = unused_files(settings, data_dir)
+    files = {
+        data_dir.queues: QUEUES.version,
+        data_dir.retained: RETAINED.version,
+        data_dir.events: EVENTS.version,
+        data_dir.state: STATES.version,
+        data_dir.usage: USAGE.version,
+    }
+    return {file: version for file, version in files.items() if file not in unused}
 
 
 def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms: Alarms) -> RedisClient | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-from iothub.config.sections import Auth, Config, Listener
+from iothub.base import log
+from iothub.config.sections import Auth, Config, Listener, Log
 from iothub.engine.limits import PlaneLimits
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub_services.auth.authenticator import AuthSettings
@@ -94,6 +95,13 @@ def _info(settings: Config, name: str, listener: Listener) -> ListenerInfo:
         if getattr(listener, key, None) is not None:
             options[key] = str(getattr(listener, key))
     return listener_info(name, **options)
+
+
+def configure_log(settings: Log) -> None:
+    """Write the log by these settings from now on."""
+    rate = settings.rate_limit
+    limit = None if rate is None else (int(rate.count), rate.seconds)
+    log.configure(level=settings.level, form=settings.format, rate=limit)
 
 
 def raise_file_limit() -> int:

@@ -12,13 +12,15 @@ from iothub.config.sections import Http
 from iothub.hub.admin_socket import open_socket
 from iothub.hub.parts import Sockets
 from iothub.net import http
-from iothub.net.admin_server import AdminSocket
+from iothub.net.admin_server import AdminSocket, Answering
 
 
 class OpenSockets:
     """On the reactor thread."""
 
-    def __init__(self, sockets: Sockets, settings: Http, reactor: Any, data_dir: DataDir) -> None:
+    def __init__(self, sockets: Sockets, settings: Http, reactor: Any, data_dir: DataDir, answer: Answering) -> None:
+        """`answer`: to what administrators ask."""
+        self._answer = answer
         self._sockets = sockets
         self._settings = settings
         self._reactor = reactor
@@ -39,7 +41,7 @@ class OpenSockets:
     def open(self) -> None:
         """Let clients in, and administrators ask. Raises UnavailableError."""
         self._sockets.listeners.start()
-        self._admin = open_socket(self._sockets.admin_queries, self._reactor, self._data_dir)
+        self._admin = open_socket(self._answer, self._reactor, self._data_dir)
 
     def listening(self) -> dict[str, str]:
         """Return the address of each listener for clients."""

@@ -1,34 +1,136 @@
-"""SIGHUP: the certificates are read again. One that cannot be used changes nothing but the alarms.
+"""A reload: the configuration is read again as a whole, and what may change while the hub runs is applied, all of it or nothing.
 
-Knows no other setting: those are read at the start.
+SIGHUP and `iothub config reload` ask for it. Knows which part takes which settings, and no part's inside: each gets by `apply` what its constructor
+got, made by the same functions (`iothub.hub.from_settings`).
 """
 
 from __future__ import annotations
 
-from iothub.base import log as logging
-from iothub.base.errors import ConfigError
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred, DeferredLock
+
+from iothub.base import log
+from iothub.base.errors import IotHubError, UnavailableError
+from iothub.config.changes import Changes, changes_between
+from iothub.config.check import Checked
+from iothub.config.sections import Config, Reload
+from iothub.hub.from_settings import auth_settings, certificate_files, configure_log, listener_infos, plane_limits
 from iothub.hub.parts import Parts
+from iothub.records.admin_commands import Json, Reply
 from iothub_services.metrics.alarms import AlarmName
 
-log = logging.get(__name__)
+Read = Callable[[], Checked]
+"""Read all sources of this process again: file, environment, `--set`. Blocks. Raises ConfigError, UnavailableError."""
 
-_RELOAD = "reload"  # subject of the alarm about certificates that could not be reloaded
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What a reload did. `certificates`: the listeners whose certificates were read again."""
+
+    changes: Changes
+    warnings: list[str]
+    certificates: list[str]
 
 
-def reload(parts: Parts) -> None:
-    """Do it, once the hub is ready. On the reactor thread."""
-    monitoring, wall = parts.monitoring, parts.process.clock.wall
-    if not parts.process.phase.is_ready:
-        return
-    try:
-        parts.sockets.listeners.reload()
-    except ConfigError as error:
+def prepare(parts: Parts, new: Config) -> list[Callable[[], None]]:
+    """Return what puts new settings to use, part by part; none of it can fail.
+
+    Raises:
+        ConfigError: a certificate cannot be used; nothing has changed.
+    """
+    control, monitoring = parts.control, parts.monitoring
+    return [
+        parts.sockets.listeners.prepare(listener_infos(new)),
+        partial(configure_log, new.log),
+        partial(control.plane.apply, plane_limits(new)),
+        partial(control.hub.authenticator.apply, auth_settings(new)),
+        partial(control.hub.apply, new),
+        partial(monitoring.watch.apply, new.alarms, new.overload.memory_limit, certificate_files(new)),
+        partial(parts.tasks.accounts.jobs.watch.apply, new),
+        partial(parts.sockets.health.tenants.apply, new.metrics.tenant_series_max),
+    ]
+
+
+class Reloader:
+    """Does one reload at a time; on the reactor thread, but for reading.
+
+    Invariants: a configuration with a mistake changes nothing; `settings` is what every part has.
+    """
+
+    def __init__(self, parts: Parts, read: Read) -> None:
+        self.settings = parts.process.settings
+        self._parts = parts
+        self._read = read
+        self._lock = DeferredLock()
+        self._log = log.get(__name__)
+
+    def signalled(self) -> None:
+        """SIGHUP. Log, metric and alarm say what came of it."""
+        Deferred.fromCoroutine(self.reload()).addErrback(self._failed)
+
+    async def answer(self, reply: Reply) -> Json:
+        """Reload for `iothub config reload`. Raises IotHubError: refused."""
+        done = await self.reload()
+        await reply.rows(
+            [{"name": change.name, "value": change.value, "reload": change.reload.value} for change in done.changes.all]
+        )
+        return {"warnings": done.warnings, "certificates": done.certificates}
+
+    async def reload(self) -> Reloaded:
+        """Read, check and apply. Raises IotHubError: the configuration was refused, or the hub is not ready."""
+        await self._lock.acquire()
+        try:
+            return await self._reload()
+        finally:
+            self._lock.release()
+
+    async def _reload(self) -> Reloaded:
+        process = self._parts.process
+        if not process.phase.is_ready:
+            self._log.warning("reload ignored: the hub is not ready")
+            raise UnavailableError("the hub is not ready; reload again when it is, see `iothub status`")
+        try:
+            checked = await process.threads.run("housekeeping.settings", self._read)
+            changes = changes_between(self.settings, checked.loaded.config)
+            uses = prepare(self._parts, changes.config)
+        except IotHubError as error:
+            self._refused(error)
+            raise
+        for use in uses:
+            use()
+        self.settings = changes.config
+        done = Reloaded(changes, checked.warnings, self._parts.sockets.listeners.with_certificates())
+        self._applied(done)
+        return done
+
+    def _refused(self, error: IotHubError) -> None:
+        mistakes, monitoring = [str(error), *error.details], self._parts.monitoring
+        for mistake in mistakes:
+            self._log.error("configuration refused; the hub keeps its settings", mistake=mistake)
+        more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
         alarms = monitoring.alarms
-        alarms.clear(AlarmName.CERTIFICATE_BAD, subject=_RELOAD)  # another text than last time's, perhaps
-        alarms.raise_(AlarmName.CERTIFICATE_BAD, subject=_RELOAD, detail=str(error))
-        monitoring.telemetry.reloaded(wall(), is_successful=False)
-        return
-    monitoring.alarms.clear(AlarmName.CERTIFICATE_BAD, subject=_RELOAD)
-    monitoring.watch.look_at_certificates()
-    monitoring.telemetry.reloaded(wall(), is_successful=True)
-    log.info("certificates were read again; new handshakes use them")
+        alarms.clear(AlarmName.CONFIG_REFUSED)  # another text than last time's, perhaps
+        alarms.raise_(AlarmName.CONFIG_REFUSED, detail=f"{mistakes[0]}{more}")
+        monitoring.watch.look_at_certificates()
+        monitoring.telemetry.reloaded(self._parts.process.clock.wall(), is_successful=False)
+
+    def _applied(self, done: Reloaded) -> None:
+        monitoring, changes = self._parts.monitoring, done.changes
+        monitoring.alarms.clear(AlarmName.CONFIG_REFUSED)
+        monitoring.telemetry.reloaded(self._parts.process.clock.wall(), is_successful=True)
+        for warning in done.warnings:
+            self._log.warning("configuration warning", warning=warning)
+        self._log.info("configuration reloaded", applied=changes.names(Reload.NOW))
+        if done.certificates:
+            self._log.info("certificates read again; new handshakes use them", listeners=done.certificates)
+        if waiting := changes.names(Reload.RESTART):
+            self._log.warning("changed settings need a restart", settings=waiting)
+
+    def _failed(self, failure: Any) -> None:
+        error = failure.value
+        if not isinstance(error, IotHubError):  # which `reload` has reported
+            self._log.error("defect in a reload", exc_info=error)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any, cast
 
 from twisted.internet import epollreactor
@@ -20,29 +19,40 @@ from iothub.base.clock import SystemClock
 from iothub.base.errors import ConflictError, IotHubError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
+from iothub.hub import twisted_log
+from iothub.hub.admin_socket import answers
 from iothub.hub.compose import compose
-from iothub.hub.from_settings import raise_file_limit
+from iothub.hub.from_settings import configure_log, raise_file_limit
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
-from iothub.hub.reload import reload
+from iothub.hub.reload import Read, Reloader
 from iothub.hub.start import Start
+from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
 
 
-def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) -> int:
+def serve(
+    settings: Config, data_dir: DataDir, read: Read, *, is_fail_fast: bool = False, is_only_checked: bool = False
+) -> int:
     """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code.
 
-    `is_fail_fast`: do not wait for servers that must answer before the start.
+    `read`: reads the settings again, for a reload. `is_fail_fast`: do not wait for servers that must answer before the start.
+    `is_only_checked`: look for what keeps a hub from starting here, and start none.
 
     Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
     """
     data_dir.require_writable()
     lock = data_dir.lock("iothub serve")
     try:
+        require_startable(settings, data_dir)
+        if is_only_checked:
+            return 0
+        configure_log(settings.log)
+        twisted_log.bridge()
         reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
         installReactor(reactor)  # type: ignore[no-untyped-call]  # plug-ins that import the reactor get this one
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
-        return HubProcess(parts, lock.announce).run()
+        return HubProcess(parts, lock.announce, read).run()
     finally:
         lock.release()
 
@@ -50,12 +60,14 @@ def serve(settings: Config, data_dir: DataDir, *, is_fail_fast: bool = False) ->
 class HubProcess:
     """Runs a hub once."""
 
-    def __init__(self, parts: Parts, announce: Callable[[str], None]) -> None:
+    def __init__(self, parts: Parts, announce: Callable[[str], None], read: Read) -> None:
         process = parts.process
+        self._reloader = Reloader(parts, read)
         self._parts = parts
         self._reactor = process.reactor
         self._phase = process.phase
-        sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir)
+        answer = answers(parts.sockets.admin_queries, self._reloader)
+        sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce, self._replaced)
         self._stop = Stop(parts, sockets)
         self._log = log.get(__name__)
@@ -78,7 +90,7 @@ class HubProcess:
     def _take_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
-        signal.signal(signal.SIGHUP, lambda *_: self._reactor.callFromThread(partial(reload, self._parts)))
+        signal.signal(signal.SIGHUP, lambda *_: self._reactor.callFromThread(self._reloader.signalled))
 
     def _begin(self) -> None:
         Deferred.fromCoroutine(self._start.run()).addErrback(self._failed)

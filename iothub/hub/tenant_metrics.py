@@ -41,6 +41,10 @@ class TenantMetrics:
         self._queued = queued
         self._pages = TenantPages(series_max)
 
+    def apply(self, series_max: int) -> None:
+        """Use another cap from now on."""
+        self._pages.apply(series_max)
+
     @property
     def dropped(self) -> int:
         return self._pages.dropped

@@ -28,14 +28,18 @@ class JobWatch:
     """Used on the reactor thread; a worker thread reads the history."""
 
     def __init__(self, settings: Config, alarms: Alarms, clock: Clock) -> None:
-        self._is_scheduled = settings.jobs.at is not None and COMPACTION in settings.jobs.nightly
-        self._age_s = settings.alarms.checkpoint_age_s
-        self._mark_age_s = settings.alarms.job_mark_age_s
         self._held_logs = _HELD if settings.events.driver == "sqlite" else _HELD[:1]
+        self.apply(settings)
         self._alarms = alarms
         self._clock = clock
         self._started_s = clock.wall()
         self._found = Overview({}, [])
+
+    def apply(self, settings: Config) -> None:
+        """Judge by this schedule and these ages from the next look on."""
+        self._is_scheduled = settings.jobs.at is not None and COMPACTION in settings.jobs.nightly
+        self._age_s = settings.alarms.checkpoint_age_s
+        self._mark_age_s = settings.alarms.job_mark_age_s
 
     def take(self, found: Overview) -> None:
         """Store the history, and raise or clear the alarm."""

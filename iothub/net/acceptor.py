@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
@@ -25,15 +26,29 @@ class Acceptor:
     """Accepts the clients of one listener. Everything on the reactor thread."""
 
     def __init__(self, plane: EnginePlane, gate: Gate, clock: Clock, filters: FilterFactory) -> None:
-        self.listener: ListenerInfo = gate.listener
         self.gate = gate
         self._plane = plane
         self._clock = clock
         self.filters = filters
-        self._has_filters = filters.has_filters()
+        self._use()
         # One constant time-out, so the queue is in order; who has connected meanwhile leaves it at its turn. Without filters the plane's
         # own time-out for CONNECT is all there is to watch.
         self._deadlines: deque[tuple[float, Channel]] = deque()
+
+    def prepare(self, listener: ListenerInfo) -> Callable[[], None]:
+        """Read what the listener needs as it is to be; the answer puts that to use. Its name, its place and the time-out stay.
+
+        Raises:
+            ConfigError: a file is missing or does not fit; nothing has changed.
+        """
+        use_filters = self.filters.prepare(listener)
+
+        def use() -> None:
+            use_filters()
+            self.gate.apply(listener)
+            self._use()
+
+        return use
 
     def allowance(self) -> int:
         return self.gate.allowance()
@@ -57,7 +72,7 @@ class Acceptor:
     def opened(self, channel: Channel, client: ClientFacts) -> bool:
         """The filters are through: hold the client's own address against the rules and introduce it to the plane."""
         self.gate.opened()
-        if self.gate.proxies and not self.gate.may_come(client.ip):
+        if not self.gate.may_come(client.ip):  # whom a proxy announces; the rules may have changed meanwhile, too
             self.gate.refused[Reason.ADDRESS_DENIED] += 1
             return False
         return self._introduce(channel, client)
@@ -77,6 +92,10 @@ class Acceptor:
                     self._plane.close(connection, Reason.CONNECT_TIMEOUT)
             elif channel.stream is not None:
                 channel.close(abort=True)
+
+    def _use(self) -> None:
+        self.listener: ListenerInfo = self.gate.listener
+        self._has_filters = self.filters.has_filters()
 
     def _introduce(self, channel: Channel, client: ClientFacts) -> bool:
         peer = peer_name(client.ip, client.port)

@@ -4,7 +4,7 @@ Knows no socket and no verb: sans I/O, for the hub's side and the command line's
 
     each side   {"protocol": 1}                                                  its hello, before anything is read
     asker       {"verb": text, "tenant": text, "argument": object}               one request
-    hub         {"rows": [object, ...]} ...  then  {"result": object}  or  {"error": text, "exit_code": number}
+    hub         {"rows": [object, ...]} ...  then  {"result": object}  or  {"error": text, "exit_code": number, "details": [text, ...] if any}
 
 A frame is 4 bytes of length, big-endian, and the object in UTF-8. Invariant: whatever the bytes are, a decoder holds no more than one frame
 of `MAX_BYTES`, and answers with objects or `BadFrameError`.
@@ -24,6 +24,7 @@ MAX_BYTES = 1 << 20
 
 _GATHERED_BYTES = 64 << 10  # of rows in one frame, about
 _LENGTH_BYTES = 4
+_DETAILS, _DETAIL_CHARS = 50, 500  # of a refusal
 
 
 class BadFrameError(IotHubError):
@@ -106,13 +107,18 @@ def result_frame(result: Json) -> bytes:
 
 
 def refusal_frame(error: IotHubError) -> bytes:
-    return encode({"error": str(error)[: MAX_BYTES // 8], "exit_code": error.exit_code})
+    refusal: dict[str, object] = {"error": str(error)[: MAX_BYTES // 8], "exit_code": error.exit_code}
+    if error.details:
+        refusal["details"] = [text[:_DETAIL_CHARS] for text in error.details[:_DETAILS]]
+    return encode(refusal)
 
 
 def rows_in(frame: Json) -> list[Json] | None:
     """Return the rows of an answer's frame, None if it is the last one (`result_in`). Raises BadFrameError, or the refusal that it is."""
     if "error" in frame:
-        raise error_of(frame.get("exit_code"), str(frame["error"]))
+        details = frame.get("details")
+        lines = map(str, details) if isinstance(details, list) else ()
+        raise error_of(frame.get("exit_code"), str(frame["error"]), lines)
     if "result" in frame:
         return None
     rows = frame.get("rows")

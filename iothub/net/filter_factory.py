@@ -40,18 +40,16 @@ class FilterFactory:
             filters.append(WebSocketFilter(listener.path, listener.max_frame_bytes))
         return filters
 
-    def reload(self) -> Callable[[], None]:
-        """Read the certificates again; the answer puts them to use, so that several listeners change together or not at all.
+    def prepare(self, listener: ListenerInfo) -> Callable[[], None]:
+        """Read the certificates of the listener as it is to be; the answer puts that to use, so that several change together or not at all.
 
         Raises:
             ConfigError: a file is missing or does not fit; nothing has changed.
         """
-        files = self._files
-        if files is None:
-            return lambda: None
-        context = files.load()
+        files = TlsFiles(listener) if listener.is_tls else None
 
         def use() -> None:
-            files.context = context
+            self._listener = listener
+            self._files = files
 
         return use

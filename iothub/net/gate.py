@@ -23,24 +23,33 @@ class Gate:
     """
 
     def __init__(self, listener: ListenerInfo, clock: Clock) -> None:
-        self.listener = listener
         self.connections = 0
         self.handshakes = 0
         self.accepted = 0
         self.refused: Counter[Reason] = Counter()
         self._is_narrow = False
+        self._clock = clock
+        self._rate_per_s = -1.0
+        self.apply(listener)
+
+    def apply(self, listener: ListenerInfo) -> None:
+        """Hold other limits and rules from now on; who is in stays."""
+        self.listener = listener
         self._most = listener.max_connections
+        if self._is_narrow:
+            self._most = min(self._most, self.connections + VISITORS)
         self.proxies = Networks(listener.proxy_trusted)
         self._allow = Networks(listener.allow)
         self._deny = Networks(listener.deny)
         self._has_rules = bool(self.proxies or self._allow or self._deny)
-        self._clock = clock
-        self._tokens = self._burst = max(1.0, listener.accept_rate_per_s)
-        self._filled_at = clock.monotonic()
+        if listener.accept_rate_per_s != self._rate_per_s:
+            self._rate_per_s = listener.accept_rate_per_s
+            self._tokens = self._burst = max(1.0, self._rate_per_s)
+            self._filled_at = self._clock.monotonic()
 
     def allowance(self) -> int:
         """How many accepts the rate leaves now, at most 64."""
-        rate = self.listener.accept_rate_per_s
+        rate = self._rate_per_s
         if rate <= 0:
             return ACCEPTS_PER_EVENT
         now = self._clock.monotonic()

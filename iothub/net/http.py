@@ -7,6 +7,7 @@ request body, one request per connection, a bounded number of connections, each 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Protocol, cast
@@ -243,8 +244,22 @@ def listen(reactor: Reactor, factory: HttpFactory, bind: str, port: int) -> ILis
     try:
         return reactor.listenTCP(port, factory, backlog=MAX_CONNECTIONS, interface=bind)
     except CannotListenError as error:
-        why = getattr(error.socketError, "strerror", None) or error.socketError
-        raise UnavailableError(f"http: cannot listen on {bind} port {port}: {why}; choose another http.port") from None
+        raise _not_listening(bind, port, error.socketError) from None
+
+
+def try_port(bind: str, port: int) -> None:
+    """See that the port can be had, and let go of it. Raises as `listen`."""
+    with socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((bind, port))
+        except OSError as error:
+            raise _not_listening(bind, port, error) from None
+
+
+def _not_listening(bind: str, port: int, error: object) -> UnavailableError:
+    why = getattr(error, "strerror", None) or error
+    return UnavailableError(f"http: cannot listen on {bind} port {port}: {why}; choose another http.port")
 
 
 def _parse_query(query: bytes) -> Query:

@@ -89,14 +89,26 @@ class Listeners:
         """The counts and limits of each listener, for metrics."""
         return {acceptor.listener.name: acceptor.gate for acceptor in self._acceptors}
 
-    def reload(self) -> None:
-        """Read the certificates again; new handshakes use them, running connections stay.
+    def prepare(self, infos: Sequence[ListenerInfo]) -> Callable[[], None]:
+        """Read what the listeners need as they are to be, their certificates above all; the answer puts that to use.
+
+        New connections meet the new rules, limits and certificates; who is connected stays. `infos`: the same listeners, by name, at the same places.
 
         Raises:
             ConfigError: a file is missing or does not fit; every listener keeps what it has.
         """
-        for use in [acceptor.filters.reload() for acceptor in self._acceptors]:
-            use()
+        wanted = {info.name: info for info in infos}
+        uses = [acceptor.prepare(wanted[acceptor.listener.name]) for acceptor in self._acceptors]
+
+        def use() -> None:
+            for each in uses:
+                each()
+
+        return use
+
+    def with_certificates(self) -> list[str]:
+        """Return the names of the listeners that show a certificate."""
+        return [acceptor.listener.name for acceptor in self._acceptors if acceptor.listener.is_tls]
 
     def stop_accepting(self) -> None:
         self.transports.stop_accepting()

@@ -95,21 +95,17 @@ class TlsFilter:
 
 
 class TlsFiles:
-    """A listener's certificate, key and client authorities. `context` is what new handshakes use.
+    """A listener's certificate, key and client authorities, as they were read. `context` is what new handshakes use.
 
     Client authorities make a client certificate required; certificate revocation lists in the same file are checked.
     """
 
     def __init__(self, listener: ListenerInfo) -> None:
+        """Raises ConfigError: a file is missing, unreadable, or does not fit the others."""
         self._listener = listener
-        self.context = self.load()
+        self.context = self._load()
 
-    def load(self) -> ssl.SSLContext:
-        """Read the files into a new context; `context` stays what it was.
-
-        Raises:
-            ConfigError: a file is missing, unreadable, or does not fit the others.
-        """
+    def _load(self) -> ssl.SSLContext:
         info = self._listener
         where = f"listeners.{info.name}"
         minimum = VERSIONS.get(info.min_tls)

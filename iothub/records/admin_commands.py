@@ -36,12 +36,14 @@ class Verb(StrEnum):
 
 
 class Query(StrEnum):
-    """What only reads: it goes over the local socket. Each names a tenant.
+    """What only reads, or concerns the hub of one data directory alone: it goes over the local socket. Each names a tenant, but for a reload.
 
     A list has rows and {"next": text or null}: what to give as `after` for the page that follows. A queue is {"queue_id", "driver",
     "messages", "bytes", "head", "tail", "epoch", "limits"}.
     """
 
+    # {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners}; ConfigError
+    CONFIG_RELOAD = "config.reload"
     SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
     SESSION_SHOW = "session.show"  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
     QUEUE_LIST = "queue.list"  # {"after": text, "limit": number} -> rows of queues, each with its "client_id"

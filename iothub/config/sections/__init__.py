@@ -1,4 +1,4 @@
-"""Every setting of a hub: one frozen dataclass per section, and for each key its kind, its default and a sentence.
+"""Every setting of a hub: one frozen dataclass per section, and for each key its kind, its default, a sentence and when it takes effect.
 
 Knows no file, no environment and no command line: `iothub.config.loader` reads those into these classes. Limits of tenants
 (packet sizes, rates, counts) are not settings but quotas of plans: they differ per tenant and change at run time.
@@ -22,7 +22,7 @@ from iothub.config.sections.hub import (
     Tenancy,
 )
 from iothub.config.sections.jobs import NIGHTLY_JOBS, Jobs, Spark
-from iothub.config.sections.key import Key
+from iothub.config.sections.key import Key, Reload
 from iothub.config.sections.listeners import Listener, Listeners, TcpListener, TlsListener, WsListener, WssListener
 from iothub.config.sections.servers import HBase, Kafka, Redis, Sql
 from iothub.config.sections.stores import QUEUE_DRIVERS, Events, Queues, Retained, State, Streams
@@ -50,6 +50,7 @@ __all__ = [
     "Queues",
     "QuotaLedger",
     "Redis",
+    "Reload",
     "Retained",
     "Spark",
     "Sql",

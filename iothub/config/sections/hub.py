@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iothub.base.units import Rate
 from iothub.config import value_types
-from iothub.config.sections.key import key
+from iothub.config.sections.key import Reload, key
 
 RESERVED_WORDS = ("global", "null", "none", "undefined", "system", "_internal")
 
@@ -32,16 +32,20 @@ class Node:
 class Log:
     """The log on standard error."""
 
-    level: str = key(value_types.choice("debug", "info", "warning", "error"), "info", "Lowest level that is written.")
+    level: str = key(
+        value_types.choice("debug", "info", "warning", "error"), "info", "Lowest level that is written.", Reload.NOW
+    )
     format: str = key(
         value_types.choice("auto", "json", "text"),
         "auto",
         "json: one object per line; auto: text on a terminal, else JSON.",
+        Reload.NOW,
     )
     rate_limit: Rate | None = key(
         value_types.rate,
         Rate(100, 10.0),
         "Maximum rate of lines with the same text; suppressed lines are counted and reported.",
+        Reload.NOW,
     )
 
 
@@ -49,14 +53,15 @@ class Log:
 class Tenancy:
     """Names and policies for all tenants."""
 
-    reserved: tuple[str, ...] = key(value_types.words, RESERVED_WORDS, "Names that no tenant may have.")
+    reserved: tuple[str, ...] = key(value_types.words, RESERVED_WORDS, "Names that no tenant may have.", Reload.NOW)
     client_id_policy: str = key(
         value_types.choice("owner", "equal", "prefix"),
         "owner",
         "Client Identifier policy of new tenants: owner (the session remembers its device), "
         "equal (Client Identifier = device name) or prefix (it begins with the device name).",
+        Reload.NOW,
     )
-    default_plan: str = key(value_types.name, "standard", "Plan of a tenant created without --plan.")
+    default_plan: str = key(value_types.name, "standard", "Plan of a tenant created without --plan.", Reload.NOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,10 @@ class Mqtt:
     """Protocol settings for all tenants."""
 
     versions: tuple[str, ...] = key(
-        value_types.choices("3.1", "3.1.1", "5"), ("3.1", "3.1.1", "5"), "Protocol versions that clients may use."
+        value_types.choices("3.1", "3.1.1", "5"),
+        ("3.1", "3.1.1", "5"),
+        "Protocol versions that clients may use.",
+        Reload.NOW,
     )
     connect_timeout_s: float = key(
         value_types.duration(0.5, 300),
@@ -75,16 +83,19 @@ class Mqtt:
         value_types.size(1 << 10, 1 << 20),
         128 << 10,
         "Largest CONNECT packet; small, because the client is not authenticated yet.",
+        Reload.NOW,
     )
     max_inflight: int = key(
         value_types.integer(1, 65535),
         64,
         "Maximum number of unacknowledged QoS 1 and 2 messages to a 3.x client (5.0: its Receive Maximum).",
+        Reload.NOW,
     )
     max_keepalive_s: float = key(
         value_types.duration(1, 65535),
         64800.0,
         "Maximum Keep Alive. 5.0 clients get it as Server Keep Alive; for 3.x clients the hub applies it silently.",
+        Reload.NOW,
     )
     sys_interval_s: float = key(value_types.duration(1, 3600), 10.0, "How often $SYS topics are published.")
 
@@ -97,6 +108,7 @@ class Auth:
         value_types.integer(0, 10_000),
         250,
         "Delay of the answer to every failed CONNECT, counted from its arrival, whatever the cause.",
+        Reload.NOW,
     )
     hash_pool: int = key(
         value_types.integer(1, 64),
@@ -107,6 +119,7 @@ class Auth:
         value_types.integer(1, 100_000),
         256,
         "Maximum number of checks that wait for such a thread; further ones are refused.",
+        Reload.NOW,
     )
     cache_s: float = key(value_types.duration(0, 3600), 60.0, "How long an answer of the account store is cached.")
     cache_entries: int = key(value_types.integer(16, 10_000_000), 100_000, "Maximum number of cached answers (LRU).")
@@ -130,8 +143,9 @@ class Auth:
         value_types.rate,
         Rate(10, 60.0),
         "Rate of failed logins of one device from one address that leads to a ban; plan `unlimited` has no such bans.",
+        Reload.NOW,
     )
-    ban_s: float = key(value_types.duration(1, 30 * 86400), 900.0, "Duration of such a ban.")
+    ban_s: float = key(value_types.duration(1, 30 * 86400), 900.0, "Duration of such a ban.", Reload.NOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,25 +171,33 @@ class QuotaLedger:
 class AlarmLevels:
     """Thresholds of alarms."""
 
-    memory_high: int = key(value_types.percent, 70, "Alarm above this share of `overload.memory_limit`.")
-    disk_free: int = key(value_types.size(0, 1 << 50), 1 << 30, "Alarm below this free space under the data directory.")
+    memory_high: int = key(value_types.percent, 70, "Alarm above this share of `overload.memory_limit`.", Reload.NOW)
+    disk_free: int = key(
+        value_types.size(0, 1 << 50), 1 << 30, "Alarm below this free space under the data directory.", Reload.NOW
+    )
     reactor_lag_s: float = key(
         value_types.duration(0.01, 60),
         0.25,
         "Alarm when the reactor is later than this three times within 10 s, or once by 3 s.",
+        Reload.NOW,
     )
     cert_expiry_s: float = key(
-        value_types.duration(0, 3650 * 86400), 30 * 86400.0, "Alarm when a certificate expires within this time."
+        value_types.duration(0, 3650 * 86400),
+        30 * 86400.0,
+        "Alarm when a certificate expires within this time.",
+        Reload.NOW,
     )
     checkpoint_age_s: float = key(
         value_types.duration(60, 3650 * 86400),
         26 * 3600.0,
         "Alarm when the last successful `compact_events` is older, if it is scheduled (`jobs.at`) or was ever run.",
+        Reload.NOW,
     )
     job_mark_age_s: float = key(
         value_types.duration(60, 3650 * 86400),
         7 * 86400.0,
         "Alarm when a job that a log waits for (`archive`, `usage`) has not run for this time: the log is not trimmed.",
+        Reload.NOW,
     )
 
 
@@ -187,16 +209,19 @@ class Overload:
         value_types.size(64 << 20, 1 << 44),
         1 << 30,
         "Resident memory above which new connections are refused; includes the hub's own.",
+        Reload.NOW,
     )
     buffered_bytes: int = key(
         value_types.size(1 << 20, 1 << 40),
         256 << 20,
         "Limit for all out-buffers, backlogs and incomplete packets together; above it QoS 0 is dropped, then publishers are paused.",
+        Reload.NOW,
     )
     connection_buffer_bytes: int = key(
         value_types.size(16 << 10, 1 << 30),
         4 << 20,
         "Limit for the out-buffer of one connection; above it QoS 0 is dropped, and a client that does not read is closed.",
+        Reload.NOW,
     )
     session_backlog_bytes: int = key(
         value_types.size(16 << 10, 1 << 30), 1 << 20, "Limit for messages in memory that wait for one session's window."
@@ -211,4 +236,5 @@ class Metrics:
         value_types.integer(0, 10_000_000),
         20_000,
         "Maximum number of series on /metrics/tenants; the rest is omitted and counted.",
+        Reload.NOW,
     )

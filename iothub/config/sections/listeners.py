@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iothub.base.units import Network, Rate
 from iothub.config import value_types
-from iothub.config.sections.key import key
+from iothub.config.sections.key import Reload, key
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,27 +18,34 @@ class Listener:
     bind: str = key(value_types.address, "127.0.0.1", 'Address to listen on; "0.0.0.0" or "::" for every interface.')
     port: int | None = key(value_types.port, None, '0 takes any free port; "off" turns the listener off.')
     max_connections: int = key(
-        value_types.integer(1, 10_000_000), 20_000, "Maximum number of open connections; further ones are refused."
+        value_types.integer(1, 10_000_000),
+        20_000,
+        "Maximum number of open connections; further ones are refused.",
+        Reload.NOW,
     )
     max_handshakes: int = key(
         value_types.integer(1, 1_000_000),
         1000,
         "Maximum number of TLS and WebSocket handshakes at once; further connections are refused.",
+        Reload.NOW,
     )
     backlog: int = key(
         value_types.integer(1, 65535), 4096, "Maximum number of connections that wait in the kernel's accept queue."
     )
     accept_rate: Rate | None = key(
-        value_types.rate, None, "Maximum rate of new connections; the others wait in the accept queue."
+        value_types.rate, None, "Maximum rate of new connections; the others wait in the accept queue.", Reload.NOW
     )
     proxy_trusted: tuple[Network, ...] = key(
         value_types.networks,
         (),
         "Addresses of proxies; these must send a PROXY protocol header (v1 or v2), others must not.",
+        Reload.NOW,
     )
-    allow: tuple[Network, ...] = key(value_types.networks, (), "If not empty, only these addresses may connect.")
+    allow: tuple[Network, ...] = key(
+        value_types.networks, (), "If not empty, only these addresses may connect.", Reload.NOW
+    )
     deny: tuple[Network, ...] = key(
-        value_types.networks, (), "These addresses may not connect; checked before `allow`."
+        value_types.networks, (), "These addresses may not connect; checked before `allow`.", Reload.NOW
     )
     send_buffer_bytes: int = key(
         value_types.size(0, 1 << 30), 0, "SO_SNDBUF of each connection; 0 leaves it to the kernel."
@@ -60,29 +67,32 @@ class TlsListener(Listener):
     """MQTT over TLS."""
 
     cert_file: Path | None = key(
-        value_types.path, None, "Certificate chain in PEM, the server's certificate first. Required."
+        value_types.path, None, "Certificate chain in PEM, the server's certificate first. Required.", Reload.NOW
     )
     key_file: Path | None = key(
-        value_types.path, None, "Private key in PEM; only the hub should be able to read it. Required."
+        value_types.path, None, "Private key in PEM; only the hub should be able to read it. Required.", Reload.NOW
     )
     client_ca_file: Path | None = key(
-        value_types.path, None, "If set, clients must present a certificate signed by one of these authorities (PEM)."
+        value_types.path,
+        None,
+        "If set, clients must present a certificate signed by one of these authorities (PEM).",
+        Reload.NOW,
     )
-    min_tls: str = key(value_types.choice("1.2", "1.3"), "1.2", "Minimum TLS version.")
+    min_tls: str = key(value_types.choice("1.2", "1.3"), "1.2", "Minimum TLS version.", Reload.NOW)
 
 
 @dataclass(frozen=True, slots=True)
 class WsListener(Listener):
     """MQTT over WebSocket."""
 
-    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.")
+    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.", Reload.NOW)
 
 
 @dataclass(frozen=True, slots=True)
 class WssListener(TlsListener):
     """MQTT over WebSocket over TLS."""
 
-    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.")
+    path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.", Reload.NOW)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from iothub.base.units import Endpoint
 from iothub.config import value_types
-from iothub.config.sections.key import key
+from iothub.config.sections.key import Reload, key
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,7 @@ class HBase:
         None,
         "Program that runs a Java class with HBase's configuration, for `iothub hbase create-tables`. "
         "Default: HBase's `hbase`, found in PATH.",
+        Reload.NOW,
     )
 
 

@@ -135,6 +135,11 @@ class Authenticator:
         self._tokens = TokenChecks(self.checks, pepper)
         self.failures = Failures(settings.failures, clock)
 
+    def apply(self, settings: AuthSettings) -> None:
+        """Use other bounds of checks and failures from now on; those of the directory must be the same."""
+        self.checks.apply(settings.checks)
+        self.failures.apply(settings.failures)
+
     async def authenticate(self, shown: Credentials) -> Authenticated | Refusal:
         """Return the proven device, or why not."""
         if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):

@@ -73,6 +73,10 @@ class CheckPool:
         self._kinds: Counter[str] = Counter()
         self._seconds: dict[str, float] = {}  # that a check of each kind takes, smoothed
 
+    def apply(self, settings: CheckSettings) -> None:
+        """Hold other bounds from now on; `threads` and `proven` must be the same."""
+        self.settings = settings
+
     @property
     def is_pressed(self) -> bool:
         """Say whether a check of some device would be refused now. O(tenants under check)."""

@@ -67,6 +67,10 @@ class Failures:
     def __len__(self) -> int:
         return len(self._records)
 
+    def apply(self, settings: FailureSettings) -> None:
+        """Judge by other settings from now on; bans in force keep their end."""
+        self.settings = settings
+
     def is_banned(self, tenant: str, device: str, address: str) -> bool:
         """Say whether this device is banned from this address now."""
         record = self._records.get((tenant, device, address))

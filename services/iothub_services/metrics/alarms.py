@@ -86,12 +86,17 @@ class AlarmName(Enum):
     CERTIFICATE_EXPIRING = (
         "certificate_expiring",
         "warning",
-        "Replace the listener's certificate, then reload (SIGHUP).",
+        "Replace the listener's certificate, then run `iothub config reload`.",
     )
     CERTIFICATE_BAD = (
         "certificate_bad",
         "critical",
-        "The new certificate cannot be used, the old one stays in use; correct the file, then reload (SIGHUP).",
+        "The new certificate cannot be used, the old one stays in use; correct the file, then run `iothub config reload`.",
+    )
+    CONFIG_REFUSED = (
+        "config_refused",
+        "warning",
+        "The hub keeps the settings it has. `iothub config check` names every mistake; correct them, then run `iothub config reload`.",
     )
     CHECKPOINT_STALE = (
         "checkpoint_stale",

@@ -130,6 +130,10 @@ class TenantPages:
         self._series_max = series_max
         self.dropped = 0
 
+    def apply(self, series_max: int) -> None:
+        """Use another cap for the pages from now on."""
+        self._series_max = series_max
+
     def render(self, samples: Iterable[TenantSample]) -> Iterator[bytes]:
         """Make one page, which comes last; before it nothing, once for every few tenants, so that others may have a turn.
 

@@ -69,6 +69,14 @@ class Watch:
         self._certificates_at = 0.0
         self._late_at: deque[float] = deque(maxlen=LATE_TICKS)  # when the last ticks were late
 
+    def apply(self, levels: AlarmLevels, memory_limit: int, certificates: Mapping[str, Path]) -> None:
+        """Judge by other levels from now on, and look at once; the certificates may be other files."""
+        self._levels = levels
+        self._memory_limit = memory_limit
+        self._certificates = certificates
+        self._certificates_at = 0.0
+        self.look()
+
     def look(self) -> None:
         """Look at everything; a few system calls, certificates once an hour."""
         self._look_at_disk()

@@ -35,6 +35,14 @@ _WAL_PAGES = 2_000  # checkpoint after 8 or 16 MiB
 _CACHE_BYTES = 32 << 20
 _WAL_KEEP_BYTES = 64 << 20
 
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "free some disk space first",
+    sqlite3.SQLITE_IOERR: "check the disk (`smartctl`, the kernel's log)",
+    sqlite3.SQLITE_READONLY: "make the file and its directory writable for the hub's user",
+    sqlite3.SQLITE_CANTOPEN: "see whether the directory is there and belongs to the hub's user",
+}
+"""What to do about errors that come from the disk or from permissions, by primary code."""
+
 SETTLED = "PRAGMA application_id=0"  # inside a transaction
 
 _FULL = {sqlite3.SQLITE_FULL}
@@ -102,7 +110,7 @@ class Database:
                 done()
         except sqlite3.Error as error:
             self._roll_back()
-            raise backend_error(error, self.path.name, is_committing=is_committing) from error
+            raise backend_error(error, self.path, is_committing=is_committing) from error
         except BaseException:
             self._roll_back()
             raise
@@ -119,7 +127,7 @@ class Database:
             finally:
                 self.reader.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise backend_error(error, self.path.name, is_committing=False) from error
+            raise backend_error(error, self.path, is_committing=False) from error
 
     @property
     def is_salvaged(self) -> bool:
@@ -135,7 +143,8 @@ class Database:
         except OSError as error:
             raise BackendError(f"{self.path.name}: {error.strerror}", retryable=True) from error
         if free_bytes < probes.ROOM_BYTES:
-            raise BackendError(f"{self.path.name}: database or disk is full", retryable=True)
+            fact, remedy = explain(_full(), self.path)
+            raise BackendError(fact, retryable=True, remedy=remedy)
 
     def close(self) -> None:
         """Close both connections; the last one folds the WAL into the file."""
@@ -151,11 +160,7 @@ class Database:
 
     def _prepare(self) -> None:
         version = int(self.writer.execute("PRAGMA user_version").fetchone()[0])
-        if version > self.schema.version:
-            raise ConflictError(
-                f"{self.path.name} has schema version {version}, this program knows up to {self.schema.version}: "
-                "start the newer program, or restore a backup"
-            )
+        refuse_future(self.path, version, self.schema.version)
         self._set_durable()
         check(self.writer, self.path.stat().st_size)
         if version < self.schema.version:
@@ -201,7 +206,7 @@ def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> 
         raise
     except sqlite3.Error as error:
         if not is_damage(error):
-            raise UnavailableError(f"cannot open {path}: {error}; check that its directory is writable") from error
+            raise backend_error(error, path, is_committing=False) from error
         return _open_salvaged(path, schema, clock, on_alarm, str(error))
 
 
@@ -233,8 +238,17 @@ def look(path: Path) -> Seen:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:
-        raise backend_error(error, path.name, is_committing=False) from error
+        raise backend_error(error, path, is_committing=False) from error
     return Seen(version, tables)
+
+
+def refuse_future(path: Path, version: int, known: int) -> None:
+    """Raise ConflictError when a later program has written a file."""
+    if version > known:
+        raise ConflictError(
+            f"{path.name} has schema version {version}, this program knows up to {known}: "
+            "start the newer program, or restore a backup"
+        )
 
 
 def keep_private(path: Path) -> None:
@@ -292,16 +306,42 @@ def is_damage(error: sqlite3.Error) -> bool:
     return _primary_code(error) in _DAMAGED
 
 
-def backend_error(error: sqlite3.Error, name: str, *, is_committing: bool) -> BackendError:
+def backend_error(error: sqlite3.Error, path: Path, *, is_committing: bool) -> BackendError:
     """Translate. Not retryable: damage, and statements that are wrong whatever the disk does."""
     code = _primary_code(error)
     is_ours = isinstance(error, sqlite3.ProgrammingError | sqlite3.IntegrityError | sqlite3.InterfaceError)
+    fact, remedy = explain(error, path)
     return BackendError(
-        f"{name}: {error}",
+        fact,
         retryable=not (is_ours or code in _DAMAGED),
         # SQLite writes the commit mark last: a full disk means that it is not there. A failed sync does not.
         is_written=is_committing and code not in _FULL,
+        remedy=remedy,
     )
+
+
+def explain(error: sqlite3.Error, path: Path) -> tuple[str, str]:
+    """Return what happened to a file, and what to do about it.
+
+    Of the disk and of permissions it says the whole path, the free space and the remedy; of anything else the file's name, without a remedy.
+    """
+    code = _primary_code(error)
+    remedy = _REMEDIES.get(code, "")
+    if not remedy:
+        return f"{path.name}: {error}", ""
+    try:
+        free_bytes = probes.disk_free_bytes(path.parent)
+    except OSError as gone:
+        return f"{path}: {error} ({path.parent}: {gone.strerror})", remedy
+    if free_bytes < probes.ROOM_BYTES:  # without room for its log SQLite speaks of an I/O error
+        remedy = _REMEDIES[sqlite3.SQLITE_FULL]
+    return f"{path}: {error} ({free_bytes} bytes free in {path.parent})", remedy
+
+
+def _full() -> sqlite3.Error:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = sqlite3.SQLITE_FULL
+    return error
 
 
 def _primary_code(error: sqlite3.Error) -> int:
@@ -321,6 +361,7 @@ def _open_salvaged(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, ca
         outcome = salvage.salvage(path, schema.tables, schema.repairs, create_fresh, clock.wall())
         database = Database(path, schema)
     except (OSError, sqlite3.Error) as error:
-        raise UnavailableError(f"{path} is damaged ({cause}), and its rows could not be copied: {error}") from error
+        why = "; ".join(explain(error, path)) if isinstance(error, sqlite3.Error) else error
+        raise UnavailableError(f"{path} is damaged ({cause}), and its rows could not be copied: {why}") from error
     on_alarm(f"{schema.name}_corrupt", f"{path.name} was damaged ({cause}): {outcome}")
     return database

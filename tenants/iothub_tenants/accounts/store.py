@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
 
 from sqlalchemy import ColumnElement, Connection, Engine, insert, select, update
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError, TimeoutError
@@ -20,6 +22,7 @@ from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub_migrations import schema
 from iothub_services.probing import Advice, Probe, probe_by
+from iothub_services.sqlite.database import explain
 from iothub_tenants.accounts import tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
@@ -103,7 +106,7 @@ class AccountStore:
         self.url = url
         self.pepper = pepper
         self.clock = clock
-        path = file_of(url)
+        self._file = path = file_of(url)
         if path is not None and not path.exists():
             raise ConfigError(f"there is no accounts database at {path}: run `iothub init` first")
         self.engine: Engine = open_engine(url, bounds)
@@ -149,7 +152,7 @@ class AccountStore:
     def asked(self) -> Iterator[None]:
         """Translate the database's errors; a server that was silent a moment ago is not asked at all. Raises BackendError, ConflictError."""
         if not self.is_on_server:
-            with errors_translated():
+            with errors_translated(self._file):
                 yield
             return
         with self._gate.passed(), self._waiting_once_let_in(), errors_translated():
@@ -218,7 +221,7 @@ def has_schema(url: str) -> bool:
         return False
     engine = open_engine(url)
     try:
-        with errors_translated():
+        with errors_translated(path):
             return schema.check(engine) is not schema.SchemaState.FRESH
     finally:
         engine.dispose()
@@ -235,15 +238,18 @@ def create_schema(url: str) -> schema.SchemaState:
         create_file(path)
     engine = open_engine(url, _MIGRATING)
     try:
-        with errors_translated():
+        with errors_translated(path):
             return schema.upgrade(engine)
     finally:
         engine.dispose()
 
 
 @contextmanager
-def errors_translated() -> Iterator[None]:
-    """Turn the database's errors into ours, one line each, without statements or values (they may hold credentials)."""
+def errors_translated(file: Path | None = None) -> Iterator[None]:
+    """Turn the database's errors into ours, one line each, without statements or values (they may hold credentials).
+
+    `file`: of the database, if it is one.
+    """
     try:
         yield
     except IntegrityError as error:
@@ -251,7 +257,7 @@ def errors_translated() -> Iterator[None]:
             "the accounts database refused a duplicate or a row that belongs to nothing: somebody else changed it; try again"
         ) from error
     except DBAPIError as error:
-        raise _translated(error) from error
+        raise _translated(error, file) from error
     except TimeoutError as error:
         raise NotAskedError(
             "every connection to the accounts database is in use: try again, or raise sql.connections"
@@ -275,13 +281,16 @@ def _commit_loss_reported() -> Iterator[None]:
         ) from error
 
 
-def _translated(error: DBAPIError) -> IotHubError:
+def _translated(error: DBAPIError, file: Path | None) -> IotHubError:
     cause, is_ours = cause_of(error), is_of_sqlite(error)
     if not is_ours and is_refused(error):
         return RefusedError(f"no connection to the accounts database: {cause}")
     if not is_ours and is_gone(error):
         return GoneError(f"the accounts database does not answer: {cause}")
     remedy = str(_OF_FILE) if is_ours else ""
+    if is_ours and file is not None:
+        cause, own_remedy = explain(cast("Any", error.orig), file)
+        remedy = "; ".join(part for part in (own_remedy, remedy) if part)
     if isinstance(error, OperationalError):
         return BackendError(f"the accounts database did not do it: {cause}", retryable=True, remedy=remedy)
     return BackendError(f"the accounts database failed: {cause}", retryable=False, remedy=remedy)

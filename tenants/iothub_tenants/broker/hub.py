@@ -75,6 +75,10 @@ class Hub:
             self.clock, self.later, lambda connection: self.plane.close(connection, Reason.CREDENTIAL_EXPIRED)
         )
 
+    def apply(self, settings: Config) -> None:
+        """Use other settings from the next packet on."""
+        self.settings = settings
+
     def breathe(self) -> Deferred[None]:
         """Let the reactor run other work before going on."""
         pause: Deferred[None] = Deferred()

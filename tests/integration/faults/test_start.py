@@ -87,7 +87,7 @@ def test_a_full_disk_is_named_with_what_to_do(hub: Hub) -> None:
     done = serve(path, "--set", f"listeners.tcp.port={free_port()}", prefix=in_own_mounts(f"{script}; {fill}"))
 
     assert done.returncode == 7
-    assert the_line(done) == f"iothub: {path}: the disk is full; free some space first"
+    assert the_line(done) == f"iothub: {path}: the disk is full (0 bytes free); free some space first"
 
 
 def test_a_memory_limit_below_the_hubs_own_needs_is_named(hub: Hub) -> None:

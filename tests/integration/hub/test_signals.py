@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import signal
+import socket
 import ssl
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -184,3 +186,70 @@ def test_certificates_are_reloaded_without_touching_connections(
     guest.ping()
     assert "certificate_bad" not in alarms(hub)
     party(hub)(4).ping()
+
+
+def test_reload_applies_what_may_change_and_names_the_rest(
+    make_hub: Callable[..., Hub], party: Callable[..., Party]
+) -> None:
+    """By the command and by SIGHUP; who is connected stays; the file, the environment and --set of the running process count."""
+    hub = make_hub("tcp", "http")
+    hub.settings["mqtt.max_inflight"] = "5"
+    hub.start()
+    guest = party(hub)(5)
+    file = hub.data_dir / "iothub.toml"
+
+    file.write_text('[mqtt]\nmax_inflight = 9\nsys_interval = "5s"\n[listeners.tcp]\ndeny = ["127.0.0.1"]\n')
+    shown = hub.rows("config", "reload")
+
+    assert [(row["name"], row["reload"]) for row in shown] == [
+        ("mqtt.sys_interval", "restart"),
+        ("listeners.tcp.deny", "now"),
+    ]
+    guest.ping()
+    assert is_turned_away(hub)
+    assert "certificates" not in hub.log
+
+    file.write_text("")
+    assert hub.process is not None
+    os.kill(hub.process.pid, signal.SIGHUP)
+    until(lambda: hub.log.count("configuration reloaded") == 2, "the signal is heard")
+    party(hub)(5).ping()
+
+
+def test_refused_configuration_changes_nothing_and_says_so(
+    make_hub: Callable[..., Hub], party: Callable[..., Party]
+) -> None:
+    """In the exit code, the log, the metric and an alarm, each mistake by name; the next good one ends that."""
+    hub = make_hub("tcp", "http")
+    hub.start()
+    file = hub.data_dir / "iothub.toml"
+    file.write_text('[mqtt]\nmax_inflght = 9\n[listeners.tcp]\ndeny = ["127.0.0.1"]\n[log]\nlevel = "loud"\n')
+
+    refused = hub.run("config", "reload", check=False)
+
+    assert refused.returncode == 2
+    assert "line 2: unknown setting 'mqtt.max_inflght'" in refused.stderr
+    assert "line 6: log.level" in refused.stderr
+    party(hub)(5).ping()
+    assert hub.log.count("configuration refused") == 2
+    assert "config_refused" in page(hub, "status")  # commands cannot read the file either
+    assert "iothub_config_last_reload_successful 0" in page(hub, "metrics")
+
+    file.write_text("")
+    assert hub.run("config", "reload").returncode == 0
+    assert "config_refused" not in alarms(hub)
+    assert "iothub_config_last_reload_successful 1" in page(hub, "metrics")
+
+
+def page(hub: Hub, name: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/{name}", timeout=10) as answer:
+        return str(answer.read().decode())
+
+
+def is_turned_away(hub: Hub) -> bool:
+    """Is a new connection closed before anything is said? It may be reset before it is made."""
+    try:
+        with socket.create_connection(("127.0.0.1", hub.ports["tcp"]), timeout=10) as stranger:
+            return stranger.recv(1) == b""
+    except ConnectionResetError:
+        return True

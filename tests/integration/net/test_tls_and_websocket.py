@@ -41,11 +41,12 @@ def test_reload_gives_new_handshakes_the_new_certificate(start, tmp_path) -> Non
     """Running connections stay as they are."""
     authority = Authority(tmp_path)
     pair = authority.issue("server", ("first",))
-    hub = start(listener_info("tls", cert_file=pair.cert_file, key_file=pair.key_file))
+    info = listener_info("tls", cert_file=pair.cert_file, key_file=pair.key_file)
+    hub = start(info)
     hub.tls = client_context(authority)
     first = hub.client("tls")
     authority.issue("server", ("second",))
-    hub.thread.call(hub.listeners.reload)
+    hub.thread.call(lambda: hub.listeners.prepare([info])())
     second = hub.client("tls")
     names = [dict(part[0] for part in client.sock.getpeercert()["subject"])["commonName"] for client in (first, second)]
     assert names == ["first", "second"]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import errno
 import ipaddress
 import re
+import socket
+import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import click
 import pytest
 from cryptography import x509
 
-from iothub.base.errors import UnavailableError
+from iothub.base.errors import ConfigError, UnavailableError
 from iothub.cli import main
 from iothub.config.datadir import DataDir
 from iothub.config.reference_page import render_reference
+from iothub.records.admin_commands import Query
+from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
 
 SNAPSHOT = Path(__file__).with_name("help.txt")
@@ -178,14 +183,130 @@ def test_hub_without_a_listener_is_refused_with_the_settings_that_turn_one_on(cl
             "listeners.ws.port or listeners.wss.port\n"
         )
 
-    assert cli("serve", "--check", "--set", "listeners.ws.port=0").err == "the configuration is valid\n"
+    assert cli("config", "check", "--set", "listeners.ws.port=0").err == "the configuration is valid\n"
     assert cli("tenant", "list").code == 0
 
 
 def test_valid_configuration_is_said_to_be(cli: Cli) -> None:
     assert cli("config", "check").err == "the configuration is valid\n"
-    assert cli("serve", "--check").err == "the configuration is valid\n"
-    assert cli("config", "check", "-o", "json").json["is_valid"] is True
+    shown = cli("config", "check", "-o", "json").json
+    assert (shown["is_valid"], shown["file"]) == (True, str(cli.data_dir / "iothub.toml"))
+
+
+def test_configuration_without_a_file_is_said_to_have_none(cli: Cli) -> None:
+    """Otherwise it looks as if the file had been read."""
+    file = cli.data_dir / "iothub.toml"
+    file.unlink()
+
+    assert cli("config", "check").err == (
+        f"iothub: warning: there is no configuration file {file}: every setting that is not given has its default\n"
+        "the configuration is valid\n"
+    )
+    assert cli("config", "check", "-o", "json").json["file"] is None
+
+
+def test_check_of_the_configuration_names_every_mistake(cli: Cli) -> None:
+    """Of the settings and of the files that they name; a start says the same."""
+    (cli.data_dir / "iothub.toml").write_text(
+        '[mqtt]\nmax_inflght = 3\n[log]\nlevel = "loud"\n[auth]\npepper_file = "no-pepper"\n'
+    )
+
+    for words in (("config", "check"), ("serve",), ("serve", "--check")):
+        lines = cli(*words, code=2).err.splitlines()
+        assert [line.partition("iothub.toml, ")[2][:30] for line in lines[:2]] == [
+            "line 2: unknown setting 'mqtt.",
+            "line 4: log.level: expected on",
+        ]
+        assert lines[2] == f"auth.pepper_file: {cli.data_dir / 'no-pepper'}: No such file or directory"
+
+
+ANY_PORT = ("--set", "listeners.tcp.port=0")
+
+
+def test_check_of_a_start_finds_nothing_on_a_sound_directory(cli: Cli) -> None:
+    """And leaves nothing behind: no lock, no store."""
+    before = {path.name for path in cli.data_dir.iterdir()}
+
+    assert cli("serve", "--check", *ANY_PORT).err == "nothing keeps the hub from starting\n"
+
+    after = {path.name for path in cli.data_dir.iterdir()}
+    assert after - before <= {"lock", "accounts.db-wal", "accounts.db-shm"}
+
+
+def test_check_of_a_start_finds_what_a_start_refuses(cli: Cli) -> None:
+    """All of it at once, and the start says the same, because it looks at the same."""
+    (cli.data_dir / "pepper").chmod(0o644)
+    with closing(sqlite3.connect(cli.data_dir / "state.db")) as future:
+        future.execute("PRAGMA user_version=99")
+    with socket.create_server(("127.0.0.1", 0)) as rival:
+        port = rival.getsockname()[1]
+        flags = ("--set", f"listeners.tcp.port={port}", "--set", "http.bind=::1", "--set", f"http.port={port}")
+        with socket.create_server(("::1", port), family=socket.AF_INET6):
+            found = cli("serve", "--check", *flags, code=2).err
+
+            assert cli("serve", *flags, code=2).err == found
+
+    assert [line.partition(" ")[0] for line in found.splitlines()] == ["iothub:", "state.db", "listener", "http:"]
+    assert f"pepper: readable by others (mode 0644); run `chmod 600 {cli.data_dir / 'pepper'}`" in found
+
+
+def test_check_of_a_start_finds_that_init_is_missing(call: Callable[..., Result], tmp_path: Path) -> None:
+    for words in (("serve", "--check"), ("serve",)):
+        result = call("--data-dir", str(tmp_path / "new"), *words, *ANY_PORT)
+        assert (result.code, "is not initialised yet" in result.err) == (3, True)
+
+
+def test_check_of_a_start_finds_a_running_hub(cli: Cli) -> None:
+    lock = DataDir(cli.data_dir).lock("iothub serve")
+
+    assert "is in use by process" in cli("serve", "--check", *ANY_PORT, code=4).err
+    lock.release()
+
+
+def test_reload_shows_what_was_applied_and_what_needs_a_restart(cli: Cli) -> None:
+    rows = [
+        {"name": "log.level", "value": '"debug"', "reload": "now"},
+        {"name": "http.port", "value": "8080", "reload": "restart"},
+    ]
+    answers = iter([(rows, ["tls"]), ([], []), (rows, [])])
+
+    def asked(_request: object) -> tuple[list[dict[str, str]], dict[str, object]]:
+        changed, certificates = next(answers)
+        return changed, {
+            "warnings": ["a secret can be read by others"] if changed else [],
+            "certificates": certificates,
+        }
+
+    with AnsweringHub(cli.data_dir, None, asked) as hub:
+        shown, unchanged, as_json = cli("config", "reload"), cli("config", "reload"), cli.rows("config", "reload")
+
+    assert [(request.verb, request.tenant) for request in hub.requests] == [(Query.CONFIG_RELOAD, "")] * 3
+    assert [line.split() for line in shown.out.splitlines()] == [
+        ["NAME", "VALUE", "RELOAD"],
+        ["log.level", '"debug"', "now"],
+        ["http.port", "8080", "restart"],
+    ]
+    assert shown.err == (
+        "iothub: warning: a secret can be read by others\n"
+        "reloaded: applied 1 changed setting; read the certificates of tls again; 1 changed setting needs a restart of the hub\n"
+    )
+    assert (unchanged.out, unchanged.err) == ("", "reloaded: no changed setting to apply\n")
+    assert as_json == rows
+
+
+def test_refused_reload_names_every_mistake(cli: Cli) -> None:
+    error = ConfigError("iothub.toml, line 2: unknown setting 'mqtt.prot'")
+    error.details = ("iothub.toml, line 4: log.level: expected one of debug, info",)
+
+    def asked(_request: object) -> tuple[list[dict[str, str]], dict[str, object]]:
+        raise error
+
+    with AnsweringHub(cli.data_dir, None, asked):
+        assert cli("config", "reload", code=2).err == f"iothub: {error}\n{error.details[0]}\n"
+
+
+def test_reload_without_a_hub_says_so(cli: Cli) -> None:
+    assert "no hub runs in" in cli("config", "reload", code=7).err
 
 
 def test_bad_file_is_named_by_every_command(cli: Cli) -> None:

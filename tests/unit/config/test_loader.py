@@ -203,6 +203,51 @@ def test_mistake_in_a_file_is_named(tmp_path: Path, body: str, expected: str) ->
     assert expected in text
 
 
+def test_every_mistake_of_all_sources_is_named(tmp_path: Path) -> None:
+    """The first is the error, the others are its details; rules about a setting that is wrong itself say nothing."""
+    file = write(
+        tmp_path,
+        f'{HEAD}[mqtt]\nmax_inflght = 3\nmax_inflight = 0\n[log]\nlevel = "loud"\n[events]\ndriver = "kafka"\n'
+        '[kafka]\nbrokers = "kafka-1"\n[state]\ndriver = "hbase"\n',
+    )
+    environment = {"IOTHUB_HTTP__PORT": "x", "IOTHUB_HTTP__PROT": "1"}
+
+    with pytest.raises(ConfigError) as caught:
+        load(
+            file=file,
+            environment=environment,
+            flags=["listeners.tls.port=8883", "listeners.tls.cert_file=cert.pem", "x"],
+        )
+
+    first, *others = (str(caught.value), *caught.value.details)
+    assert first.startswith(f"{file}, line 3: unknown setting 'mqtt.max_inflght'; did you mean 'mqtt.max_inflight'")
+    for expected, text in zip(
+        [
+            "environment variable IOTHUB_HTTP__PROT: unknown setting 'http.prot'",
+            "--set x: expected KEY=VALUE",
+            f"{file}, line 4: mqtt.max_inflight: expected a whole number",
+            f"{file}, line 6: log.level: expected one of debug, info",
+            f"{file}, line 10: kafka.brokers: expected",
+            "environment variable IOTHUB_HTTP__PORT: http.port: expected a port number",
+            "--set listeners.tls.port=8883: listeners.tls needs key_file",
+            f'{file}, line 12: state.driver = "hbase" needs hbase.thrift',
+        ],
+        others,
+        strict=True,
+    ):
+        assert text.startswith(expected)
+
+
+def test_file_that_cannot_be_read_leaves_other_mistakes_named(tmp_path: Path) -> None:
+    """And no rule speaks of what it may have said."""
+    file = write(tmp_path, "[mqtt")
+
+    with pytest.raises(ConfigError, match="not valid TOML") as caught:
+        load(file=file, flags=["http.port=x", "events.driver=kafka"])
+
+    assert [text.partition(": expected")[0] for text in caught.value.details] == ["--set http.port=x: http.port"]
+
+
 @pytest.mark.parametrize(
     ("flag", "expected"),
     [

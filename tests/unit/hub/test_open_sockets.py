@@ -30,7 +30,7 @@ class Sockets:
         port = some(getHost=lambda: some(host="127.0.0.1", port=8080), stopListening=lambda: succeed(None))
         monkeypatch.setattr(open_sockets.http, "listen", lambda *_: port)
         monkeypatch.setattr(open_sockets, "open_socket", lambda *_: some(close=note("administrators refused")))
-        self.open = OpenSockets(sockets, Http(port=0 if has_http else None), None, cast("Any", None))
+        self.open = OpenSockets(sockets, Http(port=0 if has_http else None), None, cast("Any", None), cast("Any", None))
 
     def note(self, what: str) -> Any:
         return lambda: self.done.append(what)

@@ -1,65 +1,195 @@
-"""SIGHUP: certificates are read again, and one that cannot be used is an alarm."""
+"""A reload: the configuration is applied as a whole or refused as a whole, and log, metric and alarm say which."""
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from iothub.base.errors import ConfigError
+import pytest
+from structlog.testing import capture_logs
+from twisted.internet.defer import Deferred
+
+from iothub.base.errors import ConfigError, IotHubError, UnavailableError
+from iothub.config.check import Checked
+from iothub.config.loader import Loaded
+from iothub.config.sections import Config, Listeners, Mqtt, Node, TlsListener
+from iothub.hub import reload as reloading
 from iothub.hub.phase import Phase
-from iothub.hub.reload import reload
+from iothub.hub.reload import Reloader
 from iothub.hub.telemetry import Telemetry
+from iothub.records.admin_commands import Json
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
 
+BAD = ConfigError("iothub.toml, line 3: unknown setting 'mqtt.max_inflght'")
+BAD.details = ("iothub.toml, line 4: log.level: expected one of debug, info",)
 
-class Hub:
-    """The parts that a reload works with; `error`: why the certificates cannot be used."""
 
-    def __init__(self) -> None:
+class House:
+    """The parts that a reload works with. `wanted`: what the sources say now, or what is wrong with them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
         self.phase = Phase()
         self.alarms = Alarms(self.clock)
         self.telemetry = Telemetry(self.alarms)
-        self.error: ConfigError | None = None
+        self.wanted: Config | IotHubError = Config()
+        self.warnings: list[str] = []
+        self.certificates: list[str] = []
+        self.applied: list[Config] = []
         self.reads = self.looks = 0
+        monkeypatch.setattr(reloading, "prepare", self._prepare)
         some = SimpleNamespace
-        self.parts: Any = some(
-            process=some(phase=self.phase, clock=self.clock),
-            monitoring=some(alarms=self.alarms, telemetry=self.telemetry, watch=some(look_at_certificates=self.look)),
-            sockets=some(listeners=some(reload=self.read)),
+        parts: Any = some(
+            process=some(phase=self.phase, clock=self.clock, settings=Config(), threads=some(run=self._run)),
+            monitoring=some(alarms=self.alarms, telemetry=self.telemetry, watch=some(look_at_certificates=self._look)),
+            sockets=some(listeners=some(with_certificates=lambda: self.certificates)),
         )
+        self.reloader = Reloader(parts, self._read)
 
-    def read(self) -> None:
+    async def rows(self, rows: Sequence[Json]) -> None:
+        self.answered = list(rows)
+
+    def _prepare(self, _parts: object, new: Config) -> list[Any]:
+        return [lambda: self.applied.append(new)]
+
+    async def _run(self, _name: str, read: Any) -> Any:
+        return read()
+
+    def _read(self) -> Checked:
         self.reads += 1
-        if self.error is not None:
-            raise self.error
+        if isinstance(self.wanted, IotHubError):
+            raise self.wanted
+        return Checked(Loaded(self.wanted, {}, None), self.warnings)
 
-    def look(self) -> None:
+    def _look(self) -> None:
         self.looks += 1
 
 
-def test_certificates_are_read_once_the_hub_is_ready() -> None:
-    hub = Hub()
-    reload(hub.parts)
-    assert hub.reads == 0
-
-    hub.phase.become_ready()
-    reload(hub.parts)
-
-    assert (hub.reads, hub.looks, hub.telemetry.reloaded_at) == (1, 1, hub.clock.wall())
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> House:
+    made = House(monkeypatch)
+    made.phase.become_ready()
+    return made
 
 
-def test_certificate_that_cannot_be_used_is_an_alarm_until_one_can() -> None:
-    hub = Hub()
-    hub.phase.become_ready()
-    hub.error = ConfigError("tls.pem: no certificate")
+def result(work: Coroutine[Any, Any, Any]) -> Any:
+    """Return what a coroutine that waits for nobody returns, or raise what it raises."""
+    found: list[Any] = []
+    Deferred.fromCoroutine(work).addBoth(found.append)
+    (answer,) = found
+    if hasattr(answer, "raiseException"):
+        answer.raiseException()
+    return answer
 
-    reload(hub.parts)
-    (alarm,) = hub.alarms.active()
-    assert (alarm.name, alarm.subject, alarm.detail) == (AlarmName.CERTIFICATE_BAD, "reload", "tls.pem: no certificate")
-    assert (hub.telemetry.is_reload_good, hub.looks) == (False, 0)
-    hub.error = None
-    reload(hub.parts)
 
-    assert (list(hub.alarms.active()), hub.telemetry.is_reload_good, hub.looks) == ([], True, 1)
+def test_changes_are_applied_or_named(house: House) -> None:
+    """What needs a restart keeps its value, and is named each time."""
+    house.wanted = Config(mqtt=Mqtt(max_inflight=7, sys_interval_s=5.0))
+
+    with capture_logs() as lines:
+        answer = result(house.reloader.answer(house))
+        result(house.reloader.answer(house))
+
+    assert house.answered == [{"name": "mqtt.sys_interval", "value": '"5s"', "reload": "restart"}]
+    assert answer == {"warnings": [], "certificates": []}
+    assert [applied.mqtt for applied in house.applied] == [Mqtt(max_inflight=7)] * 2
+    assert [(line["event"], line.get("applied", line.get("settings"))) for line in lines] == [
+        ("configuration reloaded", ["mqtt.max_inflight"]),
+        ("changed settings need a restart", ["mqtt.sys_interval"]),
+        ("configuration reloaded", []),
+        ("changed settings need a restart", ["mqtt.sys_interval"]),
+    ]
+    assert (house.telemetry.is_reload_good, house.telemetry.reloaded_at) == (True, house.clock.wall())
+
+
+def test_certificates_are_named_only_where_there_are_any(house: House) -> None:
+    """A hub without TLS says nothing of certificates."""
+    with capture_logs() as without:
+        house.reloader.signalled()
+    house.certificates = ["tls"]
+    with capture_logs() as with_some:
+        house.reloader.signalled()
+
+    assert [line["event"] for line in without] == ["configuration reloaded"]
+    assert with_some[1] == {
+        "event": "certificates read again; new handshakes use them",
+        "listeners": ["tls"],
+        "log_level": "info",
+        "source": "iothub.hub.reload",
+    }
+
+
+def test_configuration_with_a_mistake_is_refused_as_a_whole(house: House) -> None:
+    """Each mistake is in the log, the first in the alarm; a good configuration clears it."""
+    house.wanted = BAD
+
+    with capture_logs() as lines:
+        house.reloader.signalled()
+
+    assert house.applied == []
+    assert [line["mistake"] for line in lines if line["log_level"] == "error"] == [str(BAD), *BAD.details]
+    (alarm,) = house.alarms.active()
+    assert (alarm.name, alarm.detail) == (AlarmName.CONFIG_REFUSED, f"{BAD} (and 1 more)")
+    assert (house.telemetry.is_reload_good, house.telemetry.reloaded_at, house.looks) == (False, 0.0, 1)
+
+    house.wanted = Config()
+    house.reloader.signalled()
+
+    assert (house.alarms.active(), house.telemetry.is_reload_good) == ([], True)
+
+
+def test_refusal_reaches_whoever_asked(house: House) -> None:
+    house.wanted = BAD
+
+    with pytest.raises(ConfigError) as caught:
+        result(house.reloader.answer(house))
+
+    assert caught.value.details == BAD.details
+
+
+def test_hub_that_is_not_ready_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start has read the configuration; and whoever asks hears of it."""
+    house = House(monkeypatch)
+
+    with capture_logs() as lines:
+        house.reloader.signalled()
+    with pytest.raises(UnavailableError, match="the hub is not ready"):
+        result(house.reloader.answer(house))
+
+    assert (house.reads, [line["event"] for line in lines]) == (0, ["reload ignored: the hub is not ready"])
+
+
+def test_two_reloads_do_not_overlap(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one reads when the first has been applied."""
+    waiting: list[Deferred[None]] = []
+
+    async def run(_name: str, read: Any) -> Any:
+        gate: Deferred[None] = Deferred()
+        waiting.append(gate)
+        await gate
+        return read()
+
+    monkeypatch.setattr(house.reloader._parts.process.threads, "run", run)
+    house.reloader.signalled()
+    house.reloader.signalled()
+    assert (len(waiting), house.reads) == (1, 0)
+
+    waiting[0].callback(None)
+    assert (len(waiting), house.reads, len(house.applied)) == (2, 1, 1)
+    waiting[1].callback(None)
+
+    assert (house.reads, len(house.applied)) == (2, 2)
+
+
+def test_values_are_given_as_they_are_written_in_a_file(house: House) -> None:
+    house.wanted = replace(Config(), node=Node(name="other"), listeners=Listeners(tls=TlsListener(port=8883)))
+
+    result(house.reloader.answer(house))
+
+    assert house.answered == [
+        {"name": "node.name", "value": '"other"', "reload": "restart"},
+        {"name": "listeners.tls.port", "value": "8883", "reload": "restart"},
+    ]

@@ -127,3 +127,16 @@ def test_message_goes_in_rows_of_a_bounded_size(size: int) -> None:
     found = list(messages_in(rows))
     assert [body for _, body in found] == bodies
     assert [facts["position"] for facts, _ in found] == [0, 1]
+
+
+def test_refusal_keeps_its_further_lines_within_a_frame() -> None:
+    """Such as each mistake of a configuration; a lot of long ones are cut."""
+    error = ConfigError("the first")
+    error.details = ("the second", *("\x00" * 1000 for _ in range(100)))
+    (frame,) = frames(admin_frames.refusal_frame(error))
+
+    with pytest.raises(ConfigError, match=r"^the first$") as caught:
+        admin_frames.rows_in(frame)
+
+    assert caught.value.details[0] == "the second"
+    assert [len(text) for text in caught.value.details[1:]] == [500] * 49

@@ -78,3 +78,34 @@ def test_narrow_gate_has_a_few_places_for_clients_that_are_to_hear_no() -> None:
     assert narrow.enter("10.0.0.1", has_handshake=False) is None
     narrow.set_narrow(is_narrow=False)
     assert narrow.enter("10.0.0.1", has_handshake=False) is None
+
+
+def test_gate_takes_other_rules_and_limits_while_clients_are_in() -> None:
+    """Who is in stays; whoever comes meets the new ones. A gate that is narrow stays so."""
+    limited = gate()
+    assert limited.enter("10.0.0.1", has_handshake=False) is None
+    limited.apply(listener_info("tcp", max_connections=1, deny=("10.0.0.2",)))
+
+    assert limited.enter("10.0.0.2", has_handshake=False) is Reason.ADDRESS_DENIED
+    assert limited.enter("10.0.0.3", has_handshake=False) is Reason.OVERLOAD
+    limited.set_narrow(is_narrow=True)
+    limited.apply(listener_info("tcp", max_connections=10_000))
+
+    entered = [limited.enter("10.0.0.3", has_handshake=False) for _ in range(VISITORS + 1)]
+    assert entered[-2:] == [None, Reason.OVERLOAD]
+
+
+def test_gate_that_gets_a_rate_begins_with_a_full_bucket() -> None:
+    """Clients that came while there was none are not held against it; the same rate again fills nothing."""
+    limited = gate(clock := ManualClock())
+    for _ in range(1000):
+        limited.enter("10.0.0.1", has_handshake=False)
+    clock.advance(1.0)
+
+    limited.apply(listener_info("tcp", accept_rate_per_s=10.0))
+    assert limited.allowance() == 10
+    for _ in range(10):
+        limited.enter("10.0.0.1", has_handshake=False)
+    limited.apply(listener_info("tcp", accept_rate_per_s=10.0))
+
+    assert limited.allowance() == 0

@@ -83,22 +83,24 @@ def test_listeners_start_all_or_none(opened) -> None:
     assert transports.listening == []
 
 
-def test_listeners_reload_all_or_none(tmp_path: Path) -> None:
+def test_listeners_take_new_settings_all_or_none(tmp_path: Path) -> None:
     """One bad certificate keeps every listener on its old one."""
     pairs = {name: Authority(tmp_path, name + "-ca").issue(name) for name in ("tls", "wss")}
     infos = [listener_info(name, cert_file=pair.cert_file, key_file=pair.key_file) for name, pair in pairs.items()]
     listeners, _, _ = made(*infos)
-    before = [acceptor.filters._files.context for acceptor in listeners._acceptors]
+    before = [acceptor.filters._files for acceptor in listeners._acceptors]
     good = Path(pairs["wss"].cert_file).read_bytes()
     Path(pairs["wss"].cert_file).write_text("broken")
     with pytest.raises(ConfigError):
-        listeners.reload()
-    assert [acceptor.filters._files.context for acceptor in listeners._acceptors] == before
+        listeners.prepare(infos)
     Path(pairs["wss"].cert_file).write_bytes(good)
-    listeners.reload()
-    assert all(
-        acceptor.filters._files.context is not old for acceptor, old in zip(listeners._acceptors, before, strict=True)
-    )
+    use = listeners.prepare(infos)
+    assert [acceptor.filters._files for acceptor in listeners._acceptors] == before
+
+    use()
+
+    assert all(acceptor.filters._files is not old for acceptor, old in zip(listeners._acceptors, before, strict=True))
+    assert listeners.with_certificates() == ["tls", "wss"]
 
 
 def test_listeners_with_a_bad_certificate_are_not_made() -> None:

@@ -206,14 +206,3 @@ def test_tls_files_errors_name_key_and_file(authority: Authority, pair: Pair, tm
         settings = {"cert_file": pair.cert_file, "key_file": pair.key_file} | options
         with pytest.raises(ConfigError, match=words):
             TlsFiles(listener_info("tls", **settings))
-
-
-def test_tls_reload_keeps_the_old_context_when_a_file_is_bad(authority: Authority, tmp_path: Path) -> None:
-    """A failed reload changes nothing."""
-    pair = Authority(tmp_path).issue("reload")
-    files = TlsFiles(listener_info("tls", cert_file=pair.cert_file, key_file=pair.key_file))
-    before = files.context
-    Path(pair.cert_file).write_text("broken")
-    with pytest.raises(ConfigError):
-        files.load()
-    assert files.context is before

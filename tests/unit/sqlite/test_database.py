@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -111,7 +112,11 @@ def test_database_that_is_full_says_that_nothing_was_written(tmp_path: Path) -> 
     with pytest.raises(BackendError) as caught, database.transaction() as connection:
         connection.executemany("INSERT INTO thing VALUES (?, ?)", [(i, "x" * 4000) for i in range(1, 30)])
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
-    assert "full" in str(caught.value)
+    path = tmp_path / "things.db"
+    assert re.fullmatch(
+        rf"{path}: database or disk is full \(\d+ bytes free in {tmp_path}\); free some disk space first",
+        str(caught.value),
+    )
 
     database.writer.execute("PRAGMA max_page_count=1000")
     with database.transaction() as connection:
@@ -160,7 +165,7 @@ def test_error_of_a_commit_is_uncertain_unless_the_disk_was_full() -> None:
     def of(code: int, *, is_committing: bool) -> tuple[bool, bool]:
         error = sqlite3.OperationalError("x")
         error.sqlite_errorcode = code
-        translated = backend_error(error, "x.db", is_committing=is_committing)
+        translated = backend_error(error, Path("x.db"), is_committing=is_committing)
         return translated.retryable, translated.is_written
 
     assert of(sqlite3.SQLITE_FULL, is_committing=True) == (True, False)
@@ -314,3 +319,26 @@ def test_check_of_a_large_file_is_cut_short_and_finds_what_it_meets(
     with pytest.raises(Damage):
         check(connection, 1 << 40)
     connection.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "free_bytes", "remedy"),
+    [
+        (sqlite3.SQLITE_IOERR_WRITE, 1 << 30, "check the disk (`smartctl`, the kernel's log)"),
+        (sqlite3.SQLITE_IOERR_WRITE, 4096, "free some disk space first"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, 1 << 30, "make the file and its directory writable for the hub's user"),
+        (sqlite3.SQLITE_CANTOPEN, 1 << 30, "see whether the directory is there and belongs to the hub's user"),
+    ],
+)
+def test_error_of_the_disk_says_where_and_what_to_do(
+    code: int, free_bytes: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without room for its log SQLite speaks of an I/O error."""
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    monkeypatch.setattr(probes, "disk_free_bytes", lambda _path: free_bytes)
+
+    found = backend_error(error, tmp_path / "state.db", is_committing=False)
+
+    assert found.fact == f"{tmp_path}/state.db: what SQLite says ({free_bytes} bytes free in {tmp_path})"
+    assert found.remedy == remedy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import threading
 from pathlib import Path
 from unittest.mock import Mock
@@ -16,7 +18,7 @@ from iothub.testing.clock import ManualClock
 from iothub_migrations.schema import SchemaState
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import open_engine, sqlite_url
-from iothub_tenants.accounts.store import AccountStore, ChangeKind, create_schema, has_schema
+from iothub_tenants.accounts.store import AccountStore, ChangeKind, create_schema, errors_translated, has_schema
 from iothub_tenants.accounts.tables import change_log, tenant
 
 
@@ -178,3 +180,19 @@ def test_lost_commit_is_told_apart_from_one_that_was_refused(
         monkeypatch.setattr(Connection, "commit", Mock(side_effect=error))
         with pytest.raises(BackendError, match=message):
             tenants.create(store, "acme")
+
+
+def test_full_disk_is_named_with_path_and_free_space(tmp_path: Path) -> None:
+    """As every other SQLite file of the hub."""
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    file = tmp_path / "accounts.db"
+
+    with pytest.raises(BackendError) as caught, errors_translated(file):
+        raise OperationalError("INSERT", {}, full)
+
+    assert re.match(
+        rf"the accounts database did not do it: {file}: database or disk is full \(\d+ bytes free in {tmp_path}\); "
+        r"free some disk space first; check accounts\.db; see docs/guide/",
+        str(caught.value),
+    )
