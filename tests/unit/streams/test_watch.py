@@ -74,11 +74,11 @@ def test_a_defect_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
     watch = needed(Cluster(DEFECT, DEFECT, AWAY, DEFECT, None, DEFECT, DEFECT))
     not_known = ("", "whether Kafka answers is not known: ValueError")
 
-    troubles = [(*troubles_of(watch, 1), watch.doubt) for _ in range(7)]
+    found = [(*troubles_of(watch, 1), watch.doubt) for _ in range(7)]
     watch._is_needed = False
-    troubles += [(*troubles_of(watch, 1), watch.doubt)]
+    found += [(*troubles_of(watch, 1), watch.doubt)]
 
-    assert troubles == [("", ""), not_known, ("no answer", ""), not_known, ("", ""), ("", ""), not_known, ("", "")]
+    assert found == [("", ""), not_known, ("no answer", ""), not_known, ("", ""), ("", ""), not_known, ("", "")]
     assert "defect in the watch over Kafka" in capsys.readouterr().err
 
 
