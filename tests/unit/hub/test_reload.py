@@ -27,7 +27,7 @@ BAD = ConfigError("iothub.toml, line 3: unknown setting 'mqtt.max_inflght'")
 BAD.details = ("iothub.toml, line 4: log.level: expected one of debug, info",)
 
 
-class House:
+class Harness:
     """The parts that a reload works with. `wanted`: what the sources say now, or what is wrong with them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,8 +69,8 @@ class House:
 
 
 @pytest.fixture
-def house(monkeypatch: pytest.MonkeyPatch) -> House:
-    made = House(monkeypatch)
+def harness(monkeypatch: pytest.MonkeyPatch) -> Harness:
+    made = Harness(monkeypatch)
     made.phase.become_ready()
     return made
 
@@ -85,33 +85,33 @@ def result(work: Coroutine[Any, Any, Any]) -> Any:
     return answer
 
 
-def test_changes_are_applied_or_named(house: House) -> None:
+def test_changes_are_applied_or_named(harness: Harness) -> None:
     """What needs a restart keeps its value, and is named each time."""
-    house.wanted = Config(mqtt=Mqtt(max_inflight=7, sys_interval_s=5.0))
+    harness.wanted = Config(mqtt=Mqtt(max_inflight=7, sys_interval_s=5.0))
 
     with capture_logs() as lines:
-        answer = result(house.reloader.answer(house))
-        result(house.reloader.answer(house))
+        answer = result(harness.reloader.answer(harness))
+        result(harness.reloader.answer(harness))
 
-    assert house.answered == [{"name": "mqtt.sys_interval", "value": '"5s"', "reload": "restart"}]
+    assert harness.answered == [{"name": "mqtt.sys_interval", "value": '"5s"', "reload": "restart"}]
     assert answer == {"warnings": [], "certificates": []}
-    assert [applied.mqtt for applied in house.applied] == [Mqtt(max_inflight=7)] * 2
+    assert [applied.mqtt for applied in harness.applied] == [Mqtt(max_inflight=7)] * 2
     assert [(line["event"], line.get("applied", line.get("settings"))) for line in lines] == [
         ("configuration reloaded", ["mqtt.max_inflight"]),
         ("changed settings need a restart", ["mqtt.sys_interval"]),
         ("configuration reloaded", []),
         ("changed settings need a restart", ["mqtt.sys_interval"]),
     ]
-    assert (house.telemetry.is_reload_good, house.telemetry.reloaded_at) == (True, house.clock.wall())
+    assert (harness.telemetry.is_reload_good, harness.telemetry.reloaded_at) == (True, harness.clock.wall())
 
 
-def test_certificates_are_named_only_where_there_are_any(house: House) -> None:
+def test_certificates_are_named_only_where_there_are_any(harness: Harness) -> None:
     """A hub without TLS says nothing of certificates."""
     with capture_logs() as without:
-        house.reloader.signalled()
-    house.certificates = ["tls"]
+        harness.reloader.signalled()
+    harness.certificates = ["tls"]
     with capture_logs() as with_some:
-        house.reloader.signalled()
+        harness.reloader.signalled()
 
     assert [line["event"] for line in without] == ["configuration reloaded"]
     assert with_some[1] == {
@@ -122,47 +122,47 @@ def test_certificates_are_named_only_where_there_are_any(house: House) -> None:
     }
 
 
-def test_configuration_with_a_mistake_is_refused_as_a_whole(house: House) -> None:
+def test_configuration_with_a_mistake_is_refused_as_a_whole(harness: Harness) -> None:
     """Each mistake is in the log, the first in the alarm; a good configuration clears it."""
-    house.wanted = BAD
+    harness.wanted = BAD
 
     with capture_logs() as lines:
-        house.reloader.signalled()
+        harness.reloader.signalled()
 
-    assert house.applied == []
+    assert harness.applied == []
     assert [line["mistake"] for line in lines if line["log_level"] == "error"] == [str(BAD), *BAD.details]
-    (alarm,) = house.alarms.active()
+    (alarm,) = harness.alarms.active()
     assert (alarm.name, alarm.detail) == (AlarmName.CONFIG_REFUSED, f"{BAD} (and 1 more)")
-    assert (house.telemetry.is_reload_good, house.telemetry.reloaded_at, house.looks) == (False, 0.0, 1)
+    assert (harness.telemetry.is_reload_good, harness.telemetry.reloaded_at, harness.looks) == (False, 0.0, 1)
 
-    house.wanted = Config()
-    house.reloader.signalled()
+    harness.wanted = Config()
+    harness.reloader.signalled()
 
-    assert (house.alarms.active(), house.telemetry.is_reload_good) == ([], True)
+    assert (harness.alarms.active(), harness.telemetry.is_reload_good) == ([], True)
 
 
-def test_refusal_reaches_whoever_asked(house: House) -> None:
-    house.wanted = BAD
+def test_refusal_reaches_whoever_asked(harness: Harness) -> None:
+    harness.wanted = BAD
 
     with pytest.raises(ConfigError) as caught:
-        result(house.reloader.answer(house))
+        result(harness.reloader.answer(harness))
 
     assert caught.value.details == BAD.details
 
 
 def test_hub_that_is_not_ready_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its start has read the configuration; and whoever asks hears of it."""
-    house = House(monkeypatch)
+    harness = Harness(monkeypatch)
 
     with capture_logs() as lines:
-        house.reloader.signalled()
+        harness.reloader.signalled()
     with pytest.raises(UnavailableError, match="the hub is not ready"):
-        result(house.reloader.answer(house))
+        result(harness.reloader.answer(harness))
 
-    assert (house.reads, [line["event"] for line in lines]) == (0, ["reload ignored: the hub is not ready"])
+    assert (harness.reads, [line["event"] for line in lines]) == (0, ["reload ignored: the hub is not ready"])
 
 
-def test_two_reloads_do_not_overlap(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_reloads_do_not_overlap(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one reads when the first has been applied."""
     waiting: list[Deferred[None]] = []
 
@@ -172,24 +172,24 @@ def test_two_reloads_do_not_overlap(house: House, monkeypatch: pytest.MonkeyPatc
         await gate
         return read()
 
-    monkeypatch.setattr(house.reloader._parts.process.threads, "run", run)
-    house.reloader.signalled()
-    house.reloader.signalled()
-    assert (len(waiting), house.reads) == (1, 0)
+    monkeypatch.setattr(harness.reloader._parts.process.threads, "run", run)
+    harness.reloader.signalled()
+    harness.reloader.signalled()
+    assert (len(waiting), harness.reads) == (1, 0)
 
     waiting[0].callback(None)
-    assert (len(waiting), house.reads, len(house.applied)) == (2, 1, 1)
+    assert (len(waiting), harness.reads, len(harness.applied)) == (2, 1, 1)
     waiting[1].callback(None)
 
-    assert (house.reads, len(house.applied)) == (2, 2)
+    assert (harness.reads, len(harness.applied)) == (2, 2)
 
 
-def test_values_are_given_as_they_are_written_in_a_file(house: House) -> None:
-    house.wanted = replace(Config(), node=Node(name="other"), listeners=Listeners(tls=TlsListener(port=8883)))
+def test_values_are_given_as_they_are_written_in_a_file(harness: Harness) -> None:
+    harness.wanted = replace(Config(), node=Node(name="other"), listeners=Listeners(tls=TlsListener(port=8883)))
 
-    result(house.reloader.answer(house))
+    result(harness.reloader.answer(harness))
 
-    assert house.answered == [
+    assert harness.answered == [
         {"name": "node.name", "value": '"other"', "reload": "restart"},
         {"name": "listeners.tls.port", "value": "8883", "reload": "restart"},
     ]
