@@ -81,8 +81,6 @@ cdef class Router:
     cpdef Subscription subscribe(self, Subscription subscription)
     @cython.locals(subscribers=Subscribers)
     cpdef Subscription unsubscribe(self, object session, bytes filter, bytes group)
-    @cython.locals(subscribers=Subscribers, found=Group)
-    cpdef Py_ssize_t group_members(self, bytes group, bytes filter) except -1
 
     cdef Subscribers _at(self, bytes filter)
     cdef int _put(self, bytes filter, Subscribers subscribers) except -1

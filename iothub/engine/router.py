@@ -280,14 +280,6 @@ class Router:
             self.cache.clear()
         return removed
 
-    def group_members(self, group: bytes, filter: bytes) -> int:
-        """Return how many sessions share this filter under this name."""
-        subscribers = self._at(filter)
-        if subscribers is None or subscribers.groups is None:
-            return 0
-        found = subscribers.groups.get(group)
-        return 0 if found is None else len(found.members)
-
     def filters(self) -> Iterator[Subscription]:
         """Yield every subscription, in no promised order."""
         for subscribers in self.exact.values():

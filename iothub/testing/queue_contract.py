@@ -539,6 +539,7 @@ CASES: tuple[Case, ...] = (
     inbound_identifier_twice_in_one_batch_is_a_duplicate,
     inbound_of_a_fenced_or_dropped_publisher_writes_nothing,
     inbound_that_goes_to_no_queue_is_recorded,
+    limits_of_many_queues_change_together,
     reject_refuses_the_newest,
     drop_oldest_makes_room_and_reports_what_it_dropped,
     message_larger_than_the_queue_is_refused_and_drops_nothing,

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.packets import DISCONNECT, PUBACK
+from tests.support.packets import DISCONNECT
 from tests.support.party import Guest, Party
-from tests.support.raw import ClosedError
 
 Say = Callable[..., None]
 APPLIED_WITHIN_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests
@@ -215,89 +213,3 @@ def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenan
     assert codes == [0, 1, 0x87, 0x87, 0x87, 0, 0x87]
     assert [answer.code in (0, 0x10) for answer in answers if answer] == [True, False, False]
     assert [answer.code for answer in answers[1:] if answer] == [0x87, 0x87]
-
-
-def test_quota_changes_are_applied(tcp: Party, say: Say, tenant: str) -> None:
-    """Connections and subscriptions: counted exactly, refused as the table says, and let in again."""
-    three, five = tcp(4, tenant=tenant), tcp(5, tenant=tenant)
-    say("quota", "set", tenant, "connections=2", "session_subscriptions=2")
-
-    def refuses() -> bool:
-        asked = tcp.ask(5, tenant=tenant)
-        if asked.connack.code == 0:
-            asked.disconnect()
-        return asked.connack.code == 0x97
-
-    within_a_second(refuses, "a third connection is still let in")
-    assert tcp.ask(4, tenant=tenant).connack.code == 3
-    for guest, code in ((three, 0x80), (five, 0x97)):
-        assert guest.subscribe(("a", 0), ("b", 0), ("c", 0)).codes == [0, 0, code]
-        assert guest.subscribe(("a", 1)).codes == [1]
-        guest.unsubscribe("b")
-        assert guest.subscribe(("c", 0), ("d", 0)).codes == [0, code]
-    say("quota", "set", tenant, "connections=3")
-    within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 0, "a third connection may come again")
-
-
-def test_message_rate_is_applied_live(tcp: Party, say: Say, tenant: str) -> None:
-    """An inbound rate makes the publisher wait, or says 0x97."""
-    topic, guest = unique("t"), tcp(5, tenant=tenant)
-    say("quota", "set", tenant, "publish_messages=10/1s", "connections=1")
-    within_a_second(lambda: tcp.ask(4, tenant=tenant).connack.code == 3, "the limits are in force")
-    began = time.monotonic()
-
-    for number in range(30):
-        guest.send(guest.publish_bytes(topic, b"%d" % number, 1, number + 1))
-    codes = [guest.expect(PUBACK).code for _ in range(30)]
-
-    assert time.monotonic() - began > 0.8
-    assert set(codes) <= {0, 0x10, 0x97}  # nobody subscribes
-    assert len(codes) - codes.count(0x97) >= 10
-
-
-def test_limits_of_the_strict_tenant(tcp: Party, version: int) -> None:
-    """Levels, lengths, filters, Topic Alias Maximum, Session Expiry and Keep Alive as its quotas say."""
-    guest = tcp(version, tenant="strict", keep=True, keep_alive=5)
-    if version == 5:
-        connack = guest.connack
-        assert connack.property(names.TOPIC_ALIAS_MAXIMUM) == 3
-        assert connack.property(names.RECEIVE_MAXIMUM) == 5
-        assert connack.property(names.MAXIMUM_PACKET_SIZE) == 2048
-        assert connack.property(names.SESSION_EXPIRY) == 1000
-        assert connack.property(names.SERVER_KEEP_ALIVE) == 10
-    code = 0x80 if version == 4 else 0x8F
-    assert guest.subscribe(("1/2/3/4/5/6/7/8", 0), ("1/2/3/4/5/6/7/8/9", 0), ("x" * 201, 0)).codes == [0, code, code]
-    guest.publish("1/2/3/4/5/6/7/8", b"", 1)
-
-    for topic in ("1/2/3/4/5/6/7/8/9", "x" * 201):
-        guest = tcp(version, tenant="strict")
-        assert is_refused(guest, topic)
-
-
-def is_refused(guest: Guest, topic: str) -> bool:
-    """0x90 by PUBACK or DISCONNECT; in 3.1.1 closed."""
-    guest.send(guest.publish_bytes(topic, b"", 1, 1))
-    try:
-        return guest.expect(PUBACK).code == 0x90
-    except ClosedError:
-        return guest.version == 4 or [each.code for each in guest.received] == [0x90]
-
-
-def test_retained_messages_above_the_limit(tcp: Party, version: int) -> None:
-    """Delivered live, not retained; 5.0 is told 0x97; replacing one of the retained is allowed."""
-    root, guest, watcher = unique("t"), tcp(version, tenant="strict"), tcp(4, tenant="strict")
-    watcher.subscribe((f"{root}/+", 1))
-
-    answers = [guest.publish(f"{root}/{number}", b"%d" % number, 1, retain=True) for number in range(3)]
-    again = guest.publish(f"{root}/0", b"new", 1, retain=True)
-
-    assert [answer.code for answer in answers if answer] == [0, 0, 0x97 if version == 5 else 0]
-    assert again is not None
-    assert again.code == 0
-    assert watcher.payloads(4) == [b"0", b"1", b"2", b"new"]
-    late = tcp(4, tenant="strict")
-    late.subscribe((f"{root}/+", 1))
-    assert sorted(late.payloads(2)) == [b"1", b"new"]
-    late.nothing()
-    for number in range(2):
-        guest.publish(f"{root}/{number}", b"", 1, retain=True)

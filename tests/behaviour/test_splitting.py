@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.clients import Listener, WebSocketStream, unique
+from tests.support.clients import Listener, unique
 from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
 from tests.support.party import Guest, Party
 
@@ -86,28 +86,3 @@ def test_packets_are_not_aligned_on_frames(web: Listener, version: int) -> None:
             guest.send(data[start : start + size])
         check(guest, topic)
         guest.close()
-
-
-@pytest.mark.parametrize("listener", ["tcp"], indirect=True)
-def test_text_frames_are_refused(web: Listener) -> None:
-    """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
-    guest = Guest(0, 4, stream=web.stream())
-    assert isinstance(guest.stream, WebSocketStream)
-
-    guest.stream.send_text("hello")
-
-    assert guest.expect_closed(timeout=3) == []
-    guest.close()
-
-
-@pytest.mark.parametrize("listener", ["tcp"], indirect=True)
-def test_the_sub_protocol_is_selected_and_needed(web: Listener) -> None:
-    """`mqtt` is selected; another one, or another path, is refused. [MQTT-6.0.0-4] [MQTT3-6.0.0-4]."""
-    chosen = web.stream(protocol="mqtt")
-    assert isinstance(chosen, WebSocketStream)
-    assert chosen.accepted is not None
-    assert chosen.accepted.subprotocol == "mqtt"
-    chosen.close()
-    for wrong in ({"protocol": "chat"}, {"path": "/other"}):
-        with pytest.raises(ConnectionError):
-            web.stream(**wrong)

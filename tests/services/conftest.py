@@ -175,13 +175,6 @@ def tables(services: Services, _store_tables: deque[Tables]) -> Tables:
 
 
 @pytest.fixture
-def other_tables(services: Services, _store_tables: deque[Tables]) -> Tables:
-    """A second one for the same test."""
-    assert services
-    return _store_tables.popleft()
-
-
-@pytest.fixture
 def tools(services: Services) -> Iterator[DirectCaller]:
     with caller(services) as made:
         yield made

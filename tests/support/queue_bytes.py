@@ -65,10 +65,6 @@ def meta_row(queue_id: int) -> bytes:
     return queue_key(queue_id) + b"\0"
 
 
-def message_row(queue_id: int, position: int) -> bytes:
-    return queue_key(queue_id) + b"\1" + struct.pack(">Q", position)
-
-
 # --- what is asked
 
 

@@ -54,13 +54,13 @@ class Verb(Generic[T_co]):
 class Call(Generic[T_co]):
     """One call, encoded. Immutable by convention. `scanner`: the one that it asks, on the connection that has opened it alone."""
 
-    __slots__ = ("body", "pin", "verb")
-    scanner: Scanner | None = None
+    __slots__ = ("body", "pin", "scanner", "verb")
 
-    def __init__(self, verb: Verb[T_co], body: bytes, pin: bytes) -> None:
+    def __init__(self, verb: Verb[T_co], body: bytes, pin: bytes, scanner: Scanner | None = None) -> None:
         self.verb = verb
         self.body = body
         self.pin = pin
+        self.scanner = scanner
 
     @property
     def size(self) -> int:
@@ -74,10 +74,6 @@ class Call(Generic[T_co]):
         """Return the frame in two pieces: whoever writes it copies the large one anyway."""
         verb, body = self.verb, self.body
         return thrift.i32(verb.body_at + len(body)) + verb.head + thrift.i32(sequence), body
-
-    def pinned(self, pin: bytes) -> Call[T_co]:
-        """Return the same call with another pin."""
-        return Call(self.verb, self.body, pin)
 
     def decode(self, frame: bytes) -> T_co:
         """Read the answer to this call (a frame that `Pipeline` matched with it).
@@ -107,17 +103,6 @@ class Call(Generic[T_co]):
         if number == 2:
             raise refusals.illegal_argument(verb.name, verb.effect, said.text)
         raise refusals.already_exists(verb.name, said.text)
-
-
-class _ScannerCall(Call[T_co]):
-    __slots__ = ("scanner",)
-
-    def __init__(self, verb: Verb[T_co], body: bytes, pin: bytes, scanner: Scanner) -> None:
-        super().__init__(verb, body, pin)
-        self.scanner: Scanner = scanner
-
-    def pinned(self, pin: bytes) -> Call[T_co]:
-        return _ScannerCall(self.verb, self.body, pin, self.scanner)
 
 
 def _verb(name: str, effect: Effect, kind: int, read: Callable[[Reader], T]) -> Verb[T]:
@@ -299,13 +284,11 @@ def open_scan(scan: Scan) -> Call[Scanner]:
 
 def next_rows(scanner: Scanner, count: int, pin: bytes) -> Call[list[Row]]:
     """Read on; an empty answer is the end."""
-    return _ScannerCall(
-        NEXT_ROWS, _I32[1] + thrift.i32(scanner.number) + _I32[2] + thrift.i32(count) + END, pin, scanner
-    )
+    return Call(NEXT_ROWS, _I32[1] + thrift.i32(scanner.number) + _I32[2] + thrift.i32(count) + END, pin, scanner)
 
 
 def close_scan(scanner: Scanner, pin: bytes) -> Call[None]:
-    return _ScannerCall(CLOSE_SCAN, _I32[1] + thrift.i32(scanner.number) + END, pin, scanner)
+    return Call(CLOSE_SCAN, _I32[1] + thrift.i32(scanner.number) + END, pin, scanner)
 
 
 # --- tables

@@ -101,17 +101,3 @@ def test_hub_serves_says_so_and_ends(hub: Hub) -> None:
         hub.close()
     assert hub.run("status", check=False).returncode == 7
     assert "Traceback" not in hub.log
-
-
-def test_port_in_use_is_seven(hub: Hub, tmp_path: Path) -> None:
-    other = Hub(tmp_path / "other", ports={"tcp": hub.ports["tcp"]})
-    other.init()
-    hub.start()
-    try:
-        done = other.run("serve", "--set", f"listeners.tcp.port={hub.ports['tcp']}", check=False)
-    finally:
-        hub.close()
-
-    assert done.returncode == 7
-    assert str(hub.ports["tcp"]) in done.stderr
-    assert "Traceback" not in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import sqlite3
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.hub import IOTHUB, Hub, free_port, iothub
-from tests.support.raw import RawClient
 from tests.support.wrapped import in_own_mounts
 
 
@@ -36,21 +34,6 @@ def the_line(done: subprocess.CompletedProcess[str]) -> str:
     """The last line of standard error is for a person; there is no traceback anywhere."""
     assert "Traceback" not in done.stdout + done.stderr
     return done.stderr.strip().splitlines()[-1]
-
-
-def test_a_second_serve_names_the_holder(hub: Hub) -> None:
-    """Exit 4, who holds the directory, and the first goes on; a wrong configuration is told first (exit 2)."""
-    hub.start()
-    assert hub.process is not None
-
-    second = serve(hub.data_dir, "--set", f"listeners.tcp.port={free_port()}")
-    wrong = serve(hub.data_dir, "--set", "listeners.tcp.prot=1")
-
-    assert second.returncode == 4
-    assert str(hub.process.pid) in the_line(second)
-    assert wrong.returncode == 2
-    with RawClient(hub.ports["tcp"]) as client:
-        assert client.connect("c", "acme/dev1").code == 0
 
 
 @pytest.mark.parametrize("listener", ["listeners.tcp", "http"])
@@ -137,12 +120,3 @@ def make_future(path: Path) -> None:
     connection.close()
     for rest in ("-wal", "-shm"):
         path.with_name(path.name + rest).unlink(missing_ok=True)
-
-
-def test_a_directory_that_was_never_initialised_is_refused(tmp_path: Path) -> None:
-    shutil.rmtree(tmp_path / "data", ignore_errors=True)
-
-    done = serve_soon(tmp_path / "data")
-
-    assert done.returncode == 3
-    assert "init" in the_line(done)

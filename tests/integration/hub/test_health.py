@@ -67,27 +67,6 @@ def test_numbers_follow_what_clients_do(make_hub: Callable[..., Hub], party: Cal
     assert tenant["iothub_tenant_quota_used", frozenset({acme, ("quota", "connections")})] == 1
 
 
-def test_damaged_store_is_set_aside_and_everybody_is_told(make_hub: Callable[..., Hub]) -> None:
-    """A corrupt page of `queues.db` is an alarm, not the end: in /status, /metrics and `iothub status`."""
-    hub = make_hub()
-    hub.start()
-    assert hub.stop() == 0
-    file = hub.data_dir / "queues.db"
-    content = bytearray(file.read_bytes())
-    content[4096:8192] = b"\xff" * 4096
-    file.write_bytes(content)
-    hub.start()
-
-    assert get(hub, "/readyz")[0] == 200
-    alarm = json.loads(get(hub, "/status")[1])["alarms"][0]
-    assert (alarm["name"], alarm["subject"]) == ("store_corrupt", "queues_corrupt")
-    assert value(hub, "/metrics", "iothub_alarms_active", severity="critical") == 1
-    shown = json.loads(hub.run("-o", "json", "status").stdout)
-    assert "store_corrupt" in [alarm["name"] for alarm in shown["alarms"]]
-    assert "Traceback" not in hub.log
-    assert list(hub.data_dir.glob("queues.db.corrupt-*"))
-
-
 def test_alarm_about_the_disk_refuses_nobody(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
     """Space is short, not gone."""
     hub = make_hub(alarms__disk_free="1000GiB")

@@ -113,13 +113,3 @@ def test_plane_close_reaches_the_client_and_is_told_once(hub) -> None:
         hub.thread.until(lambda: len(hub.control.closes) == 3)
     hub.thread.until(lambda: hub.listeners.gates()["tcp"].connections == 0)
     assert hub.plane.connection_count == 0
-
-
-def test_plane_first_packet_that_is_no_connect_is_closed(hub) -> None:
-    """Over sockets: closed at once, the control plane is never asked."""
-    for kind in (*range(2, 16), 0):
-        with socket.create_connection(hub.listeners.addresses()["tcp"], timeout=10) as client:
-            client.sendall(bytes((kind << 4, 2, 0, 1)))
-            with contextlib.suppress(ConnectionResetError):
-                assert client.recv(1) == b""
-    assert hub.control.packets == []

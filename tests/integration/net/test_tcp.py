@@ -31,49 +31,6 @@ def is_ended(client: socket.socket) -> bool:
     return True
 
 
-def test_tcp_echoes_and_tells_the_plane_once_that_the_client_left(start) -> None:
-    """Bytes arrive and leave; a client's close is one `lost` and frees its place."""
-    hub = start(listener_info("tcp"))
-    client = hub.connect()
-    client.sendall(b"hello")
-    assert receive(client, 5) == b"hello"
-    connection = hub.only()
-    assert connection.peer == "{}:{}".format(*client.getsockname())
-    client.close()
-    hub.until(lambda: connection.lost_for == [Reason.NETWORK])
-    assert hub.listeners.gates()["tcp"].connections == 0
-
-
-def test_tcp_moves_megabytes_without_losing_order(start) -> None:
-    """Chunks of many sizes come back as one unbroken stream."""
-    hub = start(listener_info("tcp"))
-    client = hub.connect()
-    data = bytes(range(256)) * 4096
-    client.settimeout(10)
-    sent = got = 0
-    echo = bytearray()
-    while got < len(data):
-        if sent < len(data) and sent - got < 1 << 16:
-            sent += client.send(data[sent : sent + 30_000])
-        chunk = client.recv(1 << 16)
-        echo += chunk
-        got += len(chunk)
-    assert bytes(echo) == data
-
-
-def test_tcp_peer_that_never_reads_holds_bytes_only_in_out(start) -> None:
-    """The transport takes what the socket takes; the rest stays where the engine's limits see it."""
-    hub = start(listener_info("tcp", send_buffer_bytes=16_384))
-    hub.connect()
-    connection = hub.only()
-    hub.thread.call(lambda: (connection.send(b"x" * 20_000_000), hub.plane.end_batch()))
-    hub.until(lambda: 1_000_000 < len(connection.out) < 20_000_000)
-    ticks = hub.plane.ticks
-    hub.until(lambda: hub.plane.ticks >= ticks + 2)
-    assert len(connection.out) > 1_000_000
-    assert connection.lost_for == []
-
-
 def test_tcp_reader_that_was_slow_gets_everything(start) -> None:
     """After congestion the rest follows by itself."""
     hub = start(listener_info("tcp", send_buffer_bytes=16_384))
@@ -115,25 +72,6 @@ def test_tcp_abort_resets_and_drops(start) -> None:
     with pytest.raises(ConnectionResetError):
         client.recv(10)
     hub.until(lambda: len(hub.plane.connections[0].lost_for) == 1)
-
-
-def test_tcp_exception_in_feed_ends_that_connection_only(start, caplog) -> None:
-    """A defect of ours costs one client, and is logged."""
-    hub = start(listener_info("tcp"))
-
-    def fail(connection, data) -> None:
-        if data == b"bad":
-            raise ZeroDivisionError("a defect")
-        connection.send(data)
-
-    hub.plane.on_feed = fail
-    good, bad = hub.connect(), hub.connect()
-    bad.sendall(b"bad")
-    assert is_ended(bad)
-    good.sendall(b"good")
-    assert receive(good, 4) == b"good"
-    hub.until(lambda: sorted(len(c.lost_for) for c in hub.plane.connections) == [0, 1])
-    assert "ZeroDivisionError" in caplog.text
 
 
 def test_tcp_pause_leaves_bytes_in_the_socket_and_resume_reads_them(start) -> None:
@@ -202,22 +140,6 @@ def test_tcp_silent_client_is_closed_at_the_connect_time_out(start) -> None:
     assert [reason for _, reason in hub.plane.closed] == [Reason.CONNECT_TIMEOUT]
     admitted.sendall(b"y")
     assert receive(admitted, 1) == b"y"
-
-
-def test_tcp_more_clients_than_allowed_are_refused(start) -> None:
-    """The limit is exact, and a place that is freed can be taken."""
-    hub = start(listener_info("tcp", max_connections=2))
-    first, second = hub.connect(), hub.connect()
-    hub.until(lambda: len(hub.plane.connections) == 2)
-    assert hub.is_refused()
-    first.close()
-    hub.until(lambda: hub.listeners.gates()["tcp"].connections == 1)
-    third = hub.connect()
-    third.sendall(b"in")
-    assert receive(third, 2) == b"in"
-    second.sendall(b"too")
-    assert receive(second, 3) == b"too"
-    assert hub.listeners.gates()["tcp"].refused == {Reason.OVERLOAD: 1}
 
 
 def test_tcp_plane_that_is_full_refuses(start) -> None:

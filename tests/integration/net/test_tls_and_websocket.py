@@ -98,7 +98,7 @@ def test_too_many_pending_handshakes_are_refused(start, authority, pair) -> None
 
 
 def test_websocket_answers_pings_and_names_its_sub_protocol(start) -> None:
-    """[MQTT-6.0.0-4], and RFC 6455 section 5.5.2."""
+    """[MQTT-6.0.0-4] [MQTT3-6.0.0-4], and RFC 6455 section 5.5.2."""
     hub = start(listener_info("ws"))
     client = hub.client("ws")
     assert isinstance(client, WebSocketClient)
@@ -132,7 +132,7 @@ def test_plain_http_request_gets_an_answer_and_the_end(start) -> None:
 
 
 def test_websocket_text_frame_closes_with_1003(start) -> None:
-    """[MQTT-6.0.0-1]."""
+    """[MQTT-6.0.0-1] [MQTT3-6.0.0-1]."""
     hub = start(listener_info("ws"))
     client = hub.client("ws")
     client.sock.sendall(b"\x81\x81\x00\x00\x00\x00x")

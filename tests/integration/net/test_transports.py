@@ -128,6 +128,7 @@ def test_transport_limit_of_connections_is_the_same_everywhere(start_one, transp
     hub.connect(transport)
     hub.until(lambda: hub.listeners.gates()[transport].connections == 2)
     assert hub.is_refused(transport)
+    assert hub.listeners.gates()[transport].refused == {Reason.OVERLOAD: 1}
     first.send(b"in")
     assert receive(first, 2) == b"in"
     first.close()
@@ -153,6 +154,7 @@ def test_transport_exception_in_feed_ends_that_client_only(start_one, transport,
     good.send(b"good")
     assert receive(good, 4) == b"good"
     assert "ZeroDivisionError" in caplog.text
+    hub.until(lambda: sorted(len(each.lost_for) for each in hub.plane.connections) == [0, 1])
 
 
 def test_transport_behind_a_trusted_proxy_has_the_clients_address(start_one, transport) -> None:

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
+from iothub.testing.clock import ManualClock
 from iothub_services.auth.failures import FailureBan, Failures, FailureSettings, source_of
-
-
-@dataclass
-class ManualClock:
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
-
 
 WHO = ("acme", "dev1", "192.0.2.1")
 
@@ -31,9 +18,9 @@ def test_ten_failures_in_a_minute_ban_for_fifteen() -> None:
     assert [failures.count(*WHO) for _ in range(10)] == [False] * 9 + [True]
     assert failures.is_banned(*WHO)
     assert failures.banned() == 1
-    clock.now += 899.9
+    clock.advance(899.9)
     assert failures.is_banned(*WHO)
-    clock.now += 0.1
+    clock.advance(0.1)
     assert not failures.is_banned(*WHO)
 
 
@@ -53,7 +40,7 @@ def test_failures_spread_over_time_do_not_ban() -> None:
     failures = Failures(FailureSettings(failures=3), clock)
     for _ in range(6):
         failures.count(*WHO)
-        clock.now += 30.0
+        clock.advance(30.0)
 
     assert not failures.is_banned(*WHO)
 
@@ -73,11 +60,11 @@ def test_failures_that_began_before_a_ban_do_not_lift_it() -> None:
     failures = Failures(FailureSettings(failures=2), clock)
     failures.count(*WHO)
     failures.count(*WHO)
-    clock.now += 100.0
+    clock.advance(100.0)
 
     assert not failures.count(*WHO)
     assert failures.is_banned(*WHO)
-    clock.now += 900.0
+    clock.advance(900.0)
     assert not failures.count(*WHO)
     assert failures.count(*WHO)
 
@@ -138,7 +125,7 @@ def test_bans_of_a_tenant_are_told_and_lifted() -> None:
         failures.count("acme", device, address)
     failures.count("acme", "dev3", "a")
     failures.count("beta", "dev1", "a")
-    clock.now += 100.0
+    clock.advance(100.0)
 
     assert failures.bans("acme") == [
         FailureBan("dev1", "a", 800.0),

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from iothub.testing.clock import ManualClock
 from iothub_services.auth.lru import MISSING, Lru, LruSettings
-
-
-@dataclass
-class ManualClock:
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
 
 
 def cache(clock: ManualClock, entries: int = 3, uniform: float = 0.0) -> Lru[str, int]:
@@ -29,9 +17,9 @@ def test_lru_returns_what_was_put_until_it_is_too_old() -> None:
     lru = cache(clock)
     lru.put("a", 1)
 
-    clock.now += 59.9
+    clock.advance(59.9)
     assert lru.get("a") == 1
-    clock.now += 0.2
+    clock.advance(0.2)
     assert lru.get("a") is MISSING
     assert (lru.hits, lru.misses) == (1, 1)
 
@@ -43,9 +31,9 @@ def test_lru_keeps_an_answer_no_longer_than_it_is_told() -> None:
     lru.put("a", 1, 5.0)
     lru.put("b", 1, 500.0)
 
-    clock.now += 5.0
+    clock.advance(5.0)
     assert lru.get("a") is MISSING
-    clock.now += 56.0
+    clock.advance(56.0)
     assert lru.get("b") is MISSING
 
 
@@ -56,7 +44,7 @@ def test_lru_keeps_negative_answers_for_a_shorter_time() -> None:
     lru.put("a", None)
 
     assert lru.get("a") is None
-    clock.now += 10.0
+    clock.advance(10.0)
     assert lru.get("a") is MISSING
 
 
@@ -79,7 +67,7 @@ def test_lru_shortens_ages_by_jitter() -> None:
     lru = cache(clock, uniform=1.0)
     lru.put("a", 1)
 
-    clock.now += 30.0
+    clock.advance(30.0)
     assert lru.get("a") is MISSING
 
 

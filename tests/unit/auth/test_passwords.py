@@ -9,20 +9,10 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
+from iothub.testing.clock import ManualClock
 from iothub_services.auth import passwords
 from iothub_services.auth.check_pool import Asker, CheckPool, CheckSettings, PoolFullError, TooManyGuessesError
 from iothub_services.auth.passwords import PasswordChecks
-
-
-@dataclass
-class ManualClock:
-    now: float = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wall(self) -> float:
-        return self.now
 
 
 @dataclass

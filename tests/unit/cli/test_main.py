@@ -1,4 +1,7 @@
-"""The command itself: help, versions, configuration, and what every kind of failure looks like to a person."""
+"""The command itself: help, versions, configuration, and what every kind of failure looks like to a person.
+
+The whole text of the help is held by `docs/reference/cli.md` (tests/architecture/test_docs.py).
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,6 @@ from iothub.records.admin_commands import Query
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
 
-SNAPSHOT = Path(__file__).with_name("help.txt")
-
 
 def tree(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
     found = [(path, command)]
@@ -47,20 +48,6 @@ def help_of(path: tuple[str, ...], command: click.Command) -> str:
         help_option_names=["-h", "--help"],
     )
     return command.get_help(context)
-
-
-def test_help_is_as_recorded() -> None:
-    """A change of the command line is a change of somebody's scripts. Accept it with `python -m tests.unit.cli.test_main`."""
-    assert SNAPSHOT.read_text(encoding="utf-8") == whole_help()
-
-
-def whole_help() -> str:
-    return (
-        "\n\n".join(
-            f"$ {' '.join(path)} --help\n{help_of(path, found)}" for path, found in tree(main.command, ("iothub",))
-        )
-        + "\n"
-    )
 
 
 def test_every_verb_has_help_with_an_example() -> None:
@@ -464,7 +451,3 @@ def test_damaged_database_is_one_line(cli: Cli) -> None:
     result = cli("tenant", "list", code=7)
 
     assert result.err.count("\n") == 1
-
-
-if __name__ == "__main__":
-    SNAPSHOT.write_text(whole_help(), encoding="utf-8")

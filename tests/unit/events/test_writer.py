@@ -125,22 +125,6 @@ def test_nothing_is_added_above_the_bound(cluster: FakeCluster) -> None:
     assert len(cluster.producers[0].waiting) == count
 
 
-def test_probe_fails_while_something_is_unanswered(cluster: FakeCluster) -> None:
-    """A server that answers questions and takes no records is not well."""
-    writer = KafkaWriter(cluster)
-    writer.open()
-    writer.probe()
-    cluster.is_away = True
-    with pytest.raises(BackendError):
-        writer.write([record(b"a")])
-    with pytest.raises(BackendError, match="1 records are not acknowledged"):
-        writer.probe()
-
-    cluster.is_away = False
-    writer.probe()
-    assert written(cluster) == [b"a"]
-
-
 def test_writer_closes_what_it_opened(cluster: FakeCluster) -> None:
     writer = KafkaWriter(cluster)
     writer.close()

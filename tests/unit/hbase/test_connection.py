@@ -13,8 +13,8 @@ from tests.unit.hbase.conftest import TWO, MakeClient, World
 BATCH = 10
 
 
-def append(value: bytes = b"x") -> Call[bytes]:
-    return calls.append(b"t", b"r", b"f:a", value)
+def append(value: bytes = b"x", pin: bytes | None = None) -> Call[bytes]:
+    return calls.append(b"t", b"r", b"f:a", value, pin)
 
 
 def errors_of(answers: list[Deferred[bytes]]) -> list[BackendError]:

@@ -40,7 +40,7 @@ def pin_of(client: HBaseClient, host: str) -> bytes:
 def test_call_goes_to_the_next_gateway_when_its_own_hangs(world: World, make_client: MakeClient) -> None:
     """It was not sent yet: it neither fails nor is done twice."""
     client = make_client(TWO)
-    answers = [client.call(append(pin).pinned(pin)) for pin in (b"a", b"b", b"c", b"d")]
+    answers = [client.call(append(pin, pin)) for pin in (b"a", b"b", b"c", b"d")]
     world.accept("one")
     assert not client.is_up
 
@@ -194,7 +194,7 @@ def test_hasty_client_waits_for_a_gateway_that_is_still_to_be_tried(world: World
     """Also longer than a call may be silent: the next gateway may answer."""
     client = make_client(TWO, is_hasty=True, timeout_s=SILENCE_S)
     pin = pin_of(client, "one")
-    answer = client.call(append().pinned(pin))
+    answer = client.call(append(pin=pin))
     world.accept("one")
 
     pass_by(world, SILENCE_S + 2 * STEP_S, "one")

@@ -11,7 +11,7 @@ from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import ThreadCaller
-from iothub_services.hbase.calls import Scan
+from iothub_services.hbase.calls import Call, Scan
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.connection import LONGEST_PAUSE_S
 from iothub_services.hbase.pages import first_rows, pages
@@ -58,7 +58,8 @@ def answered(world: World, seconds: float, *hung: str) -> None:
 
 
 def opened(world: World, client: HBaseClient, pin: bytes) -> Scanner:
-    answer = client.call(calls.open_scan(Scan(b"t")).pinned(pin))
+    call = calls.open_scan(Scan(b"t"))
+    answer = client.call(Call(call.verb, call.body, pin))
     answered(world, STEP_S)
     scanner = answer.result
     assert isinstance(scanner, Scanner)

@@ -122,3 +122,8 @@ def test_connect_error_never_shows_what_was_sent() -> None:
         _decode(data)
 
     assert "secret" not in str(caught.value)
+
+
+def test_connect_never_shows_its_password() -> None:
+    """Secrets stay out of logs, also by accident."""
+    assert "secret" not in repr(Connect("c", username="u", password=b"secret"))
