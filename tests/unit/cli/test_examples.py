@@ -124,6 +124,8 @@ def remember_jobs(data_dir: DataDir) -> None:
 def answers_to(request: Request) -> tuple[list[Json], Json]:
     """What a hub tells of session `meter-7` and its queue, and of two retained messages."""
     noun, _, verb = request.verb.partition(".")
+    if noun == "config":
+        return [], {"warnings": [], "certificates": []}
     if noun == "retain":
         record = encode_message(StoredMessage(b"image", b"21.5", 1, True, b"", 0, b"", "c9"))
         topics: list[Json] = [{"name": "room/temperature", "bytes": 4, "version": 1, "expires_at_ms": 0}]
@@ -161,7 +163,7 @@ def test_example_works(
     stdin, _, command = line.rpartition("| ")
     command, _, _redirected = command.partition(" > ")
     command = command.replace("/var/lib/iothub", str(tmp_path / "fresh" if path == "init" else base / "hub"))
-    is_asking = path.split()[0] in ASKING
+    is_asking = path.split()[0] in ASKING or path == "config reload"
     with AnsweringHub(base / "hub", lambda _command: {"messages": 1}, answers_to) if is_asking else nullcontext():
         result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
 
