@@ -39,8 +39,6 @@ class Outbound:
                 session.tenant, session, Drop.QOS0_OFFLINE if session.is_persistent else Drop.SESSION_ENDED, 1
             )
             return False
-        if session.replay_topics is not None:
-            session.replay_topics.add(message.topic)
         if qos == 0:
             if session.backlog_qos0 or not self.emission.has_allowance(session, message):
                 return self._hold(session, Delivery(message, 0, retain, identifiers, 0, group))

@@ -347,7 +347,7 @@ class Plane:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         retain = message.retain
-        if retain and message.payload and tenant.may_retain is not None:
+        if retain and tenant.may_retain is not None:
             if not tenant.may_retain(message.topic, len(message.payload)):
                 retain = False
                 code = 0x97
@@ -362,14 +362,16 @@ class Plane:
             self.publishing.append(publish)
         self._settle()
 
-    def expect_replay(self, session: Session) -> None:
-        """A subscription is active and its retained messages are being fetched: remember what is delivered live meanwhile."""
-        self.replays.expect(session)
-
-    def replay(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
+    def replay(
+        self,
+        session: Session,
+        subscription: Subscription,
+        messages: list[Message],
+        is_overtaken: Callable[[bytes], bool] | None = None,
+    ) -> None:
         """Deliver retained messages of one subscription with RETAIN 1, in slices; QoS > 0 of persistent sessions goes through the queue."""
         self.turn.read_clock()
-        self.replays.start(session, subscription, messages)
+        self.replays.start(session, subscription, messages, is_overtaken)
         self._settle()
 
     def limits_changed(self, tenant: TenantPlane) -> None:

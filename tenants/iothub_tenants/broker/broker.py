@@ -283,20 +283,10 @@ class TenantBroker:
     # --- subscriptions
 
     def wants_replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> bool:
-        """Return whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some; then `replay` must follow.
-
-        From here on the plane notes what is delivered live, so that no older message is sent after it.
-        """
+        """Return whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some."""
         wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
         self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)
-        if not wanted or subscription.group is not None or self.retained.is_empty:
-            return False
-        self._shared.plane.expect_replay(session)
-        return True
-
-    async def replay(self, session: Session, subscription: Subscription) -> None:
-        """Send the Retained Messages of an active subscription."""
-        await self.retained.replay(session, subscription)
+        return wanted and subscription.group is None and not self.retained.is_empty
 
     # --- refusals
 

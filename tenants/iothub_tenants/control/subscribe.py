@@ -82,11 +82,12 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         in session.subscriptions  # else a later UNSUBSCRIBE has ended it before this answer
         and broker.wants_replay(session, requested.subscription, is_new=requested.is_new)
     ]
+    snapshot = broker.retained.begin_replays(session, replayed) if replayed else None  # before later packets are read
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
     if not is_resumed:
         hub.plane.resume(connection)
-    for subscription in replayed:
-        await broker.replay(session, subscription)
+    if snapshot is not None:
+        await broker.retained.replay(session, snapshot)
 
 
 async def _borrow_quota(broker: TenantBroker, session: Session, packet: Subscribe, start: int) -> int:

@@ -94,23 +94,6 @@ def test_without_another_member_it_is_dropped_by_name() -> None:
     assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 2}
 
 
-def test_a_replay_never_overtakes_what_came_live() -> None:
-    """A topic delivered live since the subscription became active is left out of the replay."""
-    bench = Bench()
-    client = bench.client("s")
-    bench.plane.expect_replay(client.session)
-    subscription = client.subscribe(b"r/#", 1)
-    bench.client("p").send(publish(b"r/1", b"new", 1, 1))
-    assert client.take() == publish(b"r/1", b"new", 1, 2)
-
-    bench.plane.replay(
-        client.session, subscription, [Message(b"r/1", b"old", 1, True), Message(b"r/2", b"old", 1, True)]
-    )
-
-    assert client.take() == publish(b"r/2", b"old", 1, 3, retain=True)
-    assert client.session.replay_topics is None
-
-
 def test_a_long_replay_is_sliced_and_bounded() -> None:
     """Thousands of retained messages do not fill the backlog."""
     bench = Bench()
