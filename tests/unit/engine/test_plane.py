@@ -27,7 +27,7 @@ def test_plane_delivers_qos1_and_acknowledges() -> None:
     subscriber.subscribe(b"a", 1)
 
     assert bench.client("p").send(publish(b"a", b"x", 1, 77)) == ack(0x40, 77)
-    assert subscriber.take() == publish(b"a", b"x", 1, 2)
+    assert subscriber.take() == publish(b"a", b"x", 1, 1)
 
 
 def test_plane_delivers_qos2_once() -> None:
@@ -40,9 +40,9 @@ def test_plane_delivers_qos2_once() -> None:
     assert publisher.send(publish(b"a", b"x", 2, 5)) == ack(0x50, 5)
     assert publisher.send(publish(b"a", b"x", 2, 5, dup=True)) == ack(0x50, 5)
     assert publisher.send(ack(0x62, 5)) == ack(0x70, 5)
-    assert subscriber.take() == publish(b"a", b"x", 2, 2)
-    assert subscriber.send(ack(0x50, 2)) == ack(0x62, 2)
-    assert subscriber.send(ack(0x70, 2)) == b""
+    assert subscriber.take() == publish(b"a", b"x", 2, 1)
+    assert subscriber.send(ack(0x50, 1)) == ack(0x62, 1)
+    assert subscriber.send(ack(0x70, 1)) == b""
 
 
 def test_plane_lowers_qos_to_the_subscription() -> None:
@@ -53,7 +53,7 @@ def test_plane_lowers_qos_to_the_subscription() -> None:
 
     bench.client("p").send(publish(b"a", b"x", 2, 5))
 
-    assert subscriber.take() == publish(b"a", b"x", 1, 2)
+    assert subscriber.take() == publish(b"a", b"x", 1, 1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -280,7 +280,7 @@ def test_plane_publishes_for_the_control_plane() -> None:
     bench.plane.publish(bench.tenant, Message(b"will", b"gone", 1), codes.append)
     bench.plane.publish(bench.tenant, Message(b"nobody", b"gone", 1), codes.append)
 
-    assert subscriber.take() == publish(b"will", b"gone", 1, 2)
+    assert subscriber.take() == publish(b"will", b"gone", 1, 1)
     assert codes == [0, 0x10]
     assert bench.observer.drops == [(Drop.NO_SUBSCRIBERS, 1)]
 
