@@ -538,6 +538,7 @@ class Plane:
         connection.pending = None
         connection.aliases_in = None
         connection.aliases_out = None
+        final_packet = b""
         session = connection.session
         if not connection.is_lost:
             final_packet = connection.final_packet
@@ -552,5 +553,5 @@ class Plane:
         if session is not None and session.connection is connection:
             self.detach(session)
         if not connection.is_lost:
-            connection.transport.close(abort=reason in _ABORTED)
+            connection.transport.close(abort=reason in _ABORTED, drains=bool(final_packet))
         self.control.closed(connection, reason)
