@@ -27,6 +27,7 @@ from iothub.engine.wire import (
     PUBREL,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    check_first_byte,
 )
 
 _FOR_CONTROL = frozenset((SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH))
@@ -97,16 +98,9 @@ class Inbound:
             if not self._is_expected(connection, header):
                 break
             length = wire.measure(data, at, end, connection.version == 5)
-            if length <= 0:
-                if length < 0:
-                    self.fail(connection, 0x81)
-                needed = end - at + 1
-                break
-            if length > connection.packet_bytes:
-                self.publishing.exceed(connection, 0x95, "packet_bytes")  # before its body is there [MQTT-3.2.2-15]
-                break
-            if at + length > end:
-                needed = length
+            if length <= 0 or length > connection.packet_bytes or at + length > end:
+                self._check_begun(connection, header, length)
+                needed = length if length > 0 else end - at + 1
                 break
             if header >> 4 == PUBLISH:
                 if not self.publishing.publish(connection, data, at, length, header):
@@ -120,6 +114,16 @@ class Inbound:
             connection.partial = bytearray(data[at:] if at else data)
             connection.needed = needed
             self._read_ahead(connection)
+
+    def _check_begun(self, connection: Connection, header: int, length: int) -> None:
+        """Close for a packet that may not come, or is too long, without waiting for the rest of it."""
+        code = check_first_byte(header, connection.version) if connection.version else 0
+        if code:
+            self.fail(connection, code)
+        elif length < 0:
+            self.fail(connection, 0x81)
+        elif length > connection.packet_bytes:
+            self.publishing.exceed(connection, 0x95, "packet_bytes")  # [MQTT-3.2.2-15]
 
     def _grow(self, connection: Connection, size: int) -> None:
         """Count an incomplete packet, or close: a tenant may have half of what may be buffered, an eighth under overload, nothing at its last level.
@@ -186,9 +190,9 @@ class Inbound:
                 return True
             self.fail(connection, 0x82 if header >> 4 > CONNECT else 0x81)
             return False
-        if header >> 4 in (AUTH, DISCONNECT):
+        if header in (AUTH << 4, DISCONNECT << 4):
             return True
-        self.fail(connection, 0x82)
+        self.fail(connection, 0x81 if header >> 4 in (AUTH, DISCONNECT) else 0x82)
         return False
 
     def _packet(self, connection: Connection, data: bytes, at: int, length: int, header: int) -> None:

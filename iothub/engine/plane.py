@@ -207,7 +207,6 @@ class Plane:
         connection.tenant = tenant
         connection.version = settings.version
         connection.packet_bytes = settings.packet_bytes
-        connection.maximum_packet_size = settings.maximum_packet_size
         connection.inbound_maximum = settings.inbound_maximum
         connection.topic_aliases = settings.topic_aliases
         connection.topic_alias_maximum = settings.topic_alias_maximum
@@ -538,12 +537,14 @@ class Plane:
         connection.pending = None
         connection.aliases_in = None
         connection.aliases_out = None
-        final_packet = b""
         session = connection.session
+        final_packet = b""
         if not connection.is_lost:
             final_packet = connection.final_packet
             if not final_packet and connection.version == 5 and reason not in _SILENT:
                 final_packet = bytes((0xE0, 0x01, reason.code))
+            if connection.maximum_packet_size and len(final_packet) > connection.maximum_packet_size:
+                final_packet = b""  # [MQTT-3.1.2-24]
             if final_packet:
                 if connection.out is NOTHING:
                     connection.out = bytearray()

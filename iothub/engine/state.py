@@ -313,7 +313,9 @@ class Connection:
         self.taken_meters = 0  # which meters the blocked PUBLISH has passed: bits, see `iothub.engine.quota`
         self.keep_alive_s = 0
         self.packet_bytes = 0  # largest packet that the client may send
-        self.maximum_packet_size = 0  # largest that it accepts; 0: none
+        self.maximum_packet_size = (
+            0  # largest that it accepts; 0: none. The control plane sets it when it has read the CONNECT
+        )
         self.inbound_maximum = 0
         self.inbound_open = 0  # QoS 1/2 of the client not yet completed on this connection
         self.pending: list[AckSlot] | None = None  # acknowledgements that wait, in the order of their PUBLISHes

@@ -25,6 +25,10 @@ AUTH = 15
 
 _PUBACK_CODES = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
 _PUBREL_CODES = frozenset((0x00, 0x92))
+_NOT_FROM_CLIENTS = frozenset(
+    (CONNECT, 2, 9, 11, 13)
+)  # a second CONNECT [MQTT-3.1.0-2]; CONNACK, SUBACK, UNSUBACK, PINGRESP
+_FLAGS_0010 = frozenset((PUBREL, SUBSCRIBE, UNSUBSCRIBE))
 
 
 def is_utf8(data: bytes) -> bool:
@@ -38,6 +42,22 @@ def is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def check_first_byte(header: int, version: int) -> int:
+    """Return 0 if a connected client may send a packet with this first byte, else the Reason Code. Judged by its type first, then by its flags."""
+    kind = header >> 4
+    flags = header & 15
+    if kind == 0:
+        return MALFORMED  # a reserved type
+    if kind in _NOT_FROM_CLIENTS or (kind == AUTH and version != 5):
+        return PROTOCOL_ERROR
+    if kind == PUBLISH:
+        qos = flags >> 1 & 3
+        return MALFORMED if qos == 3 or (qos == 0 and flags & 8) else 0  # [MQTT-3.3.1-4] [MQTT-3.3.1-2]
+    if version == 3 and kind in _FLAGS_0010:
+        flags &= 7  # 3.1 sets DUP when it sends the packet again
+    return 0 if flags == (2 if kind in _FLAGS_0010 else 0) else MALFORMED  # [MQTT-2.1.3-1]
 
 
 class Wire:
@@ -207,8 +227,8 @@ class Wire:
                     at = self._text(data, at, end)
                 elif identifier == 0x08:
                     at = self._text(data, at, end)
-                    if at > 0 and (b"#" in data[start + 3 : at] or b"+" in data[start + 3 : at]):
-                        return PROTOCOL_ERROR  # [MQTT-3.3.2-14]
+                    if at == start + 3 or (at > 0 and (b"#" in data[start + 3 : at] or b"+" in data[start + 3 : at])):
+                        return PROTOCOL_ERROR  # a Topic Name: [MQTT-4.7.3-1] [MQTT-3.3.2-14]
                 elif identifier == 0x09:
                     at = self._binary(data, at, end)
                 elif identifier == 0x23:

@@ -245,7 +245,8 @@ def test_no_local() -> None:
 def test_too_large_for_the_client_is_not_sent() -> None:
     """Treated as if it were complete [MQTT-3.1.2-25]; what follows goes on."""
     bench = Bench()
-    subscriber = bench.client("s", version=5, maximum_packet_size=50)
+    subscriber = bench.client("s", version=5)
+    subscriber.connection.maximum_packet_size = 50
     subscriber.subscribe(b"a", 1)
 
     bench.client("p").send(publish(b"a", bytes(100), 1, 1) + publish(b"a", b"x", 1, 2))

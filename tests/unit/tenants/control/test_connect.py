@@ -121,6 +121,34 @@ def test_session_of_another_device_cannot_be_taken(harness: Harness) -> None:
     owner.ping()
 
 
+@pytest.mark.parametrize("client_id", ["c", ""])
+def test_connack_above_the_clients_maximum_packet_size_is_not_sent(harness: Harness, client_id: str) -> None:
+    """The connection ends without an answer, and nothing was opened for it; of just that size it is sent [MQTT-3.1.2-24]."""
+    first = harness.stranger()
+    first.send(first.connect_bytes(client_id, "acme/dev1"))
+    size = len(first.stream.recv(65536))
+    first.disconnect()
+
+    guest = harness.stranger()
+    guest.send(guest.connect_bytes(client_id, "acme/dev1", props=[*KEPT, (names.MAXIMUM_PACKET_SIZE, size - 1)]))
+
+    assert guest.expect_closed() == []
+    assert nothing_is_taken(harness)
+    assert harness.recorder.answers[-1] == "packet_too_large"
+    last = harness.stranger()
+    last.send(last.connect_bytes(client_id, "acme/dev1", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
+    assert len(last.stream.recv(65536)) == size
+
+
+def test_refusal_above_the_clients_maximum_packet_size_is_not_sent(harness: Harness) -> None:
+    """A CONNACK with a Reason Code has five bytes [MQTT-3.1.2-24]."""
+    for size, codes in ((5, [0x87]), (4, [])):
+        guest = harness.stranger()
+        guest.send(guest.connect_bytes("c", "acme/dev1", "wrong", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
+
+        assert [packet.code for packet in guest.expect_closed()] == codes
+
+
 @pytest.mark.parametrize(
     ("limits", "options", "code"),
     [
