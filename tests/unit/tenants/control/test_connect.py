@@ -13,6 +13,7 @@ from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scop
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness, now
+from tests.support.packets import CONNACK
 from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
@@ -119,6 +120,25 @@ def test_session_of_another_device_cannot_be_taken(harness: Harness) -> None:
 
     assert harness.ask("c", username="acme/dev2").connack.code == 0x87
     owner.ping()
+
+
+def test_session_that_was_opened_while_a_connect_waited_for_it_keeps_its_owner(harness: Harness) -> None:
+    """Two devices ask for a new Client Identifier at the same time: it belongs to nobody when both are checked, and to one of them afterwards."""
+    harness.journal.is_held = True
+    first, second = harness.stranger(), harness.stranger()
+    first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
+    second.send(second.connect_bytes("c", "acme/dev2", clean=False, props=KEPT))
+    assert harness.journal.waiting != []
+
+    harness.journal.release()
+    harness.settle()
+
+    assert second.expect(CONNACK).code == 0x87
+    assert second.expect_closed() == []
+    assert first.expect(CONNACK).code == 0
+    first.ping()
+    assert harness.session("c").device == "dev1"
+    assert (harness.used(Quota.CONNECTIONS), harness.used(Quota.SESSIONS)) == (1, 1)
 
 
 @pytest.mark.parametrize("client_id", ["c", ""])
