@@ -7,7 +7,7 @@ from iothub.engine.publishing cimport Publishing
 from iothub.engine.receipts cimport Receipts
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
-from iothub.engine.wire cimport Wire, check_first_byte
+from iothub.engine.wire cimport Wire
 
 cdef int CONNECT, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, PINGREQ, DISCONNECT, AUTH, NOT_OVERLOADED, ACCEPTS_NOBODY
 
@@ -28,7 +28,6 @@ cdef class Inbound:
     cpdef object parse_kept(self, Connection connection)
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t, wire=Wire, header=int, length=Py_ssize_t)
     cpdef object parse(self, Connection connection, bytes data)
-    @cython.locals(code=int)
     cdef object _check_begun(self, Connection connection, int header, Py_ssize_t length)
     @cython.locals(turn=Turn, tenant=TenantPlane, level=int, share=int, held="long long")
     cdef object _grow(self, Connection connection, Py_ssize_t size)

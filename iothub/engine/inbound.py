@@ -27,8 +27,9 @@ from iothub.engine.wire import (
     PUBREL,
     SUBSCRIBE,
     UNSUBSCRIBE,
-    check_first_byte,
 )
+from iothub.mqtt.errors import MqttError
+from iothub.mqtt.fixed_header import check_first_byte
 
 _FOR_CONTROL = frozenset((SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH))
 _RECEIPTS = frozenset((PUBACK, PUBREC, PUBCOMP))
@@ -117,10 +118,16 @@ class Inbound:
 
     def _check_begun(self, connection: Connection, header: int, length: int) -> None:
         """Close for a packet that may not come, or is too long, without waiting for the rest of it."""
-        code = check_first_byte(header, connection.version) if connection.version else 0
-        if code:
-            self.fail(connection, code)
-        elif length < 0:
+        if connection.version:
+            if header >> 4 == CONNECT:
+                self.fail(connection, 0x82)  # [MQTT-3.1.0-2]
+                return
+            try:
+                check_first_byte(header, connection.version)
+            except MqttError as error:
+                self.turn.close(connection, error.reason)
+                return
+        if length < 0:
             self.fail(connection, 0x81)
         elif length > connection.packet_bytes:
             self.publishing.exceed(connection, 0x95, "packet_bytes")  # [MQTT-3.2.2-15]
@@ -225,10 +232,10 @@ class Inbound:
             else:
                 connection.has_connect = True
                 self._to_control(connection, header, data[body : at + length])
-        elif kind in _FOR_CONTROL and (kind != AUTH or connection.version != 4):
+        elif kind in _FOR_CONTROL and (kind != AUTH or connection.version in (0, 5)):
             self._to_control(connection, header, data[body : at + length])
         else:
-            self.fail(connection, 0x82 if kind else 0x81)
+            self.fail(connection, 0x81 if kind in (0, AUTH) else 0x82)  # reserved, or a server's
 
     def _to_control(self, connection: Connection, header: int, body: bytes) -> None:
         connection.is_waiting = True

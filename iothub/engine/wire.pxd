@@ -2,8 +2,6 @@ cimport cython
 
 
 cpdef bint is_utf8(bytes data) except -1
-@cython.locals(kind=int, flags=int, qos=int)
-cpdef int check_first_byte(int header, int version) except -1
 
 
 @cython.final

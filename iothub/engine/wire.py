@@ -44,22 +44,6 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
-def check_first_byte(header: int, version: int) -> int:
-    """Return 0 if a connected client may send a packet with this first byte, else the Reason Code. Judged by its type first, then by its flags."""
-    kind = header >> 4
-    flags = header & 15
-    if kind == 0:
-        return MALFORMED  # a reserved type
-    if kind in _NOT_FROM_CLIENTS or (kind == AUTH and version != 5):
-        return PROTOCOL_ERROR
-    if kind == PUBLISH:
-        qos = flags >> 1 & 3
-        return MALFORMED if qos == 3 or (qos == 0 and flags & 8) else 0  # [MQTT-3.3.1-4] [MQTT-3.3.1-2]
-    if version == 3 and kind in _FLAGS_0010:
-        flags &= 7  # 3.1 sets DUP when it sends the packet again
-    return 0 if flags == (2 if kind in _FLAGS_0010 else 0) else MALFORMED  # [MQTT-2.1.3-1]
-
-
 class Wire:
     """The decoder. Every method that returns a Reason Code returns 0 when all is well."""
 
