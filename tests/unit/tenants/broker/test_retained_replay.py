@@ -5,132 +5,18 @@ A rule of the whole file: each subscription gets what was retained when it becam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import BackendError
 from iothub.base.reasons import Drop
-from iothub.engine.limits import PlaneLimits
 from iothub.records.message import StoredMessage, encode_message
-from iothub.testing.engine import Bench, packets, publish
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.resolve import resolve_texts
-from iothub_services.retained.memory import MemoryRetained
-from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedWrite
-from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE, Retaining
-
-TENANT = 1
-
-
-class Bodies:
-    """The memory driver; a read that is not empty waits for `release`, if it `is_held`. Counts the bodies that were read.
-
-    Writes wait in `writes` until `commit` does them, in order; `settle` is one of them, as with the store's thread.
-    """
-
-    def __init__(self) -> None:
-        self.store = MemoryRetained()
-        self.read = 0
-        self.is_held = self.is_down = False
-        self.waiting: list[Deferred[None]] = []
-        self.writes: list[Callable[[], None]] = []
-
-    async def load(self, tenant_id: int) -> list[RetainedTopic]:
-        return list(self.store.load(tenant_id))
-
-    async def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
-        asked = list(topics)
-        if asked and self.is_held:
-            self.waiting.append(Deferred())
-            await self.waiting[-1]
-        if self.is_down:
-            raise BackendError("retained.db: disk I/O error", retryable=True)
-        self.read += len(asked)
-        return self.store.fetch(tenant_id, asked)
-
-    async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
-        return self.store.delete(tenant_id, topics)
-
-    async def settle(self, _tenant_id: int) -> None:
-        if self.writes:
-            settled: Deferred[None] = Deferred()
-            self.writes.append(lambda: settled.callback(None))
-            await settled
-
-    def commit(self, count: int = 1_000_000) -> None:
-        """Do the first writes that wait, and answer them one after the other."""
-        writes, self.writes = self.writes[:count], self.writes[count:]
-        for write in writes:
-            write()
-
-    def release(self) -> None:
-        self.is_held = False
-        waiting, self.waiting = self.waiting, []
-        for each in waiting:
-            each.callback(None)
-
-
-class Harness:
-    """One tenant's retained messages, a plane and a client whose socket can be stuck."""
-
-    def __init__(self, count: int = 0, size: int = 1) -> None:
-        self.damaged: list[tuple[str, str, str]] = []
-        self.bodies = Bodies()
-        self.bench = Bench(PlaneLimits(replay_slice=10, out_soft_bytes=2000))
-        self.ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
-        self.retaining = self.retained_by(self.ledger)
-        self.publisher = self.bench.client("p")
-        for number in range(count):
-            self.retain(b"r/%d" % number, b"x" * size)
-        self.client = self.bench.client("s")
-        self.ended: list[object] = []
-
-    def retained_by(self, ledger: LocalLedger) -> Retaining:
-        bench = self.bench
-        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self._count)
-
-    def _count(self, store: str, key: str, reason: str) -> None:
-        self.damaged.append((store, key, reason))
-
-    def ask_to_retain(self, topic: bytes, payload: bytes) -> None:
-        """A retained PUBLISH: those who are there get it, and the store has it with the next `commit`."""
-        assert self.retaining.may_retain(topic, len(payload))
-        self.publisher.send(publish(topic, payload))
-        self.bodies.writes.append(lambda: self.store(topic, payload))
-
-    def store(self, topic: bytes, payload: bytes) -> None:
-        body = encode_message(StoredMessage(topic, payload, 0, True, b"", 0, b"", "p")) if payload else None
-        (version,) = self.bodies.store.put([RetainedWrite(TENANT, topic, body)])
-        self.retaining.changed(topic, version, 0, len(body or b""))
-
-    def retain(self, topic: bytes, payload: bytes) -> None:
-        """A retained write that is durable, before anybody has subscribed."""
-        self.ask_to_retain(topic, payload)
-        self.bodies.commit()
-
-    def subscribe(self, *topic_filters: bytes) -> None:
-        """Subscribe, to `r/#` unless something else is said; the replays begin."""
-        subscriptions = [self.client.subscribe(topic_filter) for topic_filter in topic_filters or (b"r/#",)]
-        session = self.client.session
-        steps = self.retaining.replay(session, self.retaining.begin_replays(session, subscriptions))
-        Deferred.fromCoroutine(steps).addBoth(self.ended.append)
-
-    def taken(self, seconds: float = 60.0) -> list[tuple[bytes, bytes]]:
-        """What the client gets while it reads: topics and payloads."""
-        found = []
-        for _ in range(round(seconds * 10)):
-            self.client.transport.flush()
-            found += [_message_of(body) for _, body in packets(self.client.take())]
-            self.bench.pass_time(0.1)
-        return found
-
-
-def _message_of(body: bytes) -> tuple[bytes, bytes]:
-    end = 2 + int.from_bytes(body[:2], "big")
-    return body[2:end], body[end:]
+from iothub_services.retained.port import RetainedWrite
+from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE
+from tests.support.retained_harness import TENANT, Harness
 
 
 def topics(found: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -227,7 +113,7 @@ def test_message_that_came_live_before_a_subscription_is_replayed_to_it(
     assert harness.taken(0.1) == [(b"r/new", b"live")]
 
     if unsubscribes:
-        harness.bench.plane.unsubscribe(harness.client.session, None, b"r/#")
+        harness.unsubscribe()
     harness.subscribe(topic_filter)
     harness.bodies.commit()
     harness.bodies.release()
@@ -296,7 +182,7 @@ def test_unsubscribed_replay_stops() -> None:
     harness = Harness(3000)
     harness.client.transport.is_stuck = True
     harness.subscribe()
-    harness.bench.plane.unsubscribe(harness.client.session, None, b"r/#")
+    harness.unsubscribe()
     harness.client.transport.is_stuck = False
 
     assert len(harness.taken()) < SLICE
