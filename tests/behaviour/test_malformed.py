@@ -70,6 +70,22 @@ def test_bad_packet_closes_through_every_listener(join: Party, version: int) -> 
     guest.refused(MALFORMED)
 
 
+def test_client_that_goes_on_sending_can_read_why_it_was_closed(tcp: Party) -> None:
+    """No reset takes the DISCONNECT away from it. [MQTT-4.13.1-1]."""
+    guest, witness = tcp(5), tcp(4)
+    guest.send(packet(0xC1, b""))
+    for _ in range(3):
+        witness.ping()  # the hub has closed its side meanwhile
+        guest.send(bytes(1000))
+    witness.ping()
+
+    said = b""
+    while data := guest.stream.recv(4096):  # a reset raises ConnectionResetError
+        said += data
+
+    assert said == b"\xe0\x01\x81"
+
+
 TOPICS = [
     pytest.param(b"a/+/b", id="plus"),
     pytest.param(b"a/#", id="number sign"),
