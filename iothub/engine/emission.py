@@ -174,8 +174,11 @@ class Emission:
         self._count_control(connection, header, size)
 
     def send(self, connection: Connection, packet: bytes) -> None:
-        """Append one whole control packet."""
+        """Append one whole control packet; one that the client does not accept ends its connection instead [MQTT-3.1.2-24]."""
         if connection.is_closing:
+            return
+        if connection.maximum_packet_size and len(packet) > connection.maximum_packet_size:
+            self.turn.close(connection, Reason.PACKET_TOO_LARGE)
             return
         if not connection.is_dirty:
             self.turn.touch(connection)

@@ -28,6 +28,7 @@ cdef class Inbound:
     cpdef object parse_kept(self, Connection connection)
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, needed=Py_ssize_t, wire=Wire, header=int, length=Py_ssize_t)
     cpdef object parse(self, Connection connection, bytes data)
+    cdef object _check_begun(self, Connection connection, int header, Py_ssize_t length)
     @cython.locals(turn=Turn, tenant=TenantPlane, level=int, share=int, held="long long")
     cdef object _grow(self, Connection connection, Py_ssize_t size)
     @cython.locals(

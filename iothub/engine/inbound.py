@@ -28,6 +28,8 @@ from iothub.engine.wire import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
+from iothub.mqtt.errors import MqttError
+from iothub.mqtt.fixed_header import check_first_byte
 
 _FOR_CONTROL = frozenset((SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH))
 _RECEIPTS = frozenset((PUBACK, PUBREC, PUBCOMP))
@@ -97,16 +99,9 @@ class Inbound:
             if not self._is_expected(connection, header):
                 break
             length = wire.measure(data, at, end, connection.version == 5)
-            if length <= 0:
-                if length < 0:
-                    self.fail(connection, 0x81)
-                needed = end - at + 1
-                break
-            if length > connection.packet_bytes:
-                self.publishing.exceed(connection, 0x95, "packet_bytes")  # before its body is there [MQTT-3.2.2-15]
-                break
-            if at + length > end:
-                needed = length
+            if length <= 0 or length > connection.packet_bytes or at + length > end:
+                self._check_begun(connection, header, length)
+                needed = length if length > 0 else end - at + 1
                 break
             if header >> 4 == PUBLISH:
                 if not self.publishing.publish(connection, data, at, length, header):
@@ -120,6 +115,22 @@ class Inbound:
             connection.partial = bytearray(data[at:] if at else data)
             connection.needed = needed
             self._read_ahead(connection)
+
+    def _check_begun(self, connection: Connection, header: int, length: int) -> None:
+        """Close for a packet that may not come, or is too long, without waiting for the rest of it."""
+        if connection.version:
+            if header >> 4 == CONNECT:
+                self.fail(connection, 0x82)  # [MQTT-3.1.0-2]
+                return
+            try:
+                check_first_byte(header, connection.version)
+            except MqttError as error:
+                self.turn.close(connection, error.reason)
+                return
+        if length < 0:
+            self.fail(connection, 0x81)
+        elif length > connection.packet_bytes:
+            self.publishing.exceed(connection, 0x95, "packet_bytes")  # [MQTT-3.2.2-15]
 
     def _grow(self, connection: Connection, size: int) -> None:
         """Count an incomplete packet, or close: a tenant may have half of what may be buffered, an eighth under overload, nothing at its last level.
@@ -186,9 +197,9 @@ class Inbound:
                 return True
             self.fail(connection, 0x82 if header >> 4 > CONNECT else 0x81)
             return False
-        if header >> 4 in (AUTH, DISCONNECT):
+        if header in (AUTH << 4, DISCONNECT << 4):
             return True
-        self.fail(connection, 0x82)
+        self.fail(connection, 0x81 if header >> 4 in (AUTH, DISCONNECT) else 0x82)
         return False
 
     def _packet(self, connection: Connection, data: bytes, at: int, length: int, header: int) -> None:
@@ -221,10 +232,10 @@ class Inbound:
             else:
                 connection.has_connect = True
                 self._to_control(connection, header, data[body : at + length])
-        elif kind in _FOR_CONTROL and (kind != AUTH or connection.version != 4):
+        elif kind in _FOR_CONTROL and (kind != AUTH or connection.version in (0, 5)):
             self._to_control(connection, header, data[body : at + length])
         else:
-            self.fail(connection, 0x82 if kind else 0x81)
+            self.fail(connection, 0x81 if kind in (0, AUTH) else 0x82)  # reserved, or a server's
 
     def _to_control(self, connection: Connection, header: int, body: bytes) -> None:
         connection.is_waiting = True

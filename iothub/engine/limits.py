@@ -72,7 +72,6 @@ class ConnectionSettings:
     version: int = 4  # 3, 4 or 5
     keep_alive_s: int = 0  # in force (Server Keep Alive wins); 0: none
     receive_maximum: int = 64  # the client's, or `mqtt.max_inflight` in 3.x: our QoS 1/2 in flight towards it
-    maximum_packet_size: int = 0  # the client's; 0: none
     topic_alias_maximum: int = 0  # the client's: aliases that we may use
     # ours: QoS 1/2 of the client not yet completed, more closes it (0x93); in 3.x: not yet answered, it is not read until there is room
     inbound_maximum: int = 64

@@ -4,9 +4,9 @@ from iothub.engine.emission cimport Emission
 from iothub.engine.message cimport Delivery, Message
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
-from iothub.engine.window cimport Window
+from iothub.engine.window cimport Window, packet_id_of
 
-cdef int DROPS_QOS0, SPAN
+cdef int DROPS_QOS0
 
 
 @cython.final

@@ -17,7 +17,7 @@ from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import RETAIN_FLAG
 from iothub.engine.state import Connection, Session
 from iothub.engine.turn import DROPS_QOS0, Turn
-from iothub.engine.window import SPAN, Window
+from iothub.engine.window import Window, packet_id_of
 
 
 class Outbound:
@@ -39,8 +39,6 @@ class Outbound:
                 session.tenant, session, Drop.QOS0_OFFLINE if session.is_persistent else Drop.SESSION_ENDED, 1
             )
             return False
-        if session.replay_topics is not None:
-            session.replay_topics.add(message.topic)
         if qos == 0:
             if session.backlog_qos0 or not self.emission.has_allowance(session, message):
                 return self._hold(session, Delivery(message, 0, retain, identifiers, 0, group))
@@ -298,6 +296,6 @@ class Outbound:
         if session.is_persistent:
             if window is not None and window.released is not None:
                 for position in window.released:
-                    self.emission.send_ack(connection, 0x62, position % SPAN + 1, 0)  # [MQTT-4.4.0-1]
+                    self.emission.send_ack(connection, 0x62, packet_id_of(position), 0)  # [MQTT-4.4.0-1]
             session.is_behind = True  # caught up only by a page read after the claim
         self.pump(session)

@@ -207,7 +207,6 @@ class Plane:
         connection.tenant = tenant
         connection.version = settings.version
         connection.packet_bytes = settings.packet_bytes
-        connection.maximum_packet_size = settings.maximum_packet_size
         connection.inbound_maximum = settings.inbound_maximum
         connection.topic_aliases = settings.topic_aliases
         connection.topic_alias_maximum = settings.topic_alias_maximum
@@ -347,7 +346,7 @@ class Plane:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         retain = message.retain
-        if retain and message.payload and tenant.may_retain is not None:
+        if retain and tenant.may_retain is not None:
             if not tenant.may_retain(message.topic, len(message.payload)):
                 retain = False
                 code = 0x97
@@ -362,14 +361,16 @@ class Plane:
             self.publishing.append(publish)
         self._settle()
 
-    def expect_replay(self, session: Session) -> None:
-        """A subscription is active and its retained messages are being fetched: remember what is delivered live meanwhile."""
-        self.replays.expect(session)
-
-    def replay(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
+    def replay(
+        self,
+        session: Session,
+        subscription: Subscription,
+        messages: list[Message],
+        is_overtaken: Callable[[bytes], bool] | None = None,
+    ) -> None:
         """Deliver retained messages of one subscription with RETAIN 1, in slices; QoS > 0 of persistent sessions goes through the queue."""
         self.turn.read_clock()
-        self.replays.start(session, subscription, messages)
+        self.replays.start(session, subscription, messages, is_overtaken)
         self._settle()
 
     def limits_changed(self, tenant: TenantPlane) -> None:
@@ -537,10 +538,13 @@ class Plane:
         connection.aliases_in = None
         connection.aliases_out = None
         session = connection.session
+        final_packet = b""
         if not connection.is_lost:
             final_packet = connection.final_packet
             if not final_packet and connection.version == 5 and reason not in _SILENT:
                 final_packet = bytes((0xE0, 0x01, reason.code))
+            if connection.maximum_packet_size and len(final_packet) > connection.maximum_packet_size:
+                final_packet = b""  # [MQTT-3.1.2-24]
             if final_packet:
                 if connection.out is NOTHING:
                     connection.out = bytearray()
@@ -550,5 +554,5 @@ class Plane:
         if session is not None and session.connection is connection:
             self.detach(session)
         if not connection.is_lost:
-            connection.transport.close(abort=reason in _ABORTED)
+            connection.transport.close(abort=reason in _ABORTED, drains=bool(final_packet))
         self.control.closed(connection, reason)

@@ -26,8 +26,12 @@ class Transport(Protocol):
     def resume(self) -> None:
         """Read again. Idempotent."""
 
-    def close(self, *, abort: bool = False) -> None:
-        """Write what is in `connection.out` and close; `abort` drops it and resets. `connection.lost(reason)` follows once, later."""
+    def close(self, *, abort: bool = False, drains: bool = False) -> None:
+        """Write what is in `connection.out` and close; `abort` drops it and resets. `connection.lost(reason)` follows once, later.
+
+        `drains`: the peer must be able to read what was written last, so only our side is closed and what still arrives is thrown away, for a
+        moment. Without that a peer that is just sending gets a reset, and its kernel drops what it has not read yet.
+        """
 
 
 class ByteSink(Protocol):

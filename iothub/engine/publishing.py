@@ -217,7 +217,7 @@ class Publishing:
         if distribution.receivers == 0 and queued is None and not retain:
             self.turn.drop(tenant, session, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
-        if retain and message.payload and tenant.may_retain is not None:
+        if retain and tenant.may_retain is not None:
             if not tenant.may_retain(message.topic, len(message.payload)):
                 retain = False  # delivered, not retained
                 code = 0x97

@@ -4,9 +4,9 @@ from iothub.engine.emission cimport Emission
 from iothub.engine.outbound cimport Outbound
 from iothub.engine.state cimport Connection, Session
 from iothub.engine.turn cimport Turn
-from iothub.engine.window cimport Window
+from iothub.engine.window cimport Window, packet_id_of
 
-cdef int DONE, RELEASING, SPAN, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC
+cdef int DONE, RELEASING, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC
 
 
 @cython.final

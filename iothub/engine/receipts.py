@@ -10,7 +10,7 @@ from iothub.engine.emission import Emission
 from iothub.engine.outbound import Outbound
 from iothub.engine.state import Connection, Session
 from iothub.engine.turn import Turn
-from iothub.engine.window import DONE, RELEASING, SPAN, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC
+from iothub.engine.window import DONE, RELEASING, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC, packet_id_of
 
 
 class Receipts:
@@ -60,7 +60,7 @@ class Receipts:
             else:
                 window.set_state(position, WAIT_PUBCOMP)
                 self.emission.send_ack(connection, 0x62, packet_id, 0)
-        elif state == WAIT_PUBCOMP and connection.version < 5:
+        elif state == WAIT_PUBCOMP and code < 0x80:  # a second one: its client has not seen the PUBREL [MQTT-4.3.3-4]
             self.emission.send_ack(connection, 0x62, packet_id, 0)
         return True
 
@@ -71,7 +71,7 @@ class Receipts:
         if connection is None or window is None or window.state(position) != RELEASING:
             return
         window.set_state(position, WAIT_PUBCOMP)
-        self.emission.send_ack(connection, 0x62, position % SPAN + 1, 0)
+        self.emission.send_ack(connection, 0x62, packet_id_of(position), 0)
 
     def pubcomp(self, session: Session, packet_id: int) -> bool:
         """Any code completes it: 0x92 after a repeated PUBREL is success."""

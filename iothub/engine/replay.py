@@ -1,8 +1,10 @@
 # cython: annotation_typing=False
-"""Retained messages for one new subscription: RETAIN 1, in slices, never older than what was delivered live meanwhile.
+"""Retained messages for one new subscription: RETAIN 1, in slices, never older than what was published to it live meanwhile.
 
 Knows no retained store and no Retain Handling: the caller has decided what is to be sent, and brings it page by page (`feed`), the next one
-when the last is through: no more than a page is in memory for a client that reads slowly, or not at all.
+when the last is through: no more than a page is in memory for a client that reads slowly, or not at all. The caller also says which of it was
+replaced since the subscription became active (`is_overtaken`). Each replay has its own answer to that: a message that came live before a
+subscription is retained for that one [MQTT-3.3.1-9] [MQTT-3.8.4-4].
 """
 
 from __future__ import annotations
@@ -17,33 +19,31 @@ from iothub.engine.router import Subscription
 from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 
-LIVE_TOPICS = 16_384  # remembered per session by name; beyond, what is newer is known by its version alone
+IsOvertaken = Callable[[bytes], bool]
+Key = tuple[bytes | None, bytes]  # share group, Topic Filter
 
 
 class Running:
     """One replay that is not finished. `then`: to be called when its page is through, or its client has gone."""
 
-    def __init__(self, session: Session, subscription: Subscription) -> None:
+    def __init__(self, session: Session, subscription: Subscription, is_overtaken: IsOvertaken | None) -> None:
         self.session = session
         self.subscription = subscription
+        self.is_overtaken = is_overtaken  # None: nothing is
         self.messages: list[Message] = []
         self.index = 0
         self.is_last = False
         self.is_over = False
-        self.is_superseded = False  # the same filter was subscribed again, and is replayed again
         self.then: Callable[[], None] | None = None
-        self.live: set[bytes] | None = (
-            None  # topics that came live, taken over from the session when they were too many
-        )
 
     @property
-    def key(self) -> tuple[bytes | None, bytes]:
+    def key(self) -> Key:
         return self.subscription.group, self.subscription.filter
 
     @property
     def is_wanted(self) -> bool:
         """Whether anybody still waits for it: the subscription may have been taken back."""
-        return not self.is_over and not self.is_superseded and self.key in self.session.subscriptions
+        return not self.is_over and self.key in self.session.subscriptions
 
 
 class Replay:
@@ -53,32 +53,29 @@ class Replay:
         self.turn = turn
         self.publishing = publishing
         self.outbound = outbound
-        self.running: list[Running] = []
-        self.expected: dict[Session, int] = {}  # replays announced and not finished
+        self.running: dict[Session, dict[Key, Running]] = {}
 
-    def expect(self, session: Session) -> None:
-        """From now on remember the topics delivered live, until the announced replay is through."""
-        self.expected[session] = self.expected.get(session, 0) + 1
-        if session.replay_topics is None:
-            session.replay_topics = set()
-
-    def start(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
+    def start(
+        self,
+        session: Session,
+        subscription: Subscription,
+        messages: list[Message],
+        is_overtaken: IsOvertaken | None = None,
+    ) -> None:
         """Begin with all there is; the first slice goes at once."""
-        self.feed(self.open(session, subscription), messages, None)
+        self.feed(self.open(session, subscription, is_overtaken), messages, None)
 
-    def open(self, session: Session, subscription: Subscription) -> Running:
+    def open(self, session: Session, subscription: Subscription, is_overtaken: IsOvertaken | None = None) -> Running:
         """Begin; `feed` brings the messages. It ends an earlier replay of the same filter: everything comes again."""
-        running = Running(session, subscription)
+        running = Running(session, subscription, is_overtaken)
         if session.connection is None:
-            self.forget(session)
             running.is_over = True
             return running
-        if session not in self.expected:
-            self.expect(session)
-        for other in self.running:
-            if other.session is session and other.key == running.key:
-                other.is_superseded = True
-        self.running.append(running)
+        of_session = self.running.setdefault(session, {})
+        earlier = of_session.get(running.key)
+        of_session[running.key] = running
+        if earlier is not None:
+            _end(earlier)
         return running
 
     def feed(self, running: Running, messages: list[Message], then: Callable[[], None] | None) -> bool:
@@ -95,8 +92,7 @@ class Replay:
 
     def go_on(self) -> None:
         """Give every replay its next slice."""
-        for running in list(self.running):
-            self._remember_less(running)
+        for running in [running for of_session in self.running.values() for running in of_session.values()]:
             if running.is_over or not running.messages or not self._slice(running):
                 continue
             if running.is_last:
@@ -106,36 +102,15 @@ class Replay:
 
     def forget(self, session: Session) -> None:
         """The connection ended."""
-        self.expected.pop(session, None)
-        session.replay_topics = None
-        gone = [running for running in self.running if running.session is session]
-        if gone:
-            self.running = [running for running in self.running if running.session is not session]
-        for running in gone:
-            running.is_over = True
-            running.messages = []
-            _notify(running)
+        for running in self.running.pop(session, {}).values():
+            _end(running)
 
     def _finish(self, running: Running) -> None:
-        session = running.session
         running.is_over = True
-        self.running.remove(running)
-        count = self.expected.get(session, 0) - 1
-        if count > 0:
-            self.expected[session] = count
-        else:
-            self.expected.pop(session, None)
-            session.replay_topics = None
-
-    def _remember_less(self, running: Running) -> None:
-        """A replay may take long, and everything may come live meanwhile: no list of names grows without end."""
-        session = running.session
-        live = session.replay_topics
-        if live is not None and len(live) > LIVE_TOPICS:
-            for other in self.running:
-                if other.session is session:
-                    other.live = live if other.live is None else other.live | live
-            session.replay_topics = None
+        of_session = self.running[running.session]
+        del of_session[running.key]
+        if not of_session:
+            del self.running[running.session]
 
     def _slice(self, running: Running) -> bool:
         """Send some; whether the page is through."""
@@ -162,9 +137,8 @@ class Replay:
 
     def _send(self, running: Running, message: Message) -> None:
         session, subscription = running.session, running.subscription
-        live = session.replay_topics
-        if message.topic in (live or ()) or message.topic in (running.live or ()):
-            return  # a newer one came live
+        if running.is_overtaken is not None and running.is_overtaken(message.topic):
+            return
         qos = min(message.qos, subscription.qos)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         if session.is_persistent and qos:
@@ -172,9 +146,14 @@ class Replay:
                 StoredPublish(session.tenant, message, [QueueTarget(session, qos, True, identifiers)], False)
             )
             return
-        session.replay_topics = None  # what is replayed is not live
         self.outbound.deliver(session, message, qos, True, identifiers, None)
-        session.replay_topics = live
+
+
+def _end(running: Running) -> None:
+    """Nobody waits for it any more."""
+    running.is_over = True
+    running.messages = []
+    _notify(running)
 
 
 def _notify(running: Running) -> None:

@@ -14,6 +14,7 @@ cdef enum:
     ADMITTED = 128  # has a session: big reads
     FILTERS_ENDED = 256  # the filters have written their last bytes (TLS close_notify, WebSocket Close)
     WARM = 512  # has written everything, a moment ago
+    DRAINS = 1024  # what is written last says why it ends: it must not be lost to a reset
 
 
 cdef class Share:
@@ -32,7 +33,7 @@ cdef class Socket:
     cdef unsigned int flags
     cdef uint32_t interest
     cdef unsigned short passed  # the round in which it was passed over
-    cdef unsigned short bite  # the most that is read at once, in KiB
+    cdef unsigned short bite  # the most that is read at once, in KiB; while it is drained: the reads that are left
 
     cpdef void wake(self)
     cpdef void pause(self)

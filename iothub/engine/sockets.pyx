@@ -27,7 +27,9 @@ from iothub.base.reasons import Reason
 log = logging.getLogger("iothub.engine.sockets")
 
 cdef double LINGER_S = 5.0  # how long a polite close may take
-cdef double DRAIN_S = 1.0  # how long unread input is thrown away after our end is shut
+cdef double DRAIN_S = 1.0  # how long input is thrown away after our end is shut
+cdef unsigned short DRAIN_READS = 16  # of 64 KiB at most
+cdef Py_ssize_t MOST_DRAINING = 1024  # sockets; above it a close is a close: their descriptors are needed
 cdef double HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
 
 
@@ -52,14 +54,14 @@ cdef class Socket:
         if not self.flags & (DEAD | DRAINING | CLOSING | DOOMED):
             self.sockets.watch(self, (self.interest | EPOLLIN) & ~<uint32_t>EPOLLRDHUP)
 
-    def close(self, *, bint abort=False):
+    def close(self, *, bint abort=False, bint drains=False):
         if abort:
             if not self.flags & (DEAD | DRAINING | DOOMED):
                 self.flags |= DOOMED
                 self.sockets.doomed.append(self)
                 self.sockets.wanted()
         elif not self.flags & (DEAD | DRAINING | DOOMED | CLOSING):
-            self.flags |= CLOSING
+            self.flags |= CLOSING | DRAINS if drains else CLOSING
             self.sockets.lingering.append((monotonic() + LINGER_S, self))
             self.wake()
 
@@ -147,7 +149,7 @@ cdef class Sockets:
         for socket in sockets:
             if not socket.flags & DEAD:
                 self.detach(socket, socket.reason or Reason.NETWORK)
-                self.kill(socket, True)
+                self.kill(socket, not socket.flags & DRAINING)
         return 0
 
     cdef int end_overdue(self, double now) except -1:
@@ -167,7 +169,7 @@ cdef class Sockets:
         for item in list(self.table):
             if item is not None and not (<Socket> item).flags & DEAD:
                 self.detach(<Socket> item, Reason.NETWORK)
-                self.kill(<Socket> item, True)
+                self.kill(<Socket> item, not (<Socket> item).flags & DRAINING)
         self.free_closed()
         for waiting in (self.lingering, self.half_closed, self.draining):
             waiting.clear()
@@ -181,12 +183,17 @@ cdef class Sockets:
         self.watch(socket, socket.interest & ~<uint32_t> (EPOLLIN | EPOLLRDHUP))
 
     cdef int finish(self, Socket socket) except -1:
-        """A polite close whose last byte is with the kernel. With unread input, close() would send a reset, and the peer would lose what we sent last."""
+        """A polite close whose last byte is with the kernel.
+
+        With unread input, or input that comes later, close() would send a reset, and the peer would lose what we sent last.
+        """
         if socket.flags & (DEAD | DOOMED | DRAINING):
             return 0
         self.detach(socket, socket.reason or Reason.NETWORK)
-        if iothub_unread(socket.fd) > 0 and shutdown(socket.fd, SHUT_WR) == 0:
+        cdef bint is_drained = socket.flags & DRAINS != 0 or iothub_unread(socket.fd) > 0
+        if is_drained and len(self.draining) < MOST_DRAINING and shutdown(socket.fd, SHUT_WR) == 0:
             socket.flags |= DRAINING
+            socket.bite = DRAIN_READS
             self.draining.append((monotonic() + DRAIN_S, socket))
             self.watch(socket, EPOLLIN)
             return 0

@@ -37,7 +37,6 @@ cdef class Session:
     cdef public dict inbound, shared, publish_grants, receive_grants
     cdef public Window window
     cdef public list backlog
-    cdef public set replay_topics
     cdef public long long queue_id, epoch, announced, loaded
     cdef public Py_ssize_t backlog_bytes
     cdef public int backlog_start, backlog_qos0

@@ -32,7 +32,7 @@ class TenantPlane:
     """One tenant in the message plane.
 
     Meters answer `take(units, now)`: 0.0 taken, > 0 seconds to wait, -1.0 refused until the window ends (day counters). None: no limit.
-    `may_retain(topic, size)`: False keeps a PUBLISH with RETAIN 1 from being retained (it is delivered all the same).
+    `may_retain(topic, size)`: asked for each PUBLISH with RETAIN 1, size 0 deletes; False: it is delivered, and not retained.
     Hooks (None: no cost): `publish_hook(session, message)` gives the message to route or None; `deliver_hook(session, message)` says whether.
     """
 
@@ -145,7 +145,6 @@ class Session:
         self.is_waiting = False  # listed for a pump at the next tick
         self.is_lagging = False  # listed for a flush of the durable head at the next tick
         self.passed_meters = 0  # outbound meters that the first waiting delivery has passed
-        self.replay_topics: set[bytes] | None = None  # delivered live while a replay is expected
 
     def may_publish(self, topic: bytes, bound: int) -> bool:
         """Ask the policy once per Topic Name; up to `bound` answers are kept until the policy changes."""
@@ -314,7 +313,9 @@ class Connection:
         self.taken_meters = 0  # which meters the blocked PUBLISH has passed: bits, see `iothub.engine.quota`
         self.keep_alive_s = 0
         self.packet_bytes = 0  # largest packet that the client may send
-        self.maximum_packet_size = 0  # largest that it accepts; 0: none
+        self.maximum_packet_size = (
+            0  # largest that it accepts; 0: none. The control plane sets it when it has read the CONNECT
+        )
         self.inbound_maximum = 0
         self.inbound_open = 0  # QoS 1/2 of the client not yet completed on this connection
         self.pending: list[AckSlot] | None = None  # acknowledgements that wait, in the order of their PUBLISHes

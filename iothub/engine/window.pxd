@@ -1,6 +1,9 @@
 cimport cython
 
 
+cpdef int packet_id_of(long long position) except -1
+
+
 @cython.final
 cdef class Window:
     cdef public int limit, in_flight

@@ -27,6 +27,11 @@ WAIT_PUBCOMP = 4
 SPAN = 65535
 
 
+def packet_id_of(position: int) -> int:
+    """Return the Packet Identifier of a position: 1 to 65535, the first position of a session has 1 [MQTT-2.2.1-4]."""
+    return (position - 1) % SPAN + 1
+
+
 class Window:
     """See the module. `limit` is the client's Receive Maximum or `mqtt.max_inflight`."""
 
@@ -59,7 +64,7 @@ class Window:
             self.sent_upto = self.taken
         self.states.append(WAIT_PUBACK if qos == 1 else WAIT_PUBREC)
         self.in_flight += 1
-        return self.taken % SPAN + 1
+        return packet_id_of(self.taken)
 
     def skip(self) -> None:
         """Take the next position without sending it: dropped, expired, denied, too large, or QoS 0."""
@@ -91,7 +96,7 @@ class Window:
     def find(self, packet_id: int) -> int:
         """Return the position that a Packet Identifier names now, or 0."""
         first = self.base + 1
-        position = first + (packet_id - 1 - first) % SPAN
+        position = first + (packet_id - first) % SPAN
         if position <= self.taken or (self.released is not None and position in self.released):
             return position
         return 0

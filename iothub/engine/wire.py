@@ -25,6 +25,10 @@ AUTH = 15
 
 _PUBACK_CODES = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
 _PUBREL_CODES = frozenset((0x00, 0x92))
+_NOT_FROM_CLIENTS = frozenset(
+    (CONNECT, 2, 9, 11, 13)
+)  # a second CONNECT [MQTT-3.1.0-2]; CONNACK, SUBACK, UNSUBACK, PINGRESP
+_FLAGS_0010 = frozenset((PUBREL, SUBSCRIBE, UNSUBSCRIBE))
 
 
 def is_utf8(data: bytes) -> bool:
@@ -207,8 +211,8 @@ class Wire:
                     at = self._text(data, at, end)
                 elif identifier == 0x08:
                     at = self._text(data, at, end)
-                    if at > 0 and (b"#" in data[start + 3 : at] or b"+" in data[start + 3 : at]):
-                        return PROTOCOL_ERROR  # [MQTT-3.3.2-14]
+                    if at == start + 3 or (at > 0 and (b"#" in data[start + 3 : at] or b"+" in data[start + 3 : at])):
+                        return PROTOCOL_ERROR  # a Topic Name: [MQTT-4.7.3-1] [MQTT-3.3.2-14]
                 elif identifier == 0x09:
                     at = self._binary(data, at, end)
                 elif identifier == 0x23:

@@ -245,8 +245,9 @@ def _take(block: FieldReader, rule: PropertyRule, place: int, values: dict[str, 
         raise MqttError(f"{block.packet}: {rule.name} is {value}, which is not allowed", rule.out_of_range)
     if rule.field == _IDENTIFIERS:
         values.setdefault(rule.field, []).append(value)
-    elif rule.field == "response_topic" and isinstance(value, str) and ("+" in value or "#" in value):
-        raise ProtocolError(f"{block.packet}: the Response Topic contains a wildcard")  # [MQTT-3.3.2-14]
+    elif rule.field == "response_topic" and isinstance(value, str) and (not value or "+" in value or "#" in value):
+        # a Topic Name: [MQTT-4.7.3-1] [MQTT-3.3.2-14]
+        raise ProtocolError(f"{block.packet}: the Response Topic is empty or contains a wildcard")
     else:
         values[rule.field] = value
 

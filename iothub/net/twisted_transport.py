@@ -30,7 +30,9 @@ READ_BYTES_FILTERED = 44 << 10  # with what a filter may hold back (one TLS reco
 READ_BYTES_BEFORE_SESSION = 1 << 12
 WRITE_BYTES = 1 << 16
 LINGER_S = 5.0  # how long a polite close may take
-DRAIN_S = 1.0  # how long unread input is thrown away after our end is shut
+DRAIN_S = 1.0  # how long input is thrown away after our end is shut
+DRAIN_BYTES = 1 << 20
+MOST_DRAINING = 1024  # channels; above it a close is a close: their descriptors are needed
 HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
 
 
@@ -102,6 +104,8 @@ class PlainChannel(Protocol):
         self._is_closing = False
         self._has_finished = False
         self._is_in = False
+        self._drains = False
+        self._drain_bytes = 0  # that may still come; 0: it is not drained
 
     # --- Twisted's side
 
@@ -123,6 +127,7 @@ class PlainChannel(Protocol):
         hub = self._hub
         hub.count_received(len(data))
         if self._is_closing:
+            self._drain(len(data))
             return
         try:
             if self.stream is not None:
@@ -178,7 +183,7 @@ class PlainChannel(Protocol):
             if not self._has_finished:
                 self.transport.startReading()
 
-    def close(self, *, abort: bool = False) -> None:
+    def close(self, *, abort: bool = False, drains: bool = False) -> None:
         if not self._is_in or (self._is_closing and not abort):
             return
         if abort:
@@ -188,6 +193,7 @@ class PlainChannel(Protocol):
             self._hub.doom(self)
             return
         self._is_closing = True
+        self._drains = drains
         self._hub.linger(self)
         self.wake()
 
@@ -216,9 +222,13 @@ class PlainChannel(Protocol):
             self._hub.finished(self)
 
     def abort(self) -> None:
-        """Reset; `connectionLost` follows."""
-        if self._is_in:
-            self._is_closing = self._has_finished = True
+        """Reset, unless the last bytes may be unread; `connectionLost` follows."""
+        if not self._is_in:
+            return
+        self._is_closing = self._has_finished = True
+        if self._drain_bytes:
+            self.transport.loseConnection()
+        else:
             self.transport.abortConnection()
 
     def peer_has_gone(self) -> None:
@@ -239,19 +249,27 @@ class PlainChannel(Protocol):
         return self.connection.out if self.connection is not None else bytearray()
 
     def finish(self) -> None:
-        """Everything is with Twisted: end. Unread bytes would make the close a reset, which eats our last words."""
+        """Everything is with Twisted: end. Unread bytes, or bytes that come later, would make the close a reset, which eats what we sent last."""
         if not self._is_in or self._has_finished:
             return
         self._has_finished = True
         self._detach()
         self.transport.unregisterProducer()
         self._hub.unwatch(self)
-        if unread_bytes(self.transport.getHandle()) > 0:
+        is_drained = self._drains or unread_bytes(self.transport.getHandle()) > 0
+        if is_drained and self._hub.draining(self):
+            self._drain_bytes = DRAIN_BYTES
             self.transport.startReading()
             self.transport.loseWriteConnection()
-            self._hub.draining(self)
         else:
             self.transport.loseConnection()
+
+    def _drain(self, size: int) -> None:
+        """Throw away what comes after our end was shut."""
+        if self._drain_bytes:
+            self._drain_bytes = max(self._drain_bytes - size, 0)
+            if not self._drain_bytes:
+                self.transport.loseConnection()
 
     def _detach(self) -> None:
         connection, self.connection = self.connection, None
@@ -378,8 +396,12 @@ class TwistedTransports:
     def linger(self, channel: PlainChannel) -> None:
         self._lingering.append((self._clock.monotonic() + LINGER_S, channel))
 
-    def draining(self, channel: PlainChannel) -> None:
+    def draining(self, channel: PlainChannel) -> bool:
+        """End it in a moment; False: too many are being drained."""
+        if len(self._draining) >= MOST_DRAINING:
+            return False
         self._draining.append((self._clock.monotonic() + DRAIN_S, channel))
+        return True
 
     def half_closed(self, channel: PlainChannel) -> None:
         self._half_closed.append((self._clock.monotonic() + HALF_CLOSED_S, channel))

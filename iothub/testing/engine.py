@@ -32,6 +32,7 @@ class LoopbackTransport:
         self.is_paused = False
         self.is_closed = False
         self.is_aborted = False
+        self.is_drained = False
         self.is_stuck = False
         self.wakes = 0
         self.written = bytearray()
@@ -52,10 +53,11 @@ class LoopbackTransport:
     def resume(self) -> None:
         self.is_paused = False
 
-    def close(self, *, abort: bool = False) -> None:
+    def close(self, *, abort: bool = False, drains: bool = False) -> None:
         self.flush()
         self.is_closed = True
         self.is_aborted = abort
+        self.is_drained = drains
 
     def take(self) -> bytes:
         """Return what was written since the last call."""

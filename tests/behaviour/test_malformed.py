@@ -6,9 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.packets import CONNACK, DISCONNECT, PUBACK, SUBACK, packet, string
-from tests.support.party import Guest, Party
-from tests.support.raw import ClosedError
+from tests.support.packets import CONNACK, PUBACK, packet, string
+from tests.support.party import Party
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
 EITHER = (MALFORMED, PROTOCOL_ERROR)
@@ -69,6 +68,22 @@ def test_bad_packet_closes_through_every_listener(join: Party, version: int) -> 
     guest.send(packet(0xC0, b"x"))
 
     guest.refused(MALFORMED)
+
+
+def test_client_that_goes_on_sending_can_read_why_it_was_closed(tcp: Party) -> None:
+    """No reset takes the DISCONNECT away from it. [MQTT-4.13.1-1]."""
+    guest, witness = tcp(5), tcp(4)
+    guest.send(packet(0xC1, b""))
+    for _ in range(3):
+        witness.ping()  # the hub has closed its side meanwhile
+        guest.send(bytes(1000))
+    witness.ping()
+
+    said = b""
+    while data := guest.stream.recv(4096):  # a reset raises ConnectionResetError
+        said += data
+
+    assert said == b"\xe0\x01\x81"
 
 
 TOPICS = [
@@ -199,36 +214,67 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize("name", FILTERS)
-def test_bad_topic_filters_are_refused(tcp: Party, version: int, name: bytes) -> None:
-    """By SUBACK; U+0000 is malformed and closes.
+@pytest.mark.parametrize("name", FILTERS + SHARED)
+def test_bad_topic_filters_close(tcp: Party, version: int, name: bytes) -> None:
+    """Nothing of the packet is in force: what stands before the bad filter is not subscribed.
 
-    [MQTT-4.7.1-1] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1]
+    [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT-4.13.1-1]
+    [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1] [MQTT3-4.8.0-1]
     """
+    topic, guest = unique("t"), tcp(version, keep=True)
+
+    guest.send(packet(0x82, subscribe_body(version, (topic.encode(), 1), (name, 0))))
+
+    guest.refused(MALFORMED)
+    tcp(4).publish(topic, b"x", 1)
+    tcp(version, guest.client_id, keep=True).nothing()
+
+
+@pytest.mark.parametrize("name", FILTERS + SHARED)
+def test_unsubscribe_of_bad_topic_filters_closes(tcp: Party, version: int, name: bytes) -> None:
+    """Nothing of the packet is in force: what stands before the bad filter is still subscribed.
+
+    [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1]
+    """
+    topic, guest = unique("t"), tcp(version, keep=True)
+    guest.subscribe((topic, 1))
+
+    head = b"\x00\x09" + (b"\x00" if version == 5 else b"")
+    guest.send(packet(0xA2, head + string(topic) + string(name)))
+
+    guest.refused(MALFORMED)
+    tcp(4).publish(topic, b"kept", 1)
+    assert tcp(version, guest.client_id, keep=True).payloads() == [b"kept"]
+
+
+FIRST_BYTES = [
+    pytest.param(0x00, MALFORMED, id="type 0"),
+    pytest.param(0x10, PROTOCOL_ERROR, id="a second connect"),
+    pytest.param(0x20, PROTOCOL_ERROR, id="connack"),
+    pytest.param(0x36, MALFORMED, id="publish with both qos bits"),
+    pytest.param(0x38, MALFORMED, id="publish with qos 0 and dup"),
+    pytest.param(0x60, MALFORMED, id="pubrel with flags 0000"),
+    pytest.param(0x80, MALFORMED, id="subscribe with flags 0000"),
+    pytest.param(0x90, PROTOCOL_ERROR, id="suback"),
+    pytest.param(0xA0, MALFORMED, id="unsubscribe with flags 0000"),
+    pytest.param(0xB0, PROTOCOL_ERROR, id="unsuback"),
+    pytest.param(0xC1, MALFORMED, id="pingreq with flags 0001"),
+    pytest.param(0xD0, PROTOCOL_ERROR, id="pingresp"),
+    pytest.param(0xE2, MALFORMED, id="disconnect with flags 0010"),
+]
+
+
+@pytest.mark.parametrize("rest", [b"", b"\xff", b"\x64half"], ids=["alone", "half a length", "half a packet"])
+@pytest.mark.parametrize(("first", "code"), FIRST_BYTES)
+def test_first_byte_that_may_not_come_closes_at_once(
+    tcp: Party, version: int, first: int, code: int, rest: bytes
+) -> None:
+    """Whatever would follow. [MQTT-2.1.3-1] [MQTT-3.1.0-2] [MQTT-3.3.1-4] [MQTT-4.13.1-1] [MQTT3-2.2.2-2] [MQTT3-3.1.0-2] [MQTT3-4.8.0-1]."""
     guest = tcp(version)
 
-    guest.send(packet(0x82, subscribe_body(version, (name, 0))))
+    guest.send(bytes((first,)) + rest)
 
-    assert answer_to_subscribe(guest) == ([] if b"\0" in name else [0x8F if version == 5 else 0x80])
-
-
-@pytest.mark.parametrize("name", SHARED)
-def test_bad_shared_subscriptions_are_refused(tcp: Party, name: bytes) -> None:
-    """[MQTT-4.8.2-1] [MQTT-4.8.2-2]."""
-    guest = tcp(5)
-
-    guest.send(packet(0x82, subscribe_body(5, (name, 0))))
-
-    assert answer_to_subscribe(guest) == [0x8F]
-
-
-def answer_to_subscribe(guest: Guest) -> list[int]:
-    """The codes of SUBACK, or nothing if the hub closed (in 5.0 with a fitting code)."""
-    try:
-        return guest.expect(SUBACK).codes
-    except ClosedError:
-        assert all(said.kind == DISCONNECT and said.code in (*EITHER, 0x8F) for said in guest.received)
-        return []
+    guest.refused(code)
 
 
 def prop(name: int, value: bytes) -> bytes:
@@ -246,6 +292,7 @@ PUBLISH_PROPERTIES = [
     pytest.param(prop(names.CORRELATION_DATA, b"\x00\x01a") * 2, (PROTOCOL_ERROR,), id="correlation data twice"),
     pytest.param(prop(names.TOPIC_ALIAS, b"\x00\x01") * 2, (PROTOCOL_ERROR,), id="topic alias twice"),
     pytest.param(prop(names.RESPONSE_TOPIC, b"\x00\x03a/#"), (*EITHER, TOPIC_INVALID), id="wildcard in response topic"),
+    pytest.param(prop(names.RESPONSE_TOPIC, b"\x00\x00"), (*EITHER, TOPIC_INVALID), id="empty response topic"),
     pytest.param(prop(names.RESPONSE_TOPIC, b"\x00\x02\xc3\x28"), EITHER, id="response topic not utf-8"),
     pytest.param(prop(names.CONTENT_TYPE, b"\x00\x02\xc3\x28"), EITHER, id="content type not utf-8"),
     pytest.param(prop(names.USER_PROPERTY, b"\x00\x01a\x00\x02\xc3\x28"), EITHER, id="user property not utf-8"),
@@ -259,7 +306,7 @@ PUBLISH_PROPERTIES = [
 
 @pytest.mark.parametrize(("block", "codes"), PUBLISH_PROPERTIES)
 def test_bad_publish_properties_close(tcp: Party, block: bytes, codes: tuple[int, ...]) -> None:
-    """[MQTT-3.3.2-8] [MQTT-3.3.2-13] [MQTT-3.3.2-14] [MQTT-3.3.2-19] [MQTT-3.3.4-6] [MQTT-1.5.4-1] [MQTT-1.5.4-2] [MQTT-1.5.7-1]."""
+    """[MQTT-3.3.2-8] [MQTT-3.3.2-13] [MQTT-3.3.2-14] [MQTT-4.7.3-1] [MQTT-3.3.2-19] [MQTT-3.3.4-6] [MQTT-1.5.4-1] [MQTT-1.5.4-2] [MQTT-1.5.7-1]."""
     guest = tcp(5)
 
     guest.send(publish(b"t", 0x32, b"\x00\x01", 5, block))

@@ -129,6 +129,36 @@ def test_wildcards_find_retained_messages(join: Party, version: int) -> None:
     assert names_of(root) == []
 
 
+@pytest.mark.parametrize("is_one_segment", [False, True], ids=["each by itself", "one segment"])
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("way", ["again", "unsubscribed", "overlapping"])
+def test_message_that_has_just_come_live_is_retained_for_the_next_subscription(
+    tcp: Party, version: int, way: str, qos: int, is_one_segment: bool
+) -> None:
+    """While the replay to the subscription before is not finished, 25 times.
+
+    [MQTT-3.3.1-9] [MQTT-3.8.4-4] [MQTT3-3.3.1-6] [MQTT3-3.8.4-3]
+    """
+    guest = tcp(version)
+    head = b"\x00\x09" + (b"\x00" if version == 5 else b"")
+    for number in range(25):
+        topic = unique("t") + "/x"
+        second = topic[:-1] + "+" if way == "overlapping" else topic
+        packets = [
+            packet(0x82, head + string(topic) + bytes((qos,))),
+            guest.publish_bytes(topic, b"live", qos, number + 1, retain=True),
+            packet(0xA2, head + string(topic)) if way == "unsubscribed" else b"",
+            packet(0x82, head + string(second) + bytes((qos,))),
+        ]
+
+        for data in [b"".join(packets)] if is_one_segment else packets:
+            guest.send(data)
+
+        assert [(got.topic, got.retain) for got in guest.take(2)] == [(topic, False), (topic, True)]
+        guest.unsubscribe(topic, second)
+        guest.received.clear()
+
+
 def test_resubscribing_sends_retained_messages_again(join: Party, version: int) -> None:
     """[MQTT-3.8.4-4] [MQTT3-3.8.4-3] [MQTT-3.3.1-9]."""
     topic, publisher, guest = unique("t"), join(version), join(version)

@@ -273,8 +273,7 @@ class QueueWriter:
             self._listeners.on_retained(write.tenant_id, write.topic, answer, write.expires_at_ms, size)
         else:
             _failed(pending, answer)
-            if write.body is not None:
-                self._listeners.on_not_retained(write.tenant_id, write.topic)
+            self._listeners.on_not_retained(write.tenant_id, write.topic)
         self._one_done(pending)
 
     def _one_done(self, pending: _Pending) -> None:

@@ -142,11 +142,11 @@ class TenantBroker:
         return code
 
     def check_filter(self, device: str, topic_filter: bytes) -> int:
-        """Return the Reason Code that refuses a Topic Filter (with its `$share` part), 0 if it is fine."""
+        """Return the Reason Code that refuses a well-formed Topic Filter (with its `$share` part), 0 if it is within the limits."""
         limits = self.allowance.limits_of(device)
         levels, size = limits.filter_levels or MOST_LEVELS, limits.topic_bytes or MANY_BYTES
         code = check_topic_filter(topic_filter, levels, size)
-        if code and not check_topic_filter(topic_filter, MANY_LEVELS, MANY_BYTES):
+        if code:
             self.allowance.count_refusal(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)
         return code
 
@@ -167,7 +167,6 @@ class TenantBroker:
             version=packet.version,
             keep_alive_s=min(keep_alive_s, int(mqtt.max_keepalive_s)),
             receive_maximum=(asked.receive_maximum or 65_535) if is_v5 else mqtt.max_inflight,
-            maximum_packet_size=asked.maximum_packet_size_bytes or 0,
             topic_alias_maximum=asked.topic_alias_maximum or 0,
             inbound_maximum=limits.receive_maximum,
             topic_aliases=limits.topic_aliases if is_v5 else 0,
@@ -283,20 +282,10 @@ class TenantBroker:
     # --- subscriptions
 
     def wants_replay(self, session: Session, subscription: Subscription, *, is_new: bool) -> bool:
-        """Return whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some; then `replay` must follow.
-
-        From here on the plane notes what is delivered live, so that no older message is sent after it.
-        """
+        """Return whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some."""
         wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
         self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)
-        if not wanted or subscription.group is not None or self.retained.is_empty:
-            return False
-        self._shared.plane.expect_replay(session)
-        return True
-
-    async def replay(self, session: Session, subscription: Subscription) -> None:
-        """Send the Retained Messages of an active subscription."""
-        await self.retained.replay(session, subscription)
+        return wanted and subscription.group is None and not self.retained.is_empty
 
     # --- refusals
 

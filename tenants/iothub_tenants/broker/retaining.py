@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -47,7 +48,21 @@ class RetainedReads(Protocol):
     async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int: ...
 
     async def settle(self, tenant_id: int) -> None:
-        """Wait until every write that was asked for is durable."""
+        """Wait until every write that was asked for is durable, and return before a later one is reported."""
+
+
+class Snapshot:
+    """What was retained when the subscriptions of one SUBSCRIBE became active, and their replays. What is published later comes live.
+
+    `newest`: the highest version of the writes that were asked for until then; known when `settled` has fired.
+    """
+
+    __slots__ = ("newest", "replays", "settled")
+
+    def __init__(self) -> None:
+        self.newest = -1
+        self.replays: list[Running] = []
+        self.settled: Deferred[None] = Deferred()
 
 
 class Retaining:
@@ -98,7 +113,10 @@ class Retaining:
                 self._ledger.restore(Quota.RETAINED_BYTES, topic.size)
 
     def may_retain(self, topic: bytes, size: int) -> bool:
-        """Reserve the room of a message that is to be retained; False: the tenant's quota is used up."""
+        """Reserve the room of a message that is to be retained; False: the tenant's quota is used up. Size 0 deletes, and needs none."""
+        if not size:
+            self._note_coming(topic)
+            return True
         known = self._sizes.get(topic)
         if known is None and not self._ledger.reserve(Quota.RETAINED_MESSAGES):
             return False
@@ -110,21 +128,21 @@ class Retaining:
         if grown < 0:
             self._ledger.release(Quota.RETAINED_BYTES, -grown)
         self._sizes[topic] = size
-        self._coming[topic] = self._coming.get(topic, 0) + 1
+        self._note_coming(topic)
         return True
 
     def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
         self._newest = max(self._newest, version)
+        self._arrived(topic)
         if size:
-            self._arrived(topic)
             self._correct(topic, size)
         else:
             self._give_back(topic)
 
     def failed(self, topic: bytes) -> None:
-        """A write that had its room reserved was given up: count what is stored, unless another write of the topic is on its way."""
+        """A write was given up: count what is stored, unless another write of the topic is on its way."""
         self._arrived(topic)
         if topic in self._coming:
             return
@@ -140,6 +158,9 @@ class Retaining:
         if entry is not None:
             self._index.remove(topic, entry.version)
         self._give_back(topic)
+
+    def _note_coming(self, topic: bytes) -> None:
+        self._coming[topic] = self._coming.get(topic, 0) + 1
 
     def _arrived(self, topic: bytes) -> None:
         left = self._coming.pop(topic, 0) - 1
@@ -163,20 +184,41 @@ class Retaining:
             self._ledger.release(Quota.RETAINED_MESSAGES)
             self._ledger.release(Quota.RETAINED_BYTES, reserved)
 
-    async def replay(self, session: Session, subscription: Subscription) -> None:
-        """Send what matches a subscription that is active already; the plane leaves out what came live since it expects this.
+    def begin_replays(self, session: Session, subscriptions: Iterable[Subscription]) -> Snapshot:
+        """Take the snapshot for subscriptions that have just become active; `replay` must follow."""
+        snapshot = Snapshot()
+        is_overtaken = partial(self._is_overtaken, snapshot)
+        snapshot.replays = [self._plane.replays.open(session, each, is_overtaken) for each in subscriptions]
+        snapshot.settled = Deferred.fromCoroutine(self._settle(snapshot))
+        return snapshot
 
-        The snapshot is the counter of versions: what is newer came live. It is read page by page, as fast as the client takes it.
+    async def _settle(self, snapshot: Snapshot) -> None:
+        await self._store.settle(self._tenant_id)
+        snapshot.newest = self._newest
+
+    def _is_overtaken(self, snapshot: Snapshot, topic: bytes) -> bool:
+        """Whether a write of this topic was asked for after the snapshot, or it is not retained any more.
+
+        Invariant: the message of such a write was routed after the subscription became active. It comes live, and nothing older may follow it.
+        A message that was routed before is in the snapshot, however late it reaches the client by another subscription [MQTT-3.3.1-9].
         """
-        running = self._plane.replays.open(session, subscription)
+        if topic in self._coming:  # what was asked for earlier has arrived: the snapshot is settled
+            return True
+        entry = self._index.get(topic)
+        return entry is None or entry.version > snapshot.newest
+
+    async def replay(self, session: Session, snapshot: Snapshot) -> None:
+        """Send what matches the subscriptions of a snapshot, one after the other, page by page, as fast as the client takes it."""
         try:
-            await self._store.settle(self._tenant_id)  # what was published before the SUBSCRIBE is in the snapshot
-            newest, pages = self._newest, _Pages(self._index.match(subscription.filter))
-            while running.is_wanted and (topics := pages.next(self._now_ms())) is not None:
-                messages = await self._fetch(session, topics, newest)
-                await self._send(running, messages)  # also of nothing: others get their turns
+            await snapshot.settled
+            for running in snapshot.replays:
+                pages = _Pages(self._index.match(running.subscription.filter))
+                while running.is_wanted and (topics := pages.next(self._now_ms())) is not None:
+                    messages = await self._fetch(session, topics)
+                    await self._send(running, messages)  # also of nothing: others get their turns
         finally:
-            self._feed(running, [], None)
+            for running in snapshot.replays:
+                self._feed(running, [], None)
 
     async def _send(self, running: Running, messages: list[Message]) -> None:
         """Return when the client has taken the page, or is gone."""
@@ -206,8 +248,8 @@ class Retaining:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
 
-    async def _fetch(self, session: Session, topics: Sequence[bytes], newest: int) -> list[Message]:
-        bodies = [body for body in await self._store.fetch(self._tenant_id, topics) if body.version <= newest]
+    async def _fetch(self, session: Session, topics: Sequence[bytes]) -> list[Message]:
+        bodies = await self._store.fetch(self._tenant_id, topics)
         messages = [message for body in bodies if (message := self._message(body)) is not None]
         if len(messages) < len(bodies):
             self._plane.turn.drop(self._tenant, session, Drop.STORE_FAILED, len(bodies) - len(messages))

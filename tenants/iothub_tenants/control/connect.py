@@ -63,6 +63,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
     try:
         packet = cast("Connect", decode_packet(header, body, 0, limits=CONNECT_LIMITS))
         version = packet.version
+        connection.maximum_packet_size = packet.properties.maximum_packet_size_bytes or 0  # from now on [MQTT-3.1.2-24]
         await admit(hub, connection, packet, _size(len(body)))
     except MqttError as error:
         if error.version == 0:
@@ -119,6 +120,15 @@ def _reject(hub: Hub, connection: Connection, version: int, reason: Reason) -> N
         code = Reason.BANNED.code  # 0x98 is for DISCONNECT only (§3.2.2.2)
     final_packet = encode(Connack(code), version) if code else b""
     hub.plane.close(connection, reason, final_packet)
+
+
+def _close_unanswered(hub: Hub, connection: Connection, version: int) -> None:
+    """Close a connection whose client accepts no packet as large as its CONNACK; no other answer says what is wrong."""
+    reason = Reason.PACKET_TOO_LARGE
+    cause = "the CONNACK exceeds the client's Maximum Packet Size"
+    log.info("CONNECT refused", peer=connection.peer, reason=reason.word, cause=cause)
+    hub.counters.connected(connection.listener.name, version, reason.word)
+    hub.plane.close(connection, reason)
 
 
 async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: int) -> None:
@@ -219,6 +229,9 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     context: ClientContext = connection.control
     broker, request = pending.broker, _request(pending)
     _check_client_id(pending)  # again: the session may have been opened while this CONNECT waited for its lock
+    if _is_connack_too_large(hub, connection, pending, request):
+        _close_unanswered(hub, connection, pending.packet.version)
+        return
     reservation = broker.reserve_connect(context, request)
     if isinstance(reservation, Quota):
         raise ConnectRefusedError(Reason.QUOTA)
@@ -292,6 +305,16 @@ def _will(will: packets.Will) -> Will:
         delay_s=will.properties.will_delay_interval_s or 0,
         expiry_s=will.properties.message_expiry_interval_s,
     )
+
+
+def _is_connack_too_large(hub: Hub, connection: Connection, pending: PendingConnect, request: SessionRequest) -> bool:
+    """Whether the client accepts no packet of that size; asked before its session is opened [MQTT-3.1.2-24]."""
+    if not connection.maximum_packet_size:
+        return False
+    context: ClientContext = connection.control
+    settings = pending.broker.connection_settings(hub.settings.mqtt, pending.login.device.name, pending.packet)
+    connack = _connack(pending, request, settings, False, context.exchange)
+    return len(connack) > connection.maximum_packet_size
 
 
 def _connack(

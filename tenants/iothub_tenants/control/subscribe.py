@@ -5,25 +5,26 @@ Knows no trie and no queue. The refusal of one Topic Filter never affects anothe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import cast
 
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, UnavailableError
-from iothub.engine.filters import split_share
+from iothub.engine.filters import check_topic_filter, split_share
 from iothub.engine.router import Subscription
 from iothub.engine.state import Connection, Session
 from iothub.mqtt import packets
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
-from iothub.mqtt.errors import ProtocolError
+from iothub.mqtt.errors import MalformedPacket, ProtocolError
 from iothub.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.quota.names import Quota
-from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.broker import MANY_BYTES, MANY_LEVELS, TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub, Rights
 
@@ -57,6 +58,7 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         return
     limits = broker.packet_limits(session.device)
     packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=limits))
+    _check_well_formed("SUBSCRIBE", (asked.topic_filter for asked in packet.subscriptions))
     requests: list[RequestedFilter] = []
     keys: set[FilterKey] = set()
     quota_code = await _borrow_quota(broker, session, packet, 0)
@@ -82,11 +84,22 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         in session.subscriptions  # else a later UNSUBSCRIBE has ended it before this answer
         and broker.wants_replay(session, requested.subscription, is_new=requested.is_new)
     ]
+    snapshot = broker.retained.begin_replays(session, replayed) if replayed else None  # before later packets are read
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
     if not is_resumed:
         hub.plane.resume(connection)
-    for subscription in replayed:
-        await broker.replay(session, subscription)
+    if snapshot is not None:
+        await broker.retained.replay(session, snapshot)
+
+
+def _check_well_formed(packet: str, topic_filters: Iterable[str]) -> None:
+    """Demand well-formed Topic Filters before anything of the packet takes effect; the tenant's limits are checked later, for each by itself.
+
+    [MQTT-4.7.3-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT3-4.7.3-1] [MQTT3-4.7.1-2] [MQTT3-4.7.1-3]
+    """
+    for number, topic_filter in enumerate(topic_filters, 1):
+        if check_topic_filter(topic_filter.encode(), MANY_LEVELS, MANY_BYTES):
+            raise MalformedPacket(f"{packet}: Topic Filter {number} is not well-formed")
 
 
 async def _borrow_quota(broker: TenantBroker, session: Session, packet: Subscribe, start: int) -> int:
@@ -245,6 +258,7 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
         return
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
+    _check_well_formed("UNSUBSCRIBE", packet.topic_filters)
     codes, keys = await _end_subscriptions(hub, context, session, packet)
     subject = _subject(hub, session)  # after the wait: an event of an epoch that is over is ignored
     gone = [

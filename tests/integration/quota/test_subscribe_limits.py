@@ -106,14 +106,13 @@ def test_subscribes(tenant: Make, version: int) -> None:
 
 
 def test_filter_levels_and_bytes(tenant: Make, version: int) -> None:
-    """SUBACK 0x80 or 0x8F; levels are those of the filter, not of `$share/name/`. A malformed filter is nobody's quota."""
+    """SUBACK 0x80 or 0x8F; levels are those of the filter, not of `$share/name/`."""
     here = tenant("filter_levels=3 topic_bytes=20", device=("filter_levels=4",))
     client = here.connect(version)
     invalid = 0x80 if version == 4 else 0x8F
 
     codes = at_once(client, "a/b/c/d", "$share/g/a/b/c/d", "a/b/c/d/e", "a/b/c/d/e/f", "x" * 20, "x" * 30)
     assert codes == [1, 1, invalid, invalid, 1, invalid]
-    assert at_once(client, "a/#/b") == [invalid]
     assert at_once(here.connect(version, device="dev2"), "a/b/c", "a/b/c/d") == [1, invalid]
     assert (here.refused("filter_levels"), here.refused("topic_bytes")) == (3, 1)
     client.ping()

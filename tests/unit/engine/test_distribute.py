@@ -57,7 +57,7 @@ def test_an_offline_member_gets_it_only_when_nobody_is_online() -> None:
 
     publisher.send(publish(b"job", b"x", 1, 1))
     assert taken(online) == 1
-    online.send(ack(0x40, 2))
+    online.send(ack(0x40, 1))
     online.drop()
     bench.plane.discard(online.session)
     publisher.send(publish(b"job", b"x", 1, 1) * 3)
@@ -79,7 +79,7 @@ def test_unacknowledged_qos1_goes_to_another_member_when_a_session_ends() -> Non
     bench.plane.discard(first.session)
 
     assert [body[-1:] for _, body in packets(second.take())] == [b"1", b"2", b"3"]
-    second.send(ack(0x40, 2) + ack(0x40, 3) + ack(0x40, 4))
+    second.send(ack(0x40, 1) + ack(0x40, 2) + ack(0x40, 3))
     assert bench.tenant.buffered_bytes == 0
 
 
@@ -92,23 +92,6 @@ def test_without_another_member_it_is_dropped_by_name() -> None:
     bench.plane.discard(only.session)
 
     assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 2}
-
-
-def test_a_replay_never_overtakes_what_came_live() -> None:
-    """A topic delivered live since the subscription became active is left out of the replay."""
-    bench = Bench()
-    client = bench.client("s")
-    bench.plane.expect_replay(client.session)
-    subscription = client.subscribe(b"r/#", 1)
-    bench.client("p").send(publish(b"r/1", b"new", 1, 1))
-    assert client.take() == publish(b"r/1", b"new", 1, 2)
-
-    bench.plane.replay(
-        client.session, subscription, [Message(b"r/1", b"old", 1, True), Message(b"r/2", b"old", 1, True)]
-    )
-
-    assert client.take() == publish(b"r/2", b"old", 1, 3, retain=True)
-    assert client.session.replay_topics is None
 
 
 def test_a_long_replay_is_sliced_and_bounded() -> None:

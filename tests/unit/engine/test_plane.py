@@ -7,6 +7,9 @@ import pytest
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.limits import ConnectionSettings, PlaneLimits
 from iothub.engine.message import Message
+from iothub.mqtt.constants import PacketType
+from iothub.mqtt.errors import MqttError
+from iothub.mqtt.fixed_header import check_first_byte
 from iothub.testing.engine import CONNACK, CONNECT, Bench, Permissive, ack, packets, publish
 
 
@@ -27,7 +30,7 @@ def test_plane_delivers_qos1_and_acknowledges() -> None:
     subscriber.subscribe(b"a", 1)
 
     assert bench.client("p").send(publish(b"a", b"x", 1, 77)) == ack(0x40, 77)
-    assert subscriber.take() == publish(b"a", b"x", 1, 2)
+    assert subscriber.take() == publish(b"a", b"x", 1, 1)
 
 
 def test_plane_delivers_qos2_once() -> None:
@@ -40,9 +43,9 @@ def test_plane_delivers_qos2_once() -> None:
     assert publisher.send(publish(b"a", b"x", 2, 5)) == ack(0x50, 5)
     assert publisher.send(publish(b"a", b"x", 2, 5, dup=True)) == ack(0x50, 5)
     assert publisher.send(ack(0x62, 5)) == ack(0x70, 5)
-    assert subscriber.take() == publish(b"a", b"x", 2, 2)
-    assert subscriber.send(ack(0x50, 2)) == ack(0x62, 2)
-    assert subscriber.send(ack(0x70, 2)) == b""
+    assert subscriber.take() == publish(b"a", b"x", 2, 1)
+    assert subscriber.send(ack(0x50, 1)) == ack(0x62, 1)
+    assert subscriber.send(ack(0x70, 1)) == b""
 
 
 def test_plane_lowers_qos_to_the_subscription() -> None:
@@ -53,7 +56,7 @@ def test_plane_lowers_qos_to_the_subscription() -> None:
 
     bench.client("p").send(publish(b"a", b"x", 2, 5))
 
-    assert subscriber.take() == publish(b"a", b"x", 1, 2)
+    assert subscriber.take() == publish(b"a", b"x", 1, 1)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -130,6 +133,76 @@ def test_plane_refuses_packets_that_only_a_server_sends(header: int) -> None:
     client.send(bytes((header, 2, 0, 1)))
 
     assert client.transport.is_closed
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_plane_closes_at_a_first_byte_that_may_not_come(version: int) -> None:
+    """Alone, before its length, and with a length whose body never comes: by the rule for whole packets [MQTT-2.1.3-1] [MQTT3-2.2.2-2]."""
+    bench = Bench()
+    for header in range(256):
+        expected = reason_of_first_byte(header, version)
+        for rest in (b"", b"\x7f"):
+            client = bench.client(f"{header}", version=version)
+            client.send(bytes((header,)) + rest)
+
+            assert client.connection.close_reason is expected, hex(header)
+            client.drop()
+
+
+def reason_of_first_byte(header: int, version: int) -> Reason | None:
+    """What is wrong with it on a connection that has its session."""
+    if header >> 4 == PacketType.CONNECT:
+        return Reason.PROTOCOL_ERROR
+    try:
+        check_first_byte(header, version)
+    except MqttError as error:
+        return error.reason
+    return None
+
+
+@pytest.mark.parametrize("first", [b"\xf1", b"\xe2"])
+def test_plane_takes_no_flags_before_connect_is_accepted(first: bytes) -> None:
+    """AUTH and DISCONNECT may come while the client is being authenticated, with flags 0000 [MQTT-3.15.1-1] [MQTT-3.14.1-1]."""
+    bench = Bench()
+    _, connection = bench.accept()
+    connection.feed(CONNECT)
+    bench.plane.resume(connection)
+
+    connection.feed(first)
+    bench.plane.end_batch()
+
+    assert connection.close_reason is Reason.MALFORMED
+
+
+def test_plane_sends_no_packet_above_the_clients_maximum_packet_size() -> None:
+    """A control packet ends the connection instead; so does a DISCONNECT, without itself [MQTT-3.1.2-24]."""
+    bench = Bench()
+    client = bench.client("c", version=5)
+    client.connection.maximum_packet_size = 5
+    bench.plane.send(client.connection, b"\x90\x04\x00\x01\x00\x00")
+    assert client.take() == b"\xe0\x01\x95"
+    assert bench.control.closes == [(client.connection, Reason.PACKET_TOO_LARGE)]
+
+    other = bench.client("d", version=5)
+    other.connection.maximum_packet_size = 5
+    bench.plane.close(other.connection, Reason.ADMINISTRATIVE, b"\xe0\x04\x98\x02\x1f\x00")
+
+    assert other.take() == b""
+    assert other.transport.is_closed
+
+
+@pytest.mark.parametrize(
+    ("version", "reason", "is_drained"),
+    [(5, Reason.KEEPALIVE_TIMEOUT, True), (4, Reason.KEEPALIVE_TIMEOUT, False), (5, Reason.CLIENT, False)],
+)
+def test_plane_close_lets_the_client_read_why(version: int, reason: Reason, is_drained: bool) -> None:
+    """Where there is a DISCONNECT with a reason, and no client that has said goodbye [MQTT-4.13.1-1]."""
+    bench = Bench()
+    client = bench.client("c", version=version)
+
+    bench.plane.close(client.connection, reason)
+
+    assert client.transport.is_drained is is_drained
 
 
 def test_plane_keeps_what_follows_connect_until_admitted() -> None:
@@ -280,7 +353,7 @@ def test_plane_publishes_for_the_control_plane() -> None:
     bench.plane.publish(bench.tenant, Message(b"will", b"gone", 1), codes.append)
     bench.plane.publish(bench.tenant, Message(b"nobody", b"gone", 1), codes.append)
 
-    assert subscriber.take() == publish(b"will", b"gone", 1, 2)
+    assert subscriber.take() == publish(b"will", b"gone", 1, 1)
     assert codes == [0, 0x10]
     assert bench.observer.drops == [(Drop.NO_SUBSCRIBERS, 1)]
 

@@ -150,6 +150,55 @@ def test_poller_polite_close_that_nobody_reads_ends_after_five_seconds(bench) ->
     assert bench.gate.connections == 0
 
 
+def test_poller_close_that_drains_reads_what_comes_later(bench) -> None:
+    """A peer that is just sending gets our last bytes and an end, not a reset; its descriptor is kept until it ends, too."""
+    client, connection = bench.client()
+    connection.send(b"why")
+    connection.transport.close(drains=True)
+    bench.poller.settle()
+    assert connection.lost_for == [Reason.NETWORK]
+    assert bench.gate.connections == 1
+
+    client.sendall(b"more")
+    bench.turn()
+
+    assert (client.recv(10), client.recv(10)) == (b"why", b"")
+    assert bench.gate.connections == 1
+    client.close()
+    bench.turn()
+    assert bench.gate.connections == 0
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_poller_drains_for_a_moment_and_a_mebibyte(bench, is_silent: bool) -> None:
+    """Who does not end is ended."""
+    client, connection = bench.client()
+    connection.transport.close(drains=True)
+    bench.poller.settle()
+
+    if is_silent:
+        bench.poller.tick(FAR)
+    else:
+        for _ in range(16):
+            assert bench.gate.connections == 1
+            client.sendall(bytes(1 << 16))
+            bench.turn()
+
+    assert bench.gate.connections == 0
+
+
+def test_poller_that_closes_leaves_last_bytes_to_those_it_drains(bench) -> None:
+    """No reset: the hub stops, and the peer reads why a moment later."""
+    client, connection = bench.client()
+    connection.send(b"why")
+    connection.transport.close(drains=True)
+    bench.poller.settle()
+
+    bench.poller.close()
+
+    assert (client.recv(10), client.recv(10)) == (b"why", b"")
+
+
 def test_poller_transport_is_safe_after_the_end(bench) -> None:
     """Whoever still holds a transport may call it; nothing happens."""
     client, connection = bench.client()

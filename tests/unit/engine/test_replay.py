@@ -1,10 +1,10 @@
-"""Replays by themselves: slices, expectations, and clients that go in the middle."""
+"""Replays by themselves: slices, what was overtaken, and clients that go in the middle."""
 
 from __future__ import annotations
 
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.message import Message
-from iothub.engine.replay import LIVE_TOPICS, Replay
+from iothub.engine.replay import Replay
 from iothub.testing.engine import Bench, Client, packets
 
 
@@ -39,22 +39,52 @@ def test_replay_waits_for_a_client_that_does_not_keep_up() -> None:
         replay.go_on()
 
     assert seen == 50
-    assert client.session.replay_topics is None
+    assert replay.running == {}
 
 
-def test_two_expected_replays_end_with_the_second() -> None:
-    """What came live is remembered as long as one of them may still overtake it."""
+def test_what_overtakes_one_replay_is_sent_by_another() -> None:
+    """Of two subscriptions of a session each has its own replay [MQTT-3.3.1-9]."""
     bench = Bench()
     client = bench.client("s")
     replay = make_replay(bench)
-    replay.expect(client.session)
-    replay.expect(client.session)
 
-    replay.start(client.session, client.subscribe(b"r/#"), [])
-    assert client.session.replay_topics == set()
-    replay.start(client.session, client.subscribe(b"r/+"), messages(1))
+    replay.start(client.session, client.subscribe(b"r/#"), messages(2), lambda topic: topic == b"r/0")
+    bench.plane.end_batch()
+    assert [body for _, body in packets(client.take())] == [b"\x00\x03r/1x"]
+    replay.start(client.session, client.subscribe(b"r/+"), messages(2), lambda topic: False)
+    bench.plane.end_batch()
 
-    assert client.session.replay_topics is None
+    assert [body for _, body in packets(client.take())] == [b"\x00\x03r/0x", b"\x00\x03r/1x"]
+
+
+def test_what_is_overtaken_while_a_slice_waits_is_left_out() -> None:
+    """It is asked for each message when that is sent, not when its page comes."""
+    bench = Bench(PlaneLimits(replay_slice=1))
+    client = bench.client("s")
+    overtaken: set[bytes] = set()
+    bench.plane.replay(client.session, client.subscribe(b"r/#"), messages(3), overtaken.__contains__)
+    overtaken.add(b"r/1")
+
+    bench.pass_time(1)
+
+    assert [body for _, body in packets(client.take())] == [b"\x00\x03r/0x", b"\x00\x03r/2x"]
+
+
+def test_filter_that_is_subscribed_again_ends_its_earlier_replay() -> None:
+    """Whoever feeds that one is called, and brings no more."""
+    bench = Bench(PlaneLimits(out_soft_bytes=0))
+    client = bench.client("s")
+    replay = bench.plane.replays
+    called: list[int] = []
+    client.transport.is_stuck = True
+    client.connection.out += b"x"
+    earlier = replay.open(client.session, client.subscribe(b"r/#"))
+    assert not replay.feed(earlier, messages(3), lambda: called.append(1))
+
+    later = replay.open(client.session, client.subscribe(b"r/#"))
+
+    assert (called, earlier.is_wanted, later.is_wanted) == ([1], False, True)
+    assert replay.running == {client.session: {(None, b"r/#"): later}}
 
 
 def test_a_replay_ends_with_its_connection() -> None:
@@ -65,10 +95,9 @@ def test_a_replay_ends_with_its_connection() -> None:
     client.drop()
     bench.pass_time(1)
 
-    assert bench.plane.replays.running == []
-    assert bench.plane.replays.expected == {}
+    assert bench.plane.replays.running == {}
     bench.plane.replay(client.session, client.subscribe(b"r/#"), messages(1))
-    assert bench.plane.replays.running == []
+    assert bench.plane.replays.running == {}
 
 
 def test_page_by_page_the_feeder_is_called_when_a_page_is_through() -> None:
@@ -89,11 +118,10 @@ def test_page_by_page_the_feeder_is_called_when_a_page_is_through() -> None:
         taken(client)
         replay.go_on()
     assert called == [2]
-    assert replay.running == [running]
+    assert replay.running == {client.session: {(None, b"r/#"): running}}
 
     assert replay.feed(running, [], None)
-    assert replay.running == []
-    assert client.session.replay_topics is None
+    assert replay.running == {}
 
 
 def test_feeder_is_called_when_the_connection_ends() -> None:
@@ -113,20 +141,3 @@ def test_feeder_is_called_when_the_connection_ends() -> None:
     assert not running.is_wanted
     assert replay.feed(running, messages(3), lambda: called.append(2))
     assert called == [1]
-
-
-def test_names_of_live_topics_are_not_collected_without_end() -> None:
-    """So many are remembered; they are still skipped when later ones are not noted any more."""
-    bench = Bench(PlaneLimits(replay_slice=10))
-    client = bench.client("s")
-    replay = make_replay(bench)
-    running = replay.open(client.session, client.subscribe(b"r/#"))
-    assert client.session.replay_topics is not None
-    client.session.replay_topics.update(b"r/%d" % number for number in range(LIVE_TOPICS + 1))
-
-    replay.go_on()
-
-    assert client.session.replay_topics is None
-    replay.feed(running, [*messages(1), Message(b"r/new", b"x", 0, True)], None)
-    client.transport.flush()
-    assert [body for _, body in packets(client.take())] == [b"\x00\x05r/newx"]

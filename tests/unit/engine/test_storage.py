@@ -39,7 +39,7 @@ def test_nothing_is_sent_before_it_is_stored_and_reserved() -> None:
     assert waiting(bench.store) == ["reserve"]
     bench.store.commit()
 
-    assert subscriber.take() == publish(b"q", b"x", 1, 2)
+    assert subscriber.take() == publish(b"q", b"x", 1, 1)
 
 
 def test_a_caught_up_session_reads_nothing_from_the_store() -> None:
@@ -72,7 +72,7 @@ def test_a_full_window_is_served_from_memory_then_from_pages() -> None:
     assert subscriber.session.is_behind
     seen = payloads(subscriber.take())
     for position in range(1, 10):
-        seen += payloads(subscriber.send(ack(0x40, position + 1)))
+        seen += payloads(subscriber.send(ack(0x40, position)))
         bench.settle()
         seen += payloads(subscriber.take())
 
@@ -114,9 +114,9 @@ def test_a_reconnect_repeats_with_dup_and_the_original_identifier() -> None:
     bench.settle()
 
     assert packets(again.take()[4:]) == [
-        (0x3A, b"\0\x01q\0\x021"),
-        (0x3A, b"\0\x01q\0\x032"),
-        (0x32, b"\0\x01q\0\x043"),
+        (0x3A, b"\0\x01q\0\x011"),
+        (0x3A, b"\0\x01q\0\x022"),
+        (0x32, b"\0\x01q\0\x033"),
     ]
 
 
@@ -162,7 +162,7 @@ def test_what_may_have_been_sent_does_not_expire() -> None:
     again = persistent(bench, 5, version=5)
     bench.settle()
 
-    assert packets(again.take()[4:]) == [(0x3A, b"\0\x01q\0\x02\x05\x02\0\0\0\x001")]
+    assert packets(again.take()[4:]) == [(0x3A, b"\0\x01q\0\x01\x05\x02\0\0\0\x001")]
     assert bench.tenant.counters.dropped == {Drop.EXPIRED: 1}
     assert again.session.window is not None
     assert again.session.window.taken == 2
@@ -178,15 +178,15 @@ def test_pubrel_waits_for_the_disk_and_is_repeated() -> None:
     bench.settle()
     subscriber.take()
 
-    assert subscriber.send(ack(0x50, 2)) == b""
+    assert subscriber.send(ack(0x50, 1)) == b""
     store.commit()
-    assert subscriber.take() == ack(0x62, 2)
+    assert subscriber.take() == ack(0x62, 1)
     store.crash()
     again = persistent(Bench(store=store), version=5)
     again.bench.settle()
 
-    assert again.take()[4:] == ack(0x62, 2)
-    assert again.send(ack(0x70, 2, 0x92)) == b""
+    assert again.take()[4:] == ack(0x62, 1)
+    assert again.send(ack(0x70, 1, 0x92)) == b""
     again.bench.settle()
     assert store.queue(7).head == 1
     assert store.queue(7).released == set()
@@ -202,11 +202,11 @@ def test_the_durable_head_moves_in_batches() -> None:
         publisher.send(publish(b"q", b"x", 1, number))
     bench.settle()
 
-    subscriber.send(ack(0x40, 2) + ack(0x40, 3))
+    subscriber.send(ack(0x40, 1) + ack(0x40, 2))
     assert waiting(bench.store) == []
-    subscriber.send(ack(0x40, 4))
+    subscriber.send(ack(0x40, 3))
     assert waiting(bench.store) == ["ack"]
-    subscriber.send(ack(0x40, 5))
+    subscriber.send(ack(0x40, 4))
     bench.store.commit_all()
     assert bench.store.queue(7).head == 3
     bench.settle()
@@ -301,7 +301,7 @@ def test_replayed_messages_go_through_the_queue() -> None:
     assert subscriber.take() == publish(b"r/2", b"y", retain=True)
     bench.settle()
 
-    assert subscriber.take() == publish(b"r/1", b"x", 1, 2, retain=True)
+    assert subscriber.take() == publish(b"r/1", b"x", 1, 1, retain=True)
 
 
 def test_a_claim_brings_what_was_inbound() -> None:

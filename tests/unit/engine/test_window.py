@@ -6,12 +6,14 @@ from iothub.engine.window import DONE, WAIT_PUBACK, WAIT_PUBCOMP, WAIT_PUBREC, W
 
 
 def test_window_identifier_follows_from_the_position() -> None:
-    """Position mod 65535 + 1: never 0, found again after it wrapped [MQTT-2.2.1-3] [MQTT-4.4.0-1]."""
+    """A session's first is 1; never 0, found again after it wrapped [MQTT-2.2.1-3] [MQTT-2.2.1-4] [MQTT-4.4.0-1]."""
     window = Window(10, False)
-    window.base = window.taken = window.durable_head = 65533
+    assert (window.send(1), window.find(1), window.find(2)) == (1, 1, 0)
+    window = Window(10, False)
+    window.base = window.taken = window.durable_head = 65534
 
     assert [window.send(1) for _ in range(4)] == [65535, 1, 2, 3]
-    assert [window.find(packet_id) for packet_id in (65535, 1, 2, 3)] == [65534, 65535, 65536, 65537]
+    assert [window.find(packet_id) for packet_id in (65535, 1, 2, 3)] == [65535, 65536, 65537, 65538]
     assert window.find(4) == 0
     assert window.find(65534) == 0
 
@@ -69,7 +71,7 @@ def test_window_released_position_awaits_pubcomp_before_and_after_its_turn() -> 
     """PUBREL goes out at once, its position is walked over later; PUBCOMP may come before that."""
     window = Window(10, True)
     window.restore(0, 3, 3, (1, 2))
-    assert window.find(2) == 1
+    assert window.find(1) == 1
     assert window.state(1) == WAIT_PUBCOMP
 
     window.complete(1)

@@ -31,7 +31,7 @@ class FakeChannel:
 
     def resume(self) -> None: ...
 
-    def close(self, *, abort: bool = False) -> None:
+    def close(self, *, abort: bool = False, drains: bool = False) -> None:
         self.closes.append(abort)
 
     def fail(self, reason: Reason) -> None:

@@ -11,11 +11,12 @@ from twisted.internet.task import Clock as TwistedClock
 from twisted.python.failure import Failure
 
 from iothub.base.reasons import Reason
+from iothub.net import twisted_transport
 from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import listener_info
-from iothub.net.twisted_transport import PlainChannel, TwistedTransports
+from iothub.net.twisted_transport import DRAIN_BYTES, PlainChannel, TwistedTransports
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoConnection, EchoPlane
 
@@ -134,7 +135,32 @@ def test_plain_channel_close_with_unread_input_shuts_and_drains(bench) -> None:
     assert transport.calls == ["startReading", "loseWriteConnection"]
     bench.clock.advance(1.1)
     bench.hub.tick()
-    assert transport.calls[-1] == "abortConnection"
+    assert transport.calls[-1] == "loseConnection"
+
+
+def test_plain_channel_that_drains_reads_what_comes_later_within_bounds(bench) -> None:
+    """A peer that is still sending does not lose our last packet to a reset; it cannot send for ever."""
+    channel, transport, _ = bench.channel()
+    channel.connection.transport.close(drains=True)
+    bench.turn()
+    assert transport.calls == ["startReading", "loseWriteConnection"]
+
+    for _ in range(DRAIN_BYTES >> 16):
+        assert transport.calls[-1] == "loseWriteConnection"
+        channel.dataReceived(bytes(1 << 16))
+
+    assert transport.calls[-1] == "loseConnection"
+
+
+def test_plain_channels_that_drain_are_bounded(bench, monkeypatch) -> None:
+    """Their descriptors are needed: the others are closed at once."""
+    monkeypatch.setattr(twisted_transport, "MOST_DRAINING", 1)
+    (first, drained, _), (second, closed, _) = bench.channel(), bench.channel()
+    for channel in (first, second):
+        channel.connection.transport.close(drains=True)
+    bench.turn()
+
+    assert (drained.calls[-1], closed.calls[-1]) == ("loseWriteConnection", "loseConnection")
 
 
 def test_plain_channel_that_cannot_flush_its_farewell_is_aborted(bench) -> None:

@@ -1,114 +1,22 @@
-"""Retained messages are replayed page by page, as fast as the client takes them; none is missed, none comes after a newer one."""
+"""Retained messages are replayed page by page, as fast as the client takes them; none is missed, none comes after a newer one.
+
+A rule of the whole file: each subscription gets what was retained when it became active, also if that has just come live [MQTT-3.3.1-9].
+"""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
 from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import BackendError
 from iothub.base.reasons import Drop
-from iothub.engine.limits import PlaneLimits
-from iothub.engine.router import Subscription
 from iothub.records.message import StoredMessage, encode_message
-from iothub.testing.engine import Bench, packets, publish
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.resolve import resolve_texts
-from iothub_services.retained.memory import MemoryRetained
-from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedWrite
-from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE, Retaining
-
-TENANT = 1
-
-
-class Bodies:
-    """The memory driver; a read that is not empty waits for `release`, if it `is_held`. Counts the bodies that were read."""
-
-    def __init__(self) -> None:
-        self.store = MemoryRetained()
-        self.read = 0
-        self.is_held = self.is_down = False
-        self.waiting: list[Deferred[None]] = []
-
-    async def load(self, tenant_id: int) -> list[RetainedTopic]:
-        return list(self.store.load(tenant_id))
-
-    async def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
-        asked = list(topics)
-        if asked and self.is_held:
-            self.waiting.append(Deferred())
-            await self.waiting[-1]
-        if self.is_down:
-            raise BackendError("retained.db: disk I/O error", retryable=True)
-        self.read += len(asked)
-        return self.store.fetch(tenant_id, asked)
-
-    async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
-        return self.store.delete(tenant_id, topics)
-
-    async def settle(self, _tenant_id: int) -> None:
-        return
-
-    def release(self) -> None:
-        self.is_held = False
-        waiting, self.waiting = self.waiting, []
-        for each in waiting:
-            each.callback(None)
-
-
-class Harness:
-    """One tenant's retained messages, a plane and a client whose socket can be stuck."""
-
-    def __init__(self, count: int = 0, size: int = 1) -> None:
-        self.damaged: list[tuple[str, str, str]] = []
-        self.bodies = Bodies()
-        self.bench = Bench(PlaneLimits(replay_slice=10, out_soft_bytes=2000))
-        self.ledger = LocalLedger(TENANT, resolve_texts(""), cast("Any", None))
-        self.retaining = self.retained_by(self.ledger)
-        for number in range(count):
-            self.retain(b"r/%d" % number, b"x" * size)
-        self.client = self.bench.client("s")
-        self.ended: list[object] = []
-
-    def retained_by(self, ledger: LocalLedger) -> Retaining:
-        bench = self.bench
-        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self._count)
-
-    def _count(self, store: str, key: str, reason: str) -> None:
-        self.damaged.append((store, key, reason))
-
-    def retain(self, topic: bytes, payload: bytes) -> None:
-        """A retained write that is durable."""
-        body = encode_message(StoredMessage(topic, payload, 0, True, b"", 0, b"", "p")) if payload else None
-        (version,) = self.bodies.store.put([RetainedWrite(TENANT, topic, body)])
-        self.retaining.changed(topic, version, 0, len(body or b""))
-
-    def subscribe(self, topic_filter: bytes = b"r/#") -> Subscription:
-        """Subscribe; the replay begins."""
-        subscription = self.client.subscribe(topic_filter)
-        self.bench.plane.expect_replay(self.client.session)
-        self.replay(subscription)
-        return subscription
-
-    def replay(self, subscription: Subscription) -> None:
-        steps: Coroutine[Any, Any, None] = self.retaining.replay(self.client.session, subscription)
-        Deferred.fromCoroutine(steps).addBoth(self.ended.append)
-
-    def taken(self, seconds: float = 60.0) -> list[tuple[bytes, bytes]]:
-        """What the client gets while it reads: topics and payloads."""
-        found = []
-        for _ in range(round(seconds * 10)):
-            self.client.transport.flush()
-            found += [_message_of(body) for _, body in packets(self.client.take())]
-            self.bench.pass_time(0.1)
-        return found
-
-
-def _message_of(body: bytes) -> tuple[bytes, bytes]:
-    end = 2 + int.from_bytes(body[:2], "big")
-    return body[2:end], body[end:]
+from iothub_services.retained.port import RetainedWrite
+from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE
+from tests.support.retained_harness import TENANT, Harness
 
 
 def topics(found: list[tuple[bytes, bytes]]) -> list[bytes]:
@@ -124,7 +32,7 @@ def test_client_gets_everything_once() -> None:
 
     assert sorted(found) == sorted(b"r/%d" % number for number in range(3000))
     assert harness.ended == [None]
-    assert harness.bench.plane.replays.expected == {}
+    assert harness.bench.plane.replays.running == {}
 
 
 def test_client_that_does_not_read_costs_a_page() -> None:
@@ -160,11 +68,8 @@ def test_what_came_live_meanwhile_is_not_replayed() -> None:
     harness.client.transport.is_stuck = True
     harness.subscribe()
     harness.client.transport.is_stuck = False
-    publisher = harness.bench.client("p")
     for number in range(1000):
-        topic = b"r/%d" % number
-        harness.retain(topic, b"new")
-        publisher.send(publish(topic, b"new"))
+        harness.retain(b"r/%d" % number, b"new")
 
     found = harness.taken()
 
@@ -173,17 +78,103 @@ def test_what_came_live_meanwhile_is_not_replayed() -> None:
     assert [payload for _, payload in found].count(b"new") == 1000
 
 
-def test_message_newer_than_the_snapshot_comes_live_only() -> None:
-    """Its version says so, also when nobody remembers any more what came live."""
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_message_newer_than_the_snapshot_comes_live_only(is_durable: bool) -> None:
+    """Nothing older follows it, and nothing that was deleted: whether the store has it already or not."""
     harness = Harness(600)
     harness.client.transport.is_stuck = True
     harness.subscribe()
-    harness.retain(b"r/new", b"new")
-    for number in range(600):
-        harness.retain(b"r/%d" % number, b"")
     harness.client.transport.is_stuck = False
+    harness.ask_to_retain(b"r/new", b"new")
+    for number in range(600):
+        harness.ask_to_retain(b"r/%d" % number, b"")
+    if is_durable:
+        harness.bodies.commit()
 
-    assert len(harness.taken()) == SLICE
+    found = harness.taken()
+
+    assert dict(found) == {b"r/new": b"new"} | {b"r/%d" % number: b"" for number in range(600)}
+    assert found.count((b"r/new", b"new")) == 1
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize("topic_filter", [b"r/#", b"r/+"])
+@pytest.mark.parametrize("unsubscribes", [True, False])
+def test_message_that_came_live_before_a_subscription_is_replayed_to_it(
+    is_durable: bool, topic_filter: bytes, unsubscribes: bool
+) -> None:
+    """By the same filter again or by another one, while the first replay still runs [MQTT-3.3.1-9] [MQTT-3.8.4-4] [MQTT3-3.8.4-3]."""
+    harness = Harness(1)
+    harness.bodies.is_held = True
+    harness.subscribe()
+    harness.ask_to_retain(b"r/new", b"live")
+    if is_durable:
+        harness.bodies.commit()
+    assert harness.taken(0.1) == [(b"r/new", b"live")]
+
+    if unsubscribes:
+        harness.unsubscribe()
+    harness.subscribe(topic_filter)
+    harness.bodies.commit()
+    harness.bodies.release()
+
+    assert (b"r/new", b"live") in harness.taken(2.0)
+    assert harness.ended == [None, None]
+
+
+def test_message_that_comes_live_between_two_subscriptions_is_replayed_to_the_second_alone() -> None:
+    """Both replays run at the same time; each has its own snapshot."""
+    harness = Harness(1)
+    harness.bodies.is_held = True
+    harness.subscribe(b"r/#")
+    harness.ask_to_retain(b"r/0", b"between")
+    harness.subscribe(b"r/+")
+    harness.ask_to_retain(b"r/1", b"after")
+    harness.bodies.commit()
+    harness.bodies.release()
+
+    found = harness.taken(2.0)
+
+    assert found.count((b"r/0", b"between")) == 2
+    assert found.count((b"r/1", b"after")) == 1
+    assert (b"r/0", b"x") not in found
+
+
+def test_snapshot_is_taken_before_later_writes_of_the_same_commit_are_reported() -> None:
+    """What was asked for after the SUBSCRIBE has come live, although the store does both at once."""
+    harness = Harness(1)
+    harness.ask_to_retain(b"r/before", b"b")
+    harness.subscribe()
+    harness.ask_to_retain(b"r/after", b"a")
+    assert harness.taken(0.1) == [(b"r/after", b"a")]
+
+    harness.bodies.commit()
+
+    assert sorted(harness.taken(2.0)) == [(b"r/0", b"x"), (b"r/before", b"b")]
+
+
+def test_message_that_another_hub_has_replaced_is_replayed() -> None:
+    """It did not come live here, however new it is."""
+    harness = Harness(1)
+    body = encode_message(StoredMessage(b"r/0", b"elsewhere", 0, True, b"", 0, b"", "p"))
+    harness.bodies.store.put([RetainedWrite(TENANT, b"r/0", body)])
+
+    harness.subscribe()
+
+    assert harness.taken(2.0) == [(b"r/0", b"elsewhere")]
+
+
+def test_write_that_was_given_up_does_not_hold_back_what_is_retained() -> None:
+    """A deletion, too: the message is still there for who comes next."""
+    harness = Harness(1)
+    for payload in (b"new", b""):
+        harness.ask_to_retain(b"r/0", payload)
+        harness.bodies.writes.clear()
+        harness.retaining.failed(b"r/0")
+
+    harness.subscribe()
+
+    assert harness.taken(2.0) == [(b"r/0", b"x")]
 
 
 def test_unsubscribed_replay_stops() -> None:
@@ -191,12 +182,12 @@ def test_unsubscribed_replay_stops() -> None:
     harness = Harness(3000)
     harness.client.transport.is_stuck = True
     harness.subscribe()
-    harness.bench.plane.unsubscribe(harness.client.session, None, b"r/#")
+    harness.unsubscribe()
     harness.client.transport.is_stuck = False
 
     assert len(harness.taken()) < SLICE
     assert harness.ended == [None]
-    assert harness.client.session.replay_topics is None
+    assert harness.bench.plane.replays.running == {}
 
 
 def test_filter_that_is_subscribed_again_is_replayed_from_the_beginning() -> None:
@@ -212,7 +203,7 @@ def test_filter_that_is_subscribed_again_is_replayed_from_the_beginning() -> Non
     assert set(found) == {b"r/%d" % number for number in range(1000)}
     assert len(found) < 1000 + SLICE
     assert harness.ended == [None, None]
-    assert harness.bench.plane.replays.expected == {}
+    assert harness.bench.plane.replays.running == {}
 
 
 @pytest.mark.parametrize("is_held", [True, False])
@@ -229,7 +220,7 @@ def test_client_that_leaves_ends_its_replay(is_held: bool) -> None:
 
     assert harness.ended == [None]
     assert harness.bodies.read <= SLICE
-    assert harness.bench.plane.replays.running == []
+    assert harness.bench.plane.replays.running == {}
 
 
 def test_store_that_fails_ends_the_replay() -> None:
@@ -240,8 +231,7 @@ def test_store_that_fails_ends_the_replay() -> None:
 
     assert len(harness.ended) == 1
     assert harness.ended != [None]
-    assert harness.bench.plane.replays.expected == {}
-    assert harness.bench.plane.replays.running == []
+    assert harness.bench.plane.replays.running == {}
 
 
 def test_filter_that_matches_little_in_a_great_index_finds_it() -> None:
@@ -276,9 +266,10 @@ def test_damaged_message_is_counted_and_the_others_come() -> None:
 
     assert topics(harness.taken(2.0)) == [b"r/2", b"r/0"]
     assert harness.damaged == [("retained", "tenant acme, topic 'r/1'", "damaged message: the checksum differs")]
-    assert harness.bench.tenant.counters.dropped == {Drop.STORE_FAILED: 1}
+    assert harness.bench.tenant.counters.dropped[Drop.STORE_FAILED] == 1
 
     harness.retain(b"r/1", b"new")
+    assert harness.taken(0.1) == [(b"r/1", b"new")]
     harness.subscribe(b"r/1")
 
     assert harness.taken(2.0) == [(b"r/1", b"new")]

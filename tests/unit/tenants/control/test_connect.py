@@ -13,6 +13,7 @@ from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scop
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness, now
+from tests.support.packets import CONNACK
 from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
@@ -119,6 +120,53 @@ def test_session_of_another_device_cannot_be_taken(harness: Harness) -> None:
 
     assert harness.ask("c", username="acme/dev2").connack.code == 0x87
     owner.ping()
+
+
+def test_session_that_was_opened_while_a_connect_waited_for_it_keeps_its_owner(harness: Harness) -> None:
+    """Two devices ask for a new Client Identifier at the same time: it belongs to nobody when both are checked, and to one of them afterwards."""
+    harness.journal.is_held = True
+    first, second = harness.stranger(), harness.stranger()
+    first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
+    second.send(second.connect_bytes("c", "acme/dev2", clean=False, props=KEPT))
+    assert harness.journal.waiting != []
+
+    harness.journal.release()
+    harness.settle()
+
+    assert second.expect(CONNACK).code == 0x87
+    assert second.expect_closed() == []
+    assert first.expect(CONNACK).code == 0
+    first.ping()
+    assert harness.session("c").device == "dev1"
+    assert (harness.used(Quota.CONNECTIONS), harness.used(Quota.SESSIONS)) == (1, 1)
+
+
+@pytest.mark.parametrize("client_id", ["c", ""])
+def test_connack_above_the_clients_maximum_packet_size_is_not_sent(harness: Harness, client_id: str) -> None:
+    """The connection ends without an answer, and nothing was opened for it; of just that size it is sent [MQTT-3.1.2-24]."""
+    first = harness.stranger()
+    first.send(first.connect_bytes(client_id, "acme/dev1"))
+    size = len(first.stream.recv(65536))
+    first.disconnect()
+
+    guest = harness.stranger()
+    guest.send(guest.connect_bytes(client_id, "acme/dev1", props=[*KEPT, (names.MAXIMUM_PACKET_SIZE, size - 1)]))
+
+    assert guest.expect_closed() == []
+    assert nothing_is_taken(harness)
+    assert harness.recorder.answers[-1] == "packet_too_large"
+    last = harness.stranger()
+    last.send(last.connect_bytes(client_id, "acme/dev1", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
+    assert len(last.stream.recv(65536)) == size
+
+
+def test_refusal_above_the_clients_maximum_packet_size_is_not_sent(harness: Harness) -> None:
+    """A CONNACK with a Reason Code has five bytes [MQTT-3.1.2-24]."""
+    for size, codes in ((5, [0x87]), (4, [])):
+        guest = harness.stranger()
+        guest.send(guest.connect_bytes("c", "acme/dev1", "wrong", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
+
+        assert [packet.code for packet in guest.expect_closed()] == codes
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.control.subscribe import SLICE
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness
-from tests.support.packets import CONNACK, DISCONNECT, SUBACK
+from tests.support.packets import CONNACK, DISCONNECT, SUBACK, UNSUBACK
 from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
@@ -42,6 +42,29 @@ def test_filter_has_1024_levels_at_most_whatever_the_plan_says(harness: Harness)
     assert harness.recorder.refusals == [Quota.FILTER_LEVELS] * 2
 
 
+@pytest.mark.parametrize("bad", ["", "a/#/b", "ab/+e", "#/", "$share/g", "$share/g/", "$share//a", "$share/g+/a"])
+@pytest.mark.parametrize("version", [4, 5])
+def test_ill_formed_filter_closes_and_leaves_everything_as_it_was(harness: Harness, version: int, bad: str) -> None:
+    """In SUBSCRIBE and UNSUBSCRIBE, wherever it stands: no other filter of the packet takes effect, none counts for the rate or a quota.
+
+    [MQTT-4.7.3-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT3-4.7.3-1]
+    """
+    harness.limit("subscribes=2/1h")
+    guest = harness.join(version=version, clean=False, props=KEPT)
+    guest.subscribe(("a", 1))
+
+    guest.send_subscribe(("b", 1), (bad, 1), packet_id=2)
+    said = [packet.code for packet in guest.expect_closed()]
+    again = harness.join(version=version, clean=False, props=KEPT)
+    again.send_unsubscribe("a", bad, packet_id=3)
+    said += [packet.code for packet in again.expect_closed()]
+
+    assert said == ([0x81, 0x81] if version == 5 else [])
+    assert list(harness.session("c").subscriptions) == [(None, b"a")]
+    assert harness.used(Quota.SUBSCRIPTIONS) == 1
+    assert harness.join(version=version, clean=False, props=KEPT).subscribe(("b", 1)).codes == [1]
+
+
 @pytest.mark.parametrize("limit", ["session_subscriptions=2", "subscriptions=2"])
 def test_limit_is_exact_within_one_packet(harness: Harness, limit: str) -> None:
     """What is there already is replaced for nothing."""
@@ -61,6 +84,21 @@ def test_shared_groups_and_their_members_are_counted(harness: Harness) -> None:
     assert two.subscribe(("$share/g/a", 0)).codes == [0x97]
     one.disconnect()
     assert two.subscribe(("$share/h/a", 0)).codes == [0]
+
+
+def test_answer_above_the_clients_maximum_packet_size_ends_the_connection(harness: Harness) -> None:
+    """SUBACK and UNSUBACK: not sent, and the client is told why [MQTT-3.1.2-24]."""
+    for answer in (SUBACK, UNSUBACK):
+        guest = harness.join(props=[(names.MAXIMUM_PACKET_SIZE, 60)])
+        fits = [f"f/{number}" for number in range(60 - 5)]
+        assert len(guest.subscribe(*((each, 0) for each in fits)).codes) == len(guest.unsubscribe(*fits).codes) == 55
+
+        if answer == SUBACK:
+            guest.send_subscribe(*((f"f/{number}", 0) for number in range(56)), packet_id=2)
+        else:
+            guest.send_unsubscribe(*(f"f/{number}" for number in range(56)), packet_id=2)
+
+        assert [(packet.kind, packet.code) for packet in guest.expect_closed()] == [(DISCONNECT, 0x95)]
 
 
 def test_no_local_on_a_shared_subscription_is_a_protocol_error(harness: Harness) -> None:
