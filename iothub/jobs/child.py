@@ -1,7 +1,8 @@
 """The process of one run: started in its own process group, read line by line, and ended with its group.
 
-Knows no job and no history. If this process is killed, the child sees the end of its standard input and exits (`--lifeline` of
-`iothub_spark`); Spark's Java exits with the Python that started it, and Spark's Python workers exit with their Java.
+Knows no job and no history. The child's standard input is its lifeline (`iothub_spark.lifeline`): if this process is killed, the child sees the end
+of it and exits; if this process stands still, the child exits when the time has passed that was last written there (`keep_until`). Spark's Java
+exits with the Python that started it, and Spark's Python workers exit with their Java.
 """
 
 from __future__ import annotations
@@ -26,16 +27,27 @@ _POLL_S = 0.05
 _KILLS = 20
 
 
+def boot_s() -> float:
+    """Return seconds since the machine was started, those in which it was suspended included, as the child counts them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Child:
     """A running process. `end` it, whatever happens."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, log: RunLog) -> None:
-        """Start it. Raises UnavailableError."""
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], folder: Path, log: RunLog, until_s: float
+    ) -> None:
+        """Start it. Raises UnavailableError. `until_s`: as `keep_until` takes it; the child has it before its first step."""
         pipe = subprocess.PIPE
+        lifeline, writer = os.pipe()
+        os.set_blocking(writer, False)  # a child that does not read must not stop its parent
+        self._lifeline = os.fdopen(writer, "wb", buffering=0)
+        self.keep_until(until_s)
         try:
             self._process = subprocess.Popen(  # noqa: S603  our own program
                 command,
-                stdin=pipe,
+                stdin=lifeline,
                 stdout=pipe,
                 stderr=pipe,
                 cwd=folder,
@@ -43,7 +55,10 @@ class Child:
                 start_new_session=True,
             )
         except OSError as error:
+            self._lifeline.close()
             raise UnavailableError(f"{command[0]}: cannot be started: {error.strerror}") from None
+        finally:
+            os.close(lifeline)
         self._log = log
         self._begun = b""  # a line of standard output that is not whole yet
         self._selector = selectors.DefaultSelector()
@@ -56,6 +71,11 @@ class Child:
     def code(self) -> int | None:
         """Its exit code, negative for a signal; None: it has not ended."""
         return self._process.poll()
+
+    def keep_until(self, until_s: float) -> None:
+        """Let it go on until then, in seconds of `boot_s`; it ends itself when it has heard of no later time by then."""
+        with suppress(OSError):  # it has ended
+            self._lifeline.write(b"%d\n" % int(until_s * 1000))
 
     def read(self, timeout_s: float) -> list[Report]:
         """Wait up to `timeout_s` for output and return its reports."""
@@ -78,7 +98,7 @@ class Child:
         finally:  # also when Ctrl-C is pressed again
             self._kill()
             self._selector.close()
-            for each in (self._process.stdin, self._process.stdout, self._process.stderr):
+            for each in (self._lifeline, self._process.stdout, self._process.stderr):
                 if each is not None:
                     each.close()
 

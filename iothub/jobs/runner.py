@@ -1,6 +1,7 @@
 """One run of a job from its begin to its row in the history: waits for the lease, starts the process, reads its reports, ends it in time.
 
-Knows no job. A heartbeat renews the lease (`iothub_tenants.accounts.job_runs`); if that fails, the process is ended.
+Knows no job. A heartbeat renews the lease (`iothub_tenants.accounts.job_runs`); if that fails, the process is ended. With each renewal the process
+hears until when it may go on; if this one stands still, it ends itself before the lease expires and another run may begin.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from types import FrameType
 
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
-from iothub.jobs.child import GRACE_S, Child
+from iothub.jobs.child import GRACE_S, Child, boot_s
 from iothub.jobs.lines import Done, Failed, Note, Report
 from iothub.jobs.places import Places, RunLog
 from iothub_tenants.accounts import job_runs
@@ -27,6 +28,7 @@ from iothub_tenants.accounts.job_runs import DIED, LEASE_S, Owner, Result, Run, 
 from iothub_tenants.accounts.store import AccountStore
 
 HEARTBEAT_S = 5.0
+LIFELINE_S = 45.0  # less than `LEASE_S` by the time in which a process and its Java are killed
 TIMED_OUT = "timeout"
 LOST = "lost"
 _TURN_S = 0.5
@@ -39,14 +41,16 @@ Start = Callable[[Run, Path], tuple[list[str], dict[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Time limits in seconds, and the clock."""
+    """Time limits in seconds, and the clocks. `lifeline_s`: how long the process goes on after the last renewal; `boot_s`: its clock."""
 
     wait_s: float = 0.0
     max_runtime_s: float = 6 * 3600.0
     heartbeat_s: float = HEARTBEAT_S
+    lifeline_s: float = LIFELINE_S
     grace_s: float = GRACE_S
     clock: Clock = _SYSTEM_CLOCK
     pause: Callable[[float], None] = time.sleep
+    boot_s: Callable[[], float] = boot_s
 
 
 @dataclass(slots=True)
@@ -68,6 +72,7 @@ class Runner:
         self._on_report = on_report
         self._timing = timing
         self._renewed_at = 0.0
+        self._child_until_s = 0.0
 
     def run(self, job: str, options: Mapping[str, object], start: Start) -> Run:
         """Run the job and return the run's row, whatever its result.
@@ -99,6 +104,7 @@ class Runner:
         until = clock.monotonic() + self._timing.wait_s
         is_said = False
         while True:
+            self._note_renewal()
             try:
                 return job_runs.begin(self._store, job, options, owner)
             except RunningError as error:
@@ -117,14 +123,13 @@ class Runner:
             raise ConflictError(f"run {run.id} is done, but its lease had expired: see `iothub job show {run.id}`")
 
     def _do(self, run: Run, start: Start) -> _Outcome:
-        self._renewed_at = self._timing.clock.monotonic()  # the lease was taken a moment ago
         with self._places.scratch(run.id) as folder:
             log = RunLog(self._places.log_file(run.id))
             try:
                 with _file_named(folder):
                     command, environment = start(run, folder)
                 self._renew(run)
-                child = Child(command, environment, folder, log)
+                child = Child(command, environment, folder, log, self._child_until_s)
                 try:
                     return self._listen(run, child, log)
                 finally:
@@ -138,7 +143,8 @@ class Runner:
         last_report: Done | Failed | None = None
         figures: Mapping[str, object] = {}
         while not child.is_over and clock.monotonic() < until:
-            self._renew(run)
+            if self._renew(run):
+                child.keep_until(self._child_until_s)
             for report in child.read(_TURN_S):
                 if isinstance(report, Done):
                     figures = report.figures
@@ -148,23 +154,33 @@ class Runner:
                 self._on_report(report)
         return self._judge(child.code, last_report, figures, log)
 
-    def _renew(self, run: Run) -> None:
-        """Write a heartbeat when it is due. Raises ConflictError, BackendError: another run may take the lease, so this one must end."""
-        now = self._timing.clock.monotonic()
-        late_s = now - self._renewed_at
+    def _note_renewal(self) -> None:
+        """Note a renewal that is about to be asked for. Before it: nobody knows how long the answer takes, and the lease counts from the question."""
+        self._renewed_at = self._timing.clock.monotonic()
+        self._child_until_s = self._timing.boot_s() + self._timing.lifeline_s
+
+    def _renew(self, run: Run) -> bool:
+        """Write a heartbeat when it is due, and return whether it was.
+
+        Raises ConflictError, BackendError: another run may take the lease, so this one must end.
+        """
+        before = self._renewed_at, self._child_until_s
+        late_s = self._timing.clock.monotonic() - self._renewed_at
         if late_s < self._timing.heartbeat_s:
-            return
+            return False
+        self._note_renewal()
         try:
             is_ours = job_runs.renew(self._store, run.id)
         except BackendError:
             if late_s >= LEASE_S / 2:
                 raise
-            return
+            self._renewed_at, self._child_until_s = before
+            return False
         if not is_ours:
             raise ConflictError(
                 f"run {run.id} is stopped: it lost its lease, because it wrote no heartbeat for {LEASE_S:.0f} s; run the job again"
             )
-        self._renewed_at = now
+        return True
 
     def _judge(
         self, code: int | None, last_report: Done | Failed | None, figures: Mapping[str, object], log: RunLog

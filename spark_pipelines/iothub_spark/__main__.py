@@ -1,6 +1,7 @@
 """The process of one job: `python -m iothub_spark [--lifeline] JOB --spec FILE`.
 
-Knows no job. `--lifeline`: end when standard input does, as `iothub job run` wants it; whoever runs this by hand or by spark-submit leaves it out.
+Knows no job. `--lifeline`: end with standard input, or when the time that was written there has passed, as `iothub job run` wants it; whoever runs
+this by hand or by spark-submit leaves it out.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.jobs.child import Child
-from iothub.jobs.lines import Done, Report, Stage
+from iothub.jobs.child import Child, boot_s
+from iothub.jobs.lines import Done, Note, Report, Stage
 from iothub.jobs.places import RunLog
 from tests.support.alive import is_alive
 
@@ -29,12 +29,24 @@ def started(tmp_path: Path, log: RunLog) -> Iterator[Callable[..., Child]]:
     children: list[Child] = []
 
     def start(*steps: str) -> Child:
-        children.append(Child([sys.executable, str(FAKE), *steps], os.environ, tmp_path, log))
+        children.append(Child([sys.executable, str(FAKE), *steps], os.environ, tmp_path, log, boot_s() + 600))
         return children[-1]
 
     yield start
     for child in children:
         child.end(0.0)
+
+
+def next_reports(child: Child) -> list[Report]:
+    """Read until something is reported: a line may come in pieces."""
+    found: list[Report] = []
+    while not found and not child.is_over:
+        found = child.read(30)
+    return found
+
+
+ECHO = """import sys
+for line in sys.stdin: print('{"event": "note", "text": "%s"}' % line.strip(), flush=True)"""
 
 
 def everything(child: Child) -> list[Report]:
@@ -73,6 +85,28 @@ def test_line_without_end_is_cut_and_logged(started: Callable[..., Child], log: 
     child = started("long:600000", "done:{}")
 
     assert everything(child) == [Done({})]
+
+
+def test_child_hears_until_when_it_may_go_on(tmp_path: Path, log: RunLog) -> None:
+    """In milliseconds; the first time is there before its first step."""
+    child = Child([sys.executable, "-c", ECHO], os.environ, tmp_path, log, 5.0)
+    try:
+        first = next_reports(child)
+        child.keep_until(7.5)
+        second = next_reports(child)
+    finally:
+        child.end(0.0)
+
+    assert (first, second) == ([Note("5000")], [Note("7500")])
+
+
+def test_child_that_has_ended_hears_nothing(started: Callable[..., Child]) -> None:
+    child = started("exit:0")
+    everything(child)
+
+    child.keep_until(boot_s() + 600)
+
+    assert child.code == 0
 
 
 def test_what_a_child_leaves_behind_is_ended(started: Callable[..., Child], tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from iothub_spark import __main__ as program
+from iothub_spark import lifeline
 
 HOLDING = (
     "import signal\nfrom iothub_spark import lifeline\nlifeline.hold()\nprint('ready', flush=True)\nsignal.pause()\n"
@@ -32,6 +34,48 @@ def test_process_ends_when_nobody_holds_the_other_end(is_leader: bool, code: int
     holding.communicate(b"hello", timeout=20)  # closes standard input
 
     assert holding.returncode == code
+
+
+def lines(*written: bytes) -> int:
+    """Return a pipe's end from which these can be read; its other end stays open."""
+    reader, writer = os.pipe()
+    for octets in written:
+        os.write(writer, octets)
+    return reader
+
+
+def test_process_ends_when_its_time_has_passed() -> None:
+    """Whoever started it has stood still since; the last time counts, also a line of which a part comes later."""
+    moments = iter((0.0, 0.0, 49.999, 50.0))
+
+    why = lifeline.wait_for_end(lines(b"45000\n5", b"0000\n"), lambda: next(moments), 0.0)
+
+    assert "renews its lease no more" in why
+    assert list(moments) == []
+
+
+@pytest.mark.parametrize("octets", [b"what?\n", b"\n", b"1" * 5000])
+def test_line_that_is_no_time_is_passed_over(octets: bytes) -> None:
+    moments = iter((0.0, 0.0, 44.0, 45.0))
+
+    lifeline.wait_for_end(lines(octets, b"\n45000\n"), lambda: next(moments), 0.0)
+
+    assert list(moments) == []
+
+
+def test_process_says_why_it_ends() -> None:
+    """The run's log has it as its last line."""
+    holding = subprocess.Popen(
+        [sys.executable, "-c", HOLDING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+    _, said = holding.communicate(b"1\n", timeout=20)
+
+    assert said.endswith(b": the job ends itself\n")
 
 
 def missing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:

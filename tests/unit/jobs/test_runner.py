@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError, ConflictError, InterruptedWorkError, UnavailableError
+from iothub.jobs.child import Child
 from iothub.jobs.lines import Done, Note, Report, Stage
 from iothub.jobs.places import Places
-from iothub.jobs.runner import Runner, Start
+from iothub.jobs.runner import HEARTBEAT_S, LIFELINE_S, Runner, Start
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import job_runs
-from iothub_tenants.accounts.job_runs import Owner, Result, Run, RunningError
+from iothub_tenants.accounts.job_runs import LEASE_S, Owner, Result, Run, RunningError
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.alive import is_alive
 from tests.support.job_leases import let_expire
@@ -252,6 +253,54 @@ def test_run_without_accounts_ends_before_its_lease_expires(
 
     assert len(tried) == 4
     assert job_runs.history(store)[0].kind == "lost"
+
+
+def test_process_ends_itself_when_its_runner_stands_still(make_runner: MakeRunner, fake: Fake) -> None:
+    """A terminal that was stopped, a machine that was suspended: its time is over before another run may have the lease."""
+    run = make_runner(lifeline_s=0.0).run("verify", {}, fake("forever"))
+
+    assert (run.result, run.kind) == (Result.FAILED, "died")
+    assert "killed by SIGKILL" in run.text
+    assert "renews its lease no more" in run.text
+
+
+def test_process_may_go_on_from_the_question_for_the_lease(
+    make_runner: MakeRunner, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the answer takes: another run counts the lease from there, too. No renewal, no more time."""
+    clock = ManualClock()
+    begun_s = clock.monotonic()
+    answers = iter((BackendError("is locked", retryable=True), True))
+    heard: list[float] = []
+    renewed = tmp_path / "renewed"
+
+    def renew(_store: AccountStore, _run_id: int) -> bool:
+        clock.advance(5)
+        answer = next(answers)
+        if isinstance(answer, BackendError):
+            raise answer
+        return answer
+
+    def told(_: Report) -> None:
+        clock.advance(6)
+
+    def keep_until(_: Child, until_s: float) -> None:
+        heard.append(until_s - begun_s)
+        if len(heard) > 1:
+            renewed.touch()
+
+    monkeypatch.setattr(job_runs, "renew", renew)
+    monkeypatch.setattr(Child, "keep_until", keep_until)
+    runner = make_runner(clock=clock, boot_s=clock.monotonic, heartbeat_s=6.0)
+    runner._on_report = told
+    runner.run("verify", {}, fake("stage:read:1:2", f"until:{renewed}"))
+
+    assert heard == [45.0, 6.0 + 5.0 + 45.0]
+
+
+def test_process_ends_before_its_lease_expires() -> None:
+    """By more than the second in which it notices."""
+    assert HEARTBEAT_S < LIFELINE_S < LEASE_S - 10
 
 
 def test_end_that_cannot_be_noted_is_found_out_by_the_next(
