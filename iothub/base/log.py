@@ -24,6 +24,8 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET_FIELD = re.compile(r"pass|secret|token|pepper|credential|private|authorization|cookie", re.IGNORECASE)
 _SENTENCES_LIMIT = 1024  # sentences are constants of the program, so this bounds only mistakes
 _BLANKED = "***"
+_OURS = "iothub"
+_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}  # what a record has beside its `extra`
 _current: RateLimit | None = None
 _suppressed_before = 0  # by limits that `configure` has replaced
 
@@ -76,6 +78,13 @@ def begin() -> None:
     structlog.configure(logger_factory=_standard_error)
 
 
+def configure_command(*, is_debug: bool) -> None:
+    """Write only errors, defects of ours, for a command: it says by itself what fails, once and with what to do. `is_debug`: write everything."""
+    level = LEVELS["debug" if is_debug else "error"]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level), logger_factory=_standard_error)
+    _bridge_standard_logging(level)
+
+
 def configure(
     *,
     level: str = "info",
@@ -107,7 +116,7 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(file=cast("TextIO", _Patient(out))),
         cache_logger_on_first_use=False,
     )
-    _bridge_standard_logging()
+    _bridge_standard_logging(LEVELS[level])
 
 
 def suppressed() -> int:
@@ -186,13 +195,17 @@ class _Patient:
 
 
 class _StandardHandler(logging.Handler):
-    """What libraries log with `logging` becomes a line like ours."""
+    """What is logged with `logging` becomes a line like ours: by libraries, and by our modules that must not load structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logger = get(record.name)
         error = record.exc_info[1] if record.exc_info else None
         with contextlib.suppress(Exception):  # a bad log call of a library must not reach its caller
-            logger.log(record.levelno, "library message", text=record.getMessage(), exc_info=error)
+            if record.name.partition(".")[0] == _OURS:
+                fields = {name: value for name, value in vars(record).items() if name not in _RECORD}
+                logger.log(record.levelno, record.getMessage(), exc_info=error, **fields)
+            else:
+                logger.log(record.levelno, "library message", text=record.getMessage(), exc_info=error)
 
 
 def _standard_error(*_: object) -> structlog.PrintLogger:
@@ -200,12 +213,14 @@ def _standard_error(*_: object) -> structlog.PrintLogger:
     return structlog.PrintLogger(sys.stderr)
 
 
-def _bridge_standard_logging() -> None:
+def _bridge_standard_logging(level: int) -> None:
+    """`level`: of our own modules; libraries write warnings and worse."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _StandardHandler)]:
         root.removeHandler(handler)
     root.addHandler(_StandardHandler())
     root.setLevel(logging.WARNING)
+    logging.getLogger(_OURS).setLevel(level)
 
 
 def _places(traceback: TracebackType | None) -> str:

@@ -97,7 +97,7 @@ def _show_version(context: click.Context, _option: click.Parameter, is_asked: bo
     help="Configuration file. Default: iothub.toml in the data directory.",
 )
 @click.option("--no-input", is_flag=True, help="Never ask; a command that needs an answer fails with exit code 2.")
-@click.option("--debug", is_flag=True, help="Show a traceback with an error.")
+@click.option("--debug", is_flag=True, help="Show log lines, and a traceback with an error.")
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Print the version."
 )

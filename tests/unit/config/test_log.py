@@ -20,6 +20,7 @@ def _restored() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logging.getLogger("iothub").setLevel(logging.NOTSET)
     log.begin()
 
 
@@ -140,6 +141,39 @@ def test_library_messages_become_lines() -> None:
     logging.getLogger("alembic").info("chatter")
 
     assert [line["text"] for line in lines(out)] == ["pool one\\nempty"]
+
+
+def test_messages_of_our_own_modules_keep_their_sentence_and_fields() -> None:
+    """Message plane and sockets log with `logging`; what they say is no library's message."""
+    out = io.StringIO()
+    log.configure(level="debug", stream=out)
+
+    logging.getLogger("iothub.net.acceptor").debug("connection refused", extra={"listener": "tls", "reason": "banned"})
+
+    (line,) = lines(out)
+    assert {name: line[name] for name in ("event", "level", "source", "listener", "reason")} == {
+        "event": "connection refused",
+        "level": "debug",
+        "source": "iothub.net.acceptor",
+        "listener": "tls",
+        "reason": "banned",
+    }
+
+
+@pytest.mark.parametrize(
+    ("is_debug", "written"), [(False, ["a defect"]), (True, ["a gateway", "a library", "a defect"])]
+)
+def test_command_writes_defects_only(capsys: pytest.CaptureFixture[str], is_debug: bool, written: list[str]) -> None:
+    """It says by itself what fails, between lines that are meant for people; `--debug` shows the rest."""
+    log.configure_command(is_debug=is_debug)
+
+    log.get("iothub_services.hbase.client").warning("a gateway does not answer")
+    logging.getLogger("urllib3").warning("a library retries")
+    log.get("x").error("a defect")
+
+    said = capsys.readouterr()
+    assert [word for word in ("a gateway", "a library", "a defect") if word in said.err] == written
+    assert said.out == ""
 
 
 def test_text_form_is_for_people() -> None:
