@@ -43,6 +43,7 @@ TIMEOUT = click.option(
     callback=seconds,
     help='Maximum time to wait for the running hub, such as "5m". Default: as long as it reports progress.',
 )
+SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as for `iothub serve`.")
 DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be deleted; delete nothing.")
 
 
@@ -79,8 +80,9 @@ class App:
         return self._config_file
 
     def load(self, flags: Sequence[str] = ()) -> Loaded:
-        """Read the configuration, with the `--set` flags of this command."""
-        return load(file=self._file, environment=os.environ, flags=flags)
+        """Read the configuration, with the `--set` flags of this command; whatever the command does from here on goes by it."""
+        self._loaded = load(file=self._file, environment=os.environ, flags=flags)
+        return self._loaded
 
     def load_checked(self, flags: Sequence[str] = ()) -> Checked:
         """Read the configuration, and check it with the files that it names: every mistake is reported."""
@@ -88,9 +90,7 @@ class App:
 
     @property
     def loaded(self) -> Loaded:
-        if self._loaded is None:
-            self._loaded = self.load()
-        return self._loaded
+        return self.load() if self._loaded is None else self._loaded
 
     def accounts_url(self) -> str:
         """Return where the accounts are: the text of `sql.url_file`, else the file in the data directory."""

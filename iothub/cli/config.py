@@ -11,12 +11,11 @@ from typing import cast
 import click
 
 from iothub.cli import output
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import SET, App, noun, verb
 from iothub.config.reference_page import render_reference
 from iothub.records.admin_commands import Query
 
 command = noun("config", "Check, show and reload the configuration: flags, environment, file and defaults combined.")
-SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as for `iothub serve`.")
 
 
 @verb(command, "check")

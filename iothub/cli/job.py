@@ -21,7 +21,7 @@ from iothub.base.errors import (
     UnavailableError,
 )
 from iothub.cli import output
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import SET, App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
 from iothub.jobs import specs, timetable
@@ -82,6 +82,7 @@ def list_all(app: App) -> None:
 @click.option(
     "--wait", "wait_s", metavar="DURATION", callback=seconds, help='Maximum time to wait for another run, such as "2h".'
 )
+@SET
 def run(
     app: App,
     name: str | None,
@@ -90,6 +91,7 @@ def run(
     is_dry_run: bool,
     given: tuple[str, ...],
     wait_s: float | None,
+    flags: tuple[str, ...],
 ) -> None:
     """Run a job now on this machine, with or without a running hub.
 
@@ -100,13 +102,14 @@ def run(
       iothub --data-dir ./hub job run compact_events
       iothub --data-dir ./hub job run compact_events --full --dry-run -o json
       iothub --data-dir ./hub job run --nightly --wait 2h
+      iothub --data-dir ./hub job run usage --set spark.driver_memory=2GiB
     """
     if (name is None) != is_nightly:
         raise ConfigError(
             "expected the name of one job, or --nightly for all of jobs.nightly; `iothub job list` shows the names"
         )
+    settings = app.load(flags).config
     app.require_initialised()
-    settings = app.loaded.config
     names = settings.jobs.nightly if name is None else (name,)
     if is_nightly and (is_full or is_dry_run or given):
         raise ConfigError("--nightly does not allow --full, --dry-run and --option: run the jobs one by one instead")

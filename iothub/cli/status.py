@@ -28,12 +28,23 @@ T = TypeVar("T")
 PING_TIMEOUT_S = 3.0
 ACCOUNTS_TIMEOUT_S = 2.0  # on a server: a status must not wait long for a server that is down
 _PAGE_LIMIT_BYTES = 1 << 20
+_NOT_ACROSS_HUBS = (
+    "messages to clients without a persistent session: such a client gets only what is published at its own hub",
+    "QoS 0 messages, unless the tenant stores QoS 0",
+    "Client Identifiers of clients without a persistent session: each hub can have a connection with the same one",
+    "retained messages: a hub sends those that another hub stored only after it has read them again (a restart)",
+    "shared subscriptions: members that are connected to another hub count as offline",
+    "bans for failed logins, $SYS topics and metrics: each hub has its own",
+)
+_QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.ledger = "redis" shares them'
 
 
 @click.command("status", cls=Command)
 @click.pass_context
 def command(context: click.Context) -> None:
     """Show whether the hub runs and answers, since when, its addresses, alarms and admin commands.
+
+    While other hubs share the stores, `not across hubs` lists what clients of one hub do not get from another.
 
     `tenants` counts the tenants of the accounts; loaded are those with a connection, a session or a message on this hub.
 
@@ -82,6 +93,7 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
         "tenants": count,
         "loaded_tenants": reported.get("tenants"),
     }
+    facts["not_across_hubs"] = _not_across_hubs(app, reported)
     facts["alarms"] = [_alarm(alarm) for alarm in _list(reported["alarms"])] if "alarms" in reported else None
     facts["commands"] = accounts.read(_under_way)
     if accounts.trouble:
@@ -124,6 +136,14 @@ def _ask(app: App, accounts: _Accounts, facts: dict[str, object]) -> Mapping[str
     return {}
 
 
+def _not_across_hubs(app: App, reported: Mapping[str, object]) -> list[str]:
+    """Return what clients of one hub do not get from another; nothing while there is no other one."""
+    if not reported.get("other_hubs"):
+        return []
+    is_counted_together = app.loaded.config.quota.ledger == "redis"
+    return [*_NOT_ACROSS_HUBS, *(() if is_counted_together else (_QUOTAS_NOT_ACROSS_HUBS,))]
+
+
 def _used(connections: object) -> object:
     """The page of HTTP has their limit, too."""
     return connections.get("used") if isinstance(connections, Mapping) else connections
@@ -162,12 +182,18 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     if loaded is not None:
         shown["tenants"] = f"{'?' if shown['tenants'] is None else shown['tenants']}, {loaded} of them loaded"
     shown["other hubs"] = [f"node {number}" for number in others] if isinstance(others, list) else None
+    missing = shown.pop("not_across_hubs", None)
+    shown |= {f"not across hubs {number}": what for number, what in enumerate(_texts(missing), 1)}
     shown["not ready because"] = facts.get("reasons")
     alarms = _list(facts["alarms"])
     shown["alarms"] = None if facts["alarms"] is None else len(alarms)
     shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
     shown |= {f"command {number}": _doing(doing) for number, doing in enumerate(_list(facts["commands"]), 1)}
     return {name: value for name, value in shown.items() if value is not None and value != []}
+
+
+def _texts(texts: object) -> list[str]:
+    return [str(text) for text in texts] if isinstance(texts, list) else []
 
 
 def _list(alarms: object) -> list[Mapping[str, object]]:

@@ -15,6 +15,7 @@ NAME = "running hub"
 def findings(facts: Mapping[str, object]) -> Iterator[Finding]:
     """`facts`: as `iothub status -o json` has them."""
     yield _readiness(facts)
+    yield from _other_hubs(facts)
     alarms = facts.get("alarms")
     for alarm in alarms if isinstance(alarms, list) else []:
         subject = f" ({alarm['subject']})" if alarm.get("subject") else ""
@@ -22,6 +23,16 @@ def findings(facts: Mapping[str, object]) -> Iterator[Finding]:
         yield Finding(
             f"alarm {alarm.get('name')}", state, f"{alarm.get('detail')}{subject}", str(alarm.get("advice", ""))
         )
+
+
+def _other_hubs(facts: Mapping[str, object]) -> Iterator[Finding]:
+    """What works at one hub only is a warning: clients that rely on it must all connect to the same hub."""
+    others, missing = facts.get("other_hubs"), facts.get("not_across_hubs")
+    if not isinstance(others, list) or not isinstance(missing, list) or not missing:
+        return
+    numbers = ", ".join(map(str, others))
+    text = f"the hubs with node.number {numbers} share the stores; not across hubs: {'; '.join(map(str, missing))}"
+    yield Finding("other hubs", State.WARN, text, "connect clients that need one of these to the same hub")
 
 
 def _readiness(facts: Mapping[str, object]) -> Finding:

@@ -72,11 +72,32 @@ def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
         hub.data_dir.write_hub({"started": 1_800_000_000.5})
         shown = cli("status").out
 
-    assert "node 0, node 2" in " ".join(shown.split())
+    words = " ".join(shown.split())
+    assert "node 0, node 2" in words
+    assert "not across hubs 1 messages to clients without a persistent session" in words
+    assert "quotas and rates: each hub counts by itself" in words
 
     assert "warning: disk_low: 1MiB left - Free some space." in shown
     assert "a store refuses writes" in shown
     assert "2027-01-15T08:00:00Z" in shown
+
+
+def test_status_of_a_hub_without_others_has_nothing_of_them(cli: Cli) -> None:
+    with AnsweringHub(cli.data_dir, lambda _command: {"ready": True, "reasons": [], "other_hubs": []}):
+        shown = cli("status", "-o", "json").json
+
+    assert shown["not_across_hubs"] == []
+
+
+def test_status_names_what_hubs_do_not_share(cli: Cli) -> None:
+    """Quotas are shared where the ledger is on Redis."""
+    with (cli.data_dir / "iothub.toml").open("a") as file:
+        file.write('\n[redis]\naddresses = ["127.0.0.1:1"]\n[quota]\nledger = "redis"\n')
+    with AnsweringHub(cli.data_dir, lambda _command: {"ready": True, "reasons": [], "other_hubs": [2]}):
+        shown = cli("status", "-o", "json").json
+
+    assert any(text.startswith("retained messages: ") for text in shown["not_across_hubs"])
+    assert not any("quotas" in text for text in shown["not_across_hubs"])
 
 
 def test_status_reads_the_alarms_over_http_when_the_command_table_fails(

@@ -104,6 +104,21 @@ def test_process_is_told_where_everything_is(cli: Cli, fake: Fake) -> None:
     assert (spec.spark.master, spec.spark.driver_memory, spec.spark.shuffle_partitions) == ("local[2]", "2048m", 4)
 
 
+def test_settings_can_be_given_for_one_run(cli: Cli, fake: Fake) -> None:
+    """As for `serve`: they come before those of the file."""
+    set_up(cli, '[spark]\nmaster = "local[2]"\ndriver_memory = "2GiB"')
+
+    cli("job", "run", "usage", "--set", "spark.driver_memory=3GiB", "--set", "spark.shuffle_partitions=5")
+
+    (spec,) = fake.specs
+    assert (spec.spark.master, spec.spark.driver_memory, spec.spark.shuffle_partitions) == ("local[2]", "3072m", 5)
+
+
+def test_setting_for_one_run_must_exist(cli: Cli, fake: Fake) -> None:
+    assert "--set spark.nonsense" in cli("job", "run", "usage", "--set", "spark.nonsense=1", code=2).err
+    assert fake.specs == []
+
+
 @pytest.mark.parametrize(
     ("steps", "code", "text"),
     [

@@ -56,3 +56,19 @@ def test_every_alarm_is_a_line_with_its_remedy() -> None:
         "Look at it.",
     )
     assert (high.state, high.text) == (State.WARN, "91%")
+
+
+def test_what_does_not_cross_hubs_is_a_warning() -> None:
+    _, found = running.findings(
+        {"state": "running", "ready": True, "other_hubs": [0, 2], "not_across_hubs": ["QoS 0 messages", "bans"]}
+    )
+
+    assert (found.name, found.state) == ("other hubs", State.WARN)
+    assert found.text == "the hubs with node.number 0, 2 share the stores; not across hubs: QoS 0 messages; bans"
+    assert "the same hub" in found.advice
+
+
+def test_hub_without_others_has_no_line_about_them() -> None:
+    facts: dict[str, object] = {"state": "running", "ready": True, "other_hubs": [], "not_across_hubs": []}
+
+    assert [found.name for found in running.findings(facts)] == ["running hub"]
