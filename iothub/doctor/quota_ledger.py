@@ -29,7 +29,8 @@ def _check(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     require_extra("quota.ledger", "redis", "redis", "hiredis")
     from iothub_services.redis import from_settings
 
-    keys = ledger_keys(settings, installation_of(settings, data_dir).id)
+    installation = installation_of(settings, data_dir)
+    keys = ledger_keys(settings, lambda: installation.id)
     with closing(from_settings.blocking(settings.redis, "iothub-doctor")) as redis:
         answers, seconds = timed(lambda: redis.run_many(overview.questions(keys)))
     try:

@@ -379,6 +379,10 @@ class Plane:
             if session.connection is not None:
                 session.connection.packet_bytes = tenant.limits.packet_bytes
 
+    def hold_publishers_from(self, at: float) -> None:
+        """From this moment of the monotonic clock publishers wait: routes of other hubs' sessions may be missing. `math.inf`: they do not."""
+        self.turn.held_at = at
+
     def overload_level(self) -> int:
         """NOT_OVERLOADED to ACCEPTS_NOBODY: see `iothub.engine.turn`."""
         return self.turn.overload_level()

@@ -75,7 +75,7 @@ class ClusterParts:
 class HubCluster:
     """Fulfils `iothub_services.sessions.port.Cluster`. On the reactor thread.
 
-    Invariants: `plane.turn.held_at` is finite from `follow` to the end; a hub that is gone is taken over from once its last events are known.
+    Invariants: `turn.held_at` of the plane is finite from `follow` to the end; a hub that is gone is taken over from once its last events are known.
     """
 
     def __init__(self, parts: ClusterParts) -> None:
@@ -292,10 +292,10 @@ class HubCluster:
         if follower is None:
             return
         self._parts.block_source.share(not is_alone)
-        follower.period_s = ALONE_S if is_alone else PERIOD_S
+        follower.set_period(ALONE_S if is_alone else PERIOD_S)
         known_until = follower.known_at + FRESH_S
         held_at = self.members.alone_until if is_alone else known_until
-        self._parts.plane.turn.held_at = math.inf if self._is_over else held_at
+        self._parts.plane.hold_publishers_from(math.inf if self._is_over else held_at)
 
     @property
     def held_back(self) -> str:

@@ -223,6 +223,7 @@ def _streams(foundation: _Foundation, writers: Writers) -> StreamParts:
 def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts) -> PlaneDependencies:
     process, stores, telemetry = foundation.process, foundation.stores, foundation.monitoring.telemetry
     settings, clock, later, run = process.settings, process.clock, process.reactor.callLater, process.threads.run
+    watch = foundation.monitoring.watch
     authenticator = Authenticator(
         foundation.registry,
         run,
@@ -250,6 +251,7 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
         journal=writers.journal,
         owner=process.incarnation.encode(),
         make_cluster=partial(_cluster, foundation),
+        is_short_of_memory=lambda: watch.is_overloaded,
     )
 
 
@@ -411,7 +413,7 @@ def _tasks(
         deletion=_deletion(foundation, writers, control),
         metering=control.metering,
         sys_topics=control.sys_topics,
-        machine=MachineCheck(process.data_dir, monitoring.alarms, monitoring.watch, shared, hub, listeners),
+        machine=MachineCheck(process.data_dir, monitoring.alarms, monitoring.watch, shared, listeners),
         statistics=StatisticsTrim(settings, accounts, writers.journal, run, clock),
         sweep=_sweep(foundation),
         housekeeping=Housekeeping(brokers, accounts, run),

@@ -55,6 +55,7 @@ class PlaneDependencies:
     owner: bytes
     make_cluster: Callable[[Plane], Cluster]
     call_soon: Callable[[Callable[[], None]], object] | None = None
+    is_short_of_memory: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         counters=observer,
         later=later,
         cluster=cluster,
+        is_short_of_memory=ground.is_short_of_memory,
     )
     control_plane = ControlPlane(hub)
     control.bind(control_plane)

@@ -121,10 +121,11 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
     queues, retained = drivers.queues(), drivers.retained()
     log, states, checkpoints = drivers.event_log(), drivers.states(), drivers.checkpoints()
     slots = SlotFile(data_dir.path / "usage.map")
-    usage = Usage(UsageStore(data_dir.usage, clock, store_alarms), clock, slots)
+    is_shared = settings.quota.ledger == "redis" and redis is not None
+    usage = Usage(UsageStore(data_dir.usage, clock, store_alarms), clock, slots, is_shared=is_shared)
     ledger = shared_quota = None
-    if settings.quota.ledger == "redis" and redis is not None:
-        ledger = quota_ledger.QuotaLedger(settings, installation.id, data_dir, alarms)
+    if is_shared and redis is not None:
+        ledger = quota_ledger.QuotaLedger(settings, lambda: installation.id, data_dir, alarms)
         shared_quota = ledger.quota(redis, clock, reactor.callLater, usage)
         quota_ledger.feed(registry, shared_quota)
     return Stores(
@@ -139,7 +140,7 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
         usage=usage,
         hbase=hbase,
         redis=redis,
-        shared_records=shared_records(settings, redis, installation.id, pepper, clock),
+        shared_records=shared_records(settings, redis, lambda: installation.id, pepper, clock),
         ledger=ledger,
         shared_quota=shared_quota,
     )

@@ -373,7 +373,7 @@ def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms:
 
 
 def shared_records(
-    settings: Config, redis: RedisClient | None, installation: str, pepper: bytes, clock: Clock
+    settings: Config, redis: RedisClient | None, installation: Callable[[], str], pepper: bytes, clock: Clock
 ) -> SharedRecords | None:
     """Return the second level of the cache of accounts; None: there is none."""
     if redis is None or settings.auth.shared_cache == "off":
@@ -381,7 +381,7 @@ def shared_records(
     from iothub_services.redis.from_settings import scope
 
     ttl_s = settings.auth.shared_cache_ttl_s
-    options = SharedSettings(scope(settings.redis, installation), ttl_s, min(ttl_s, NEGATIVE_TTL_S))
+    options = SharedSettings(lambda: scope(settings.redis, installation()), ttl_s, min(ttl_s, NEGATIVE_TTL_S))
     return SharedRecords(redis, ChangeWatermark(clock, settings.auth.cache_s), pepper, clock, options)
 
 

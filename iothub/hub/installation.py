@@ -20,6 +20,7 @@ from iothub.base.errors import BackendError, ConflictError, NotOursError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.sections.stores import chosen_tenants
+from iothub.hub.late import LateBound
 from iothub.records.owner import Owner
 from iothub_services.hbase.administration import claim, owners
 from iothub_services.hbase.caller import Caller
@@ -60,10 +61,13 @@ class RedisStore(Protocol):
 
 
 class Installation:
-    """The accounts of a hub, as stores know them. `id`: empty until the accounts have told it; then nothing is theirs yet."""
+    """The accounts of a hub, as stores know them. Invariant: no store on a server is used before the id is known."""
 
-    def __init__(self, settings: Config, installation: str = "", clock: Clock = _SYSTEM_CLOCK) -> None:
-        self.id = installation
+    def __init__(self, settings: Config, installation: str | None = None, clock: Clock = _SYSTEM_CLOCK) -> None:
+        """`installation`: the id; None: `learn` asks the accounts for it, which may be on a server that does not answer yet."""
+        self._id: LateBound[str] = LateBound("the id of the installation")
+        if installation is not None:
+            self._id.bind(installation)
         self._settings = settings
         self._at_ms = int(clock.wall() * 1000)
 
@@ -71,10 +75,16 @@ class Installation:
         """See that the accounts can be used, and whose they are. Blocks. Raises UnavailableError, ConfigError, ConflictError."""
         accounts.probe().require()
         accounts.check()
-        self.id = installations.own(accounts)
-        self.check_directory(data_dir)
-        if missing := tenants.missing(accounts, chosen_tenants(self._settings.queues)):
+        found = installations.own(accounts)
+        _check_directory(data_dir, found)
+        missing = tenants.missing(accounts, chosen_tenants(self._settings.queues))
+        self._id.bind(found)  # last: what fails above is tried again as a whole
+        if missing:
             log.warning("queues.choices names tenants that do not exist: nobody gets these drivers", tenants=missing)
+
+    @property
+    def id(self) -> str:
+        return self._id()
 
     @property
     def owner(self) -> Owner:
@@ -95,12 +105,7 @@ class Installation:
 
     def check_directory(self, data_dir: DataDir) -> None:
         """Raise ConflictError when the files beside the accounts were made with other accounts."""
-        found = data_dir.read_installation()
-        if found is not None and found != self.id:
-            raise ConflictError(
-                f"{data_dir.path}: its stores belong to installation {found}, these accounts are of installation {self.id}: put the accounts "
-                f"back that they were made with (restore a backup of the whole directory), or choose another --data-dir; {_ADOPT}"
-            )
+        _check_directory(data_dir, self.id)
 
     def note(self, data_dir: DataDir) -> None:
         """Leave word in the directory, for later starts. Raises UnavailableError."""
@@ -171,6 +176,15 @@ def installation_of(settings: Config, data_dir: DataDir) -> Installation:
     url = accounts_url(settings.sql.url_file, data_dir.accounts)
     with closing(AccountStore(url, bounds=bounds_of(settings.sql))) as accounts:
         return Installation(settings, installations.own(accounts))
+
+
+def _check_directory(data_dir: DataDir, installation: str) -> None:
+    found = data_dir.read_installation()
+    if found is not None and found != installation:
+        raise ConflictError(
+            f"{data_dir.path}: its stores belong to installation {found}, these accounts are of installation {installation}: put the accounts "
+            f"back that they were made with (restore a backup of the whole directory), or choose another --data-dir; {_ADOPT}"
+        )
 
 
 def _moment(at_ms: int) -> str:

@@ -2,7 +2,8 @@
 
 Knows no part. Three circles are real: the message plane hands packets to the control plane, which answers through the message plane; brokers are
 made over the message plane, and the queues below it report what is stored to them; the queues report claims that another hub has overtaken, and
-queues that are lost, to cluster and sessions, which work above them. Everything else is made in an order in which whoever is needed is there.
+queues that are lost, to cluster and sessions, which work above them. One value comes late: accounts on a server name the installation when they
+answer, and what uses Redis, made before, has it in its keys. Everything else is made in an order in which whoever is needed is there.
 """
 
 from __future__ import annotations

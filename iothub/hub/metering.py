@@ -153,7 +153,7 @@ class Metering:
         for event in events:
             account = self._accounts.get(event.tenant_id)
             if account is not None:
-                account.unwritten = [kept for kept in account.unwritten if kept is not event]
+                account.note_written(event)
         return True
 
     def _is_kept(self, event: Event) -> bool:
@@ -197,6 +197,9 @@ class _Account:
     @property
     def is_over(self) -> bool:
         return self.broker is None and not (self.unwritten or self.carried or self.missed)
+
+    def note_written(self, event: Event) -> None:
+        self.unwritten = [kept for kept in self.unwritten if kept is not event]
 
     def follow(self, broker: TenantBroker) -> None:
         """Another broker of this tenant counts from 0."""

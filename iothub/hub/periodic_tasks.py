@@ -41,7 +41,6 @@ from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.brokers import Brokers
-from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
@@ -134,11 +133,10 @@ class MachineCheck:
     alarms: Alarms
     watch: Watch
     shared_records: SharedRecords | None
-    hub: Hub
     listeners: Listeners
 
     async def look(self) -> None:
-        """While the machine is short of memory whoever comes is refused, and a flood is not even read."""
+        """While the machine is short of memory, listeners let in only a few more, whose CONNECT is rejected (`Hub.is_short_of_memory`)."""
         self.data_dir.write_heartbeat()
         self.watch.look()
         if self.shared_records is not None:
@@ -146,7 +144,6 @@ class MachineCheck:
             self.alarms.set(
                 AlarmName.CACHE_FORGED, is_forged, detail="an entry in Redis does not carry this hub's signature"
             )
-        self.hub.is_short_of_memory = self.watch.is_overloaded
         for gate in self.listeners.gates().values():
             gate.set_narrow(is_narrow=self.watch.is_overloaded)
 

@@ -5,6 +5,7 @@ Knows settings and the data directory; what is shared, and how, is `iothub_servi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from iothub.base.clock import Clock
@@ -29,18 +30,11 @@ _NUMBERS = {Mode.SHARED: 1, Mode.INITIALISING: 0, Mode.DEGRADED: 0}
 class QuotaLedger:
     """Makes the hub's half of the ledger; shows it to people."""
 
-    def __init__(self, settings: Config, installation: str, data_dir: DataDir, alarms: Alarms) -> None:
-        self._settings = settings
+    def __init__(self, settings: Config, installation: Callable[[], str], data_dir: DataDir, alarms: Alarms) -> None:
+        """`installation`: returns the id of the installation; called once the ledger is used, not before."""
         self._keys = ledger_keys(settings, installation)
         self._place = f"{settings.node.number}-{data_dir.hub_id()}"
         self._alarms = alarms
-
-    def belongs_to(self, installation: str) -> None:
-        """Set the installation that the keys belong to; accounts on a server name it only when they answer.
-
-        Invariant: called before the first request to the ledger, or this hub would count in another installation's keys.
-        """
-        self._keys.scope = ledger_keys(self._settings, installation).scope
 
     def quota(self, redis: RedisClient, clock: Clock, later: Later, usage: Usage) -> SharedQuota:
         return SharedQuota(_caller(redis), self._keys, self._place, clock, later, usage, self._on_mode)
@@ -50,9 +44,9 @@ class QuotaLedger:
         self._alarms.set(AlarmName.QUOTA_DEGRADED, is_bad, detail=f"{mode.value}: {why}" if is_bad else "")
 
 
-def ledger_keys(settings: Config, installation: str) -> Keys:
+def ledger_keys(settings: Config, installation: Callable[[], str]) -> Keys:
     """Return where an installation's ledger keeps what."""
-    return Keys(f"{settings.redis.prefix}:{installation}:")
+    return Keys(lambda: f"{settings.redis.prefix}:{installation()}:")
 
 
 def feed(registry: Registry, quota: SharedQuota) -> None:

@@ -15,7 +15,6 @@ from iothub.hub.cluster import HubCluster
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.queue_repair import rebuild_queues
-from iothub.hub.quota_ledger import ledger_keys
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.accounts import commands
@@ -100,7 +99,6 @@ class Start:
         accounts, installation, drivers, waiting = stores.accounts, stores.installation, stores.drivers, process.waiting
         learn = partial(installation.learn, accounts, process.data_dir)
         await waiting.until_all_answer({"the accounts database": learn} if accounts.is_on_server else {})
-        self._name_installation()
         if stores.shared_quota is not None:
             stores.shared_quota.start()  # others may have to declare what they have: that goes on while this one starts
         needed = sorted(drivers.needed.items(), key=lambda each: each[0] == "HBase")
@@ -109,14 +107,6 @@ class Start:
         )  # HBase last: its client is patient, its gateways are named at once
         await waiting.until_all_answer({name: owned.claim for name, owned in drivers.owned.items()})
         await process.threads.run("housekeeping.installation", installation.note, process.data_dir)
-
-    def _name_installation(self) -> None:
-        """What this hub keeps in Redis is the installation's, which the accounts have told by now."""
-        stores, settings = self._parts.stores, self._parts.process.settings
-        if stores.ledger is not None:
-            stores.ledger.belongs_to(stores.installation.id)
-        if stores.shared_records is not None:
-            stores.shared_records.begin_with(ledger_keys(settings, stores.installation.id).scope)
 
     # --- sessions
 

@@ -122,7 +122,7 @@ def _shared(services: Services, store: AccountStore, turning: ReactorThread, sta
     stack.callback(lambda: turning.call(client.close))
     watermark, watcher = ChangeWatermark(SystemClock(), 3600.0), ChangeWatcher(store)
     watermark.begin(lines(latest(store, watcher.after)), watcher.made_at)
-    options = SharedSettings(from_settings.scope(settings, "bench"), ttl_s=600.0)  # gone by itself soon
+    options = SharedSettings(lambda: from_settings.scope(settings, "bench"), ttl_s=600.0)  # gone by itself soon
     return SharedRecords(client, watermark, _PEPPER, SystemClock(), options)
 
 

@@ -102,7 +102,7 @@ class CachedHub:
             self.client = from_settings.client(redis, reactor, on_state=self.states.append)
             scope = from_settings.scope(redis, "ab12")
             self.shared = SharedRecords(
-                self.client, ChangeWatermark(clock, CACHE_S), PEPPER, clock, SharedSettings(scope)
+                self.client, ChangeWatermark(clock, CACHE_S), PEPPER, clock, SharedSettings(lambda: scope)
             )
             self.shared.watermark.begin(lines(latest(store, self.watcher.after)), self.watcher.made_at)
         self.authenticator = Authenticator(

@@ -127,7 +127,7 @@ class Hub:
         self.seen = len(accounts.log)
         watermark = ChangeWatermark(clock, CACHE_S)
         watermark.begin(accounts.log, clock.monotonic())
-        self.shared = SharedRecords(redis, watermark, pepper, clock, SharedSettings("iothub:ab:"), lambda: 0.0)
+        self.shared = SharedRecords(redis, watermark, pepper, clock, SharedSettings(lambda: "iothub:ab:"), lambda: 0.0)
         settings = DirectorySettings(LruSettings(ttl_s=CACHE_S), LruSettings(ttl_s=CACHE_S))
         self.directory = Directory(
             accounts, self.threads, clock, lambda call, _error: self.failures.append(call), settings, self.shared

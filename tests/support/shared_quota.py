@@ -82,9 +82,15 @@ class HubHalf:
         self.soon: list[Callable[[], object]] = []
         self.late: list[Deferred[None]] | None = None  # answers that were given and are not heard yet
         store: Any = _NoStore() if folder is None else UsageStore(folder / f"{place}.db", world, lambda *_: None)
-        self.usage = Usage(store, world)
+        self.usage = Usage(store, world, is_shared=True)
         self.shared = SharedQuota(
-            self._call, Keys(SCOPE), place, world, self._later, self.usage, lambda mode, _: self.modes.append(mode)
+            self._call,
+            Keys(lambda: SCOPE),
+            place,
+            world,
+            self._later,
+            self.usage,
+            lambda mode, _: self.modes.append(mode),
         )
         self.is_cut_off = False
 

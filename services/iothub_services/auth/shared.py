@@ -48,9 +48,12 @@ class Redis(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SharedSettings:
-    """`scope`: prefix of our keys. Ages, each shortened by up to `jitter` of itself, only free memory of Redis; they never make a record valid."""
+    """`scope`: returns the prefix of our keys; called at each use, because accounts on a server name the installation only when they answer.
 
-    scope: str
+    Ages, each shortened by up to `jitter` of itself, only free memory of Redis; they never make a record valid.
+    """
+
+    scope: Callable[[], str]
     ttl_s: float = 86_400.0
     negative_ttl_s: float = NEGATIVE_TTL_S  # for the answer None
     jitter: float = 0.2
@@ -74,16 +77,8 @@ class SharedRecords:
         self._clock = clock
         self._settings = settings
         self._uniform = uniform
-        self.begin_with(settings.scope)
         self._forged_at: float | None = None
         self._counts: dict[str, int] = dict.fromkeys(RESULTS, 0)
-
-    def begin_with(self, scope: str) -> None:
-        """Set the prefix of the keys; accounts on a server name it only when they answer.
-
-        Invariant: called before the first look-up, or this hub would read and write another installation's entries.
-        """
-        self._scope = f"{scope}auth:{FORM}:"
 
     def results(self) -> dict[str, int]:
         """Return how often each of `RESULTS` was the result of a look-up."""
@@ -122,7 +117,7 @@ class SharedRecords:
         self._put(place, as_of, self._signer.sign_device(place, SignedEntry(as_of, device)), is_negative=device is None)
 
     def _place(self, kind: str, name: str) -> bytes:
-        return f"{self._scope}{kind}:{name}".encode()
+        return f"{self._settings.scope()}auth:{FORM}:{kind}:{name}".encode()
 
     async def _get(
         self, place: bytes, opened: Callable[[bytes, bytes], SignedEntry[Record]]

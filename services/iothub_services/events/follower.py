@@ -85,6 +85,10 @@ class Follower:
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
+    def set_period(self, seconds: float) -> None:
+        """Change how long the thread waits between two rounds, from the next wait on."""
+        self.period_s = seconds
+
     def hurry(self) -> None:
         """Begin a round now."""
         with self._wakeup:

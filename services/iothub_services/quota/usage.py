@@ -85,7 +85,9 @@ class Usage:
     windows (`is_shared`), `unreported` are the cells that have changed since they were reported.
     """
 
-    def __init__(self, store: UsageStore, clock: Clock, slots: SlotFile | None = None) -> None:
+    def __init__(
+        self, store: UsageStore, clock: Clock, slots: SlotFile | None = None, *, is_shared: bool = False
+    ) -> None:
         self._store = store
         self._clock = clock
         self._slots = slots
@@ -93,7 +95,7 @@ class Usage:
         self._dirty: list[Cell] = []
         self._stored = {row.key: row for row in store.load()}
         self._mapped: dict[int, SlotRecord] = {}
-        self.is_shared = False
+        self._is_shared = is_shared
         self.unreported: dict[Cell, None] = {}
         self._read_slots()
         self._drop_ended()
@@ -108,7 +110,7 @@ class Usage:
         if cell is None:
             cell = Cell(self, key, *window_at(key.seconds, wall), used=0)
         self._cells[key] = cell
-        if self.is_shared:
+        if self._is_shared:
             self.unreported[cell] = None  # others may have used it
         if known is not None:
             self._free(known)
@@ -126,7 +128,7 @@ class Usage:
 
     def changed(self, cell: Cell) -> None:
         """Mirror a figure and remember it for the next flush."""
-        if self.is_shared:
+        if self._is_shared:
             self.unreported[cell] = None
         if cell.slot and self._slots is not None:
             self._slots.set_used(cell.slot, cell.used)

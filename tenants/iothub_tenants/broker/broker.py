@@ -101,8 +101,7 @@ class TenantBroker:
         self.plane = plane
         self.allowance = allowance
         self.retained = retained
-        self.streams: dict[int, tuple[Session, Subscription]] = {}  # the sinks in the router, by stream
-        self.applied_queue_limits: object = None  # what `QueueBounds` has applied to all queues
+        self._sinks: dict[int, tuple[Session, Subscription]] = {}  # those in the router, by stream
         self._has_streams = False  # in any direction
         self._shared = shared
         self._queue_ids = queue_ids
@@ -188,6 +187,21 @@ class TenantBroker:
         self._has_streams = has_streams
         if has_streams:
             self.allowance.meter_streams()
+
+    def sink_streams(self) -> frozenset[int]:
+        """Return the streams whose sinks are in the router."""
+        return frozenset(self._sinks)
+
+    def add_sink(self, stream_id: int, session: Session, subscription: Subscription) -> None:
+        """Subscribe a session whose `control` is the stream's sink; it has no client, and only the router knows it."""
+        self._sinks[stream_id] = session, subscription
+        self.plane.router.subscribe(subscription)
+        self.plane.sinks += 1
+
+    def remove_sink(self, stream_id: int) -> None:
+        session, subscription = self._sinks.pop(stream_id)
+        self.plane.router.unsubscribe(session, subscription.filter, None)
+        self.plane.sinks -= 1
 
     @property
     def is_idle(self) -> bool:

@@ -67,7 +67,7 @@ class Hub:
     counters: ControlCounters
     later: Later
     cluster: Cluster = field(default_factory=SingleHub)
-    is_short_of_memory: bool = False  # while it is True every CONNECT is rejected
+    is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ until it is below the limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from weakref import WeakKeyDictionary
 
 from twisted.internet.defer import Deferred
 
@@ -37,6 +38,9 @@ class QueueBounds:
         self._later = later
         self._wanted: dict[int, TenantBroker] = {}
         self._failed: dict[int, TenantBroker] = {}  # tried again after `RETRY_S`
+        self._applied: WeakKeyDictionary[TenantBroker, object] = (
+            WeakKeyDictionary()
+        )  # the limits that all its queues have
         self._is_working = False
 
     def request_update(self, broker: TenantBroker) -> None:
@@ -76,7 +80,7 @@ class QueueBounds:
         limits = broker.limits
         await self._queues.set_tenant_limits(broker.tenant_id, limits.queued_messages, limits.queued_bytes)
         facts = (limits.session_queued_messages, limits.session_queued_bytes, tuple(broker.allowance.own.items()))
-        if facts == broker.applied_queue_limits:
+        if facts == self._applied.get(broker):
             return 0
         if queues is None:
             queues = await self._queues.list_queues(broker.tenant_id)
@@ -91,5 +95,5 @@ class QueueBounds:
         for start in range(0, len(changed), SLICE):
             part = changed[start : start + SLICE]
             await self._queues.set_limits([(queue_id, wanted[queue_id]) for queue_id in part])
-        broker.applied_queue_limits = facts
+        self._applied[broker] = facts
         return len(changed)

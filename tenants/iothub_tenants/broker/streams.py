@@ -70,19 +70,15 @@ class StreamRegistry:
             each.id: each for each in self._of_tenants.get(broker.tenant_id, ()) if each.direction is Direction.OUT
         }
         broker.set_has_streams(broker.tenant_id in self._of_tenants)
-        for stream_id in set(broker.streams) - set(wanted):
-            session, subscription = broker.streams.pop(stream_id)
-            broker.plane.router.unsubscribe(session, subscription.filter, None)
-            broker.plane.sinks -= 1
-        for stream_id in sorted(set(wanted) - set(broker.streams)):
-            broker.streams[stream_id] = self._open_sink(broker, wanted[stream_id])
-            broker.plane.sinks += 1
+        present = broker.sink_streams()
+        for stream_id in present - set(wanted):
+            broker.remove_sink(stream_id)
+        for stream_id in sorted(set(wanted) - present):
+            self._add_sink(broker, wanted[stream_id])
 
-    def _open_sink(self, broker: TenantBroker, stream: Stream) -> tuple[Session, Subscription]:
-        """Subscribe a session without a client, whose `control` is the sink and which only the router knows."""
+    def _add_sink(self, broker: TenantBroker, stream: Stream) -> None:
         session = Session(broker.plane, "", stream.subject, True)
         session.is_sink = True
         session.control = self._sinks.setdefault(stream.id, self._factory.sink(stream))
         subscription = Subscription(session, stream.filter.encode(), qos=2, retain_as_published=True)
-        broker.plane.router.subscribe(subscription)
-        return session, subscription
+        broker.add_sink(stream.id, session, subscription)

@@ -56,7 +56,7 @@ class ControlPlane:
     def packet(self, connection: Connection, header: int, body: bytes) -> None:
         if disconnect_plain(self._hub, connection, header, body):
             return
-        if self._hub.is_short_of_memory and header >> 4 == PacketType.CONNECT:
+        if header >> 4 == PacketType.CONNECT and self._hub.is_short_of_memory():
             reject_overload(self._hub, connection, body)
             return
         handler = PACKET_HANDLERS.get(header >> 4)

@@ -17,7 +17,7 @@ from iothub_services.redis import from_settings
 from tests.support.redis_queues import Fault, RedisHarness
 
 SETTINGS = Config(redis=Redis(addresses=(Endpoint("127.0.0.1", 1),)))
-KEYS = ledger_keys(SETTINGS, "abc")
+KEYS = ledger_keys(SETTINGS, lambda: "abc")
 FAR = 9_999_999_999_999
 
 

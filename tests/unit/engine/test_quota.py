@@ -83,7 +83,7 @@ def test_publisher_waits_while_routes_may_be_missing(qos: int) -> None:
     """Another hub may have acknowledged a SUBACK that is not known here: nothing is routed until it is, then all is, in its order."""
     bench = Bench()
     receiver, sender = bench.client("r"), bench.client("s")
-    bench.plane.turn.held_at = bench.clock.monotonic()
+    bench.plane.hold_publishers_from(bench.clock.monotonic())
     for number in (1, 2):
         sender.send(publish(b"t", b"%d" % number, qos, number))
     bench.pass_time(0.1)
@@ -91,7 +91,7 @@ def test_publisher_waits_while_routes_may_be_missing(qos: int) -> None:
     assert packets(sender.take()) == []
 
     receiver.subscribe(b"t", 0)
-    bench.plane.turn.held_at = bench.clock.monotonic() + 10
+    bench.plane.hold_publishers_from(bench.clock.monotonic() + 10)
     bench.pass_time(0.1)
 
     assert [body[-1:] for header, body in packets(receiver.take()) if header >> 4 == 3] == [b"1", b"2"]

@@ -173,7 +173,7 @@ def test_thread_follows_and_ends() -> None:
     """Asked, it does not wait for its time."""
     harness = Harness()
     harness.write("a")
-    harness.follower.period_s = 60.0
+    harness.follower.set_period(60.0)
     harness.follower.start()
     harness.follower.hurry()
     harness.follower.close(10.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -47,6 +48,9 @@ class Follower:
 
     def start(self) -> None:
         """The test is the thread."""
+
+    def set_period(self, seconds: float) -> None:
+        self.period_s = seconds
 
     def catch_up(self) -> Deferred[None]:
         self.waiting.append(Deferred())
@@ -92,8 +96,10 @@ class Node:
         )
         self.states = SimpleNamespace(states_of=lambda keys: [f"state of {key}" for key in keys])
         self.closed: list[tuple[object, Reason]] = []
+        turn = SimpleNamespace(held_at=math.inf)
         self.plane = SimpleNamespace(
-            turn=SimpleNamespace(held_at=math.inf),
+            turn=turn,
+            hold_publishers_from=partial(setattr, turn, "held_at"),
             close=lambda connection, reason: self.closed.append((connection, reason)),
         )
         self.shared: list[bool] = []

@@ -93,24 +93,23 @@ def test_broker_hears_which_retained_messages_have_expired() -> None:
     assert gone == [b"a"]
 
 
-def test_machine_short_of_memory_refuses_who_comes() -> None:
+def test_machine_short_of_memory_narrows_the_listeners() -> None:
     beats: list[str] = []
     narrow: list[bool] = []
     gate = SimpleNamespace(set_narrow=lambda *, is_narrow: narrow.append(is_narrow))
-    hub, watch = SimpleNamespace(is_short_of_memory=False), SimpleNamespace(look=lambda: None, is_overloaded=True)
+    watch = SimpleNamespace(look=lambda: None, is_overloaded=True)
     parts: dict[str, Any] = {
         "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat")),
         "alarms": Alarms(ManualClock()),
         "watch": watch,
         "shared_records": None,
-        "hub": hub,
         "listeners": SimpleNamespace(gates=lambda: {"tcp": gate}),
     }
     check = MachineCheck(**parts)
 
     now(check.look())
-    assert (hub.is_short_of_memory, narrow, beats) == (True, [True], ["beat"])
+    assert (narrow, beats) == ([True], ["beat"])
     watch.is_overloaded = False
     now(check.look())
 
-    assert (hub.is_short_of_memory, narrow) == (False, [True, False])
+    assert narrow == [True, False]

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
+from iothub.hub.late import LateBound
 from iothub.hub.quota_ledger import QuotaLedger, feed
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
@@ -36,10 +37,11 @@ def test_mode_is_shown_as_alarm_and_metrics(tmp_path: Path) -> None:
     world, turns = World(), []
     alarms, registry = Alarms(world), Registry()
     usage: Usage = HubHalf(world, "x").usage
-    made = QuotaLedger(Config(), "", DataDir(tmp_path), alarms)
+    installation: LateBound[str] = LateBound("the id of the installation")
+    made = QuotaLedger(Config(), installation, DataDir(tmp_path), alarms)
     quota = made.quota(cast("Any", OneRedis(world)), world, lambda _, call: turns.append(call), usage)
     feed(registry, quota)
-    made.belongs_to("abc")  # accounts on a server say so only when they answer
+    installation.bind("abc")  # accounts on a server say so only when they answer
 
     def turn() -> None:
         world.now += 1.0

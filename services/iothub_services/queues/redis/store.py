@@ -177,7 +177,8 @@ class RedisQueues:
                 self._inbounds.route(items, publishes)
             else:
                 self._appending.route(items)
-        self._watch.is_due |= self._appending.has_missed()
+        if self._appending.has_missed():
+            self._watch.hurry()
         return [item.answered() for item in items]
 
     # --- the reader

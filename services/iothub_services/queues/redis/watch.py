@@ -45,7 +45,7 @@ class Watch:
         self._is_memory_enough = is_memory_enough
         self._life = b""
         self._life_at = self._settings_at = 0.0
-        self.is_due = False  # a queue is missing
+        self._is_due = False  # a queue is missing
 
     def begin(self) -> None:
         """Look at the settings, and put the word if there is none. Raises BackendError."""
@@ -69,8 +69,12 @@ class Watch:
         now = self._clock.monotonic()
         if now >= self._settings_at + SETTINGS_S:
             self._look_at_settings()
-        if self.is_due or now >= self._life_at + LIFE_S:
+        if self._is_due or now >= self._life_at + LIFE_S:
             self._look_at_life()
+
+    def hurry(self) -> None:
+        """Look at the word with the next `look_if_due`: a queue is missing."""
+        self._is_due = True
 
     def look(self) -> None:
         """Look at both now. Raises as `look_if_due`."""
@@ -92,7 +96,7 @@ class Watch:
             self._on_lost("Redis was emptied (FLUSHALL, FLUSHDB, or a data directory that was lost or replaced)")
             self._life = self._put_life()
         self._life_at = self._clock.monotonic()
-        self.is_due = False
+        self._is_due = False
 
     def _put_life(self) -> bytes:
         if not self.has_life():  # a server that is full refuses a SET that changes nothing, too

@@ -12,17 +12,21 @@ Knows no script and no value.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import UsageKey
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Keys:
-    """`scope`: what every key of the installation begins with, such as `iothub:6ba7b810:`; known before anything is asked."""
+    """`scope`: returns what every key of the installation begins with, such as `iothub:6ba7b810:`.
 
-    scope: str
+    Called at each use, because accounts on a server name the installation only when they answer.
+    """
+
+    scope: Callable[[], str]
 
     @property
     def hubs(self) -> str:
@@ -47,7 +51,7 @@ class Keys:
         return self._of(f"w:{key.tenant_id}:{key.quota}/{key.seconds}@{start}{device}")
 
     def _of(self, what: str) -> str:
-        return f"{self.scope}{{quota}}:{what}"
+        return f"{self.scope()}{{quota}}:{what}"
 
 
 def count_name(tenant_id: int, quota: Quota, seconds: int = 0) -> str:

@@ -17,12 +17,11 @@ BATCH = 200
 
 
 class SharedWindows:
-    """On the reactor thread."""
+    """On the reactor thread. `usage` is made with `is_shared`."""
 
     def __init__(self, lease: Lease, usage: Usage) -> None:
         self._lease = lease
         self._usage = usage
-        usage.is_shared = True
 
     def change_all(self) -> None:
         """Report everything again."""

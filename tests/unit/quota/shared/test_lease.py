@@ -17,7 +17,7 @@ def turn(lease: Lease) -> object:
 def test_name_is_new_whenever_it_comes() -> None:
     """Also within one millisecond; who was there before gives everybody time to declare."""
     world = World()
-    lease = Lease(world.call, Keys(SCOPE), "1-ab", world)
+    lease = Lease(world.call, Keys(lambda: SCOPE), "1-ab", world)
     names = set()
     for _ in range(3):
         assert done(lease.enter()) == scripts.SETTLE_MS
@@ -33,7 +33,7 @@ def test_name_is_new_whenever_it_comes() -> None:
 def test_without_a_name_nothing_is_asked() -> None:
     """Before it has entered, after it was lost, and after it has left."""
     world = World()
-    lease = Lease(world.call, Keys(SCOPE), "1-ab", world)
+    lease = Lease(world.call, Keys(lambda: SCOPE), "1-ab", world)
     for change in (lease.lose, lease.lose):
         change()
         with pytest.raises(LapsedError):

@@ -144,7 +144,7 @@ def test_tenant_that_comes_back_at_once_is_not_forgotten(hubs: list[Publishers])
     first.tenant.apply_limits(first.book.tenant)
     first.half.turn()
 
-    held = first.world.redis.keys[Keys(SCOPE).rate("7:publish_messages/1").encode()]
+    held = first.world.redis.keys[Keys(lambda: SCOPE).rate("7:publish_messages/1").encode()]
     assert len(held) == 3
 
 

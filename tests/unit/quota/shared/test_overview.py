@@ -10,7 +10,7 @@ from tests.support.shared_quota import SCOPE, HubHalf, World, turns
 
 def look(world: World) -> Overview:
     """Take the answers from what the scripts have kept."""
-    keys = Keys(SCOPE)
+    keys = Keys(lambda: SCOPE)
     kept = world.redis.keys
     leases = [part for pair in kept.get(keys.hubs.encode(), {}).items() for part in pair]
     now: list[Reply] = [b"%d" % int(world.now), b"0"]
@@ -33,4 +33,4 @@ def test_hubs_with_a_lease_are_counted_by_their_data_directories() -> None:
 
 def test_only_reading_commands_are_asked() -> None:
     """A tool changes nothing."""
-    assert {call.arguments[0] for call in questions(Keys(SCOPE))} == {"TIME", "HGETALL", "HGET"}
+    assert {call.arguments[0] for call in questions(Keys(lambda: SCOPE))} == {"TIME", "HGETALL", "HGET"}

@@ -11,7 +11,7 @@ from iothub_services.quota.usage import UsageKey
 from iothub_services.redis.calls import Reply
 from tests.support.lua_redis import LuaRedis
 
-KEYS = Keys("iothub:x:")
+KEYS = Keys(lambda: "iothub:x:")
 HUB = [KEYS.hubs, KEYS.state]
 LEASE = scripts.LEASE_MS
 

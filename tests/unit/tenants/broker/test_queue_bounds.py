@@ -41,6 +41,12 @@ class Queues:
         self.changed.update(changes)
 
 
+class Broker(SimpleNamespace):
+    """Looked up by identity, as a broker is."""
+
+    __hash__ = object.__hash__
+
+
 def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
     """A tenant with these limits and persistent sessions: queue id -> device."""
 
@@ -53,14 +59,13 @@ def broker(limits: str, own: dict[str, str], sessions: dict[int, str]) -> Any:
         for queue_id, device in sessions.items()
     }
     made["transient"] = SimpleNamespace(queue_id=0, device="dev1", is_persistent=False)
-    return SimpleNamespace(
+    return Broker(
         tenant_id=7,
         record=SimpleNamespace(name="acme"),
         limits=resolve_texts(limits),
         allowance=SimpleNamespace(own=own),
         plane=SimpleNamespace(sessions=made),
         queue_limits=queue_limits,
-        applied_queue_limits=None,
     )
 
 
@@ -88,9 +93,9 @@ def bounds_of(queues: Queues, later: Later) -> QueueBounds:
     return QueueBounds(cast("Any", queues), cast("Any", later), later)
 
 
-def apply_bounds(queues: Queues, tenant: Any, listed: Any = None) -> int:
+def apply_bounds(bounds: QueueBounds, tenant: Any, listed: Any = None) -> int:
     results: list[int] = []
-    Deferred.fromCoroutine(bounds_of(queues, Later()).apply_bounds(tenant, listed)).addCallback(results.append)
+    Deferred.fromCoroutine(bounds.apply_bounds(tenant, listed)).addCallback(results.append)
     return results[0]
 
 
@@ -103,7 +108,7 @@ def test_queues_that_differ_are_changed_and_the_tenant_is_told() -> None:
         {1: "dev1", 2: "dev1", 3: "dev2"},
     )
 
-    assert apply_bounds(queues, tenant) == 2
+    assert apply_bounds(bounds_of(queues, Later()), tenant) == 2
     assert queues.changed == {2: QueueLimits(5, 0), 3: QueueLimits(8, 0)}
     assert queues.tenant == (7, 50, 500)
 
@@ -111,12 +116,23 @@ def test_queues_that_differ_are_changed_and_the_tenant_is_told() -> None:
 def test_queues_are_listed_only_when_their_limits_changed() -> None:
     """Most changes of an account have nothing to do with queues."""
     queues = Queues({1: QueueLimits(5, 0)})
-    tenant = broker("session_queued_messages=5", {}, {1: "dev1"})
+    tenant, bounds = broker("session_queued_messages=5", {}, {1: "dev1"}), bounds_of(queues, Later())
 
-    assert [apply_bounds(queues, tenant) for _ in range(3)] == [0, 0, 0]
+    assert [apply_bounds(bounds, tenant) for _ in range(3)] == [0, 0, 0]
     assert queues.lists == 1
     tenant.allowance.own["dev1"] = "session_queued_messages=6"
-    assert apply_bounds(queues, tenant) == 1
+    assert apply_bounds(bounds, tenant) == 1
+
+
+def test_queues_of_a_tenants_next_broker_are_listed_again() -> None:
+    """Its limits may have changed while it had no broker."""
+    queues = Queues({1: QueueLimits(5, 0)})
+    bounds = bounds_of(queues, Later())
+
+    for _ in range(2):
+        assert apply_bounds(bounds, broker("session_queued_messages=5", {}, {1: "dev1"})) == 0
+
+    assert queues.lists == 2
 
 
 def test_queues_that_have_just_been_listed_are_not_listed_again() -> None:
@@ -124,7 +140,7 @@ def test_queues_that_have_just_been_listed_are_not_listed_again() -> None:
     queues = Queues({1: QueueLimits(9, 0)})
     listed = [QueueStats(1, 7, 0, 0, 0, 0, 0, QueueLimits(9, 0))]
 
-    assert apply_bounds(queues, broker("session_queued_messages=5", {}, {1: "dev1"}), listed) == 1
+    assert apply_bounds(bounds_of(queues, Later()), broker("session_queued_messages=5", {}, {1: "dev1"}), listed) == 1
     assert (queues.lists, queues.limits) == (0, {1: QueueLimits(5, 0)})
 
 
@@ -133,7 +149,12 @@ def test_many_queues_are_changed_in_slices() -> None:
     count = SLICE * 2 + 1
     queues = Queues({number: QueueLimits(1, 0) for number in range(1, count + 1)})
 
-    assert apply_bounds(queues, broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))) == count
+    assert (
+        apply_bounds(
+            bounds_of(queues, Later()), broker("session_queued_messages=2", {}, dict.fromkeys(queues.limits, "dev1"))
+        )
+        == count
+    )
     assert set(queues.limits.values()) == {QueueLimits(2, 0)}
     assert queues.calls == [SLICE, SLICE, 1]
 

@@ -115,7 +115,8 @@ def test_connect_of_no_known_version_is_closed_without_an_answer(
 @pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3), (3, 3)])
 def test_hub_short_of_memory_rejects_connect(harness: Harness, version: int, code: int) -> None:
     """At once and without authentication; when there is memory again, CONNECT succeeds."""
-    harness.hub.is_short_of_memory = True
+    is_short = True
+    harness.hub.is_short_of_memory = lambda: is_short
     guest = harness.stranger(version)
     guest.send(guest.connect_bytes("c", "acme/dev1"))
     harness.settle()
@@ -124,5 +125,5 @@ def test_hub_short_of_memory_rejects_connect(harness: Harness, version: int, cod
     assert guest.expect_closed() == []
     assert harness.recorder.answers == ["overload"]
 
-    harness.hub.is_short_of_memory = False
+    is_short = False
     harness.join("c", version)
