@@ -318,7 +318,7 @@ cdef class Poller:
             try:
                 self.plane.end_batch()
             except Exception:
-                log.exception("the end of a batch failed")
+                log.exception("writing the answers of a batch failed")
             while sockets.dirty:
                 dirty = sockets.dirty
                 sockets.dirty = []

@@ -267,12 +267,12 @@ class HubCluster:
                 gone = numbers - self.members.living  # not from one that has come back while the log could not be read
                 if self._remote is not None and gone:
                     count = await self._remote.take_over(gone, int(last_seen * 1000))
-                    self._log.info("took over from a hub that is gone", numbers=sorted(gone), sessions=count)
+                    self._log.info("took over the sessions of hubs that are gone", numbers=sorted(gone), sessions=count)
                 del self._orphaned[numbers]
         except IotHubError as error:
             self._log.warning("take-over of a lost hub's sessions failed, will retry", cause=str(error))
         except Exception as error:  # the service loop's edge, as in a look
-            self._log.error("defect while sessions were taken over", exc_info=error)
+            self._log.error("defect while taking over sessions", exc_info=error)
         finally:
             self._is_taking_over = False
 

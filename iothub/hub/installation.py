@@ -80,7 +80,7 @@ class Installation:
         missing = tenants.missing(accounts, chosen_tenants(self._settings.queues))
         self._id.bind(found)  # last: what fails above is tried again as a whole
         if missing:
-            log.warning("queues.choices names tenants that do not exist: nobody gets these drivers", tenants=missing)
+            log.warning("queues.choices names tenants that do not exist: these choices have no effect", tenants=missing)
 
     @property
     def id(self) -> str:

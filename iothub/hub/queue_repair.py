@@ -32,7 +32,7 @@ async def rebuild_queues(
     rebuilt = await queues.rebuild(places, int(clock.wall() * 1_000_000))
     if not rebuilt.queues:
         return
-    log.warning("lost queues were rebuilt", queues=rebuilt.queues, sessions=len(places), messages=rebuilt.messages)
+    log.warning("lost queues rebuilt", queues=rebuilt.queues, sessions=len(places), messages=rebuilt.messages)
     on_alarm(_LOST, lost_queues_text(rebuilt, len(places)))
 
 

@@ -108,7 +108,7 @@ class HubProcess:
 
     def _replaced(self, error: ConflictError) -> None:
         """Another hub has this one's place: it must not go on."""
-        self._log.error("the hub must stop", cause=str(error))
+        self._log.error("another hub has this one's place, stopping", cause=str(error))
         self._failure = error
         self._phase.stop()
         self._stop_now("replaced")

@@ -162,7 +162,7 @@ class Stop:
         try:
             await closed.addTimeout(timeout_s, process.reactor)
         except TimeoutError:
-            self._log.warning("the session states did not close in time; the next start folds the rest")
+            self._log.warning("session states not written in time; the next start writes the rest from the log")
 
     async def _close_statistics(self, timeout_s: float) -> None:
         """Last: nothing else waits for them."""

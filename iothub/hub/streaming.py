@@ -218,7 +218,7 @@ class Streaming:
         names = [name for stream in found for name in stream.topics(self._prefix)]
         if topics is None:
             self._log.warning(
-                "the topics of a deleted tenant stay, if there are any, for this hub has no Kafka: delete them by hand",
+                "topics of a deleted tenant not deleted: this hub has no Kafka; delete them by hand",
                 tenant=tenant,
                 topics=", ".join(names),
             )
@@ -227,7 +227,7 @@ class Streaming:
             await self._run("housekeeping.topics", topics.delete, found)
         except NotOursError as error:
             self._log.warning(
-                "the topics of a deleted tenant stay, for they are not this installation's: delete them by hand if nobody uses them",
+                "topics of a deleted tenant not deleted: they belong to another installation; delete them by hand if nobody uses them",
                 tenant=tenant,
                 topics=", ".join(names),
                 by_hand=topics.by_hand(names),

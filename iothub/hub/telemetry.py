@@ -192,7 +192,7 @@ class Telemetry:
         self._log.info("dry-run limit would have refused", tenant_id=tenant_id, quota=quota.value)
 
     def unbalanced(self, tenant_id: int, quota: Quota) -> None:
-        self._log.error("a count fell below zero", tenant_id=tenant_id, quota=quota.value)
+        self._log.error("quota count fell below zero", tenant_id=tenant_id, quota=quota.value)
 
 
 class AuthTelemetry:

@@ -115,7 +115,7 @@ class Waiting:
         if self._is_over or self._is_fail_fast or not getattr(error, "retryable", True):
             raise error
         if name not in self._troubles:
-            log.warning("waiting for a server before the start can go on", server=name, cause=str(error))
+            log.warning("start waits for a server", server=name, cause=str(error))
         self._troubles[name] = error
         self._say_troubles()
 
@@ -127,7 +127,7 @@ class Waiting:
 
     def _goes_on(self, name: str) -> None:
         if self._troubles.pop(name, None) is not None:
-            log.info("a server answers, the start goes on", server=name)
+            log.info("server answers, start continues", server=name)
         self._say_troubles()
 
     def _say_troubles(self) -> None:

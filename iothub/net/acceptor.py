@@ -102,7 +102,7 @@ class Acceptor:
         try:
             channel.connection = self._plane.accept(channel, self.listener, peer, client.subject)
         except Exception:  # the protocol edge: a defect of ours refuses one client and leaves no count behind
-            log.exception("introducing a connection failed", extra={"listener": self.listener.name})
+            log.exception("opening a connection failed", extra={"listener": self.listener.name})
         if channel.connection is None:
             self.gate.refused[Reason.OVERLOAD] += 1
             return False

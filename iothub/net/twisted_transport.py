@@ -431,7 +431,7 @@ class TwistedTransports:
         try:
             self._plane.end_batch()
         except Exception:
-            log.exception("the end of a batch failed")
+            log.exception("writing the answers of a batch failed")
 
     def _flush(self, channel: PlainChannel) -> None:
         try:

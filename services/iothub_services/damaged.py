@@ -42,7 +42,7 @@ class DamagedRecords:
             if len(known) < _REMEMBERED:
                 known.add(key)
             self._counts[store] = count = self._counts.get(store, 0) + 1
-        log.warning("a damaged record was passed over", store=store, key=key, reason=reason)
+        log.warning("damaged record skipped", store=store, key=key, reason=reason)
         if count == 1:
             self._on_alarm(f"{store}_damaged", f"{key}: {reason}")
 

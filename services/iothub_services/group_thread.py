@@ -189,7 +189,7 @@ class GroupThread(Generic[Op, Answer]):
         if not self._thread.is_alive():
             return True
         log.warning(
-            "a store's thread did not end in time; what waited is not written", store=self.name, waiting=self.waiting
+            "store thread did not end in time; waiting changes are not written", store=self.name, waiting=self.waiting
         )
         return False
 

@@ -308,14 +308,14 @@ def test_hub_that_was_taken_for_dead_goes_on_with_its_clients(pair: Pair, at: At
     client, publisher = at(pair.first)(5, "sleeper", keep=True), at(pair.second)(5, device="dev2")
     client.subscribe(("sleep", 2))
     sent = [b"%d" % number for number in range(20)]
-    before = pair.second.log.count("took over from a hub that is gone")
+    before = pair.second.log.count("took over the sessions of hubs that are gone")
     assert pair.first.process is not None
     pair.first.process.send_signal(signal.SIGSTOP)
     try:
         for payload in sent[:10]:
             publisher.publish("sleep", payload, qos=2)
         until(
-            lambda: pair.second.log.count("took over from a hub that is gone") > before,
+            lambda: pair.second.log.count("took over the sessions of hubs that are gone") > before,
             "there is a successor",
             BURIED_S,
         )

@@ -145,7 +145,7 @@ class SharedRecords:
 
     def _forged(self, place: bytes) -> None:
         self._forged_at = self._clock.monotonic()
-        log.warning("an entry in Redis is not ours and is not used", key=place.decode(errors="replace"))
+        log.warning("entry in Redis ignored: its signature is not ours", key=place.decode(errors="replace"))
 
     def _put(self, place: bytes, as_of: ChangePosition, octets: bytes, *, is_negative: bool) -> None:
         if as_of == NOTHING_SEEN or len(octets) > MOST_BYTES:
@@ -161,4 +161,4 @@ class SharedRecords:
 def _note_refusal(replies: list[Reply]) -> None:
     """Log that an entry was not stored; the client of Redis raises the alarm and counts refused calls."""
     if isinstance(replies[0], BackendError) and not replies[0].is_written:
-        log.debug("an entry was not kept in Redis", error=str(replies[0]))
+        log.debug("could not store an entry in Redis", error=str(replies[0]))

@@ -132,7 +132,7 @@ class Follower:
             self._fails(str(error))
             return False
         except Exception as error:  # the service loop's edge: a defect with one page must not end the thread
-            log.error("defect while the session log was followed", exc_info=error)
+            log.error("defect while following the session log", exc_info=error)
             self._fails(f"defect: {type(error).__name__}")
             return False
         if not self._is_closing:

@@ -132,7 +132,7 @@ class ThreadJournal:
 
     def _lose(self, count: int, why: str) -> None:
         self.lost += count
-        log.warning("session events were left out of the log", count=count, cause=why)
+        log.warning("session events not written to the log", count=count, cause=why)
 
 
 def _size(events: list[Event]) -> int:

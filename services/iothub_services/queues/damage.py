@@ -30,5 +30,5 @@ class DamagedQueues:
         if queue_id in self._named:
             return
         self._named.add(queue_id)
-        log.error("a queue is damaged and lost, its session ends", queue=queue_id, why=why)
+        log.error("queue is damaged and lost, ending its session", queue=queue_id, why=why)
         self._on_alarm(ALARM, f"queue {queue_id} is damaged and lost, its session ends (queue_lost): {why}")

@@ -321,7 +321,7 @@ class QueueWriter:
     def _pass_over(self, session: Session, damaged: list[Damaged]) -> None:
         """Name and count what is lost of a queue."""
         position, why = damaged[0]
-        log.error("damaged records are skipped", queue=session.queue_id, records=len(damaged), first=position, why=why)
+        log.error("damaged records skipped", queue=session.queue_id, records=len(damaged), first=position, why=why)
         where = f"{len(damaged)} records of queue {session.queue_id}, the first at position {position}"
         self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({why}): they are skipped")
         self._attached.turn.drop(session.tenant, session, Drop.STORE_FAILED, len(damaged))
@@ -378,7 +378,9 @@ class QueueWriter:
         elif (
             session.connection is not None
         ):  # what is not durable cannot be acknowledged: the client comes again, and its queue is claimed anew
-            log.error("a queue refuses what its reader has done", queue=session.queue_id, cause=str(answer))
+            log.error(
+                "queue refused an acknowledgement, closing the connection", queue=session.queue_id, cause=str(answer)
+            )
             self._attached.close(session.connection, Reason.STORE_UNAVAILABLE)
 
 

@@ -185,7 +185,7 @@ class SessionManager:
             try:
                 await self._queues.set_limits([(session.queue_id, limits)])
             except IotHubError as error:
-                log.warning("the limits of a queue could not be changed", queue_id=session.queue_id, error=str(error))
+                log.warning("queue limits not changed", queue_id=session.queue_id, error=str(error))
 
     async def _record_created(self, home: SessionHome, request: SessionRequest, queue_id: int, epoch: int) -> None:
         subject = Subject(home.tenant_id, request.client_id, epoch, now_ms(self._clock))

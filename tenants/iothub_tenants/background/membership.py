@@ -76,7 +76,7 @@ class Members:
 
     async def _watch(self, before: HubRow, pause: Pause) -> HubRow | None:
         log.warning(
-            "another data directory had this node number; waiting to see whether its hub lives",
+            "node number was used with another data directory; waiting to see whether that hub is running",
             number=self.number,
             hub=before.name,
             seconds=GONE_S,

@@ -149,7 +149,7 @@ class SessionRecovery:
         now_ms = int(self._hub.clock.wall() * 1000)
         subjects = [Subject(record.id, state.client_id, state.epoch, now_ms) for state in states]
         self._hub.journal.note([events.session_discarded(subject, reason="queue_lost") for subject in subjects])
-        log.error("sessions whose queues are lost have ended", tenant=record.name, sessions=len(states))
+        log.error("sessions ended because their queues are lost", tenant=record.name, sessions=len(states))
         for state in states:  # a damaged queue is not listed, but is in the store
             await self._retry(partial(self._queues.drop, state.queue_id))
 

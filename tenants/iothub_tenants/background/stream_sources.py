@@ -291,7 +291,7 @@ class StreamSources:
         if now - progress.logged_at >= _LOG_INTERVAL_S:
             progress.logged_at = now
             log.warning(
-                "records of a stream are refused",
+                "stream records refused",
                 tenant=stream.tenant,
                 stream=stream.name,
                 reason=reason,

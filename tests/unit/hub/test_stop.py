@@ -110,7 +110,7 @@ def test_states_that_hang_are_given_up_in_time(others: tuple[str, ...]) -> None:
 
     assert done.called
     assert [line["event"] for line in lines] == [
-        "the session states did not close in time; the next start folds the rest"
+        "session states not written in time; the next start writes the rest from the log"
     ]
 
 

@@ -257,7 +257,7 @@ def test_records_that_retention_took_are_told_of(scenario: Scenario, capsys: pyt
     scenario.turn()
 
     assert scenario.taken() == [(1, [b"3"])]
-    assert "records for devices were gone before they were read" in capsys.readouterr().err
+    assert "Kafka deleted records before the stream read them" in capsys.readouterr().err
 
 
 def test_nulls_of_kafka_stay_but_in_headers() -> None:

@@ -103,7 +103,12 @@ class Inbounds:
             try:
                 items[packet_id] = self._appending.intended(message_id, decode_intent(kept))
             except CorruptRecordError as error:
-                log.error("an open intent is damaged", queue=known.queue_id, packet_id=packet_id, why=str(error))
+                log.error(
+                    "stored QoS 2 message is damaged, not delivered",
+                    queue=known.queue_id,
+                    packet_id=packet_id,
+                    why=str(error),
+                )
         self._appending.route(list(items.values()))
         self._readers.apply([_routed(Inbound(known.queue_id, epoch, packet_id)) for packet_id in items])
         _report(known, items)
@@ -170,4 +175,10 @@ def _report(known: KnownQueue, items: dict[int, Item]) -> None:
     """Nobody is there any more who counts what was refused or dropped; say it here."""
     refused = sum(share.position == Refused.FULL for item in items.values() for share in item.shares)
     dropped = sum(len(share.dropped) for item in items.values() for share in item.shares)
-    log.info("open intents finished", queue=known.queue_id, intents=len(items), refused=refused, dropped=dropped)
+    log.info(
+        "QoS 2 messages of an interrupted publisher delivered",
+        queue=known.queue_id,
+        intents=len(items),
+        refused=refused,
+        dropped=dropped,
+    )

@@ -50,7 +50,11 @@ def _body_id(row: Row, column: bytes, *, of_intents: bool) -> bytes:
     except CorruptRecordError as error:
         queue_id, tenant_id = keys.split_queue_key(row.key)
         log.warning(
-            "a damaged record refers to no body", queue=queue_id, tenant=tenant_id, row=row.key.hex(), why=str(error)
+            "damaged record skipped by the sweep of bodies",
+            queue=queue_id,
+            tenant=tenant_id,
+            row=row.key.hex(),
+            why=str(error),
         )
         return b""
 

@@ -106,7 +106,12 @@ class Inbounds:
                 intent = decode_intent((kept or b"")[1 + _ID_BYTES :])
                 items[packet_id] = self._appending.intended(message_id, intent)
             except CorruptRecordError as error:
-                log.error("an open intent is damaged", queue=queue_id, packet_id=packet_id, why=str(error))
+                log.error(
+                    "stored QoS 2 message is damaged, not delivered",
+                    queue=queue_id,
+                    packet_id=packet_id,
+                    why=str(error),
+                )
         self._appending.route(list(items.values()))
         self._readers.apply([_routed(Inbound(queue_id, epoch, packet_id)) for packet_id in items])
         _report(queue_id, items)
@@ -199,4 +204,10 @@ def _report(queue_id: int, items: dict[int, Item]) -> None:
     """Nobody is there any more who counts what was refused or dropped; say it here."""
     refused = sum(share.position == Refused.FULL for item in items.values() for share in item.shares)
     dropped = sum(len(share.dropped) for item in items.values() for share in item.shares)
-    log.info("open intents finished", queue=queue_id, intents=len(items), refused=refused, dropped=dropped)
+    log.info(
+        "QoS 2 messages of an interrupted publisher delivered",
+        queue=queue_id,
+        intents=len(items),
+        refused=refused,
+        dropped=dropped,
+    )

@@ -198,7 +198,7 @@ class KafkaReceiver:
             found = consumer.poll(timeout_ms=_WAIT_MS, max_records=_PAGE_RECORDS)
         except OffsetOutOfRangeError as error:  # retention was faster: what is gone is gone
             for partition, offset in dict(error.args[0]).items():
-                log.warning("records for devices were gone before they were read", topic=partition.topic, offset=offset)
+                log.warning("Kafka deleted records before the stream read them", topic=partition.topic, offset=offset)
                 consumer.seek_to_beginning(partition)
             return
         except TopicAuthorizationFailedError as error:
