@@ -50,10 +50,10 @@ def _needs_test(name: str, path: Path) -> bool:
 
 
 def _is_named(name: str) -> bool:
-    """A noun of the command line is named by the help of all commands, which a test holds."""
+    """A noun of the command line is named by the page of all commands, which a test holds."""
     imported, stems, texts = _tests()
     top, _, leaf = name.rpartition(".")
-    is_noun = top == "iothub.cli" and f"$ iothub {leaf}" in texts
+    is_noun = top == "iothub.cli" and f"\n## {leaf}\n" in (ROOT / "docs/reference/cli.md").read_text(encoding="utf-8")
     return name in imported or f"test_{leaf}" in stems or name in texts or is_noun
 
 
@@ -63,12 +63,11 @@ def _tests() -> tuple[frozenset[str], frozenset[str], str]:
     imported: set[str] = set()
     stems: set[str] = set()
     texts = []
-    for path in files(".py", ".txt"):
+    for path in files(".py"):
         if path.is_relative_to(ROOT / "tests") and path.parent.name != "architecture":
             texts.append(path.read_text(encoding="utf-8"))
-            if path.suffix == ".py":
-                imported |= imports(path)
-                stems.add(path.stem)
+            imported |= imports(path)
+            stems.add(path.stem)
     return frozenset(imported), frozenset(stems), "\n".join(texts)
 
 
