@@ -21,7 +21,7 @@ TENANT = 1
 
 
 class Bodies:
-    """The memory driver; a read that is not empty waits for `release`, if it `is_held`. Counts the bodies that were read.
+    """The memory driver; the answer to a read that is not empty waits for `release`, if it `is_held`. Counts the bodies that were read.
 
     Writes wait in `writes` until `commit` does them, in order; `settle` is one of them, as with the store's thread.
     """
@@ -38,13 +38,14 @@ class Bodies:
 
     async def fetch(self, tenant_id: int, topics: Iterable[bytes]) -> list[RetainedBody]:
         asked = list(topics)
-        if asked and self.is_held:
-            self.waiting.append(Deferred())
-            await self.waiting[-1]
         if self.is_down:
             raise BackendError("retained.db: disk I/O error", retryable=True)
         self.read += len(asked)
-        return self.store.fetch(tenant_id, asked)
+        bodies = self.store.fetch(tenant_id, asked)
+        if asked and self.is_held:
+            self.waiting.append(Deferred())
+            await self.waiting[-1]
+        return bodies
 
     async def delete(self, tenant_id: int, topics: Iterable[bytes]) -> int:
         return self.store.delete(tenant_id, topics)
