@@ -8,11 +8,18 @@ from __future__ import annotations
 import click
 
 from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
-from iothub.cli.limits import with_values, words_of
+from iothub.cli.limits import values_of, words_of
 from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.plain import plain
 
-command = noun("plan", "Plans: named sets of limits. `iothub init` creates `standard` and `unlimited`.")
+command = noun(
+    "plan",
+    "Plans: named sets of limits. `iothub init` creates `standard` and `unlimited`; a plan inherits what it does not name from another one.",
+)
+WEIGHT = click.option(
+    "--weight", type=int, help="Relative share of its tenants when the hub is busy, 1 to 100. Not inherited."
+)
+_LIMITS = ("limits", "inherited")
 
 
 @verb(command, "list")
@@ -22,50 +29,77 @@ def list_all(app: App) -> None:
     Example:
       iothub --data-dir ./hub plan list
     """
-    app.rows([with_values(plain(plan)) for plan in plans.list_all(app.store())], "name", "tenants", "weight", "created")
+    rows = [_row(plan) for plan in plans.list_all(app.store())]
+    app.rows(rows, "name", "parent", "tenants", "weight", "created")
 
 
 @verb(command, "show")
 @click.argument("name")
 def show(app: App, name: str) -> None:
-    """Show one plan with its limits; a limit that is not listed is unlimited.
+    """Show one plan: its own limits and those it inherits; a limit that is not listed is unlimited.
 
     Example:
       iothub --data-dir ./hub plan show standard
     """
-    record = plain(plans.show(app.store(), name))
-    limits = str(record["limits"])
+    plan = plans.show(app.store(), name)
     if app.form != "table":
-        app.record(with_values(record))
+        app.record(_row(plan))
         return
-    app.record({field: value for field, value in record.items() if field != "limits"})
-    app.section("limits", [{"name": limit.partition("=")[0], "limit": words_of(limit)} for limit in limits.split()])
+    app.record({field: value for field, value in plain(plan).items() if field not in _LIMITS})
+    app.section("limits", [_limit(text) for text in plan.limits.split()])
+    app.section("inherited", [_limit(text) for text in plan.inherited.split()])
+
+
+@verb(command, "create")
+@click.argument("name")
+@click.argument("limits", nargs=-1, metavar="LIMIT...")
+@click.option(
+    "--from",
+    "parent",
+    metavar="PLAN",
+    default=plans.STANDARD,
+    show_default=True,
+    help="The plan that it inherits from.",
+)
+@WEIGHT
+def create(app: App, name: str, limits: tuple[str, ...], parent: str, weight: int | None) -> None:
+    """Create a plan. A limit that it does not name is the one of the plan it inherits from, now and after every change there.
+
+    Examples:
+      iothub --data-dir ./hub plan create tiny
+      iothub --data-dir ./hub plan create big --from unlimited connections=50000
+    """
+    plan = plans.create(app.store(), name, limits, parent=parent, weight=weight)
+    app.done(f"created plan {name}, which inherits from {parent}\nnext: iothub plan set {name} LIMIT...", _row(plan))
 
 
 @verb(command, "set")
 @click.argument("name")
 @click.argument("limits", nargs=-1, metavar="LIMIT...")
-@click.option("--weight", type=int, help="Relative share of its tenants when the hub is busy, 1 to 100.")
-def set_plan(app: App, name: str, limits: tuple[str, ...], weight: int | None) -> None:
-    """Create a plan, or change the given limits of an existing one.
+@click.option("--from", "parent", metavar="PLAN", help="Inherit from this plan.")
+@WEIGHT
+def set_plan(app: App, name: str, limits: tuple[str, ...], parent: str | None, weight: int | None) -> None:
+    """Change the given limits of a plan; its other limits stay. Plans that inherit from it change too.
 
     Examples:
       iothub --data-dir ./hub plan set small connections=10 publish_messages=5/1s
+      iothub --data-dir ./hub plan set small --from unlimited
       iothub --data-dir ./hub plan set standard --weight 2
     """
-    app.done(f"set plan {name}", with_values(plain(plans.set_plan(app.store(), name, limits, weight=weight))))
+    plan = plans.set_plan(app.store(), name, limits, parent=parent, weight=weight)
+    app.done(f"set plan {name}", _row(plan))
 
 
 @verb(command, "unset")
 @click.argument("name")
 @click.argument("quotas", nargs=-1, required=True, metavar="LIMIT-NAME...")
 def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
-    """Remove limits from a plan; they become unlimited.
+    """Remove limits from a plan; those of the plan it inherits from apply again.
 
     Example:
       iothub --data-dir ./hub plan unset small connections
     """
-    app.done(f"unset {' '.join(quotas)} in plan {name}", with_values(plain(plans.unset(app.store(), name, quotas))))
+    app.done(f"unset {' '.join(quotas)} in plan {name}", _row(plans.unset(app.store(), name, quotas)))
 
 
 @verb(command, "delete")
@@ -73,12 +107,21 @@ def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
 @AGREED
 @DRY_RUN
 def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
-    """Delete a plan that no tenant uses.
+    """Delete a plan that no tenant uses and no plan inherits from.
 
     Example:
       iothub --data-dir ./hub plan delete small
     """
-    record = with_values(plain(plans.show(app.store(), name)))
+    record = _row(plans.show(app.store(), name))
     if app.may_delete(f"plan {name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
         plans.delete(app.store(), name)
         app.done(f"deleted plan {name}", record)
+
+
+def _row(plan: plans.Plan) -> dict[str, object]:
+    """Return a plan with its own limits and the inherited ones as objects."""
+    return {**plain(plan), **{field: values_of(getattr(plan, field)) for field in _LIMITS}}
+
+
+def _limit(text: str) -> dict[str, object]:
+    return {"name": text.partition("=")[0], "limit": words_of(text)}

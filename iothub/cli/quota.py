@@ -49,7 +49,10 @@ def list_all(app: App, tenant: str, device: str | None) -> None:
 @click.argument("tenant")
 @DEVICE
 def show(app: App, tenant: str, device: str | None) -> None:
-    """Show every limit in force and its source: plan, tenant or device.
+    """Show every limit in force and where it comes from: device, tenant, plan, a plan that this one inherits from, or default (unlimited).
+
+    In JSON, `origin` is device, tenant, plan or none; with plan, `plan` names the plan that says so, and `is_inherited` is true if it is not the
+    tenant's own.
 
     Examples:
       iothub --data-dir ./hub quota show acme
@@ -113,10 +116,17 @@ def _show(app: App, rows: Sequence[Row], *columns: str) -> None:
     if app.form in {"json", "jsonl"}:
         app.rows([with_values(row) for row in rows], *columns)
     else:
-        app.rows([{**row, "limits": words_of(str(row["limits"]))} for row in rows], *columns)
+        app.rows([{**row, "limits": words_of(str(row["limits"])), "origin": _origin(row)} for row in rows], *columns)
     note = _note(app)
     if note:
         app.say(f"iothub: note: limits are {note}")
+
+
+def _origin(row: Row) -> object:
+    """Say for a person where a limit comes from."""
+    if row.get("origin") == "plan":
+        return f"inherited from plan {row['plan']}" if row["is_inherited"] else f"plan {row['plan']}"
+    return "default" if row.get("origin") == "none" else row.get("origin")
 
 
 def _note(app: App) -> str:

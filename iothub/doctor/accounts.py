@@ -1,4 +1,4 @@
-"""The accounts database: does it answer, and does its schema fit this program? `sql` checks the settings of a server.
+"""The accounts database: does it answer, does its schema fit this program, and does every plan inherit? `sql` checks the settings of a server.
 
 Knows no table.
 """
@@ -16,6 +16,8 @@ from iothub.doctor import sql
 from iothub.doctor.findings import Check, Finding, State, of_probe, timed
 from iothub_migrations import schema
 from iothub_migrations.schema import SchemaState
+from iothub_services.quota.names import Quota
+from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.bounds import bounds_of
 from iothub_tenants.accounts.database import accounts_url, file_of
 from iothub_tenants.accounts.store import AccountStore, errors_translated
@@ -56,3 +58,18 @@ def _database(store: AccountStore, settings: Config) -> Iterator[Finding]:
         yield Finding(_NAME, State.FAIL, text, "stop the hub and upgrade the schema: iothub db upgrade", seconds)
     else:
         yield Finding(_NAME, State.OK, text, seconds=seconds)
+        yield from _plans(store)
+
+
+def _plans(store: AccountStore) -> Iterator[Finding]:
+    """Plans that were made before plans could inherit."""
+    for plan in plans.list_all(store):
+        if plan.parent is None and plan.name not in plans.BUILT_IN:
+            named = {part.partition("=")[0] for part in plan.limits.split()}
+            open_limits = sum(quota.value not in named for quota in Quota)
+            yield Finding(
+                "plans",
+                State.WARN,
+                f"plan {plan.name} inherits from no plan: the {open_limits} limits that it does not name are unlimited",
+                f"let it inherit: iothub plan set {plan.name} --from {plans.STANDARD}",
+            )

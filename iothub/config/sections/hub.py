@@ -142,7 +142,7 @@ class Auth:
     failures: Rate | None = key(
         value_types.rate,
         Rate(10, 60.0),
-        "Rate of failed logins of one device from one address that leads to a ban; plan `unlimited` has no such bans.",
+        "Rate of failed logins of one device from one address that leads to a ban, on every plan.",
         Reload.NOW,
     )
     ban_s: float = key(value_types.duration(1, 30 * 86400), 900.0, "Duration of such a ban.", Reload.NOW)

@@ -36,7 +36,6 @@ from iothub_services.auth.secrets import is_acceptable, is_generated, verify_gen
 from iothub_services.auth.token_checks import TokenChecks
 from iothub_services.auth.token_proof import TokenFault, TokenProof
 
-UNLIMITED_PLAN = "unlimited"  # for trying and for load tests: failures do not ban
 _ATTEMPTS = 5  # how often a decision is made anew because the accounts changed meanwhile
 
 
@@ -288,7 +287,7 @@ class Authenticator:
         self, shown: Credentials, tenant: TenantRecord | None, refused: _Refused, reply_after_s: float
     ) -> Refusal:
         is_ban = False
-        if refused.is_counted and (tenant is None or tenant.plan != UNLIMITED_PLAN):
+        if refused.is_counted:
             is_ban = self.failures.count(shown.tenant, shown.device, source_of(shown.address))
         reason = refused.reason
         if reason is Reason.BAD_CREDENTIALS and self.checks.is_pressed:

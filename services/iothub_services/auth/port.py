@@ -142,7 +142,7 @@ class TenantRecord:
 
     `version` rises with every change to the tenant, its rules, groups, bans, token issuers, limits or plan.
     `rules`: those of tenant and group scope. `limits` and `plan_limits` are texts of the quota grammar: the tenant's
-    override and its plan.
+    override, and its plan with all that this inherits.
     """
 
     id: int

@@ -59,7 +59,7 @@ def _seconds(name: str, standard: str, most: int, doc: str) -> _Row:
 
 
 class Quota(Enum):
-    """One limit. The value is its name. A name that is missing in a plan is unlimited.
+    """One limit. The value is its name. A name that a plan and those it inherits from do not have is unlimited.
 
     `least` and `most` (0: none) bound its value. `standard` is its value in the plan `standard`, as the grammar
     writes it; None: unlimited there.

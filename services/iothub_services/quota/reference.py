@@ -14,7 +14,8 @@ _INTRODUCTION = """\
 
 This page is generated from `services/iothub_services/quota`: `.venv/bin/python docs/reference/generate.py`.
 
-Each limit comes from the device, else from its tenant, else from the tenant's plan. A limit set nowhere is unlimited.
+Each limit comes from the device, else from its tenant, else from the tenant's plan, else from the plans that this one inherits from.
+A limit set nowhere is unlimited.
 `iothub quota explain TENANT [NAME] [--device DEVICE]` shows what is in force and where it is set.
 
 ```text

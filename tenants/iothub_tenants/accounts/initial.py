@@ -34,4 +34,4 @@ def _create_plans(store: AccountStore) -> None:
     with store.write() as writer:
         for name, limits in (("standard", standard_limits()), ("unlimited", {})):
             if name not in present:
-                plans.write_plan(writer, name, limits, None)
+                plans.insert_plan(writer, name, limits, parent=None)

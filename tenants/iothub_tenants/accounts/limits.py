@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
 
 from iothub.base.errors import ConfigError
-from iothub_services.quota.grammar import Limits, format_limits, parse_limits, parse_name
+from iothub_services.quota.grammar import DRY_RUN, Limits, format_limits, parse_limits, parse_name
 
 
 def load(connection: Connection, table: Table, where: ColumnElement[bool]) -> Limits:
@@ -22,6 +22,26 @@ def load_text(connection: Connection, table: Table, where: ColumnElement[bool]) 
     """Read the limits of one owner as the grammar's text, without a look at what it says."""
     values = connection.execute(select(table.c.value).where(where).order_by(table.c.name)).scalars()
     return " ".join(values)
+
+
+def overlay(texts: Iterable[str]) -> str:
+    """Return what several texts say together, without a look at what they say: of each name the first one's, a dry run and what is enforced apart."""
+    parts: dict[str, str] = {}
+    for text in texts:
+        for part in text.split():
+            parts.setdefault(_name_of(part), part)
+    return " ".join(parts[name] for name in sorted(parts, key=_by_name))
+
+
+def without(text: str, hiding: str) -> str:
+    """Return the parts of `text` whose name `hiding` does not have."""
+    hidden = names_in(hiding)
+    return " ".join(part for part in text.split() if _name_of(part) not in hidden)
+
+
+def names_in(text: str) -> set[str]:
+    """Return the names of limits in a text; that of a dry run has its prefix."""
+    return {_name_of(part) for part in text.split()}
 
 
 def merge(connection: Connection, table: Table, owner: Mapping[str, object], added: Limits) -> None:
@@ -45,6 +65,14 @@ def remove(connection: Connection, table: Table, owner: Mapping[str, object], na
     """Remove limits by name, whatever their value, and return how many there were. Raises ConfigError for an unknown name."""
     known = [parse_name(name).value for name in names]
     return connection.execute(delete(table).where(owner_is(table, owner), table.c.name.in_(known))).rowcount
+
+
+def _name_of(part: str) -> str:
+    return part.partition("=")[0]
+
+
+def _by_name(name: str) -> tuple[str, bool]:
+    return name.removeprefix(DRY_RUN), name.startswith(DRY_RUN)
 
 
 def _refuse_silent_trials(added: Limits) -> None:

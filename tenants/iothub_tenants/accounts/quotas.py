@@ -5,7 +5,7 @@ Knows no figures in use: what is left of a limit is the ledger's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,10 +15,9 @@ from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import DRY_RUN, Limits, parse_limits
 from iothub_services.quota.names import Scope
 from iothub_services.quota.resolve import Explanation, explain
-from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts import devices, plans, tenants
 from iothub_tenants.accounts import limits as stored
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.accounts.tables import plan_quota
 from iothub_tenants.accounts.tables import quota_override as table
 
 Origin = Literal["plan", "tenant", "device", "none"]
@@ -36,11 +35,16 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveLimit:
-    """What is in force for one quota name, with what is only tried out, and which layer said so; `none`: nobody, so it is unlimited."""
+    """What is in force for one quota name, with what is only tried out, and which layer said so; `none`: nobody, so it is unlimited.
+
+    With the origin `plan`: which plan, and whether the tenant's own plan inherits it from there.
+    """
 
     name: str
     limits: str
     origin: Origin
+    plan: str | None = None
+    is_inherited: bool = False
 
 
 def set_limits(
@@ -97,13 +101,15 @@ def effective(store: AccountStore, tenant: str, device: str | None = None) -> li
     """Return what is in force for every quota name, in the order of the documentation. Raises NotFoundError."""
     with store.read() as connection:
         owner = tenants.find(connection, tenant)
-        plan = stored.load(connection, plan_quota, plan_quota.c.plan == owner.plan)
+        layers = plans.layers(connection, owner.plan)
         own = stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == ""))
         its: Limits = {}
         if device is not None:
             devices.required_id(connection, owner, device)
             its = stored.load(connection, table, and_(table.c.tenant_id == owner.id, table.c.device == device))
-    return [_effective(found) for found in explain(plan, own, its)]
+    plan = parse_limits(stored.overlay(text for _, text in layers))
+    named_by = {name: each for each, text in reversed(layers) for name in stored.names_in(text)}
+    return [_effective(found, owner.plan, named_by) for found in explain(plan, own, its)]
 
 
 def refuse_wider(parsed: Limits) -> None:
@@ -116,10 +122,14 @@ def refuse_wider(parsed: Limits) -> None:
         raise ConfigError(f"{quota.value} is {why}: it cannot be set for one device")
 
 
-def _effective(found: Explanation) -> EffectiveLimit:
+def _effective(found: Explanation, own_plan: str, named_by: Mapping[str, str]) -> EffectiveLimit:
+    """`named_by`: the plan that decides about a name."""
     name = found.quota.value
     on_trial = f" {DRY_RUN}{name}={found.dry_run_text}" if found.dry_run_text else ""
-    return EffectiveLimit(name, f"{name}={found.text}{on_trial}", found.layer or "none")
+    plan = named_by[name] if found.layer == "plan" else None
+    return EffectiveLimit(
+        name, f"{name}={found.text}{on_trial}", found.layer or "none", plan, is_inherited=plan not in (None, own_plan)
+    )
 
 
 def _overrides(connection: Connection, owner: tenants.Tenant, device: str | None) -> list[Override]:

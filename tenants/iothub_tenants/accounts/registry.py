@@ -20,7 +20,7 @@ from iothub_services.auth.port import (
     TenantRecord,
     TenantState,
 )
-from iothub_tenants.accounts import bans, limits, token_issuers
+from iothub_tenants.accounts import bans, limits, plans, token_issuers
 from iothub_tenants.accounts.devices import CredentialForm
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import (
@@ -29,7 +29,6 @@ from iothub_tenants.accounts.tables import (
     device_group,
     group_member,
     plan,
-    plan_quota,
     quota_override,
     tenant,
 )
@@ -83,9 +82,10 @@ class Registry:
             return {row.id: row.name for row in rows}
 
     def tenants_on_plan(self, name: str) -> list[int]:
-        """Return the ids of the tenants that a change of this plan concerns. Raises BackendError."""
+        """Return the ids of the tenants that a change of this plan concerns, those on plans that inherit from it included. Raises BackendError."""
         with self._store.read() as connection:
-            return list(connection.execute(select(tenant.c.id).where(tenant.c.plan == name)).scalars())
+            query = select(tenant.c.id).where(tenant.c.plan.in_(plans.family(connection, name))).order_by(tenant.c.id)
+            return list(connection.execute(query).scalars())
 
     def _tenant(self, is_it: ColumnElement[bool]) -> TenantRecord | None:
         query = select(tenant, plan.c.weight).join(plan, tenant.c.plan == plan.c.name).where(is_it)
@@ -104,7 +104,7 @@ def _tenant(connection: Connection, row: RowMapping, now_ms: int) -> TenantRecor
         version=row["version"],
         client_id_policy=ClientIdPolicy(row["client_id_policy"]),
         plan=row["plan"],
-        plan_limits=limits.load_text(connection, plan_quota, plan_quota.c.plan == row["plan"]),
+        plan_limits=plans.text_in_force(connection, row["plan"]),
         limits=limits.load_text(connection, quota_override, own),
         weight=row["weight"],
         rules=_rules(connection, and_(acl_rule.c.tenant_id == tenant_id, acl_rule.c.scope != Scope.DEVICE.value)),

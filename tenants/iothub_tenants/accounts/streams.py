@@ -15,9 +15,9 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantState
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.streams.port import Direction, Stream
-from iothub_tenants.accounts import limits, tenants
+from iothub_tenants.accounts import limits, plans, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
-from iothub_tenants.accounts.tables import acl_rule, plan_quota, quota_override
+from iothub_tenants.accounts.tables import acl_rule, quota_override
 from iothub_tenants.accounts.tables import device as device_table
 from iothub_tenants.accounts.tables import stream as table
 from iothub_tenants.accounts.tables import tenant as tenant_table
@@ -185,7 +185,7 @@ def _check(wanted: Wanted) -> None:
 
 def _check_room(connection: Connection, owner: tenants.Tenant) -> None:
     own = and_(quota_override.c.tenant_id == owner.id, quota_override.c.device == "")
-    in_plan = limits.load_text(connection, plan_quota, plan_quota.c.plan == owner.plan)
+    in_plan = plans.text_in_force(connection, owner.plan)
     most = resolve_texts(in_plan, limits.load_text(connection, quota_override, own)).streams
     count = connection.execute(select(func.count()).where(table.c.tenant_id == owner.id)).scalar_one()
     if most and count >= max(most, 0):

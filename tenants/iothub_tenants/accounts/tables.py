@@ -49,6 +49,9 @@ plan = Table(
     Column("name", exact(64), primary_key=True),
     Column("weight", Integer, nullable=False),  # share in fair scheduling
     Column("created_ms", Big, nullable=False),
+    Column(
+        "parent", exact(64), nullable=True
+    ),  # the plan that says what this one does not name; no foreign key, see `plans`
 )
 
 plan_quota = Table(

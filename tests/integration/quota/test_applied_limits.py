@@ -112,14 +112,15 @@ def test_command_is_applied_within_a_second(mortal: Harness) -> None:
 
 
 def test_changed_plan_is_applied(mortal: Harness) -> None:
-    """By every tenant on it, within a second."""
+    """By every tenant on it and on a plan that inherits from it, within a second."""
     here = mortal.tenant()
-    plans.set_plan(mortal.store, "tiny", "subscriptions=1")
+    plans.create(mortal.store, "base", "subscriptions=1", parent="unlimited")
+    plans.create(mortal.store, "tiny", "sessions=3", parent="base")
     mortal.hub.run("tenant", "update", here.name, "--plan", "tiny")
     client = here.connect(5)
     assert client.subscribe(("a", 0), ("b", 0)).codes == [0, 0x97]
 
-    plans.set_plan(mortal.store, "tiny", "subscriptions=2")
+    plans.set_plan(mortal.store, "base", "subscriptions=2")
     time.sleep(1.0)
 
     assert client.subscribe(("b", 0), ("c", 0)).codes == [0, 0x97]

@@ -34,7 +34,8 @@ ROBOTS = ("robot", "second", "third")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """Tenants `acme` and `beta` with the same device names; each trusts its own keys."""
     base = tmp_path_factory.mktemp("tokens")
-    made = Hub(base / "hub", ports={"tcp": free_port()})
+    many_wrong = {"auth.failures": "off"}  # of the same devices, test after test
+    made = Hub(base / "hub", ports={"tcp": free_port()}, settings=many_wrong)
     made.init()
     with accounts(made) as store:
         for number, tenant in enumerate(("acme", "beta")):

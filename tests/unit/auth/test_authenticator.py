@@ -277,13 +277,14 @@ def test_repeated_failures_ban_even_the_right_secret_for_a_while() -> None:
     assert isinstance(harness.connect(), Authenticated)
 
 
-def test_failures_do_not_ban_on_the_unlimited_plan() -> None:
-    """For trying and for load tests."""
+@pytest.mark.parametrize("plan", ["standard", "unlimited", "small"])
+def test_failures_ban_on_every_plan(plan: str) -> None:
+    """A plan says how much somebody may use, not how often a password may be guessed."""
     harness = Harness(failures=FailureSettings(failures=1))
-    harness.change(plan="unlimited")
+    harness.change(plan=plan, plan_limits="")
     harness.connect(secret=b"wrong")
 
-    assert isinstance(harness.connect(), Authenticated)
+    assert harness.connect().reason is Reason.BAD_CREDENTIALS
 
 
 def test_success_clears_failures() -> None:

@@ -383,18 +383,45 @@ def test_bad_limit_is_refused(acme: Cli, limit: str) -> None:
 
 def test_plans_are_made_and_deleted(acme: Cli) -> None:
     assert [plan["name"] for plan in acme.rows("plan", "list")] == ["standard", "unlimited"]
-    acme("plan", "set", "small", "connections=10", "--weight", "3")
+    assert "create it first: `iothub --data-dir" in acme("plan", "set", "small", "connections=10", code=3).err
+    acme("plan", "create", "small", "connections=10", "--weight", "3")
+    acme("plan", "create", "small", code=4)
     acme("plan", "set", "small", "publish_messages=5/1s")
     shown = acme("plan", "show", "small", "-o", "json").json
     assert (shown["limits"], shown["weight"]) == ({"connections": 10, "publish_messages": ["5/1s"]}, 3)
-    assert next(plan for plan in acme.rows("plan", "list") if plan["name"] == "small")["limits"] == shown["limits"]
-    assert "\npublish_messages  5/1s\n" in acme("plan", "show", "small").out
+    assert (shown["parent"], shown["inherited"]["sessions"]) == ("standard", 2000)
+    assert {"connections", "publish_messages"}.isdisjoint(shown["inherited"])
+    assert next(plan for plan in acme.rows("plan", "list") if plan["name"] == "small") == shown
+    text = acme("plan", "show", "small").out
+    own, _, inherited = text.partition("\ninherited\n")
+    assert "\npublish_messages  5/1s\n" in own
+    assert "\nsessions " in inherited
+    acme("plan", "set", "standard", "--from", "small", code=4)
+    acme("plan", "set", "small", "--from", "unlimited")
+    assert acme("plan", "show", "small", "-o", "json").json["inherited"] == {}
     acme("plan", "unset", "small", "connections")
     acme("plan", "delete", "small", "--dry-run")
     acme("plan", "delete", "small")
 
     acme("plan", "show", "small", code=3)
     acme("plan", "delete", "standard", code=4)
+
+
+def test_origin_of_every_limit_is_shown(acme: Cli) -> None:
+    """In words for a person, in fields for a script."""
+    acme("plan", "create", "small", "connections=10")
+    acme("tenant", "update", "acme", "--plan", "small")
+    acme("quota", "set", "acme", "sessions=7")
+
+    lines = acme("quota", "show", "acme").out.splitlines()
+    rows = {row["name"]: row for row in acme.rows("quota", "show", "acme")}
+
+    shown = {words[0]: (words[1], " ".join(words[2:])) for words in map(str.split, lines)}
+    assert shown["connections"] == ("10", "plan small")
+    assert shown["subscriptions"] == ("20000", "inherited from plan standard")
+    assert shown["sessions"] == ("7", "tenant")
+    assert shown["device_publish_bytes"] == ("unlimited", "default")
+    assert [rows["subscriptions"][field] for field in ("origin", "plan", "is_inherited")] == ["plan", "standard", True]
 
 
 def test_bans_are_added_and_lifted(acme: Cli) -> None:

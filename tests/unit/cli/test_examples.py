@@ -90,7 +90,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "acl allow acme dev1 publish sensors/dev1/#",
         *(f"acl allow acme dev1 publish other/{number}" for number in range(5)),
         "quota set acme connections=1",
-        "plan set small connections=1",
+        "plan create small connections=1",
         "ban add acme device dev1",
         f"token-issuer add acme fleet --public-key-file {base / 'fleet.pem'}",
         f"tenant export acme --file {base / 'acme.json'}",

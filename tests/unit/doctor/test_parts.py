@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from sqlalchemy import update
 
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
@@ -24,10 +25,12 @@ from iothub.doctor.all import checks
 from iothub.doctor.findings import Check, Finding, State, run_checks
 from iothub.testing.certificates import Authority
 from iothub_services.metrics import probes
-from iothub_tenants.accounts import streams, tenants
+from iothub_services.quota.names import Quota
+from iothub_tenants.accounts import plans, streams, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.streams import Wanted
+from iothub_tenants.accounts.tables import plan
 from tests.support.hbase_gateway import FakeGateway, framed, split_frames
 
 NOBODY = Endpoint("127.0.0.1", 1)
@@ -152,6 +155,26 @@ def test_certificate_that_ends_is_named(tmp_path: Path) -> None:
     assert state(end_s + 86400) is State.FAIL
     (broken,) = listeners.certificate("tls", tmp_path / "none.pem", Config(), now)
     assert broken.state is State.FAIL
+
+
+def test_plan_that_inherits_from_none_is_a_warning(data_dir: DataDir) -> None:
+    """Made before plans inherited: all that it does not name is unlimited. The built-in ones are meant so."""
+    with closing(init_store(sqlite_url(data_dir.accounts))) as store:
+        plans.create(store, "old", "connections=5 dry-run:connections=2 sessions=1")
+        plans.create(store, "new")
+        with store.write() as writer:
+            writer.connection.execute(update(plan).where(plan.c.name == "old").values(parent=None))
+
+        findings = found(accounts.check(data_dir, Config()))
+        plans.set_plan(store, "old", parent="standard")
+        corrected = found(accounts.check(data_dir, Config()))
+
+    assert findings["plans"].state is State.WARN
+    assert findings["plans"].text == (
+        f"plan old inherits from no plan: the {len(Quota) - 2} limits that it does not name are unlimited"
+    )
+    assert findings["plans"].advice == "let it inherit: iothub plan set old --from standard"
+    assert "plans" not in corrected
 
 
 def test_accounts_that_are_lost_fail(data_dir: DataDir) -> None:

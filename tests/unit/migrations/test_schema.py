@@ -24,6 +24,7 @@ from iothub_migrations.versions import (
     v0005_hubs,
     v0006_installation,
     v0007_streams,
+    v0008_plan_parents,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -220,7 +221,7 @@ def test_database_of_version_one_is_upgraded_with_everything_in_it(
     assert schema.upgrade(engine) is SchemaState.OLD
     assert (schema.check(engine), inspect(engine).has_table("token_issuer")) == (SchemaState.CURRENT, True)
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT name FROM plan")).scalar() == "gold"
+        assert connection.execute(text("SELECT name, parent FROM plan")).all() == [("gold", None)]
 
     monkeypatch.setattr(schema, "SCHEMA_VERSION", 1)
     with pytest.raises(ConflictError, match=rf"version {newest} .* knows version 1"):
@@ -249,7 +250,8 @@ def _installation(engine: Engine) -> str:
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0007_streams.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0008_plan_parents.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0008_plan_parents.down_revision == v0007_streams.revision
     assert v0007_streams.down_revision == v0006_installation.revision
     assert v0006_installation.down_revision == v0005_hubs.revision
     assert v0005_hubs.down_revision == v0004_usage_hours.revision

@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 
 from iothub.base.errors import ConflictError
 from iothub.testing.clock import ManualClock
-from iothub_tenants.accounts import copying, devices, installations, tenants
+from iothub_tenants.accounts import copying, devices, installations, plans, tenants
 from iothub_tenants.accounts.copying import How, copy_accounts
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.generator import BlockSource
@@ -63,6 +63,17 @@ def test_copy_is_equal_and_of_the_same_installation(source: AccountStore, target
         with target.read() as connection:
             assert connection.execute(select(func.max(device.c.id))).scalar_one() == 8
         assert BlockSource(target).allocate() > block
+
+
+def test_plans_are_copied_with_what_they_inherit_from(source: AccountStore, target_url: str) -> None:
+    """Also one that comes before its parent in the order of the copy."""
+    plans.create(source, "a", "connections=3")
+
+    copy_accounts(source.url, target_url)
+
+    with closing(AccountStore(target_url, pepper=PEPPER)) as target:
+        assert plans.list_all(target) == plans.list_all(source)
+        assert plans.show(target, "a").parent == "standard"
 
 
 def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(

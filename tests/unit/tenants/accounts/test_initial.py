@@ -18,6 +18,7 @@ def test_new_store_has_the_two_plans(store: AccountStore) -> None:
 
     assert format_limits(parse_limits(standard.limits)) == format_limits(standard_limits())
     assert (standard.name, unlimited.name, unlimited.limits) == ("standard", "unlimited", "")
+    assert (standard.parent, unlimited.parent) == (None, None)
 
 
 def test_second_initialisation_changes_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iothub.base.errors import ConfigError, NotFoundError
-from iothub_tenants.accounts import devices, quotas, tenants
+from iothub_tenants.accounts import devices, plans, quotas, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.store import AccountStore
 
@@ -49,6 +49,25 @@ def test_innermost_layer_decides(store: AccountStore) -> None:
     assert in_force(store, "packet_bytes", "dev1") == ("packet_bytes=unlimited", "device")
     assert in_force(store, "packet_bytes") == ("packet_bytes=1KiB", "tenant")
     assert in_force(store, "device_publish_messages") == ("device_publish_messages=unlimited", "none")
+
+
+def test_plan_that_says_so_is_named(store: AccountStore) -> None:
+    """The tenant's own plan, or the one that it inherits from; nobody else's name."""
+    plans.create(store, "small", "connections=3")
+    tenants.update(store, "acme", tenants.Settings(plan="small"))
+    quotas.set_limits(store, "acme", "sessions=4")
+
+    found = {limit.name: limit for limit in quotas.effective(store, "acme")}
+
+    assert [
+        (found[name].limits, found[name].origin, found[name].plan, found[name].is_inherited)
+        for name in ("connections", "subscriptions", "sessions", "device_publish_messages")
+    ] == [
+        ("connections=3", "plan", "small", False),
+        ("subscriptions=20000", "plan", "standard", True),
+        ("sessions=4", "tenant", None, False),
+        ("device_publish_messages=unlimited", "none", None, False),
+    ]
 
 
 def test_limit_on_trial_hides_nothing(store: AccountStore) -> None:

@@ -31,7 +31,7 @@ def registry(store: AccountStore) -> Registry:
 
 def test_tenant_record_is_complete(store: AccountStore, registry: Registry) -> None:
     """Rules of group and tenant, limits of plan and tenant, bans in force, settings."""
-    plans.set_plan(store, "gold", "connections=9", weight=3)
+    plans.create(store, "gold", "connections=9", parent="unlimited", weight=3)
     settings = tenants.Settings(
         plan="gold", client_id_policy="equal", denied_networks=("192.0.2.0/24",), is_qos0_queued=True
     )
@@ -122,7 +122,11 @@ def test_tenants_are_found_by_plan_and_by_id(store: AccountStore, registry: Regi
     """What a hub needs to follow the change log."""
     other = tenants.create(store, "other", plan="unlimited")
 
-    assert registry.tenants_on_plan("unlimited") == [other.id]
+    plans.create(store, "big", parent="unlimited")
+    third = tenants.create(store, "third", plan="big")
+
+    assert registry.tenants_on_plan("unlimited") == [other.id, third.id]
+    assert registry.tenants_on_plan("big") == [third.id]
     assert registry.tenant_names()[other.id] == "other"
 
 
