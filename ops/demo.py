@@ -60,7 +60,7 @@ def accounts_of(data_dir: Path) -> dict[str, str]:
             check=False,
         )
         if found.returncode == 0:
-            iothub(data_dir, "device", "delete", "demo", device)
+            iothub(data_dir, "device", "delete", "demo", device, "--yes")
         iothub(data_dir, "device", "create", "demo", device, "--password-stdin", secret=secret)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(accounts, file)

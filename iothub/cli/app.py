@@ -5,6 +5,7 @@ Knows no noun and prints nothing but through `output`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import os
@@ -12,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -35,7 +36,6 @@ COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer or to repo
 _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
 
-AGREED = click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 TIMEOUT = click.option(
     "--timeout",
     "timeout_s",
@@ -44,7 +44,10 @@ TIMEOUT = click.option(
     help='Maximum time to wait for the running hub, such as "5m". Default: as long as it reports progress.',
 )
 SET = click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, as for `iothub serve`.")
-DRY_RUN = click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be deleted; delete nothing.")
+_AGREED = click.option(
+    "--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation. Required without a terminal."
+)
+_CONFIRM = click.option("--confirm", metavar="NAME", help="Repeat the name. Required without a terminal.")
 
 
 class App:
@@ -58,6 +61,8 @@ class App:
         self._is_input_allowed = is_input_allowed
         self._loaded: Loaded | None = None
         self._store: AccountStore | None = None
+        self._is_agreed = False
+        self._confirmed: str | None = None
         self.patience_s = math.inf  # with accounts on a server; the settings may allow less
 
     @property
@@ -199,31 +204,42 @@ class App:
         if last is not None:
             self.say(f"iothub: output truncated; continue with --after={output.cell(shlex.quote(str(last)))}")
 
-    def confirm(self, question: str, *, is_agreed: bool) -> None:
-        """Ask before something that cannot be undone; only on a terminal, for a script cannot answer."""
-        if not is_agreed and self.is_interactive and not click.confirm(question, err=True):
-            raise click.Abort
+    def agree(self, option: str, *, is_agreed: bool, confirmed: str | None) -> None:
+        """Take what the options --yes and --confirm say; see `destroying_verb`. Raises ConfigError: neither was given, and nobody can be asked."""
+        self._is_agreed, self._confirmed = is_agreed, confirmed
+        if not (is_agreed or confirmed is not None or self.is_interactive):
+            raise ConfigError(
+                f"this cannot be undone, and nobody can be asked (no terminal, or --no-input): to confirm, add {option}"
+            )
 
-    def may_delete(self, what: str, record: Row, *, is_agreed: bool, is_dry_run: bool) -> bool:
+    def confirm(self, question: str) -> None:
+        """Ask in a `destroying_verb`, unless --yes has answered. A declined question ends the command with exit code 1."""
+        if not self._is_agreed and not click.confirm(question, err=True):
+            _cancel()
+
+    def may_delete(self, what: str, record: Row, *, is_dry_run: bool) -> bool:
         """Ask before `what` is deleted; with --dry-run only print it. False: delete nothing."""
         if is_dry_run:
-            self.done(f"would delete {what}", record)
+            self.done(f"would delete {what}", {**record, "is_deleted": False})
         else:
-            self.confirm(f"Delete {what}?", is_agreed=is_agreed)
+            self.confirm(f"Delete {what}?")
         return not is_dry_run
 
-    def confirm_by_name(self, name: str, given: str | None, what: str) -> None:
-        """Require the object's name, by `--confirm` or typed, before a deletion that is hard to repair.
+    def deleted(self, what: str, record: Row) -> None:
+        """Say that `what` is deleted."""
+        self.done(f"deleted {what}", {**record, "is_deleted": True})
+
+    def confirm_by_name(self, name: str, what: str) -> None:
+        """Require the object's name, by --confirm or typed, before a deletion that is hard to repair.
 
         Raises:
-            ConfigError: It was not given, or is another one.
+            ConfigError: --confirm has another one.
         """
-        if given is None and self.is_interactive:
-            given = str(click.prompt(f"This deletes {what}. Type its name to confirm", err=True))
-        if given is None:
-            raise ConfigError(f"this deletes {what}: to confirm, add --confirm {name}")
-        if given != name:
-            raise ConfigError(f"--confirm {given!r} is not the name: expected {name!r}; nothing was deleted")
+        if self._confirmed is None:
+            if click.prompt(f"This deletes {what}. Type its name to confirm", err=True) != name:
+                _cancel()
+        elif self._confirmed != name:
+            raise ConfigError(f"--confirm {self._confirmed!r} is not the name: expected {name!r}; nothing was deleted")
 
     def read_secret(self, *, is_stdin: bool, file: Path | None, is_prompted: bool) -> str | None:
         """Return the secret that the options name, None when they name none. Never from a flag: those show in process lists.
@@ -248,15 +264,52 @@ class App:
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
 
 
-def verb(group: click.Group, name: str) -> Callable[[Callable[..., None]], click.Command]:
+def verb(
+    group: click.Group, name: str, kind: type[click.Command] | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
     """Make a function a command of `group`, with `-o` and `--help`; its first parameter is the App."""
 
     def decorate(function: Callable[..., None]) -> click.Command:
-        command: click.Command = click.command(name, cls=Command)(click.pass_obj(function))
+        command: click.Command = click.command(name, cls=kind or Command)(click.pass_obj(function))
         group.add_command(command)
         return command
 
     return decorate
+
+
+def destroying_verb(
+    group: click.Group,
+    name: str,
+    *,
+    dry_run: str = "Show what would be deleted; delete nothing.",
+    is_severe: bool = False,
+) -> Callable[[Callable[..., None]], click.Command]:
+    """As `verb`, for what cannot be had back: adds --dry-run, and --yes or, if it is severe, --confirm NAME.
+
+    Invariant: without a terminal, or with --no-input, nothing is looked at and nothing is destroyed unless that option is given.
+    The function gets `is_dry_run`; without it, it asks (`App.confirm`, `may_delete`, `confirm_by_name`) before it destroys anything.
+    """
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            app: App, *, is_dry_run: bool, is_agreed: bool = False, confirm: str | None = None, **given: Any
+        ) -> None:
+            if not is_dry_run:
+                option = f"--confirm {shlex.quote(given['name'])}" if is_severe else "--yes"
+                app.agree(option, is_agreed=is_agreed, confirmed=confirm)
+            function(app, is_dry_run=is_dry_run, **given)
+
+        answer = _CONFIRM if is_severe else _AGREED
+        option = click.option("--dry-run", "is_dry_run", is_flag=True, help=dry_run)
+        return verb(group, name, DestroyingCommand)(answer(option(run)))
+
+    return decorate
+
+
+def _cancel() -> NoReturn:
+    output.say("Cancelled; nothing was changed")
+    raise click.exceptions.Exit(1)
 
 
 class Command(click.Command):
@@ -268,6 +321,10 @@ class Command(click.Command):
         options["short_help"] = first_sentence(text)
         super().__init__(*arguments, **options)
         self.params.append(output_option())
+
+
+class DestroyingCommand(Command):
+    """What `destroying_verb` makes: a test looks for commands that ought to be one."""
 
 
 def keep_examples(text: str) -> str:

@@ -13,7 +13,7 @@ import click
 
 from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, deletion, output
-from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
 from iothub_tenants.accounts import devices
@@ -198,24 +198,22 @@ account_verbs.add_change(
 )
 
 
-@verb(command, "delete")
+@destroying_verb(command, "delete")
 @click.argument("tenant")
 @click.argument("name")
-@AGREED
-@DRY_RUN
-def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+def delete(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     """Delete a device, the rules, limits and bans that name it, and its sessions with their queued messages.
 
     A running hub closes its connections and ends its sessions within a second; without a hub, the next start does. Will Messages are not
     published. A new device of the same name starts with nothing.
 
     Example:
-      iothub --data-dir ./hub device delete acme dev1
+      iothub --data-dir ./hub device delete acme dev1 --yes
     """
     record = plain(devices.show(app.store(), tenant, name))
-    if app.may_delete(f"device {tenant}/{name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if app.may_delete(f"device {tenant}/{name}", record, is_dry_run=is_dry_run):
         deletion.delete_device(app, tenant, name)
-        app.done(f"deleted device {tenant}/{name}", record)
+        app.deleted(f"device {tenant}/{name}", record)
 
 
 def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:

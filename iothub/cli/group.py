@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.cli import account_verbs
-from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun
 from iothub_tenants.accounts import groups
 from iothub_tenants.accounts.plain import plain
 
@@ -69,18 +69,16 @@ account_verbs.add_change(
 )
 
 
-@verb(command, "delete")
+@destroying_verb(command, "delete")
 @click.argument("tenant")
 @click.argument("name")
-@AGREED
-@DRY_RUN
-def delete(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+def delete(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     """Delete a group and the rules that name it; its devices stay.
 
     Example:
-      iothub --data-dir ./hub group delete acme sensors
+      iothub --data-dir ./hub group delete acme sensors --yes
     """
     record = plain(groups.show(app.store(), tenant, name))
-    if app.may_delete(f"group {name} and its rules", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if app.may_delete(f"group {name} and its rules", record, is_dry_run=is_dry_run):
         groups.delete(app.store(), tenant, name)
-        app.done(f"deleted group {name}", record)
+        app.deleted(f"group {name}", record)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli.app import AGREED, DRY_RUN, App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.limits import values_of, words_of
 from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.plain import plain
@@ -102,20 +102,18 @@ def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
     app.done(f"unset {' '.join(quotas)} in plan {name}", _row(plans.unset(app.store(), name, quotas)))
 
 
-@verb(command, "delete")
+@destroying_verb(command, "delete")
 @click.argument("name")
-@AGREED
-@DRY_RUN
-def delete(app: App, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+def delete(app: App, name: str, is_dry_run: bool) -> None:
     """Delete a plan that no tenant uses and no plan inherits from.
 
     Example:
-      iothub --data-dir ./hub plan delete small
+      iothub --data-dir ./hub plan delete small --yes
     """
     record = _row(plans.show(app.store(), name))
-    if app.may_delete(f"plan {name}", record, is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if app.may_delete(f"plan {name}", record, is_dry_run=is_dry_run):
         plans.delete(app.store(), name)
-        app.done(f"deleted plan {name}", record)
+        app.deleted(f"plan {name}", record)
 
 
 def _row(plan: plans.Plan) -> dict[str, object]:

@@ -12,7 +12,7 @@ import click
 
 from iothub.base.errors import CorruptRecordError
 from iothub.cli import output
-from iothub.cli.app import AGREED, App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.records.admin_commands import Query, Verb, messages_in
 
@@ -63,16 +63,14 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
     app.section("oldest messages", [_brief(message) for message in oldest])
 
 
-@verb(command, "purge")
+@destroying_verb(command, "purge", dry_run="Count what would be removed; remove nothing.")
 @click.argument("tenant")
 @click.argument("client_id")
-@AGREED
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Count what would be removed; remove nothing.")
-def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
+def purge(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
     """Remove every message from a queue; the session and its subscriptions stay. The hub must run.
 
     Examples:
-      iothub --data-dir ./hub queue purge acme meter-7
+      iothub --data-dir ./hub queue purge acme meter-7 --yes
       iothub --data-dir ./hub queue purge acme meter-7 --dry-run
     """
     if is_dry_run:
@@ -84,7 +82,7 @@ def purge(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bo
         )
         return
     app.hub.require()
-    app.confirm(f"Remove all queued messages of session {client_id}?", is_agreed=is_agreed)
+    app.confirm(f"Remove all queued messages of session {client_id}?")
     count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 

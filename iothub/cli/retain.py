@@ -9,7 +9,7 @@ import click
 
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.cli import output
-from iothub.cli.app import AGREED, TIMEOUT, App, noun, verb
+from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
 from iothub.cli.content import describe, time_of
 from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Json, Query, Verb, messages_in
@@ -54,19 +54,16 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
     app.record({"name": topic, "version": answer.result["version"], **describe(body)})
 
 
-@verb(command, "delete")
+@destroying_verb(command, "delete", dry_run="Count what would be deleted; delete nothing.")
 @click.argument("tenant")
 @click.argument("topic", metavar="TOPIC|FILTER", required=False)
 @click.option("--filter", "topic_filter", help="The same as the argument.")
-@AGREED
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Count what would be deleted; delete nothing.")
 @TIMEOUT
 def delete(
     app: App,
     tenant: str,
     topic: str | None,
     topic_filter: str | None,
-    is_agreed: bool,
     is_dry_run: bool,
     timeout_s: float | None,
 ) -> None:
@@ -76,7 +73,7 @@ def delete(
     `iothub status` shows the progress then.
 
     Examples:
-      iothub --data-dir ./hub retain delete acme room/temperature
+      iothub --data-dir ./hub retain delete acme room/temperature --yes
       iothub --data-dir ./hub retain delete acme --filter 'room/#' --dry-run
     """
     chosen = topic_filter or topic
@@ -89,8 +86,7 @@ def delete(
         app.done(text, {"name": chosen, "messages": count, "is_deleted": False})
         return
     if count:
-        question = f"Delete {output.counted(count, 'retained message')} of tenant {tenant}?"
-        app.confirm(question, is_agreed=is_agreed)
+        app.confirm(f"Delete {output.counted(count, 'retained message')} of tenant {tenant}?")
     with Progress("retained messages deleted") as progress:
         answer = app.ask_hub(tenant, Verb.RETAIN_DELETE, {"filter": chosen}, timeout_s, progress)
     deleted = int(str(answer["messages"]))

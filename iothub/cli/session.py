@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from iothub.cli import output
-from iothub.cli.app import AGREED, App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.admin_commands import Json, Query, Verb
 
@@ -65,16 +65,14 @@ def show(app: App, tenant: str, client_id: str) -> None:
     app.section("subscriptions", subscriptions)
 
 
-@verb(command, "discard")
+@destroying_verb(command, "discard", dry_run="Show what would be discarded; discard nothing.")
 @click.argument("tenant")
 @click.argument("client_id")
-@AGREED
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be discarded; discard nothing.")
-def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: bool) -> None:
+def discard(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
     """End a session: close its connection, delete its subscriptions and queued messages. The hub must run.
 
     Examples:
-      iothub --data-dir ./hub session discard acme meter-7
+      iothub --data-dir ./hub session discard acme meter-7 --yes
       iothub --data-dir ./hub session discard acme meter-7 --dry-run
     """
     if is_dry_run:
@@ -83,7 +81,7 @@ def discard(app: App, tenant: str, client_id: str, is_agreed: bool, is_dry_run: 
         app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.hub.require()
-    app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?", is_agreed=is_agreed)
+    app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?")
     app.ask_hub(tenant, Verb.SESSION_DISCARD, {"client_id": client_id})
     app.done(f"discarded session {client_id}", {"name": client_id, "tenant": tenant, "is_discarded": True})
 

@@ -12,7 +12,7 @@ import click
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.cli import stream_topics
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.records.admin_commands import Verb
 from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
@@ -141,13 +141,11 @@ def create(
     app.done(f"created stream {name} of tenant {tenant}: topic {_topic_of(app, made)}", _row(app, made))
 
 
-@verb(command, "delete")
+@destroying_verb(command, "delete")
 @click.argument("tenant")
 @click.argument("name")
 @click.option("--keep-topic", "is_kept", is_flag=True, help="Keep the topic in Kafka.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be deleted; delete nothing.")
-def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_dry_run: bool) -> None:
+def delete(app: App, tenant: str, name: str, is_kept: bool, is_dry_run: bool) -> None:
     """Delete a stream, its rules, and its topic with everything in it.
 
     Exit code 4 when the Kafka topics belong to another installation: nothing is deleted; use --keep-topic then.
@@ -155,18 +153,18 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_agreed: bool, is_
     it again.
 
     Example:
-      iothub --data-dir ./hub stream delete acme telemetry --keep-topic
+      iothub --data-dir ./hub stream delete acme telemetry --keep-topic --yes
     """
     stream = _to_be_deleted(app, tenant, name)
     what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
-    if not app.may_delete(what, _row(app, stream), is_agreed=is_agreed, is_dry_run=is_dry_run):
+    if not app.may_delete(what, _row(app, stream), is_dry_run=is_dry_run):
         return
     topics = None if is_kept else stream_topics.reached(app)
     why_kept = None if is_kept else _require_own(app)
     streams.remove(app.store(), tenant, name)
     if topics is not None:
         _delete_topics(app, topics, stream, why_kept)
-    app.done(f"deleted {what}", _row(app, stream))
+    app.deleted(what, _row(app, stream))
 
 
 def _require_own(app: App) -> UnavailableError | None:

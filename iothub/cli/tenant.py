@@ -6,6 +6,7 @@ Knows no store's inside: `iothub_tenants.accounts.tenants` does the work; `delet
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import click
 
 from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, deletion, output
-from iothub.cli.app import DRY_RUN, App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, streams, tenants, token_issuers, transfer
 from iothub_tenants.accounts.plain import plain
@@ -167,11 +168,9 @@ account_verbs.add_change(
 )
 
 
-@verb(command, "delete")
+@destroying_verb(command, "delete", is_severe=True)
 @click.argument("name")
-@click.option("--confirm", metavar="NAME", help="Repeat the tenant's name. Required without a terminal.")
-@DRY_RUN
-def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
+def delete(app: App, name: str, is_dry_run: bool) -> None:
     """Delete a tenant with everything it has: devices, rules, limits, sessions, queued and retained messages, topics of streams.
 
     Its devices can no longer connect. The running hub removes what is stored; the command waits up to 10 s for it. Without a hub, the next
@@ -183,15 +182,17 @@ def delete(app: App, name: str, confirm: str | None, is_dry_run: bool) -> None:
     """
     store = app.store()
     content = _content(store, name)
+    record = {**plain(tenants.show(store, name)), **content}
+    what = f"tenant {name} with {_words(content)} and all its messages"
     if is_dry_run:
-        app.record({"name": name, "is_deleted": False, **content})
+        app.done(f"would delete {what}", {**record, "is_deleted": False})
         return
-    how_many = output.counted(content["devices"], "device")
-    app.confirm_by_name(name, confirm, f"tenant {name} with {how_many} and all its messages")
+    app.confirm_by_name(name, what)
     marked = tenants.delete(store, name)
-    is_gone = deletion.finish_deletion(app, marked)
-    text = f"deleted tenant {name}" if is_gone else deletion.what_follows(app, marked)
-    app.done(text, {"name": name, "is_deleted": is_gone, **content})
+    if deletion.finish_deletion(app, marked):
+        app.deleted(f"tenant {name}", record)
+    else:
+        app.done(deletion.what_follows(app, marked), {**record, "is_deleted": False})
 
 
 @verb(command, "export")
@@ -267,6 +268,14 @@ def _content(store: AccountStore, name: str) -> dict[str, int]:
         "token_issuers": len(token_issuers.list_all(store, name)),
         "streams": len(streams.list_all(store, name)),
     }
+
+
+def _words(content: Mapping[str, int]) -> str:
+    """Return what a tenant has, without what it has none of: `3 devices, 1 token issuer`."""
+    counts = [
+        output.counted(count, what.removesuffix("s").replace("_", " ")) for what, count in content.items() if count
+    ]
+    return ", ".join(counts) or "no devices"
 
 
 def _networks(given: tuple[str, ...], nothing: str) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ import click
 
 from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs
-from iothub.cli.app import App, noun, verb
+from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
@@ -136,24 +136,22 @@ def update(app: App, tenant: str, name: str, **options: object) -> None:
     app.done(f"updated token issuer {name}", plain(made))
 
 
-@verb(command, "remove")
+@destroying_verb(command, "remove", dry_run="Show what would be removed; remove nothing.")
 @click.argument("tenant")
 @click.argument("name")
-@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would be removed; remove nothing.")
-def remove(app: App, tenant: str, name: str, is_agreed: bool, is_dry_run: bool) -> None:
+def remove(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     """Stop trusting a token issuer; connections that logged in with its tokens are closed within a second.
 
     Example:
-      iothub --data-dir ./hub token-issuer remove acme fleet
+      iothub --data-dir ./hub token-issuer remove acme fleet --yes
     """
     record = plain(token_issuers.show(app.store(), tenant, name))
     if is_dry_run:
-        app.done(f"would remove token issuer {name}", record)
+        app.done(f"would remove token issuer {name}", {**record, "is_deleted": False})
         return
-    app.confirm(f"Remove token issuer {name} and close the connections of its tokens?", is_agreed=is_agreed)
+    app.confirm(f"Remove token issuer {name} and close the connections of its tokens?")
     token_issuers.remove(app.store(), tenant, name)
-    app.done(f"removed token issuer {name}", record)
+    app.done(f"removed token issuer {name}", {**record, "is_deleted": True})
 
 
 def _given(options: dict[str, object]) -> _Given:

@@ -279,7 +279,7 @@ def test_device_is_disabled_enabled_and_deleted(acme: Cli) -> None:
     assert acme("device", "show", "acme", "dev1", "-o", "json").json["is_enabled"] is False
     acme("device", "enable", "acme", "dev1")
     acme("device", "delete", "acme", "dev1", "--dry-run")
-    acme("device", "delete", "acme", "dev1")
+    acme("device", "delete", "acme", "dev1", "--yes")
 
     acme("device", "show", "acme", "dev1", code=3)
 
@@ -332,7 +332,7 @@ def test_group_is_named_by_a_rule(acme: Cli) -> None:
 
     assert acme.rows("group", "list", "acme")[0]["devices"] == ["dev1"]
     acme("group", "leave", "acme", "sensors", "dev1")
-    acme("group", "delete", "acme", "sensors")
+    acme("group", "delete", "acme", "sensors", "--yes")
     assert acme.rows("group", "list", "acme") == []
     assert [rule["subject"] for rule in acme.rows("acl", "list", "acme")] == ["*"]
 
@@ -401,10 +401,10 @@ def test_plans_are_made_and_deleted(acme: Cli) -> None:
     assert acme("plan", "show", "small", "-o", "json").json["inherited"] == {}
     acme("plan", "unset", "small", "connections")
     acme("plan", "delete", "small", "--dry-run")
-    acme("plan", "delete", "small")
+    acme("plan", "delete", "small", "--yes")
 
     acme("plan", "show", "small", code=3)
-    acme("plan", "delete", "standard", code=4)
+    acme("plan", "delete", "standard", "--yes", code=4)
 
 
 def test_origin_of_every_limit_is_shown(acme: Cli) -> None:

@@ -47,10 +47,10 @@ NO_TERMINAL = {
 ASKING = {"session", "queue", "retain"}  # the running hub
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
-    "device create": ("device", "delete", "acme", "dev1"),
-    "device import": ("device", "delete", "acme", "dev1"),
-    "group create": ("group", "delete", "acme", "sensors"),
-    "token-issuer add": ("token-issuer", "remove", "acme", "fleet"),
+    "device create": ("device", "delete", "acme", "dev1", "--yes"),
+    "device import": ("device", "delete", "acme", "dev1", "--yes"),
+    "group create": ("group", "delete", "acme", "sensors", "--yes"),
+    "token-issuer add": ("token-issuer", "remove", "acme", "fleet", "--yes"),
 }
 
 

@@ -87,19 +87,19 @@ def test_deletion_of_a_missing_message_is_not_found(acme: Cli) -> None:
     """As everywhere; a filter that matches nothing has done what it should."""
     with deleting(acme, lambda _command: {"messages": 0}):
         for words in (("no/such",), ("no/such", "--dry-run"), ("--filter", "no/such")):
-            assert "no retained message on 'no/such'" in acme("retain", "delete", "acme", *words, code=3).err
-        assert acme("retain", "delete", "acme", "no/+").err == "deleted 0 retained messages\n"
+            assert "no retained message on 'no/such'" in acme("retain", "delete", "acme", *words, "--yes", code=3).err
+        assert acme("retain", "delete", "acme", "no/+", "--yes").err == "deleted 0 retained messages\n"
 
 
 def test_deletion_of_nothing_is_a_mistake(acme: Cli) -> None:
-    acme("retain", "delete", "acme", code=2)
-    acme("retain", "delete", "acme", "a", "--filter", "b", code=2)
+    acme("retain", "delete", "acme", "--yes", code=2)
+    acme("retain", "delete", "acme", "a", "--filter", "b", "--yes", code=2)
 
 
 def test_hubs_delete(acme: Cli) -> None:
     """Through the command table: each hub of the accounts has an index, which must not disagree with the store."""
     with deleting(acme, lambda _command: {"messages": 2}) as hub:
-        result = acme("retain", "delete", "acme", "a/+", "-o", "json")
+        result = acme("retain", "delete", "acme", "a/+", "--yes", "-o", "json")
 
     assert result.json["messages"] == 2
     assert hub.seen == [("acme", "retain.delete", {"filter": "a/+"})]
@@ -123,7 +123,7 @@ def test_running_hub_tells_how_far_it_is(acme: Cli, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("iothub.cli.progress.LOG_INTERVAL_S", 0.0)
     monkeypatch.setattr("iothub.cli.retain.Progress", SignalledProgress)
     with deleting(acme, delete):
-        result = acme("retain", "delete", "acme", "a/+", "--timeout", "1m")
+        result = acme("retain", "delete", "acme", "a/+", "--yes", "--timeout", "1m")
     store.close()
 
     assert result.err.startswith("256 of 1000 retained messages deleted, ")
@@ -132,7 +132,9 @@ def test_running_hub_tells_how_far_it_is(acme: Cli, monkeypatch: pytest.MonkeyPa
 
 def test_own_patience_ends_the_waiting_for_a_hub(acme: Cli) -> None:
     with deleting(acme, None):
-        assert "no answer within 1 s" in acme("retain", "delete", "acme", "a/+", "--timeout", "50ms", code=7).err
+        assert (
+            "no answer within 1 s" in acme("retain", "delete", "acme", "a/+", "--yes", "--timeout", "50ms", code=7).err
+        )
 
 
 def test_refusal_of_the_hub_keeps_its_exit_code(acme: Cli) -> None:
@@ -140,7 +142,7 @@ def test_refusal_of_the_hub_keeps_its_exit_code(acme: Cli) -> None:
         raise ConfigError("this hub does not know the command")
 
     with deleting(acme, refuse):
-        result = acme("retain", "delete", "acme", "a/+", code=2)
+        result = acme("retain", "delete", "acme", "a/+", "--yes", code=2)
 
     assert result.err == "iothub: this hub does not know the command\n"
 
@@ -151,7 +153,7 @@ def test_hub_that_does_not_answer_is_unavailable(
     """Exit code 7, and the withdrawn command is not done later."""
     monkeypatch.setattr("iothub.cli.app.COMMAND_TIMEOUT_S", 0.05)
     with deleting(acme, None):
-        result = acme("retain", "delete", "acme", "a/+", code=7)
+        result = acme("retain", "delete", "acme", "a/+", "--yes", code=7)
 
     assert "no hub took the command" in result.err
     with deleting(acme, lambda _command: {}) as hub:

@@ -120,7 +120,7 @@ def test_unknown_issuer_is_three_missing_file_is_two_and_taken_is_four(acme: Cli
         ("add", "nobody", "fleet", "--public-key-file", path),
         ("show", "acme", "fleet"),
         ("update", "acme", "fleet", "--leeway", "1s"),
-        ("remove", "acme", "fleet"),
+        ("remove", "acme", "fleet", "--yes"),
     ):
         acme("token-issuer", *words, code=3)
     acme("token-issuer", "add", "acme", "fleet", "--public-key-file", path + ".missing", code=2)
