@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 
+from iothub.base import log
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 
@@ -23,6 +25,16 @@ class HubFile:
         self._facts = {"pid": os.getpid(), "version": version, "twin": twin, "started": started_at}
         self._http: dict[str, str] = {}
         self._is_ready = False
+
+    def report_last_run(self) -> None:
+        """Log it if the last hub here left its file behind: a stop removes it, also after a failure."""
+        last, seen = self._data_dir.read_hub(), self._data_dir.last_heartbeat()
+        if last is not None:
+            log.get(__name__).warning(
+                "the last hub did not stop cleanly: it was killed, or the machine went down; its sessions are recovered",
+                pid=last.get("pid"),
+                last_seen=None if seen is None else datetime.fromtimestamp(seen, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            )
 
     def note_http(self, addresses: Mapping[str, str]) -> None:
         """HTTP listens; the other listeners open when the hub is ready."""

@@ -45,6 +45,7 @@ class Start:
     async def run(self) -> None:
         """Load what is durable, then open the listeners; only then is the hub ready. Raises IotHubError."""
         parts, cluster = self._parts, self._parts.control.cluster
+        parts.process.hub_file.report_last_run()
         self._open_http()
         self._sockets.try_ports()
         self._open_clients()

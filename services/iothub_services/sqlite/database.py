@@ -216,12 +216,27 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))  # its log gets this mode, too
         keep_private(path)
-    uri = path.absolute().as_uri() + ("?mode=ro" if is_read_only else "?mode=rwc")
+    uri = path.absolute().as_uri() + (f"?{read_only_mode(path)}" if is_read_only else "?mode=rwc")
     connection = sqlite3.connect(
         uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     return connection
+
+
+def read_only_mode(path: Path) -> str:
+    """Return how SQLite must open a file that is only read, as a part of its url.
+
+    On a read-only file system SQLite cannot make the index of the log (`-shm`), and reads nothing without one. A file without a log needs none.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    is_whole = not log.exists() or log.stat().st_size == 0
+    return "immutable=1" if is_whole and is_on_read_only_system(path) else "mode=ro"
+
+
+def is_on_read_only_system(path: Path) -> bool:
+    """Say whether nobody can write here, such as on a backup that is mounted so. Raises OSError."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 class Seen(NamedTuple):

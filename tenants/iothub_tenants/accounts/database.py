@@ -12,10 +12,10 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
-from sqlalchemy.pool import ConnectionPoolEntry, StaticPool
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
 from iothub.base.errors import BackendError, ConfigError, UnavailableError
-from iothub_services.sqlite.database import keep_private
+from iothub_services.sqlite.database import is_on_read_only_system, keep_private, read_only_mode
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.servers import server_engine
 
@@ -131,12 +131,32 @@ def _parse(url: str) -> URL:
 def _sqlite(url: URL) -> Engine:
     if url.database in (None, "", ":memory:"):
         engine = create_engine(url, poolclass=StaticPool, connect_args={"check_same_thread": False})
+        event.listen(engine, "connect", _prepare)
+    elif _is_read_only(Path(str(url.database))):
+        engine = _reading_engine(Path(str(url.database)))
     else:
         keep_private(Path(str(url.database)))
         engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
-    event.listen(engine, "connect", _prepare)
+        event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
+
+
+def _is_read_only(path: Path) -> bool:
+    try:
+        return is_on_read_only_system(path)
+    except OSError:  # it is not there, or cannot be reached: whoever opens it says so
+        return False
+
+
+def _reading_engine(path: Path) -> Engine:
+    """On a read-only file system, such as a mounted backup: what is there can be read, and every change fails."""
+    uri = f"{path.absolute().as_uri()}?{read_only_mode(path)}"
+
+    def connected() -> sqlite3.Connection:
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_MS / 1000, check_same_thread=False, isolation_level=None)
+
+    return create_engine("sqlite://", creator=connected, poolclass=QueuePool)
 
 
 def _prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import sqlite3
 import subprocess
@@ -59,6 +60,20 @@ def test_a_read_only_directory_is_named(hub: Hub) -> None:
 
     assert done.returncode == 7
     assert str(path) in the_line(done)
+
+
+def test_a_backup_that_is_mounted_read_only_is_listed(hub: Hub) -> None:
+    """To look into it before it is restored; nothing can be made beside its files."""
+    path = hub.data_dir
+    prefix = in_own_mounts(f"mount --bind {path} {path}; mount -o remount,bind,ro {path}")
+    words = [*prefix, str(IOTHUB), "--data-dir", str(path)]
+
+    done = subprocess.run([*words, "tenant", "list", "-o", "json"], capture_output=True, text=True, check=False)
+    refused = subprocess.run([*words, "tenant", "create", "x1"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [row["name"] for row in json.loads(done.stdout)] == ["acme"]
+    assert (refused.returncode, "readonly" in the_line(refused)) == (7, True)
 
 
 def test_a_full_disk_is_named_with_what_to_do(hub: Hub) -> None:

@@ -92,7 +92,9 @@ def test_after_a_kill_what_may_have_been_sent_has_dup(hub: Hub) -> None:
     first = [reader.expect(PUBLISH) for _ in range(5)]
     hub.kill()
     reader.close()
+    assert "did not stop cleanly" not in hub.log
     hub.start()
+    assert "the last hub did not stop cleanly" in hub.log
 
     with RawClient(port) as reader:
         assert reader.connect("reader", "acme/dev1", clean=False).session_present

@@ -150,6 +150,20 @@ def test_read_only_file_system_is_called_so(cli: Cli, monkeypatch: pytest.Monkey
     assert "is on a read-only file system" in cli("tenant", "list", code=7).err
 
 
+def test_backup_on_a_read_only_file_system_is_listed(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What SQLite needs beside a file cannot be made there; a change is refused."""
+    status = SimpleNamespace(f_flag=os.ST_RDONLY, f_bavail=0, f_frsize=4096)
+    monkeypatch.setattr("os.statvfs", lambda _path: status)
+    monkeypatch.setattr("iothub_tenants.accounts.database.keep_private", lambda _path: pytest.fail("it is not ours"))
+    before = sorted(acme.data_dir.iterdir())
+
+    assert [row["name"] for row in acme.rows("tenant", "list")] == ["acme"]
+    assert [row["name"] for row in acme.rows("device", "list", "acme")] == ["dev1"]
+
+    assert "readonly" in acme("tenant", "create", "beta", code=7).err
+    assert sorted(acme.data_dir.iterdir()) == before
+
+
 def test_init_where_nothing_can_be_written_is_unavailable(call: Callable[..., Result], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
