@@ -30,6 +30,7 @@ from iothub_tenants.accounts.database import accounts_url
 
 _NEEDED = ("iothub", "iothub_spark", "pyspark", "pyarrow")
 _ASK = "import sys; from importlib.util import find_spec; print(*[name for name in sys.argv[1:] if find_spec(name) is None])"
+_MOST_DIGITS = 18  # of a number; 64 bits hold it
 _ASK_S = 60.0  # a Python may start slowly where much else runs
 
 
@@ -71,8 +72,10 @@ def _value(entry: JobEntry, name: str, text: str) -> Option:
             raise ConfigError(f"--option {name}: expected true or false, got {text!r}")
         return text == "true"
     if option.kind == "number":
-        if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        if not text.isascii() or not text.isdecimal():
             raise ConfigError(f"--option {name}: expected a whole number, got {text!r}")
+        if len(text) > _MOST_DIGITS:
+            raise ConfigError(f"--option {name}: {text} is too large, expected at most {_MOST_DIGITS} digits")
         return int(text)
     return text
 

@@ -28,6 +28,7 @@ _SIZES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _TIMES = {"s": 1, "m": 60, "h": HOUR_S, "d": DAY_S}
 _NEXT_NAME = re.compile(r",(?=[^,=]*=)")
 _LARGEST = (1 << 63) - 1  # what SQL and the engine can hold
+_LARGEST_DIGITS = len(str(_LARGEST))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -167,14 +168,15 @@ def _parse_window(text: str, part: str) -> int:
 def _parse_number(text: str, suffixes: Mapping[str, int], part: str) -> int:
     digits = text.rstrip("".join(map(chr, range(ord("A"), ord("z") + 1))))
     suffix = text[len(digits) :]
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+    if not (digits.isascii() and digits.isdigit()):
         raise ConfigError(f"limit {part!r}: expected a whole number, got {text!r}")
     if suffix and suffix not in suffixes:
         known = " ".join(suffixes) or "none"
         raise ConfigError(
             f"limit {part!r}: unknown unit {suffix!r}{_nearest(suffix, list(suffixes))}; units here: {known}"
         )
-    number = int(digits) * (suffixes[suffix] if suffix else 1)
+    significant = digits.lstrip("0") or "0"
+    number = int(significant[: _LARGEST_DIGITS + 1]) * (suffixes[suffix] if suffix else 1)
     if number > _LARGEST:
         raise ConfigError(f"limit {part!r}: {text} is too large, expected at most {_LARGEST}, or 'unlimited'")
     return number

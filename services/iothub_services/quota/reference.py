@@ -32,8 +32,9 @@ _KINDS = """\
 
 - A **count** is exact: usage is reserved and released. A count of 0 allows none. Lowering a count removes nothing: open connections and
   stored messages stay, and new ones are refused until usage is below the limit.
-- A **rate** with a window below an hour delays or refuses (table below). Up to `10s` it is smooth: within 5 % over any ten seconds, without a burst
-  at the beginning. Above `10s` it is a budget: it may be used at once, then nothing more is allowed within the window, even if the tenant's
+- A **rate** with a window below an hour delays or refuses (table below). Up to `10s` it is smooth: within 5 % over any ten seconds. At the
+  beginning and after a pause 0.4 s' worth of it passes at once: of `50/1s` at most 70 in that second, then 50 in each.
+  Above `10s` it is a budget: it may be used at once, then nothing more is allowed within the window, even if the tenant's
   last client disconnects meanwhile. A restart of the hub resets it.
 - From `1h` on, a window follows the calendar in UTC (`7d` starts on Monday, `30d` is the month), and its usage survives a kill of the hub.
   A request that one window refuses does not count in the others.

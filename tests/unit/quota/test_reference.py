@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.reasons import Reason
+from iothub.engine.buckets import Meter
 from iothub_services.quota.names import Quota
 from iothub_services.quota.reference import render_reference
 
@@ -57,3 +58,14 @@ def test_codes_are_those_of_the_reasons(limit: str, reason: Reason) -> None:
 def _reactions() -> list[list[str]]:
     table = render_reference().split("## What a limit does\n")[1].split("## Notes\n")[0]
     return [[cell.strip() for cell in line[1:-1].split("|")] for line in table.split("\n")[3:-2]]
+
+
+def test_page_says_how_much_a_rate_lets_pass_after_a_pause() -> None:
+    """The figures of its example are those of the engine, asked without a pause."""
+    meter = Meter([(50, 1.0)], 0.0)
+    milliseconds = (range(10_000, 11_001), range(11_001, 12_001), range(12_001, 13_001))
+    passed = [sum(meter.take(1, at / 1000) == 0.0 for at in second) for second in milliseconds]
+    page = " ".join(render_reference().split())
+
+    assert f"of `50/1s` at most {passed[0]} in that second, then {passed[1]} in each" in page
+    assert passed[1] == passed[2]
