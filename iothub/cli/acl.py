@@ -18,19 +18,24 @@ command = noun(
     "device before group before '*'; at the same level deny before allow. No match: denied.",
 )
 ACTION = click.Choice(("publish", "subscribe", "both"))
-COLUMNS = ("name", "subject", "effect", "action", "filter")
+COLUMNS = ("id", "subject", "effect", "action", "filter")
 
 
 @verb(command, "list")
 @click.argument("tenant")
 @click.argument("subject", required=False)
 def list_all(app: App, tenant: str, subject: str | None) -> None:
-    """List the rules of a tenant, or those of one SUBJECT, in order of precedence.
+    """List the rules of a tenant, or those that apply to one SUBJECT, in order of precedence; ID is what `acl remove` takes.
 
-    Example:
+    To a device apply its own rules, those of its groups and those of '*'; to a group its own and those of '*'.
+
+    Examples:
       iothub --data-dir ./hub acl list acme
+      iothub --data-dir ./hub acl list acme dev1
     """
-    app.rows([_row(rule) for rule in acl_rules.list_all(app.store(), tenant, subject)], *COLUMNS)
+    store = app.store()
+    rules = acl_rules.list_all(store, tenant) if subject is None else acl_rules.list_applying(store, tenant, subject)
+    app.rows([_row(rule) for rule in rules], *COLUMNS)
 
 
 @verb(command, "allow")

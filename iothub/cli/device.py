@@ -5,6 +5,7 @@ Knows no hash: `iothub_tenants.accounts.devices` makes credentials. A secret com
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -86,6 +87,8 @@ def create(
     password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_prompted)
     made = devices.create(app.store(), tenant, name, password=password, groups=groups, with_token=with_token)
     _show_secret(app, f"created device {tenant}/{name}", made)
+    if app.form == "table":
+        _show_first_publish(app, tenant, name, "TOKEN" if with_token else _secret_to_show(made))
 
 
 @verb(command, "import")
@@ -214,6 +217,31 @@ def delete(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     if app.may_delete(f"device {tenant}/{name}", record, is_dry_run=is_dry_run):
         deletion.delete_device(app, tenant, name)
         app.deleted(f"device {tenant}/{name}", record)
+
+
+def _secret_to_show(made: devices.NewSecret) -> str:
+    """Return the secret where it was just shown to a person, else a word in its place: it must not get into a script's log."""
+    return made.secret if made.secret is not None and output.is_on_terminal() else "SECRET"
+
+
+def _show_first_publish(app: App, tenant: str, name: str, password: str) -> None:
+    """Print a command that publishes as this device."""
+    where = _listener_options(app)
+    if where:
+        who = ["-i", name, "-u", f"{tenant}/{name}", "-P", password]
+        output.say(f"try it: {shlex.join(['mosquitto_pub', *where, *who, '-t', 'hello', '-m', 'world'])}")
+
+
+def _listener_options(app: App) -> list[str]:
+    """Return where mosquitto_pub reaches the hub of this directory: as it listens, else as its settings have it; nothing if it cannot."""
+    listening, listeners = app.data_dir.read_hub() or {}, app.loaded.config.listeners
+    for name, listener in (("tcp", listeners.tcp), ("tls", listeners.tls)):
+        host, _, port = str(listening.get(name) or f"{listener.bind}:{listener.port or 0}").rpartition(":")
+        if port != "0":
+            is_anywhere = host.strip("[]") in {"0.0.0.0", "::"}  # noqa: S104  not to bind there
+            ca_file = ["--cafile", str(listeners.tls.cert_file)] if name == "tls" else []
+            return ["-h", "127.0.0.1" if is_anywhere else host.strip("[]"), "-p", port, *ca_file]
+    return []
 
 
 def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:

@@ -13,7 +13,7 @@ from heapq import nlargest
 
 import click
 
-from iothub.base.errors import CorruptRecordError, NotFoundError
+from iothub.base.errors import CorruptRecordError, IotHubError, NotFoundError
 from iothub.cli import output, stores
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
@@ -21,11 +21,13 @@ from iothub.records.events import Topic
 from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.events.reading import read_between
 from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.registry import Registry
 
 command = noun("events", "The session-event log: what each session did. Its driver is `events.driver`.")
 _TOPICS = {"sessions": Topic.SESSIONS, "analytics": Topic.ANALYTICS}
 _POLL_S = 0.5
 _SHOWN_DAMAGE = 100
+_COLUMNS = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
 _NOT_SHOWN = ("payload", "properties")  # of a Will Message, in a table; JSON has them
 
 _Wanted = Callable[[LoggedEvent], bool]
@@ -45,7 +47,8 @@ _Age = tuple[int, int, int]  # Unix milliseconds, partition, offset
 def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic: str, is_following: bool) -> None:
     """Show the newest events, oldest first.
 
-    With --tenant or --client it reads the whole log, else only its end. It passes over damaged events with a warning.
+    With --tenant or --client it reads the whole log, else only its end. It passes over damaged events with a warning. A tenant that is deleted
+    is shown by its number (JSON: `tenant` is null, `tenant_id` is the number).
 
     Examples:
       iothub --data-dir ./hub events tail
@@ -60,13 +63,13 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
         coming = read_between(log, after, end, _warn, _TOPICS[topic])
         found = (logged for logged in coming if logged.offset <= end[logged.partition] and wanted(logged))
         newest = [logged for _, logged in sorted(nlargest(count, _dated(found)))]
+        names = _Tenants(app)
         if not is_following:
-            columns = ("time", "name", "tenant", "client_id", "epoch", "partition", "offset", "facts")
-            app.rows([_row(logged, app.form) for logged in newest], *columns)
+            app.rows([_row(logged, app.form, names) for logged in newest], *_COLUMNS)
             return
         for logged in newest:
-            _write_line(app, logged)
-        _follow(app, log, _TOPICS[topic], end, wanted)
+            _write_line(app, logged, names)
+        _follow(app, log, _TOPICS[topic], end, wanted, names)
 
 
 @verb(command, "lag")
@@ -148,14 +151,34 @@ def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
     return is_wanted
 
 
-def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Wanted) -> None:
+class _Tenants:
+    """Names of tenants by number, read when a number is met for the first time."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._names: dict[int, str] = {}
+        self._nameless: set[int] = set()
+
+    def name(self, tenant_id: int) -> str | None:
+        """Return the name; None for a tenant that is gone, or if the accounts cannot be read."""
+        if tenant_id not in self._names and tenant_id not in self._nameless:
+            try:
+                self._names = Registry(self._app.store()).tenant_names()
+            except IotHubError as error:
+                self._app.say(f"iothub: warning: tenants are shown by their numbers: {error}")
+            if tenant_id not in self._names:
+                self._nameless.add(tenant_id)
+        return self._names.get(tenant_id)
+
+
+def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Wanted, names: _Tenants) -> None:
     """Print new events after these offsets, until Ctrl-C."""
     while True:
         end = log.end(topic)
         for logged in read_between(log, after, end, _warn, topic):
             after = raised(after, logged.partition, logged.offset)
             if wanted(logged):
-                _write_line(app, logged)
+                _write_line(app, logged, names)
         after = tuple(max(reached(after, partition), offset) for partition, offset in enumerate(end))
         time.sleep(_POLL_S)
 
@@ -174,21 +197,25 @@ def _dated(events: Iterable[LoggedEvent]) -> Iterator[tuple[_Age, LoggedEvent]]:
         yield (latest[partition], partition, logged.offset), logged
 
 
-def _write_line(app: App, logged: LoggedEvent) -> None:
-    row = _row(logged, app.form)
+def _write_line(app: App, logged: LoggedEvent, names: _Tenants) -> None:
+    row = _row(logged, app.form, names)
     if app.form == "table":
-        output.write_text("  ".join(map(output.cell, row.values())))
+        output.write_text("  ".join(output.cell(row[column]) for column in _COLUMNS))
     else:
         output.write_json_line(row)
 
 
-def _row(logged: LoggedEvent, form: str) -> dict[str, object]:
+def _row(logged: LoggedEvent, form: str, names: _Tenants) -> dict[str, object]:
+    """Return an event. A tenant that has no name any more is null for a script, its number for a person."""
     event = logged.event
     hidden = _NOT_SHOWN if form == "table" else ()
+    is_for_scripts = form in {"json", "jsonl"}
+    name = names.name(event.tenant_id)
     return {
         "time": time_of(event.at_ms),
         "name": event.type.word,
-        "tenant": event.tenant_id,
+        "tenant": name if name is not None or is_for_scripts else event.tenant_id,
+        "tenant_id": event.tenant_id,
         "client_id": event.client_id,
         "epoch": event.epoch,
         "partition": logged.partition,

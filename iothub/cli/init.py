@@ -49,10 +49,10 @@ def command(app: App, profile: str | None) -> None:
     origin = f" as profile {profile}" if profile else f" with the settings of {app.data_dir.config_file}"
     kept = origin if app.data_dir.has_config else ""
     settings = app.loaded.config  # a mistake in the environment or in the file is found before anything is made
-    _make(app, settings)
+    has_accounts = _make(app, settings)
     path = app.data_dir.path
     app.done(
-        f"initialised {path}{kept}\n{_next(settings)}",
+        f"initialised {path}{kept}\n{_next(settings, has_accounts=has_accounts)}",
         {
             "name": "init",
             "data_dir": str(path),
@@ -88,8 +88,8 @@ def _print_what_to_edit(app: App, profile: str) -> None:
     )
 
 
-def _make(app: App, settings: Config) -> None:
-    """Create what is missing."""
+def _make(app: App, settings: Config) -> bool:
+    """Create what is missing. Say whether there were accounts on a server before, which another hub's `init` has made."""
     from iothub_tenants.accounts.initial import init_store
     from iothub_tenants.accounts.store import has_schema
 
@@ -105,6 +105,7 @@ def _make(app: App, settings: Config) -> None:
         with _with_remedy(settings.sql.url_file):
             init_store(url, pepper=app.data_dir.pepper(pepper)).close()
         app.data_dir.finish()
+        return has_accounts
     finally:
         lock.release()
 
@@ -121,8 +122,10 @@ def _with_remedy(url_file: Path | None) -> Iterator[None]:
         raise kind(f"{error}; correct {url_file} or the server, then run `iothub init` again") from error
 
 
-def _next(settings: Config) -> str:
+def _next(settings: Config, *, has_accounts: bool) -> str:
     """Say what to do next with the new directory."""
+    if has_accounts:
+        return "next: iothub doctor\nthen: `iothub serve`; the accounts and tables that another hub has made are used as they are"
     if needs_on_hbase(settings):
         return "next: iothub hbase create-tables\n(once for all hubs with these settings); then: `iothub tenant create NAME`"
     if settings.kafka.brokers or settings.redis.addresses:

@@ -326,10 +326,13 @@ def schedule(app: App, form: str, user: str) -> None:
     installation = Installation(program, app.data_dir.path.absolute(), config, user, archive)
     minutes = timetable.USUAL_AT if minutes is None else minutes
     if form == "cron":
-        output.write_text(timetable.cron_line(minutes, installation), end="")
+        files = {"crontab": timetable.cron_line(minutes, installation)}
     else:
-        output.write_text(timetable.systemd_service(installation))
-        output.write_text(timetable.systemd_timer(minutes), end="")
+        files = {"service": timetable.systemd_service(installation), "timer": timetable.systemd_timer(minutes)}
+    if app.form == "table":
+        output.write_text("\n".join(files.values()), end="")
+    else:
+        app.record({"name": form, **files})
 
 
 def _record(run: Run) -> dict[str, object]:

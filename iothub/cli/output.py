@@ -121,6 +121,11 @@ def say(message: str, *, end: str = "\n") -> None:
         click.echo(f"{message}{end}", err=True, nl=False)
 
 
+def is_on_terminal() -> bool:
+    """Say whether a person reads standard output."""
+    return sys.stdout.isatty()
+
+
 def counted(count: int, noun: str) -> str:
     """Return `1 message`, `2 messages`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

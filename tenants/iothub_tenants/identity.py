@@ -82,9 +82,9 @@ def check_plan_name(name: str) -> None:
 
 
 def shown(text: str, limit: int = 64) -> str:
-    """Quote foreign text for a message: one line, printable, bounded."""
+    """Quote foreign text for a message: one line, printable, bounded. Letters of every alphabet stay as they are."""
     cut = text if len(text) <= limit else text[:limit] + "..."
-    return ascii(cut)
+    return repr(cut)
 
 
 def _check(noun: str, name: str, pattern: re.Pattern[str], rule: str) -> None:

@@ -98,16 +98,31 @@ def remove_matching(store: AccountStore, tenant: str, subject: str, action: str,
         return [_removed(writer, owner, row) for row in rows]
 
 
-def list_all(store: AccountStore, tenant: str, subject: str | None = None) -> list[AclRule]:
+def list_all(store: AccountStore, tenant: str) -> list[AclRule]:
     """Return the tenant's rules in order of precedence (device, group, tenant; deny before allow). Raises NotFoundError."""
     with store.read() as connection:
+        return _rules(connection, tenants.find(connection, tenant))
+
+
+def list_applying(store: AccountStore, tenant: str, subject: str) -> list[AclRule]:
+    """Return the rules that a subject is judged by, in order of precedence: of a device its own, its groups' and `*`; of a group its own and `*`.
+
+    Rules of `*` are for devices: a stream has its own alone.
+
+    Raises:
+        NotFoundError: no such tenant, device, stream or group.
+    """
+    scope, name = split_subject(subject)
+    with store.read() as connection:
         owner = tenants.find(connection, tenant)
-        query = select(table).where(table.c.tenant_id == owner.id)
-        if subject is not None:
-            scope, name = split_subject(subject)
-            query = query.where(table.c.scope == scope.value, table.c.subject == name)
-        rows = connection.execute(query.order_by(table.c.id)).mappings()
-        return sorted((_rule(row, tenant) for row in rows), key=_precedence)
+        require_subject(connection, owner, scope, name)
+        applying = {subject}
+        if not (scope is Scope.DEVICE and streams.is_subject(connection, owner, name)):
+            applying.add("*")
+            if scope is Scope.DEVICE:
+                groups = devices.find(connection, owner, name).groups
+                applying |= {join_subject(Scope.GROUP, group) for group in groups}
+        return [rule for rule in _rules(connection, owner) if rule.subject in applying]
 
 
 def split_subject(subject: str) -> tuple[Scope, str]:
@@ -171,6 +186,11 @@ def _check_level(level: str, text: str) -> None:
         raise ConfigError(
             f"topic filter {shown(text)}: {shown(level)} is no placeholder; {known} stand for whole levels"
         )
+
+
+def _rules(connection: Connection, owner: tenants.Tenant) -> list[AclRule]:
+    rows = connection.execute(select(table).where(table.c.tenant_id == owner.id)).mappings()
+    return sorted((_rule(row, owner.name) for row in rows), key=_precedence)
 
 
 def _rule(row: RowMapping, tenant: str) -> AclRule:

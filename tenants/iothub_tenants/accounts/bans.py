@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func
 
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub_services.auth.port import BanKind
-from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts import devices, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import ban as table
 from iothub_tenants.identity import check_device_name, shown
@@ -38,7 +38,7 @@ def add(store: AccountStore, tenant: str, kind: str, value: str, *, until_ms: in
 
     Raises:
         ConfigError: the kind, the value, the time (past) or the reason is malformed.
-        NotFoundError: no such tenant.
+        NotFoundError: no such tenant or device.
         ConflictError: the tenant is being deleted.
     """
     kind_, value = checked(kind, value)
@@ -50,6 +50,8 @@ def add(store: AccountStore, tenant: str, kind: str, value: str, *, until_ms: in
         raise ConfigError("the end of the ban is in the past: expected a time to come, or none for good")
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
+        if kind_ is BanKind.DEVICE:
+            devices.required_id(writer.connection, owner, value)
         writer.connection.execute(
             delete(table).where(or_(_is(owner.id, kind_, value), _expired(owner.id, writer.now_ms)))
         )

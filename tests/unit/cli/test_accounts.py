@@ -219,6 +219,33 @@ def test_secret_is_generated_and_printed_once(acme: Cli) -> None:
     assert secret not in acme("device", "show", "acme", "dev2", "-o", "json").out
 
 
+@pytest.mark.parametrize("is_on_terminal", [True, False])
+def test_new_device_comes_with_a_command_to_try_it(
+    acme: Cli, monkeypatch: pytest.MonkeyPatch, is_on_terminal: bool
+) -> None:
+    """Ready to be pasted for a person; without the secret where standard output is a script's."""
+    monkeypatch.setattr("iothub.cli.output.is_on_terminal", lambda: is_on_terminal)
+
+    result = acme("device", "create", "acme", "dev2")
+
+    secret = result.out.strip() if is_on_terminal else "SECRET"
+    line = f"mosquitto_pub -h 127.0.0.1 -p 1883 -i dev2 -u acme/dev2 -P {secret} -t hello -m world"
+    assert result.err.splitlines()[-1] == f"try it: {line}"
+
+
+def test_command_to_try_a_device_names_the_listener_that_is_open(acme: Cli) -> None:
+    """Where the hub listens, else what its settings say; nothing if mosquitto_pub cannot get in."""
+    DataDir(acme.data_dir).write_hub({"tcp": "0.0.0.0:2883"})
+    assert " -h 127.0.0.1 -p 2883 " in acme("device", "create", "acme", "a").err
+    assert " -u acme/robot -P TOKEN " in acme("device", "create", "acme", "robot", "--jwt").err
+    DataDir(acme.data_dir).remove_hub()
+    with_tls = '[listeners.tls]\nport = 8883\ncert_file = "/c.pem"\nkey_file = "/k.pem"\n'
+    (acme.data_dir / "iothub.toml").write_text(f'[listeners.tcp]\nport = "off"\n{with_tls}')
+    assert " -p 8883 --cafile /c.pem -i b " in acme("device", "create", "acme", "b", "--password-stdin", stdin=b"x").err
+    (acme.data_dir / "iothub.toml").write_text('[listeners.tcp]\nport = "off"\n')
+    assert "mosquitto_pub" not in acme("device", "create", "acme", "c").err
+
+
 def test_generated_secret_is_in_the_json(acme: Cli) -> None:
     made = acme("device", "create", "acme", "dev2", "-o", "json").json
 
@@ -313,9 +340,19 @@ def test_rule_is_removed_by_number_and_by_what_it_says(acme: Cli) -> None:
     acme("acl", "remove", "acme", number)
     acme("acl", "remove", "acme", "dev1", "publish", "b/#")
 
-    assert acme.rows("acl", "list", "acme", "dev1") == []
+    assert [rule["subject"] for rule in acme.rows("acl", "list", "acme", "dev1")] == ["*"]
     acme("acl", "remove", "acme", number, code=3)
     acme("acl", "remove", "acme", "dev1", code=2)
+
+
+def test_rules_that_apply_to_a_device_are_listed(acme: Cli) -> None:
+    """Those of all devices, too; the number is called so, and a device that is not there is an error."""
+    number = acme("acl", "allow", "acme", "dev1", "publish", "a", "-o", "json").json["name"]
+
+    lines = acme("acl", "list", "acme", "dev1").out.splitlines()
+
+    assert [line.split()[:2] for line in lines] == [["ID", "SUBJECT"], [number, "dev1"], ["1", "*"]]
+    acme("acl", "list", "acme", "dev9", code=3)
 
 
 @pytest.mark.parametrize(
@@ -422,6 +459,26 @@ def test_origin_of_every_limit_is_shown(acme: Cli) -> None:
     assert shown["sessions"] == ("7", "tenant")
     assert shown["device_publish_bytes"] == ("unlimited", "default")
     assert [rows["subscriptions"][field] for field in ("origin", "plan", "is_inherited")] == ["plan", "standard", True]
+
+
+def test_number_beyond_64_bits_is_called_too_large(acme: Cli) -> None:
+    """It is a whole number."""
+    for number in ("9223372036854775808", "1" + "0" * 5000, "99999999999999999999GiB"):
+        limit = f"queued_bytes={number}"
+        assert "is too large, expected at most 9223372036854775807" in acme("quota", "set", "acme", limit, code=2).err
+    acme("quota", "set", "acme", "queued_bytes=0000000000000000000000001")
+
+
+def test_name_in_another_alphabet_is_shown_as_it_was_typed(acme: Cli) -> None:
+    assert "'zähler' cannot be a tenant name" in acme("tenant", "create", "zähler", code=2).err
+    assert "no device '电表'" in acme("device", "show", "acme", "电表", code=3).err
+
+
+def test_ban_of_a_device_that_is_not_there_is_refused(acme: Cli) -> None:
+    """A misspelt name would keep nobody out."""
+    assert "no device 'dev9'" in acme("ban", "add", "acme", "device", "dev9", code=3).err
+
+    acme("ban", "add", "acme", "client_id", "dev9")
 
 
 def test_bans_are_added_and_lifted(acme: Cli) -> None:

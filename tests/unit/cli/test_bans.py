@@ -22,6 +22,7 @@ ANSWER: Json = {
 
 def test_bans_after_failed_logins_are_listed_with_the_others(acme: Cli) -> None:
     """Who, from where, until when, and that the hub made it by itself."""
+    acme("device", "create", "acme", "dev2")
     acme("ban", "add", "acme", "device", "dev2", "--reason", "stolen")
     with AnsweringHub(acme.data_dir, lambda _command: ANSWER) as hub:
         rows = acme.rows("ban", "list", "acme")
@@ -52,6 +53,7 @@ def test_list_beside_a_silent_hub_says_what_is_missing(
 ) -> None:
     """A list that is not whole must not look so to a script."""
     monkeypatch.setattr("iothub.cli.ban._ASK_TIMEOUT_S", 3.0 if hub else 0.05)
+    acme("device", "create", "acme", "dev2")
     acme("ban", "add", "acme", "device", "dev2")
     with AnsweringHub(acme.data_dir, hub):
         result = acme("ban", "list", "acme", code=7)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from iothub.base.errors import BackendError
 from iothub.cli import stores
 from iothub.config.datadir import DataDir
 from iothub.records import events
@@ -44,7 +45,8 @@ def test_tail_shows_the_newest_events_oldest_first(busy: Cli) -> None:
     assert rows[0] == {
         "time": "2027-01-15T08:00:00Z",
         "name": "session.discarded",
-        "tenant": 99,
+        "tenant": None,
+        "tenant_id": 99,
         "client_id": "c1",
         "epoch": 3,
         "partition": 0,
@@ -89,7 +91,30 @@ def test_tail_follows_what_comes(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> 
 
     pauses.clear()
     text = busy("events", "tail", "--count", "1", "--follow", code=130).out
-    assert text.splitlines()[0].startswith("2027-01-15T08:00:00Z  session.discarded  1  c1  3  0  7  reason=why 12")
+    assert text.splitlines()[0].startswith("2027-01-15T08:00:00Z  session.discarded  acme  c1  3  0  7  reason=why 12")
+
+
+def test_tail_names_tenants(busy: Cli) -> None:
+    """One that is gone by its number."""
+    lines = [line.split() for line in busy("events", "tail").out.splitlines()]
+    rows = busy.rows("events", "tail")
+
+    assert [line[2] for line in lines] == ["TENANT", "acme", "acme", "99", "acme", "acme"]
+    assert [(row["tenant"], row["tenant_id"]) for row in rows[1:3]] == [("acme", 1), (None, 99)]
+
+
+def test_tail_without_accounts_has_numbers_and_a_warning(busy: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log can be read all the same."""
+
+    def fail(_registry: object) -> None:
+        raise BackendError("the accounts database does not answer", retryable=True)
+
+    monkeypatch.setattr("iothub.cli.events.Registry.tenant_names", fail)
+
+    result = busy("events", "tail", "--count", "2")
+
+    assert [line.split()[2] for line in result.out.splitlines()] == ["TENANT", "1", "1"]
+    assert result.err == "iothub: warning: tenants are shown by their numbers: the accounts database does not answer\n"
 
 
 def test_lag_says_how_far_the_states_are_behind(busy: Cli) -> None:

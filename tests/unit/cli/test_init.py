@@ -119,7 +119,9 @@ def test_cluster_from_its_files_to_a_second_hub(call: Call, tmp_path: Path) -> N
         shutil.copy(one / name, two)
     assert "pepper is missing" in call("--data-dir", str(two), "init").err
     shutil.copy(one / "pepper", two)
-    assert call("--data-dir", str(two), "init").code == 0
+    joined = call("--data-dir", str(two), "init")
+    assert (joined.code, f"next: iothub --data-dir {two} doctor" in joined.err) == (0, True)
+    assert "create" not in joined.err  # tables and tenants of the first hub are there
     assert "acme" in call("--data-dir", str(two), "tenant", "list").out
     assert call("--data-dir", str(two), "init").code == 4
 

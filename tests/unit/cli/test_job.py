@@ -371,6 +371,16 @@ def test_schedule_names_this_installation(cli: Cli, form: str) -> None:
     assert ("04:05:00 UTC" in text) if form == "systemd" else ("\n5 4 * * * hub " in text)
 
 
+def test_schedule_is_an_object_for_scripts(cli: Cli) -> None:
+    """With what the text has, each file by its name."""
+    cron = cli("job", "schedule", "--print", "cron", "-o", "json").json
+    systemd = cli("job", "schedule", "--print", "systemd", "-o", "json").json
+
+    assert (cron["name"], cron["crontab"]) == ("cron", cli("job", "schedule", "--print", "cron").out)
+    assert set(systemd) == {"name", "service", "timer"}
+    assert f"{systemd['service']}\n{systemd['timer']}" == cli("job", "schedule", "--print", "systemd").out
+
+
 def test_forget_lets_go_of_what_a_job_holds(acme: Cli) -> None:
     """What the alarm `job_mark_stale` advises."""
     with accounts(acme) as store, store.write() as writer:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from iothub.base.errors import ConfigError, NotFoundError
-from iothub_tenants.accounts import acl_rules, devices, groups, tenants
+from iothub_services.streams.port import Direction
+from iothub_tenants.accounts import acl_rules, devices, groups, streams, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.streams import Wanted
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +36,35 @@ def test_rules_are_listed_in_order_of_precedence(store: AccountStore) -> None:
         ("@sensors", "deny", "subscribe", "b/#"),
         ("*", "allow", "both", "#"),
     ]
-    assert [rule.filter for rule in acl_rules.list_all(store, "acme", "@sensors")] == ["b/#"]
+
+
+def test_rules_that_apply_to_a_subject_are_those_it_is_judged_by(store: AccountStore) -> None:
+    """A device: its own, its groups' and those of all; a group: its own and those of all; a stream: its own alone."""
+    devices.create(store, "acme", "dev2")
+    groups.create(store, "acme", "others")
+    groups.join(store, "acme", "sensors", "dev1")
+    streams.create(store, "acme", Wanted("feed", "#", Direction.IN))
+    for subject in ("*", "@others", "@sensors", "dev1", "dev2", "stream:feed"):
+        acl_rules.allow(store, "acme", subject, "publish", "a")
+
+    found = {
+        subject: [rule.subject for rule in acl_rules.list_applying(store, "acme", subject)]
+        for subject in ("*", "@sensors", "dev1", "stream:feed")
+    }
+
+    assert found == {
+        "*": ["*"],
+        "@sensors": ["@sensors", "*"],
+        "dev1": ["dev1", "@sensors", "*"],
+        "stream:feed": ["stream:feed"],
+    }
+
+
+@pytest.mark.parametrize("subject", ["dev9", "@nobody", "stream:none"])
+def test_rules_of_nobody_are_not_found(store: AccountStore, subject: str) -> None:
+    """An empty list would look as if nothing were allowed."""
+    with pytest.raises(NotFoundError):
+        acl_rules.list_applying(store, "acme", subject)
 
 
 def test_same_rule_twice_is_one_rule(store: AccountStore) -> None:

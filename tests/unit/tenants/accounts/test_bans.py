@@ -6,13 +6,14 @@ import pytest
 
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.testing.clock import ManualClock
-from iothub_tenants.accounts import bans, tenants
+from iothub_tenants.accounts import bans, devices, tenants
 from iothub_tenants.accounts.store import AccountStore
 
 
 @pytest.fixture(autouse=True)
 def _tenant(store: AccountStore) -> None:
     tenants.create(store, "acme")
+    devices.create(store, "acme", "dev1")
 
 
 def test_ban_ends_at_its_time(store: AccountStore, clock: ManualClock) -> None:
@@ -54,6 +55,15 @@ def test_malformed_ban_is_refused(store: AccountStore, kind: str, value: str) ->
         bans.add(store, "acme", kind, value)
 
 
+def test_ban_of_a_device_that_is_not_there_is_refused(store: AccountStore) -> None:
+    """A misspelt name would keep nobody out; a client id may be anybody's."""
+    with pytest.raises(NotFoundError, match="no device 'dev2'"):
+        bans.add(store, "acme", "device", "dev2")
+    bans.add(store, "acme", "client_id", "dev2")
+
+    assert [ban.kind.value for ban in bans.list_all(store, "acme")] == ["client_id"]
+
+
 def test_past_end_and_long_reason_are_refused(store: AccountStore) -> None:
     """A ban that never was would look like one that works."""
     with pytest.raises(ConfigError, match="past"):
@@ -71,6 +81,7 @@ def test_ban_that_is_not_there_is_not_found(store: AccountStore) -> None:
 def test_bans_in_force_are_counted_by_kind(store: AccountStore, clock: ManualClock) -> None:
     """Of all tenants together, for the metric."""
     tenants.create(store, "beta")
+    devices.create(store, "beta", "dev1")
     bans.add(store, "acme", "device", "dev1", until_ms=store.now_ms() + 1000)
     bans.add(store, "beta", "device", "dev1")
     bans.add(store, "beta", "address", "192.0.2.0/24")
