@@ -12,6 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,12 +30,16 @@ from iothub.config.loader import Loaded, load
 from iothub.config.sections import Config
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from iothub.cli.local_hub import LocalHub
     from iothub_tenants.accounts.store import AccountStore
 
 COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer or to report progress
 _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
+_COMPLETION_WAIT_S = 1.0  # for accounts on a server
+_COMPLETED = {"tenant", "plan", "parent", "limits", "quotas", "names", "flags", "name"}  # see `completion`
 
 TIMEOUT = click.option(
     "--timeout",
@@ -135,6 +140,14 @@ class App:
                 self.data_dir.require_writable_system()
                 raise
         return self._store
+
+    def store_to_complete(self) -> AccountStore:
+        """Open the accounts for the shell's completion: without a word, and not for long. The caller closes them."""
+        from iothub_tenants.accounts.bounds import bounds_of
+        from iothub_tenants.accounts.store import AccountStore
+
+        bounds = bounds_of(self.loaded.config.sql).within(_COMPLETION_WAIT_S)
+        return AccountStore(self.accounts_url(), bounds=bounds)
 
     @property
     def hub(self) -> LocalHub:
@@ -320,11 +333,27 @@ class Command(click.Command):
         options["help"] = keep_examples(text)
         options["short_help"] = first_sentence(text)
         super().__init__(*arguments, **options)
+        for parameter in self.params:
+            if parameter.name in _COMPLETED:
+                _complete_values(parameter)
         self.params.append(output_option())
 
 
 class DestroyingCommand(Command):
     """What `destroying_verb` makes: a test looks for commands that ought to be one."""
+
+
+def _complete_values(parameter: click.Parameter) -> None:
+    """Let the shell complete values of this parameter; what knows them is loaded only then."""
+
+    def shell_complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
+        from iothub.cli.completion import complete
+
+        root = context.find_root().params
+        app = App(root.get("data_dir") or default_data_dir(), root.get("config_file"), Hints(), is_input_allowed=False)
+        return complete(parameter.name or "", context, incomplete, app.store_to_complete)
+
+    parameter.shell_complete = shell_complete  # type: ignore[assignment]  # one place instead of one for each argument
 
 
 def keep_examples(text: str) -> str:
@@ -350,9 +379,24 @@ def output_option() -> click.Option:
     )
 
 
+class Suggesting(click.Group):
+    """A group that names the command that was probably meant."""
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = words[0]
+        is_known = self.get_command(context, name) is not None or name.startswith("-") or context.resilient_parsing
+        if not is_known:
+            nearest = get_close_matches(name, self.list_commands(context), n=1)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise click.UsageError(f"No such command {name!r}.{hint}", context)
+        return super().resolve_command(context, words)
+
+
 def noun(name: str, text: str) -> click.Group:
     """Make the group of one noun's commands."""
-    return click.Group(name, help=text, no_args_is_help=True)
+    return Suggesting(name, help=text, no_args_is_help=True)
 
 
 def _choose_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:
@@ -374,3 +418,8 @@ def _secret_text(octets: bytes, source: str) -> str:
             f"{source}: expected a secret on one line, got {'nothing' if not secret else 'several lines'}"
         )
     return secret
+
+
+def default_data_dir() -> Path:
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local/share") / "iothub"

@@ -1,4 +1,4 @@
-"""Limits as a script reads them, by name, and as a person does.
+"""Limits as a script reads them, by name, and as a person does; and the help that names them all.
 
 Knows no layer and no store. A stored limit that the grammar refuses is shown too, so that it can be corrected.
 """
@@ -7,10 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import click
+
 from iothub.base.errors import ConfigError
+from iothub.cli.app import Command
 from iothub_services.quota.grammar import DRY_RUN, format_window, parse_limits
+from iothub_services.quota.names import Kind, Quota
 
 Values = dict[str, int | str | list[str]]
+
+
+class LimitsCommand(Command):
+    """A command with LIMIT as argument, whose help names all limits."""
+
+    def format_epilog(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, kinds in (("Limits", (Kind.COUNT, Kind.BOUND)), ("Limits with a window", (Kind.RATE,))):
+            with formatter.section(title):
+                formatter.write_text(", ".join(quota.value for quota in Quota if quota.kind in kinds))
 
 
 def values_of(text: str) -> Values:

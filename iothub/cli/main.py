@@ -18,7 +18,7 @@ import click
 from iothub.base.errors import InterruptedWorkError, IotHubError
 from iothub.base.text import printable
 from iothub.cli import output
-from iothub.cli.app import App, keep_examples, output_option
+from iothub.cli.app import App, Suggesting, default_data_dir, keep_examples, output_option
 from iothub.cli.files import NamedPath
 from iothub.cli.hints import Hints
 
@@ -53,7 +53,7 @@ NOUNS = {
 _HINT = "this is a defect: run the same command with --debug and report the output"
 
 
-class Nouns(click.Group):
+class Nouns(Suggesting):
     """Imports a noun's module when the noun is used: `iothub version` does not wait for a database library."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -117,7 +117,7 @@ def command(
     """
     hints: Hints = context.obj
     hints.give(data_dir, config_file)
-    app = App(data_dir or _default_data_dir(), config_file, hints, is_input_allowed=not no_input)
+    app = App(data_dir or default_data_dir(), config_file, hints, is_input_allowed=not no_input)
     app.form = context.meta.get("iothub.form", "table")
     context.obj = app
     context.call_on_close(app.close)
@@ -171,8 +171,3 @@ def _explain(error: Exception, arguments: Sequence[str], line: str, code: int, d
 def _silence_stdout() -> None:
     """The reader of a pipe is gone; what is still buffered must not raise at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _default_data_dir() -> Path:
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local/share") / "iothub"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.cli.app import App, destroying_verb, noun, verb
-from iothub.cli.limits import values_of, words_of
+from iothub.cli.limits import LimitsCommand, values_of, words_of
 from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.plain import plain
 
@@ -50,7 +50,7 @@ def show(app: App, name: str) -> None:
     app.section("inherited", [_limit(text) for text in plan.inherited.split()])
 
 
-@verb(command, "create")
+@verb(command, "create", LimitsCommand)
 @click.argument("name")
 @click.argument("limits", nargs=-1, metavar="LIMIT...")
 @click.option(
@@ -73,7 +73,7 @@ def create(app: App, name: str, limits: tuple[str, ...], parent: str, weight: in
     app.done(f"created plan {name}, which inherits from {parent}\nnext: iothub plan set {name} LIMIT...", _row(plan))
 
 
-@verb(command, "set")
+@verb(command, "set", LimitsCommand)
 @click.argument("name")
 @click.argument("limits", nargs=-1, metavar="LIMIT...")
 @click.option("--from", "parent", metavar="PLAN", help="Inherit from this plan.")

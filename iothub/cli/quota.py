@@ -11,7 +11,7 @@ import click
 
 from iothub.base.errors import IotHubError
 from iothub.cli.app import App, noun, verb
-from iothub.cli.limits import with_values, words_of
+from iothub.cli.limits import LimitsCommand, with_values, words_of
 from iothub.cli.output import Row
 from iothub.records.admin_commands import Verb
 from iothub_services.quota.grammar import parse_name
@@ -82,7 +82,7 @@ def explain(app: App, tenant: str, name: str | None, device: str | None) -> None
     _show(app, rows, "name", "limits", "origin", "counted_per", "meaning")
 
 
-@verb(command, "set")
+@verb(command, "set", LimitsCommand)
 @click.argument("tenant")
 @click.argument("limits", nargs=-1, required=True, metavar="LIMIT...")
 @DEVICE

@@ -24,6 +24,7 @@ from iothub.cli import main
 from iothub.config.datadir import DataDir
 from iothub.config.reference_page import render_reference
 from iothub.records.admin_commands import Query
+from iothub_services.quota.names import Quota
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
 
@@ -86,6 +87,28 @@ def test_wrong_usage_is_two(call: Callable[..., Result], words: tuple[str, ...])
 
     assert (result.code, result.out) == (2, "")
     assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(("tenat",), "tenant"), (("tenant", "creat", "acme"), "create"), (("retian", "list"), "retain")],
+)
+def test_misspelt_command_gets_a_suggestion(call: Callable[..., Result], words: tuple[str, ...], meant: str) -> None:
+    result = call(*words)
+
+    assert result.code == 2
+    assert f"Did you mean {meant!r}?" in result.err
+
+
+def test_command_like_no_other_gets_no_suggestion(call: Callable[..., Result]) -> None:
+    assert call("qqq").err.endswith("No such command 'qqq'.\n")
+
+
+@pytest.mark.parametrize("words", [("quota", "set"), ("plan", "set"), ("plan", "create")])
+def test_help_on_limits_names_all(call: Callable[..., Result], words: tuple[str, ...]) -> None:
+    text = call(*words, "--help").out
+
+    assert [quota.value for quota in Quota if not re.search(rf"\b{quota.value}\b", text)] == []
 
 
 @pytest.mark.parametrize(
