@@ -6,6 +6,7 @@ Knows no noun. Opens files read-only and never repairs them; only the hub does. 
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -50,6 +51,7 @@ class ReadOnlyDatabase(Database):
         self.before_commit = []
         self.after_commit = []
         self.on_rollback = []
+        self._reading = threading.Lock()
         self.writer = self.reader = connect(path, is_read_only=True)
         try:
             self._require_version()

@@ -504,6 +504,8 @@ def stats_tails_and_lists_agree(store: QueueStore) -> None:
     assert (stats.epoch, stats.limits) == (1, limits)
     assert [each.queue_id for each in store.list_queues(TENANT)] == [1, 2]
     assert store.tails([1, 2, 3]) == {1: 0, 2: 2}
+    assert store.existing([1, 2, 3]) == {1, 2}
+    assert store.stats_of([1, 2, 3]) == {each.queue_id: each for each in store.list_queues(TENANT)}
 
 
 def group_makes_one_of_many_verbs(store: QueueStore) -> None:

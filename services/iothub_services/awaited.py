@@ -63,6 +63,11 @@ class AwaitedQueues:
         stats: QueueStats = await self._call("stats", queue_id)
         return stats
 
+    async def stats_of(self, queue_ids: list[int]) -> dict[int, QueueStats]:
+        """Return where those of these queues stand that are there."""
+        stats: dict[int, QueueStats] = await self._call("stats_of", queue_ids)
+        return stats
+
     async def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         """Read records as they are stored. Raises StaleEpochError: somebody has claimed the queue meanwhile."""
         page: Page = await self._call("read", queue_id, epoch, after, count, size_bytes)
@@ -91,6 +96,11 @@ class AwaitedQueues:
     async def tails(self, queue_ids: list[int]) -> dict[int, int]:
         tails: dict[int, int] = await self._call("tails", queue_ids)
         return tails
+
+    async def existing(self, queue_ids: list[int]) -> set[int]:
+        """Return which of these queues are there."""
+        existing: set[int] = await self._call("existing", queue_ids)
+        return existing
 
     async def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
         """Only where the store says that it needs it (`iothub_services.queues.sqlite.store`)."""

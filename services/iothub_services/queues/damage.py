@@ -19,11 +19,17 @@ def no_alarm(_word: str, _text: str) -> None:
 
 
 class DamagedQueues:
-    """Any thread may call it. Each queue is named once."""
+    """Any thread may call it. Each queue is named once, and lost until it is dropped, whatever else can still be read of it."""
 
     def __init__(self, on_alarm: Callable[[str, str], None]) -> None:
         self._on_alarm = on_alarm
         self._named: set[int] = set()
+
+    def is_lost(self, queue_id: int) -> bool:
+        return queue_id in self._named
+
+    def dropped(self, queue_id: int) -> None:
+        self._named.discard(queue_id)
 
     def found(self, queue_id: int, why: str) -> None:
         """The queue's own state is damaged."""

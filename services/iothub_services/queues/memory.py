@@ -118,6 +118,9 @@ class MemoryQueues:
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         return {queue_id: self._queues[queue_id].tail for queue_id in queue_ids if queue_id in self._queues}
 
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        return set(queue_ids).intersection(self._queues)
+
     def stats(self, queue_id: int) -> QueueStats:
         queue = self._existing(queue_id)
         return QueueStats(
@@ -130,6 +133,9 @@ class MemoryQueues:
             queue.epoch,
             queue.limits,
         )
+
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        return {queue_id: self.stats(queue_id) for queue_id in self.existing(queue_ids)}
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return [self.stats(queue_id) for queue_id in self._of_tenant(tenant_id)]

@@ -242,7 +242,17 @@ class QueueStore(Protocol):
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         """Last position issued, for many queues in one query (the once-a-second poll of caught-up sessions)."""
 
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        """Return which of these queues are there. Any thread may call it.
+
+        Invariant: it is asked where writes go. `tails`, `stats` and reads may be answered by a server that is behind: what that does not have, is
+        not lost.
+        """
+
     def stats(self, queue_id: int) -> QueueStats: ...
+
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        """Return where those of these queues stand that are there, in one query or a few."""
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         """Return where each queue of a tenant stands, ascending; who is not listed is gone."""

@@ -89,7 +89,7 @@ class RoutingStore:
         if not unknown:
             return
         for name, driver in self._drivers.items():
-            self._homes.update(dict.fromkeys(driver.tails(unknown), name))
+            self._homes.update(dict.fromkeys(driver.existing(unknown), name))
 
     def _of(self, queue_id: int) -> QueueStore:
         """Return a queue's driver. Raises NotFoundError."""
@@ -106,6 +106,11 @@ class RoutingStore:
             if home is not None:
                 found.setdefault(home, []).append(item)
         return found
+
+    def _homes_of(self, queue_ids: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
+        """Return which of these queues are with which driver."""
+        self._find_unknown(queue_ids)
+        return self._by_driver(queue_ids, lambda queue_id: queue_id).items()
 
     # --- all of them
 
@@ -147,7 +152,7 @@ class RoutingStore:
         for name, driver in self._damaged().items():
             others = [other for other in self._drivers if other != name]
             ids = [place.queue_id for place in places]
-            elsewhere = {queue_id for other in others for queue_id in self._drivers[other].tails(ids)}
+            elsewhere = {queue_id for other in others for queue_id in self._drivers[other].existing(ids)}
             lost = [place for place in places if place.queue_id not in elsewhere]
             rebuilt = Rebuilt(*map(add, rebuilt, driver.rebuild(lost, now_us)))
         return rebuilt
@@ -211,6 +216,11 @@ class RoutingStore:
     def stats(self, queue_id: int) -> QueueStats:
         return self._of(queue_id).stats(queue_id)
 
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        return dict(
+            each for name, ids in self._homes_of(queue_ids) for each in self._drivers[name].stats_of(ids).items()
+        )
+
     def purge(self, queue_id: int) -> int:
         return self._of(queue_id).purge(queue_id)
 
@@ -228,12 +238,11 @@ class RoutingStore:
         for name, mine in self._by_driver(changes, lambda change: change[0]).items():
             self._drivers[name].set_limits(mine)
 
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        return {queue_id for name, ids in self._homes_of(queue_ids) for queue_id in self._drivers[name].existing(ids)}
+
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
-        self._find_unknown(queue_ids)
-        asked = self._by_driver(queue_ids, lambda queue_id: queue_id)
-        return {
-            queue_id: tail for name, ids in asked.items() for queue_id, tail in self._drivers[name].tails(ids).items()
-        }
+        return dict(each for name, ids in self._homes_of(queue_ids) for each in self._drivers[name].tails(ids).items())
 
     def apply(self, moves: list[Move]) -> list[bool]:
         by_driver = self._by_driver(moves, lambda move: move.queue_id)

@@ -55,7 +55,7 @@ RETRY_S = 0.25
 GIVE_UP_S = 30.0
 
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
-_READING = frozenset(("tails", "stats", "read", "list_queues", "fetch", "load", "usage"))
+_READING = frozenset(("tails", "stats", "stats_of", "read", "list_queues", "fetch", "load", "usage"))
 
 _GONE = int(Refused.GONE)
 _READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.store_alarms`
@@ -218,7 +218,7 @@ class QueueWriter:
     # --- the control plane
 
     def call(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
-        """Call a verb of `QueueStore` in its thread: create claim drop drop_tenant set_limits purge expire | stats read tails list_queues."""
+        """Call a verb of `QueueStore` in its thread: the reading one for stats, stats_of, read, tails and list_queues, the writing one for others."""
         thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
         patience_s = FOREVER_S if name in _PATIENT else None
         thread.submit(Call(name, args), partial(_answer, callback, errback), 0, patience_s)

@@ -1,7 +1,6 @@
 """One SQLite file of ours: opened, checked, upgraded, and its errors turned into ours.
 
-Knows no table: a driver brings its `Schema`. Knows no thread either: `Database.writer` belongs to one thread at a time,
-`Database.reader` to another.
+Knows no table: a driver brings its `Schema`. Knows no thread either: `transaction` belongs to one thread at a time, `reading` to any.
 
 Theory: WAL and `synchronous=FULL`, so that a commit that returned survives a power cut. A damaged file is never
 repaired in place: rows that can be read are copied to a fresh file (`salvage`), the damaged one is kept beside it, and an
@@ -80,6 +79,7 @@ class Database:
         self.after_commit: list[Callable[[], None]] = []
         self.on_rollback: list[Callable[[], None]] = []
         self._is_inside = False
+        self._reading = threading.Lock()
         self.writer = connect(path)
         try:
             self._prepare()
@@ -119,15 +119,16 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """One snapshot of what is committed, on the reading connection."""
-        try:
-            self.reader.execute("BEGIN")
+        """One snapshot of what is committed, on the reading connection; another thread waits until it is over."""
+        with self._reading:
             try:
-                yield self.reader
-            finally:
-                self.reader.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise backend_error(error, self.path, is_committing=False) from error
+                self.reader.execute("BEGIN")
+                try:
+                    yield self.reader
+                finally:
+                    self.reader.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                raise backend_error(error, self.path, is_committing=False) from error
 
     @property
     def is_salvaged(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError
 from iothub.records.owner import Owner
 from iothub.testing.queue_contract import GONE, MANY, TENANT, due, made, moved, one, positions
+from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
     Append,
     Appended,
@@ -22,6 +23,7 @@ from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS, INTEND, MOVE
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
+from iothub_services.queues.routing import RoutingStore
 from iothub_services.redis.calls import Call, RedisRefusedError
 from tests.support.redis_queues import PREFIX, Fault, RedisHarness
 
@@ -322,6 +324,20 @@ def test_queue_is_gone_only_where_writes_go(harness: RedisHarness) -> None:
 
     assert store.append([one(1, 1)]) == [Appended((1,))]
     assert positions(other, 1, claim.epoch) == [1]
+    assert (store.tails([1]), store.existing([1, 2])) == ({}, {1})
+
+
+def test_queue_is_with_its_driver_though_reads_are_behind(harness: RedisHarness) -> None:
+    """With several drivers: otherwise it would be taken for lost, and its messages would be acknowledged and stored nowhere."""
+    behind = RedisHarness()
+    for server in (harness, behind):
+        server.redis.execute_command("SET", f"{PREFIX}:queues:life", "word")
+    store = RoutingStore(
+        {"redis": RedisQueues(harness.ask, behind.ask, PREFIX, 1, harness.clock), "file": MemoryQueues()}, "file"
+    )
+    made(harness.store(2), 1)
+
+    assert store.append([one(1, 1)]) == [Appended((1,))]
 
 
 @pytest.mark.parametrize("verb", ["GET", "HMGET"])

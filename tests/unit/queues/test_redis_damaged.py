@@ -45,6 +45,34 @@ def test_damaged_queue_is_gone_for_appends(harness: RedisHarness, part: str) -> 
     assert [each.queue_id for each in store.list_queues(TENANT)] == [2]
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [("SET", part, "x") for part in "dezw"]
+    + [("HDEL", "m", name) for name in ("max_messages", "max_bytes", "overflow")],
+)
+def test_queue_that_an_append_has_found_damaged_is_gone_for_its_reader(
+    harness: RedisHarness, damage: tuple[str, ...]
+) -> None:
+    """Else its session would live on and get nothing. Reader and records are whole, so only that append knows."""
+    store = harness.store()
+    store.create(TENANT, 1, QueueLimits(2, 0), 1)
+    epoch = store.claim(1, b"owner").epoch
+    verb, part, *said = damage
+    harness.redis.execute_command(verb, key(1, part), *said)
+    store.append([Append(b"i" * 16, b"body", 9_999_999_999_999, (Delivery(1, 0), Delivery(1, 2)), None)])
+
+    with pytest.raises(NotFoundError):
+        store.read(1, epoch, 0, 10, 1 << 20)
+    with pytest.raises(NotFoundError):
+        store.claim(1, b"owner")
+    with pytest.raises(NotFoundError):
+        store.stats(1)
+    assert store.apply([Move(MoveKind.RESERVE, 1, epoch, 1)]) == [False]
+    assert (store.tails([1]), store.list_queues(TENANT)) == ({}, [])
+    store.drop(1)
+    assert harness.redis.execute_command("KEYS", key(1, "*")) == []
+
+
 def test_what_is_no_position_among_those_of_qos_0_is_passed_over(harness: RedisHarness) -> None:
     """It is met when room must be made."""
     store = harness.store()

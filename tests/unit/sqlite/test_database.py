@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import threading
 from pathlib import Path
 
 import pytest
@@ -234,6 +235,33 @@ def test_rows_before_a_damaged_page_are_kept(tmp_path: Path, table: str) -> None
     database.close()
     opened(path, alarms=alarms).close()
     assert len(alarms.raised) == 1
+
+
+def test_two_threads_read_one_after_the_other(tmp_path: Path) -> None:
+    """The writing thread of the queues may look for one that another hub has made, while a page is read."""
+    filled(tmp_path / "things.db")
+    database = opened(tmp_path / "things.db")
+    found: list[object] = []
+    has_begun = threading.Event()
+
+    def read() -> None:
+        has_begun.set()
+        try:
+            with database.reading() as connection:
+                found.append(connection.execute("SELECT count(*) FROM thing").fetchone())
+        except BackendError as error:
+            found.append(error)
+
+    with database.reading() as connection:
+        other = threading.Thread(target=read)
+        other.start()
+        has_begun.wait()
+        other.join(0.05)
+        assert connection.execute("SELECT count(*) FROM part").fetchone() == (120,)
+    other.join()
+
+    assert found == [(60,)]
+    database.close()
 
 
 def test_counter_of_an_autoincrement_table_survives_a_salvage(tmp_path: Path) -> None:

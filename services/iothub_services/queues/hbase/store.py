@@ -235,16 +235,19 @@ class HBaseQueues:
         return self._index.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
-        self._opened()
-        self._index.find(queue_ids)
-        known = [queue for queue_id in queue_ids if (queue := self._index.get(queue_id)) is not None]
-        return {queue.queue_id: stats.tail for queue, stats in self._stats(known)}
+        return {queue.queue_id: stats.tail for queue, stats in self._found(queue_ids)}
+
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        return {queue.queue_id for queue, _ in self._found(queue_ids)}
 
     def stats(self, queue_id: int) -> QueueStats:
         known = self._existing(queue_id)
         for queue, stats in self._stats([known]):
             return _shown(queue, stats)
         raise unknown(queue_id)
+
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        return {queue.queue_id: _shown(queue, stats) for queue, stats in self._found(queue_ids)}
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         self._opened()
@@ -314,6 +317,12 @@ class HBaseQueues:
         return sum(status == Status.DONE for status, _ in results), sum(
             requests.number(octets) for _, octets in results
         )
+
+    def _found(self, queue_ids: Sequence[int]) -> list[tuple[KnownQueue, StatsResult]]:
+        """Return where those of these queues stand that are there."""
+        self._opened()
+        self._index.find(queue_ids)
+        return self._stats([queue for queue_id in queue_ids if (queue := self._index.get(queue_id)) is not None])
 
     def _stats(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsResult]]:
         """Return where queues stand, ascending by id, without those that are gone or damaged."""

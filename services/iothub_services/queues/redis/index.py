@@ -4,7 +4,7 @@ Knows the sets of queues and each queue's head line; knows no record.
 
 Theory: every verb of the port names a queue by its id alone. Queues are kept in memory, read at the start; one that another hub has made
 meanwhile is found by its own key. A tenant's set names a queue before it is made and until it was dropped, so it may name queues that are
-not there, never miss one. A damaged queue is known, so that it can be dropped; for every other verb it is not there.
+not there, never miss one. A damaged queue is known, so that it can be dropped; once it was found damaged it is there for no other verb.
 """
 
 from __future__ import annotations
@@ -57,14 +57,20 @@ class QueueIndex:
     def __init__(self, sender: Sender, names: Names) -> None:
         self._sender = sender
         self._names = names
+        self._is_lost = sender.damage.is_lost
         self._known: dict[int, KnownQueue] = {}
         self._tenants: dict[int, Tenant] = {}
 
     # --- in memory
 
     def get(self, queue_id: int) -> KnownQueue | None:
-        """Return a queue if this hub has heard of it."""
-        return self._known.get(queue_id)
+        """Return a queue if this hub has heard of it, and it is not lost."""
+        return None if self._is_lost(queue_id) else self._known.get(queue_id)
+
+    def tenant_of(self, queue_id: int) -> int | None:
+        """Return whose queue this is, lost or not, if this hub has heard of it."""
+        known = self._known.get(queue_id)
+        return None if known is None else known.tenant_id
 
     def add(self, tenant_id: int, queue_id: int) -> KnownQueue:
         """Know a queue from now on."""
@@ -107,7 +113,7 @@ class QueueIndex:
     def existing(self, queue_id: int) -> KnownQueue:
         """Return a queue, looked for in Redis if need be. Raises NotFoundError, BackendError."""
         self.find((queue_id,))
-        known = self._known.get(queue_id)
+        known = self.get(queue_id)
         if known is None:
             raise unknown(queue_id)
         return known
@@ -122,6 +128,11 @@ class QueueIndex:
     def listed(self, tenant_id: int) -> list[int]:
         """Return the ids of a tenant's queues, ascending; some may not be there. Raises BackendError."""
         return sorted(map(int, self._members(self._names.of_tenant(tenant_id))))
+
+    def existing_now(self, queue_ids: Sequence[int]) -> set[int]:
+        """Return those that are there and not damaged, by the server where writes go. Raises BackendError."""
+        found = self._fields(queue_ids, self._sender.write)
+        return {stats.queue_id for each in found if (stats := self._stats(*each)) is not None}
 
     def stats(self, queue_ids: Sequence[int]) -> list[QueueStats]:
         """Return where queues stand, without those that are gone or damaged. Raises BackendError."""
@@ -174,6 +185,8 @@ class QueueIndex:
 
     def _stats(self, queue_id: int, fields: _Fields, named_by: int = _NOBODY) -> QueueStats | None:
         """None: it is damaged. `named_by` as in `_added`."""
+        if self._is_lost(queue_id):
+            return None
         tenant_id = int(fields[0]) if fields[0] and fields[0].isdigit() else named_by
         try:
             messages, size_bytes, head, tail, epoch, most, most_bytes, overflow = map(

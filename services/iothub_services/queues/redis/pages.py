@@ -24,10 +24,12 @@ def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: in
     """Read a page behind a position; a damaged record is passed over.
 
     Raises:
-        NotFoundError: There is no such queue.
+        NotFoundError: There is no such queue, or it is lost.
         StaleEpochError: Another reader has claimed it.
         BackendError: Redis cannot be reached, or refused.
     """
+    if sender.damage.is_lost(queue_id):
+        raise unknown(queue_id)
     asked = script_call(READ, names.keys(queue_id), epoch, after, count, min(size_bytes, PAGE_BYTES))
     answer = sender.read_one(asked, queue_id)
     if not isinstance(answer, list):

@@ -48,8 +48,8 @@ class Removing:
     def drop(self, queue_id: int) -> int:
         """Remove a queue and return how many records it had. Raises BackendError: it may be gone."""
         self._index.find((queue_id,))
-        known = self._index.get(queue_id)
-        return 0 if known is None else self._drop([(known.tenant_id, queue_id)])[1]
+        tenant_id = self._index.tenant_of(queue_id)
+        return 0 if tenant_id is None else self._drop([(tenant_id, queue_id)])[1]
 
     def drop_tenant(self, tenant_id: int) -> int:
         """Remove all queues of a tenant and return how many there were. Raises BackendError: some may be gone."""
@@ -62,5 +62,6 @@ class Removing:
         had = [each for each in cast("list[int]", answers) if each != _GONE]
         for _, queue_id in queues:
             self._index.forget(queue_id)
+            self._sender.damage.dropped(queue_id)
         self._index.remove_names(queues)
         return len(had), sum(had)

@@ -43,13 +43,14 @@ class Sender:
         on_damaged: The alarm for queues whose own state is damaged.
 
     `has_failed`: something that passes was in the way of a write, so the server may be another one by now; whoever looks at it takes that back.
+    `damage`: the queues that a call has found damaged.
     """
 
     def __init__(self, write: Ask, read: Ask, probe: bytes, on_damaged: Callable[[str, str], None] = no_alarm) -> None:
         self._write = write
         self._read = read
         self._probe = probe
-        self._damage = DamagedQueues(on_damaged)
+        self.damage = DamagedQueues(on_damaged)
         self.has_failed = False
 
     def write(self, calls: Sequence[Call]) -> list[Reply]:
@@ -97,7 +98,7 @@ class Sender:
 
     def damaged(self, queue_id: int, why: str) -> None:
         """The queue's own state is."""
-        self._damage.found(queue_id, why)
+        self.damage.found(queue_id, why)
 
     def probe(self) -> None:
         """Write something small. Raises BackendError: Redis takes no writes now."""

@@ -258,8 +258,15 @@ class RedisQueues:
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         return {stats.queue_id: stats.tail for stats in self._index.stats(queue_ids)}
 
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        self._opened()
+        return self._index.existing_now(queue_ids)
+
     def stats(self, queue_id: int) -> QueueStats:
         return self._index.existing_stats(queue_id)
+
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        return {stats.queue_id: stats for stats in self._index.stats(queue_ids)}
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         return self._index.list_queues(tenant_id)

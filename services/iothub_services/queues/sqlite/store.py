@@ -1,7 +1,7 @@
 """The default driver of the queue port: one `queues.db`.
 
-Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread, `read`,
-`tails`, `stats` and `list_queues` to another one (or the same): they see what is committed.
+Knows no MQTT packet and no session; encoded messages are bytes to it. Writing verbs belong to one thread; `read`, `tails`, `existing`, `stats`
+and `list_queues` to any: they see what is committed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import Any
 
 from iothub.base.errors import ConflictError, NotFoundError
 from iothub_services.queues.port import (
@@ -136,20 +137,19 @@ class SqliteQueues(SqliteStore):
         return self._rows.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
-        tails: dict[int, int] = {}
-        with self._database.reading() as connection:
-            for start in range(0, len(queue_ids), _ASKED_AT_ONCE):
-                part = queue_ids[start : start + _ASKED_AT_ONCE]
-                marks = ",".join("?" * len(part))
-                tails.update(connection.execute(f"SELECT id, tail FROM queue WHERE id IN ({marks})", part))  # noqa: S608
-        return tails
+        return dict(self._select("SELECT id, tail FROM queue WHERE id IN ({})", queue_ids))
+
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        return {queue_id for (queue_id,) in self._select("SELECT id FROM queue WHERE id IN ({})", queue_ids)}
 
     def stats(self, queue_id: int) -> QueueStats:
-        with self._database.reading() as connection:
-            found = connection.execute(schema.SELECT_QUEUE, (queue_id,)).fetchone()
-        if found is None:
-            raise _unknown(queue_id)
-        return row_of(found).stats()
+        for stats in self.stats_of((queue_id,)).values():
+            return stats
+        raise _unknown(queue_id)
+
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        rows = self._select("SELECT * FROM queue WHERE id IN ({})", queue_ids)
+        return {row.queue_id: row.stats() for row in map(row_of, rows)}
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         with self._database.reading() as connection:
@@ -221,6 +221,15 @@ class SqliteQueues(SqliteStore):
     @property
     def _has_idle_work(self) -> bool:
         return self._bodies.has_work or self._dropped is None or bool(self._dropped)
+
+    def _select(self, statement: str, queue_ids: Sequence[int]) -> list[Any]:
+        """Return what is committed of these queues. `statement`: with `{}` for the ids."""
+        found: list[Any] = []
+        with self._database.reading() as connection:
+            for start in range(0, len(queue_ids), _ASKED_AT_ONCE):
+                part = queue_ids[start : start + _ASKED_AT_ONCE]
+                found += connection.execute(statement.format(",".join("?" * len(part))), part)
+        return found
 
     # --- inside a transaction
 
