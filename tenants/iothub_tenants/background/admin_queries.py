@@ -21,7 +21,7 @@ from iothub_services.queues.port import QueueStats, StaleEpochError
 from iothub_services.retained.port import RetainedTopic
 from iothub_tenants.broker.brokers import Brokers
 
-SESSIONS = 128  # whose states are read at once
+SESSIONS = 128  # whose states, or queues, are read at once
 SUBSCRIPTIONS = 256  # in a piece of an answer
 TOPICS = 500  # that are read at once
 _QUEUE_BYTES = 4 << 20  # of messages that are shown at once
@@ -84,9 +84,9 @@ class AdminQueries:
         page, following = await self._page(request)
         for start in range(0, len(page), SESSIONS):
             keys = [(session.tenant.tenant_id, session.client_id) for session in page[start : start + SESSIONS]]
-            await reply.rows(
-                [_session(state, await self._queue(state.queue_id)) for state in await self._states_of(keys)]
-            )
+            states = await self._states_of(keys)
+            queues = await self._queues_of([state.queue_id for state in states])
+            await reply.rows([_session(state, queues.get(state.queue_id)) for state in states])
         return {"next": following}
 
     async def _show_session(self, request: Request, reply: Reply) -> Json:
@@ -101,7 +101,7 @@ class AdminQueries:
         ]
         for start in range(0, len(subscriptions), SUBSCRIPTIONS):
             await reply.rows(subscriptions[start : start + SUBSCRIPTIONS])
-        return _session(state, await self._queue(state.queue_id))
+        return _session(state, (await self._queues_of([state.queue_id])).get(state.queue_id))
 
     async def _page(self, request: Request) -> tuple[list[Session], str | None]:
         """Return the next persistent sessions by client id, and the last one's if more follow."""
@@ -116,12 +116,10 @@ class AdminQueries:
     async def _list_queues(self, request: Request, reply: Reply) -> Json:
         page, following = await self._page(request)
         for start in range(0, len(page), SESSIONS):
-            rows: list[Json] = []
-            for session in page[start : start + SESSIONS]:
-                queue = await self._queue(session.queue_id)
-                if queue is not None:
-                    rows.append({"client_id": session.client_id, **queue})
-            await reply.rows(rows)
+            part = page[start : start + SESSIONS]
+            queues = await self._queues_of([session.queue_id for session in part])
+            rows = [(session.client_id, queues.get(session.queue_id)) for session in part]
+            await reply.rows([{"client_id": client_id, **queue} for client_id, queue in rows if queue is not None])
         return {"next": following}
 
     async def _show_queue(self, request: Request, reply: Reply) -> Json:
@@ -144,12 +142,9 @@ class AdminQueries:
             for row in message_rows(facts, record.body):
                 await reply.rows([row])
 
-    async def _queue(self, queue_id: int) -> Json | None:
-        """Return how a queue stands, None if there is none."""
-        try:
-            return self._standing(await self._queues.stats(queue_id))
-        except NotFoundError:
-            return None
+    async def _queues_of(self, queue_ids: list[int]) -> dict[int, Json]:
+        """Return how queues stand, without those that are lost."""
+        return {queue_id: self._standing(stats) for queue_id, stats in (await self._queues.stats_of(queue_ids)).items()}
 
     def _standing(self, stats: QueueStats) -> Json:
         limits = stats.limits

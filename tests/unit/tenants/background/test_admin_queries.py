@@ -151,6 +151,24 @@ def test_sessions_are_listed_in_order_page_by_page(hub: Hub, monkeypatch: pytest
     assert hub.names(Query.SESSION_LIST, "client_id", after="", limit=4) == (["a", "b", "c", "d"], None)
 
 
+@pytest.mark.parametrize("verb", [Query.SESSION_LIST, Query.QUEUE_LIST])
+def test_queues_of_a_list_are_read_some_at_a_time(hub: Hub, monkeypatch: pytest.MonkeyPatch, verb: Query) -> None:
+    """And their rows are sent before the next ones are read: whoever asked sees that it goes on."""
+    monkeypatch.setattr(admin_queries, "SESSIONS", 2)
+    asked: list[tuple[list[int], int]] = []
+    stats_of = hub.queues.stats_of
+
+    def counting(queue_ids: list[int]) -> Any:
+        asked.append((queue_ids, len(hub.sent)))
+        return stats_of(queue_ids)
+
+    monkeypatch.setattr(hub.queues, "stats_of", counting)
+
+    hub.ask(verb, after="", limit=9)
+
+    assert asked == [([1, 2], 0), ([3, 4], 2)]
+
+
 def test_session_that_has_ended_meanwhile_is_left_out(hub: Hub) -> None:
     del hub.states["b"]
 
