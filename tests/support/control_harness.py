@@ -124,6 +124,14 @@ class Queues:
             raise NotFoundError(f"there is no queue {queue_id}")
         return self.store.claim(queue_id)
 
+    async def stats(self, queue_id: int) -> QueueStats:
+        if queue_id not in self.owners:
+            raise NotFoundError(f"there is no queue {queue_id}")
+        return QueueStats(queue_id, self.owners[queue_id], 0, 0, 0, 0, self.store.queue(queue_id).epoch)
+
+    async def existing(self, queue_ids: list[int]) -> set[int]:
+        return set(queue_ids).intersection(self.owners)
+
     async def load(self, queue_id: int, _epoch: int, after: int) -> LoadedPage:
         rows = self.store.queue(queue_id)
         records: list[Any] = [record for position, record in sorted(rows.records.items()) if after < position]

@@ -23,7 +23,6 @@ from iothub_services.sessions.port import (
     NEVER_EXPIRES,
     Cluster,
     Journal,
-    Place,
     SessionControl,
     SessionDirectory,
     SessionHome,
@@ -106,6 +105,8 @@ class Endings:
             # before the first wait: an epoch that another hub claims meanwhile must not be ended
             subject = subject_of(session, self._clock)
             redistributed = await self._orphaned.redistribute(session, claim)
+            if is_expiry:
+                _require_here(session)  # again: its client may have come to another hub while its queue was read
             ended = events.session_expired(subject) if is_expiry else events.session_discarded(subject, reason=reason)
             await self._journal.record([ended])
             if not is_alone:
@@ -125,26 +126,31 @@ class Endings:
         await self._orphaned.drop(session.queue_id, partial(self._count_lost, home, session, drop, redistributed))
 
     async def _fence(self, session: Session, *, is_expiry: bool) -> Claim | None:
-        """Claim the queue of a session that is to end, so that the store refuses its reader at another hub, whatever that hub has read of the log.
+        """Look who has an expired session; claim the queue of one that is to end in any case, so that the store refuses its reader at another hub.
 
-        None: the queue is lost. Raises BackendError: the session must not end now, because another hub has claimed it since.
+        None: nothing was claimed, or the queue is lost. Raises BackendError: the session must not end now.
         """
         if is_expiry:
-            _require_here(session.control)
-        claim = await self._orphaned.claim(session.queue_id)
-        if claim is None:
+            await self._require_unclaimed(session)
             return None
-        if is_expiry:
-            _require_here(session.control)
-        place: Place | None = session.control.place
-        before = 0
-        if place is not None:
-            before, place.fenced = place.fenced, claim.epoch
-        if is_expiry and claim.epoch - 1 not in (session.epoch, before):
-            # the session's epoch stays: the other hub's events must count here
-            raise BackendError("another hub has claimed the session", retryable=True)
-        session.epoch = max(session.epoch, claim.epoch)
+        claim = await self._orphaned.claim(session.queue_id)
+        if claim is not None:
+            session.epoch = max(session.epoch, claim.epoch)
         return claim
+
+    async def _require_unclaimed(self, session: Session) -> None:
+        """Look who has a session that has expired. Raises BackendError: another hub, or one has claimed its queue and has not logged that yet.
+
+        Invariant: an expiry claims no queue that another hub reads. The client of that hub would be disconnected. Whatever comes after this look
+        is decided by the log: of the end and of an event with a higher epoch, the first counts.
+        """
+        await self._cluster.catch_up()
+        _require_here(session)
+        control: SessionControl = session.control
+        epoch = await self._orphaned.epoch(session.queue_id)
+        if control.place is not None and epoch > max(session.epoch, control.place.claimed):
+            control.place.claimed = epoch  # if that is all until the next attempt, whoever claimed it has died
+            raise BackendError("another hub has claimed the session", retryable=True)
 
     def _count_lost(self, home: SessionHome, session: Session, drop: Drop, redistributed: int, records: int) -> None:
         if records > redistributed:
@@ -183,7 +189,7 @@ class Endings:
                 await self.end(home, session, "expired")
 
 
-def _require_here(control: SessionControl) -> None:
-    """Raise BackendError: its client has come to another hub while this one was about to end it."""
-    if control.is_elsewhere:
+def _require_here(session: Session) -> None:
+    """Raise BackendError: another hub has the session, or has ended it."""
+    if session.is_discarded or session.control.is_elsewhere:
         raise BackendError("another hub has the session now", retryable=True)

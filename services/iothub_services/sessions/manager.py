@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base import log as logging
 from iothub.base.clock import Clock
-from iothub.base.errors import BackendError, IotHubError, NotFoundError
+from iothub.base.errors import BackendError, IotHubError, NotFoundError, UnavailableError
 from iothub.base.reasons import Reason
 from iothub.engine.plane import Plane
 from iothub.engine.state import Session
@@ -100,17 +100,17 @@ class SessionManager:
         if present is not None and present.connection is not None:
             self._take_over(home, present)
             present = home.plane.sessions.get(request.client_id)
-        if present is not None and present.control.is_elsewhere:
+        was_elsewhere = present is not None and present.control.is_elsewhere
+        if present is not None and was_elsewhere:
             self._fetch(home, present)
         if present is not None and (request.is_clean_start or present.control.expiry_s == 0):
             reason = "clean_start" if request.is_clean_start else "ended"
             await self._endings.end(home, present, reason)  # [MQTT-3.1.2-4]
             present = None
         if present is not None:
-            try:
-                return await self._resume(home, present, request)
-            except NotFoundError:  # its queue is lost: say so by Session Present 0
-                await self._endings.end(home, present, "queue_lost")
+            opened = await self._resume_unless_over(home, present, request, was_elsewhere=was_elsewhere)
+            if opened is not None:
+                return opened
         if request.expiry_s == 0:
             return Opened(self._create_transient(home, request), is_present=False)
         return Opened(await self._create_persistent(home, request), is_present=False)
@@ -204,7 +204,20 @@ class SessionManager:
                 self._journal.note([events.session_discarded(subject, reason="not_opened")])
             raise
 
-    async def _resume(self, home: SessionHome, session: Session, request: SessionRequest) -> Opened:
+    async def _resume_unless_over(
+        self, home: SessionHome, session: Session, request: SessionRequest, *, was_elsewhere: bool
+    ) -> Opened | None:
+        """None: the session has ended, so CONNACK says Session Present 0."""
+        try:
+            return await self._resume(home, session, request, was_elsewhere=was_elsewhere)
+        except NotFoundError:  # its queue is lost
+            await self._endings.end(home, session, "queue_lost")
+            return None
+
+    async def _resume(
+        self, home: SessionHome, session: Session, request: SessionRequest, *, was_elsewhere: bool
+    ) -> Opened | None:
+        """Claim the queue and set the terms. None: the hub that had the session has ended it, and the log has that first."""
         claim = await self._queues.claim(session.queue_id, self._owner)
         control: SessionControl = session.control
         before = control.terms()
@@ -212,11 +225,17 @@ class SessionManager:
         control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
         control.device_id = request.device_id or control.device_id
         session.epoch = claim.epoch
+        is_written = False
         try:
             await self._journal.record(self._resumed(session, had_will=before.will is not None))
-        except BackendError as error:
-            self._put_back(home, session, before, is_written=error.is_written)
+            is_written = True
+            if was_elsewhere:
+                await self._cluster.catch_up()  # is an end from there before this in the log?
+        except UnavailableError as error:
+            self._put_back(home, session, before, is_written=is_written or getattr(error, "is_written", False))
             raise
+        if session.is_discarded and was_elsewhere:
+            return None
         if session.is_discarded or session.epoch != claim.epoch:
             raise BackendError("another hub has taken the session meanwhile", retryable=True)
         self._orphaned.keep(session)
@@ -243,6 +262,8 @@ class SessionManager:
         control.put_back(before)
         if is_written:
             self._journal.note(self._resumed(session, had_will=had_will))
+        if session.is_discarded:
+            return  # another hub has ended it meanwhile, and has sent its Will
         if control.place is not None and not before.expires_at:  # another hub had it, and its deadlines
             self._endings.start_deadlines(home, session)
         else:

@@ -60,6 +60,13 @@ class OrphanedMessages:
         except NotFoundError:
             return None
 
+    async def epoch(self, queue_id: int) -> int:
+        """Return the epoch of the queue's last claim, 0 if it is lost. Raises BackendError."""
+        try:
+            return (await self._queues.stats(queue_id)).epoch
+        except NotFoundError:
+            return 0
+
     async def redistribute(self, session: Session, claim: Claim | None = None) -> int:
         """Give unacknowledged messages of its shared subscriptions to other members, §4.8.2; return how many they have.
 
@@ -77,6 +84,8 @@ class OrphanedMessages:
         redistributed = 0
         try:
             claim = claim or await self.claim(session.queue_id)
+            if claim is not None and session.control.place is not None:
+                session.control.place.claimed = claim.epoch
             position = None if claim is None else claim.head
             while claim is not None and position is not None:
                 page = await self._queues.load(session.queue_id, claim.epoch, position)

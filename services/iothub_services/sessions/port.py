@@ -14,7 +14,7 @@ from typing import Protocol
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.records.events import Event
-from iothub_services.queues.port import Claim, QueueLimits
+from iothub_services.queues.port import Claim, QueueLimits, QueueStats
 from iothub_services.queues.threads import LoadedPage
 
 NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
@@ -71,18 +71,18 @@ class Place:
     """Where a persistent session is, among hubs that share its stores: as the log says it, as far as the log was followed.
 
     `holder`: the node number of the hub that has it, runs its deadlines and fires its Will; HERE: this one. `is_online`: its client is connected
-    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there. `fenced`: the epoch of the last claim that was to
-    end it here.
+    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there. `claimed`: the last epoch of its queue that
+    this hub's end of the session does not wait for: claimed for that, or by somebody who did not log it.
     """
 
-    __slots__ = ("fenced", "holder", "is_online", "logged_epoch", "since_ms")
+    __slots__ = ("claimed", "holder", "is_online", "logged_epoch", "since_ms")
 
     def __init__(self, holder: int, logged_epoch: int, *, is_online: bool = False, since_ms: int = 0) -> None:
         self.holder = holder
         self.logged_epoch = logged_epoch
         self.is_online = is_online
         self.since_ms = since_ms
-        self.fenced = 0
+        self.claimed = 0
 
 
 class Cluster(Protocol):
@@ -175,6 +175,12 @@ class QueueAdmin(Protocol):
     async def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int) -> None: ...
 
     async def claim(self, queue_id: int, owner: bytes) -> Claim: ...
+
+    async def stats(self, queue_id: int) -> QueueStats:
+        """Raises NotFoundError: there is no such queue."""
+
+    async def existing(self, queue_ids: list[int]) -> set[int]:
+        """Return which of these queues are there."""
 
     async def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None: ...
 

@@ -69,7 +69,7 @@ def test_store_that_failed_is_asked_for_all_of_it_at_the_next_attempt() -> None:
     """A session does not end before all that it shared is durable elsewhere; at QoS 1 a message may arrive twice."""
     members = Members(3)
     messages = OrphanedMessages(cast("Any", members), cast("Any", Shared()), b"w")
-    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c"))
+    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c", control=SimpleNamespace(place=None)))
 
     with pytest.raises(BackendError, match="1 messages could not be redistributed"):
         now(messages.redistribute(session))
@@ -83,7 +83,7 @@ def test_messages_are_redistributed_once() -> None:
     """However often the end of their session is tried."""
     members = Members()
     messages = OrphanedMessages(cast("Any", members), cast("Any", Shared()), b"w")
-    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c"))
+    session = cast("Any", SimpleNamespace(queue_id=3, client_id="c", control=SimpleNamespace(place=None)))
 
     counts = [now(messages.redistribute(session)) for _ in range(3)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.errors import UnavailableError
 from iothub.records import events
-from iothub.records.events import Event, Subject
+from iothub.records.events import Event, EventType, Subject
 from iothub.records.state import fold
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
@@ -32,12 +33,19 @@ class Together(SingleHub):
 
     def __init__(self) -> None:
         self.caught_up = self.settled = 0
+        self.unread: Callable[[], None] | None = None  # happens at the next look at the log
 
     def place(self, epoch: int) -> Place:
         return Place(HERE, epoch)
 
     async def catch_up(self) -> None:
         self.caught_up += 1
+        unread, self.unread = self.unread, None
+        if unread is not None:
+            unread()
+
+    def fail(self) -> None:
+        raise UnavailableError("the log is away")
 
     async def settle(self) -> None:
         self.settled += 1
@@ -278,8 +286,8 @@ def test_last_of_two_successors_in_the_log_has_the_session(scenario: Scenario) -
     assert scenario.harness.session("c").control.expires_at > 0.0
 
 
-def test_session_that_expires_is_claimed_first(scenario: Scenario) -> None:
-    """Somebody at another hub may have claimed it: then it is not its time, and its queue stays."""
+def test_session_that_another_hub_has_just_claimed_does_not_expire(scenario: Scenario) -> None:
+    """That hub's claim stays the last one: its client is connected, and would be closed (0x8E)."""
     client = scenario.harness.join("c", props=KEPT)
     client.drop()
     scenario.harness.settle()
@@ -291,10 +299,49 @@ def test_session_that_expires_is_claimed_first(scenario: Scenario) -> None:
 
     assert scenario.harness.session("c") is session
     assert scenario.harness.queues.dropped == []
+    assert scenario.harness.store.queue(session.queue_id).epoch == theirs
     scenario.say(scenario.resumed(theirs))
     scenario.harness.clock.advance(1000)
     now(scenario.harness.sessions.run_deadlines())
     assert scenario.harness.session("c") is session
+
+
+@pytest.mark.parametrize("is_log_slow", [False, True])
+def test_client_whose_session_has_just_expired_at_another_hub_gets_a_new_one(
+    scenario: Scenario, is_log_slow: bool
+) -> None:
+    """That end is in the log before this hub's claim: it is read before the claim is logged, or behind that."""
+    scenario.has_queue()
+    scenario.say(scenario.created())
+    ended = events.session_expired(scenario.subject())
+    client = scenario.harness.stranger()
+    scenario.harness.journal.is_held = True
+    client.send(client.connect_bytes("c", "acme/dev1", "secret", clean=False, props=KEPT))
+    if is_log_slow:
+        scenario.cluster.unread = lambda: scenario.say(ended)
+    else:
+        scenario.say(ended)
+    scenario.harness.journal.release()
+    scenario.harness.settle()
+
+    connack = client.next()
+    assert (connack.code, connack.session_present) == (0, False)
+    assert (scenario.place.holder, scenario.harness.session("c").queue_id) == (HERE, 1)
+
+
+def test_session_of_another_hub_waits_for_its_client_when_the_log_cannot_be_read(scenario: Scenario) -> None:
+    """CONNECT is refused; its time runs here now."""
+    scenario.has_queue()
+    scenario.say(scenario.created())
+    scenario.harness.journal.is_held = True
+    client = scenario.harness.stranger()
+    client.send(client.connect_bytes("c", "acme/dev1", "secret", clean=False, props=KEPT))
+    scenario.cluster.unread = scenario.cluster.fail
+    scenario.harness.journal.release()
+    scenario.harness.settle()
+
+    assert client.next().code == 0x88
+    assert scenario.harness.session("c").control.expires_at > 0.0
 
 
 def test_session_that_went_on_elsewhere_does_not_expire_at_the_second_try(scenario: Scenario) -> None:
@@ -353,12 +400,13 @@ def test_session_whose_end_is_in_the_log_is_not_resumed(scenario: Scenario, monk
     scenario.harness.settle()
     scenario.echo()
 
-    async def fail() -> None:
-        raise UnavailableError("the log is away")
+    async def fail_behind_the_end() -> None:
+        if any(event.type is EventType.SESSION_EXPIRED for event in scenario.harness.journal.events):
+            raise UnavailableError("the log is away")
 
     scenario.harness.clock.advance(101)
     with monkeypatch.context() as patch:
-        patch.setattr(scenario.cluster, "catch_up", fail)
+        patch.setattr(scenario.cluster, "catch_up", fail_behind_the_end)
         now(scenario.harness.sessions.run_deadlines())
     scenario.echo()
 
