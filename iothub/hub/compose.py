@@ -405,7 +405,7 @@ def _tasks(
         accounts=AccountChanges(following, control.streaming, history, monitoring.alarms, shared),
         sessions=hub.sessions,
         connect_timeouts=control.control_plane.connect_timeouts,
-        tails=QueueTails(writers.queues, brokers, control.plane),
+        tails=QueueTails(writers.queues, brokers, control.plane, foundation.on_lost()),
         retained=RetainedExpiry(writers.retained, brokers, clock),
         usage=stores.usage,
         expiry=QueueExpiry(writers.queues, brokers, control.plane, clock),

@@ -5,7 +5,7 @@ Knows what each task needs and no more; how tasks are run, and what happens when
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from iothub.base.clock import Clock
@@ -13,6 +13,7 @@ from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
+from iothub.engine.state import Session
 from iothub.hub.body_sweep import LOOK_INTERVAL_S as SWEEP_INTERVAL_S
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.metering import LOOK_INTERVAL_S, Metering
@@ -150,11 +151,15 @@ class MachineCheck:
 
 @dataclass(frozen=True, slots=True)
 class QueueTails:
-    """A lost notification must not strand a message: sessions that have caught up look at the tails of their queues."""
+    """A lost notification must not strand a message: sessions that have caught up look at the tails of their queues.
+
+    Those whose queue is lost have nothing else that would find it.
+    """
 
     queues: AwaitedQueues
     brokers: Brokers
     plane: Plane
+    on_lost: Callable[[Session], None]
 
     async def look(self) -> None:
         online = {
@@ -165,9 +170,15 @@ class QueueTails:
         }
         ids = list(online)
         for start in range(0, len(ids), TAIL_SLICE):
-            tails = await self.queues.tails(ids[start : start + TAIL_SLICE])
+            part = ids[start : start + TAIL_SLICE]
+            tails = await self.queues.tails(part)
             for queue_id, tail in tails.items():
                 self.plane.announce(online[queue_id], tail)
+            missing = [queue_id for queue_id in part if queue_id not in tails]
+            if missing:
+                existing = await self.queues.existing(missing)
+                for queue_id in set(missing).difference(existing):
+                    self.on_lost(online[queue_id])
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,9 +344,9 @@ class SessionManager:
         try:
             await self._cluster.catch_up()
             async with self._directory.holding(home.tenant_id, session.client_id):
-                if home.plane.sessions.get(session.client_id) is not session or session.control.is_elsewhere:
-                    return  # it has ended already, or another hub will see
-                if await self._orphaned.claim(session.queue_id) is None:
+                if home.plane.sessions.get(session.client_id) is not session:
+                    return  # it has ended already
+                if await self._is_lost(session):
                     await self._endings.evict(home, session, "queue_lost", Reason.SESSION_DISCARDED)
                 elif (connection := session.connection) is not None:  # it is there after all, for the next connection
                     home.vacate(connection, Reason.STORE_UNAVAILABLE)
@@ -355,6 +355,12 @@ class SessionManager:
             log.warning("session without a queue not ended, will retry", client_id=session.client_id, error=str(error))
         finally:
             self._losing.discard(session)
+
+    async def _is_lost(self, session: Session) -> bool:
+        """Ask the store once more; a claim would disconnect the client of a session that another hub has. Raises BackendError."""
+        if session.control.is_elsewhere:
+            return session.queue_id not in await self._queues.existing([session.queue_id])
+        return await self._orphaned.claim(session.queue_id) is None
 
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""

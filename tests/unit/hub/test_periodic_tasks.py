@@ -52,7 +52,10 @@ def test_accounts_that_do_not_answer_are_an_alarm_until_they_do() -> None:
 
 
 def test_only_sessions_that_have_caught_up_look_at_their_tails() -> None:
-    """The others read on anyway; a few hundred queues are one question."""
+    """The others read on anyway; a few hundred queues are one question.
+
+    A queue without a tail is lost if it is not where writes go, either.
+    """
 
     def session(queue_id: int, **facts: Any) -> Any:
         usual = {"is_persistent": True, "connection": object(), "is_behind": False}
@@ -61,21 +64,29 @@ def test_only_sessions_that_have_caught_up_look_at_their_tails() -> None:
     online = [session(number) for number in range(TAIL_SLICE + 1)]
     others = [session(9001, is_persistent=False), session(9002, connection=None), session(9003, is_behind=True)]
     asked: list[list[int]] = []
+    existing: list[list[int]] = []
+    lost: list[Any] = []
     announced: list[tuple[Any, int]] = []
 
     class Queues:
         async def tails(self, queue_ids: list[int]) -> dict[int, int]:
             asked.append(queue_ids)
-            return {queue_ids[0]: 5}
+            return {queue_id: 5 for queue_id in queue_ids if queue_id not in (8, 9)}
+
+        async def existing(self, queue_ids: list[int]) -> set[int]:
+            existing.append(queue_ids)
+            return {9}
 
     plane = SimpleNamespace(announce=lambda *args: announced.append(args))
     sessions = dict(enumerate([*online, *others]))
-    tails = QueueTails(cast("Any", Queues()), brokers(plane=SimpleNamespace(sessions=sessions)), cast("Any", plane))
+    present = brokers(plane=SimpleNamespace(sessions=sessions))
+    tails = QueueTails(cast("Any", Queues()), present, cast("Any", plane), lost.append)
 
     now(tails.look())
 
     assert [len(part) for part in asked] == [TAIL_SLICE, 1]
-    assert announced == [(online[0], 5), (online[TAIL_SLICE], 5)]
+    assert announced == [(each, 5) for each in online if each.queue_id not in (8, 9)]
+    assert (existing, lost) == ([[8, 9]], [online[8]])
 
 
 def test_broker_hears_which_retained_messages_have_expired() -> None:

@@ -377,21 +377,28 @@ def test_session_whose_other_hub_died_after_its_claim_expires_at_last(scenario: 
 
 
 @pytest.mark.parametrize("holder", [HERE, 2])
-def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_has_it(scenario: Scenario, holder: int) -> None:
-    """The other one finds out by itself."""
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_session_whose_queue_is_lost_is_ended_by_the_hub_that_finds_out(
+    scenario: Scenario, holder: int, is_lost: bool
+) -> None:
+    """Whichever has it: the other one may never touch the queue. Of a session that another hub has it claims nothing."""
     harness = scenario.harness
     harness.join("c", props=KEPT).drop()
     harness.settle()
     session = harness.session("c")
     session.control.place.holder = holder
-    harness.queues.owners.clear()
+    epoch = harness.store.queue(session.queue_id).epoch
+    if is_lost:
+        harness.queues.owners.clear()
+    harness.journal.words()
 
     harness.sessions.queue_lost(harness.acme, session)
     harness.settle()
 
-    assert (list(harness.acme.plane.sessions), harness.queues.dropped) == (
-        ([], [session.queue_id]) if holder == HERE else (["c"], [])
-    )
+    ended = ([], [session.queue_id], ["session.discarded"])
+    found = (list(harness.acme.plane.sessions), harness.queues.dropped, harness.journal.words())
+    assert found == (ended if is_lost else (["c"], [], []))
+    assert is_lost or harness.store.queue(session.queue_id).epoch == epoch + (holder == HERE)
 
 
 def test_session_whose_end_is_in_the_log_is_not_resumed(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
