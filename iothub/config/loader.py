@@ -352,6 +352,13 @@ def _tls_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
     for section, listener in (("listeners.tls", config.listeners.tls), ("listeners.wss", config.listeners.wss)):
         if listener.port is None:
             continue
+        if listener.client_certificates in _NEED_AUTHORITIES and listener.client_ca_file is None:
+            name = f"{section}.client_certificates"
+            what = f'{given[name].where}: {name} = "{listener.client_certificates}"'
+            yield (
+                (f"{section}.client_ca_file",),
+                f"{what} needs {section}.client_ca_file, the authorities that sign the certificates of clients",
+            )
         for word, file in (("cert_file", listener.cert_file), ("key_file", listener.key_file)):
             if file is None:
                 where = given[f"{section}.port"].where
@@ -477,6 +484,7 @@ def _address_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rul
             )
 
 
+_NEED_AUTHORITIES = ("optional", "required")  # values of client_certificates
 _LEAST_CACHE_S = 2.0  # longer than the longest sql.poll_interval
 
 _SECTIONS = tuple(_declared(Config, ""))

@@ -88,7 +88,7 @@ def _info(settings: Config, name: str, listener: Listener) -> ListenerInfo:
         "allow": tuple(str(network) for network in listener.allow),
         "deny": tuple(str(network) for network in listener.deny),
     }
-    for key in ("path", "min_tls"):
+    for key in ("path", "min_tls", "client_certificates"):
         if hasattr(listener, key):
             options[key] = getattr(listener, key)
     for key in ("cert_file", "key_file", "client_ca_file"):

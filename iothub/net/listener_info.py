@@ -38,6 +38,7 @@ class ListenerInfo:
     cert_file: str = ""
     key_file: str = ""
     client_ca_file: str = ""
+    client_certificates: str = "auto"  # none, optional, required; auto: required with `client_ca_file`, else none
     min_tls: str = "1.2"
     max_frame_bytes: int = MAX_MQTT_PACKET_BYTES
     is_port_shared: bool = False  # several workers on one port (SO_REUSEPORT)

@@ -18,6 +18,12 @@ from iothub.net.listener_info import ListenerInfo
 
 READ_BYTES = 1 << 16
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+NEED_AUTHORITIES = {"optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+CLIENT_CERTIFICATES = {
+    **NEED_AUTHORITIES,
+    "none": ssl.CERT_NONE,
+    "auto": ssl.CERT_REQUIRED,
+}  # of a listener with authorities
 SUBJECT_MAX_CHARS = 256
 Rdns: TypeAlias = tuple[tuple[tuple[str, str], ...], ...]
 CRL_MARK = b"-----BEGIN X509 CRL-----"
@@ -97,7 +103,7 @@ class TlsFilter:
 class TlsFiles:
     """A listener's certificate, key and client authorities, as they were read. `context` is what new handshakes use.
 
-    Client authorities make a client certificate required; certificate revocation lists in the same file are checked.
+    With client authorities a client certificate is required, optional or not asked for; certificate revocation lists in the same file are checked.
     """
 
     def __init__(self, listener: ListenerInfo) -> None:
@@ -117,8 +123,9 @@ class TlsFiles:
         context.minimum_version = minimum
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         _load_certificate(context, info, where)
-        if info.client_ca_file:
+        if info.client_ca_file or info.client_certificates in NEED_AUTHORITIES:
             _load_authorities(context, info.client_ca_file, f"{where}.client_ca_file")
+            context.verify_mode = CLIENT_CERTIFICATES[info.client_certificates]
         return context
 
 
@@ -143,7 +150,6 @@ def _load_authorities(context: ssl.SSLContext, path: str, key: str) -> None:
         context.load_verify_locations(path)
     except ssl.SSLError as error:
         raise ConfigError(f"{key}: {path} holds no usable PEM certificates ({error.reason or 'not PEM'})") from None
-    context.verify_mode = ssl.CERT_REQUIRED
     if CRL_MARK in content:
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 

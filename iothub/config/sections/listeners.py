@@ -75,7 +75,14 @@ class TlsListener(Listener):
     client_ca_file: Path | None = key(
         value_types.path,
         None,
-        "If set, clients must present a certificate signed by one of these authorities (PEM).",
+        "Authorities (PEM) that sign the certificates of clients; see `client_certificates`.",
+        Reload.NOW,
+    )
+    client_certificates: str = key(
+        value_types.choice("auto", "none", "optional", "required"),
+        "auto",
+        "Whether clients are asked for a certificate. optional: a client may connect without one, but not with one that none of the authorities "
+        "signed; auto: required with `client_ca_file`, else none.",
         Reload.NOW,
     )
     min_tls: str = key(value_types.choice("1.2", "1.3"), "1.2", "Minimum TLS version.", Reload.NOW)

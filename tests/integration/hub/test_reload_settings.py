@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -74,7 +75,7 @@ _RAW = (
         "hbase",
         "reject",
     ),
-    *("memory", "tls", "SSL", "PLAIN", "1.3"),
+    *("memory", "optional", "tls", "SSL", "PLAIN", "1.3"),
 )
 
 
@@ -228,6 +229,10 @@ for _name in ("tcp", "tls", "ws", "wss"):
                 of_filters(_name, lambda each: len(each._files.context.get_ca_certs())),
                 lambda _: 1,
             ),
+            f"{_section}.client_certificates": (
+                of_filters(_name, lambda each: each._files.context.verify_mode),
+                lambda _: ssl.CERT_OPTIONAL,
+            ),
             f"{_section}.min_tls": (of_filters(_name, lambda each: each._files.context.minimum_version), VERSIONS.get),
         }
     if _name.startswith("ws"):
@@ -291,6 +296,8 @@ def test_a_reload_reaches_the_running_part(
     """And back again: the part works by the last configuration."""
     probe, shown = REACHED[name]
     running = with_value(settings, "jobs.at", 60) if name == "jobs.nightly" else settings
+    if name.endswith(".client_certificates"):
+        running = with_value(settings, f"{name.rpartition('.')[0]}.client_ca_file", Path(authority.ca_file))
     reload(parts, running, running)
     before = probe(parts)
     value = new_value(name, settings, authority, tmp_path)

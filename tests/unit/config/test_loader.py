@@ -150,6 +150,14 @@ BAD_FILES = [
     ("[listeners.tls]\nport = 8883", "line 3: listeners.tls needs cert_file; `iothub cert self-signed DIR`"),
     ('[listeners.tls]\nport = 8883\ncert_file = "a"', "listeners.tls needs key_file"),
     ("[listeners.wss]\nport = 8084", "listeners.wss needs cert_file"),
+    *(
+        (
+            f'[listeners.tls]\nport = 8883\ncert_file = "a"\nkey_file = "b"\nclient_certificates = "{word}"',
+            f'line 6: listeners.tls.client_certificates = "{word}" needs listeners.tls.client_ca_file',
+        )
+        for word in ("optional", "required")
+    ),
+    ('[listeners.tls]\nclient_certificates = "some"', "expected one of auto, none, optional, required"),
     ('[listeners.tls]\nmin_tls = "1.1"', "expected one of 1.2, 1.3"),
     ("[listeners.tls]\nmin_tls = 1.2", "expected one of 1.2, 1.3"),
     ("[listeners.tls]\ncert_file = 5", "expected the path of a file"),

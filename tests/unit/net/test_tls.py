@@ -135,6 +135,50 @@ def test_tls_client_without_certificate_is_refused(authority: Authority, pair: P
         Client(authority).shake(tls)
 
 
+@pytest.mark.parametrize(
+    ("asked", "is_with_one", "subject"),
+    [
+        ("none", True, None),
+        ("none", False, None),
+        ("optional", True, "CN=acme/dev1"),
+        ("optional", False, None),
+        ("required", True, "CN=acme/dev1"),
+    ],
+)
+def test_tls_asks_for_certificates_as_it_is_told(
+    authority: Authority, pair: Pair, asked: str, is_with_one: bool, subject: str | None
+) -> None:
+    """The same authorities for devices with a certificate and, where it is optional, for those with a password."""
+    tls, facts = server(pair, client_ca_file=authority.ca_file, client_certificates=asked)
+
+    Client(authority, authority.issue("device", ("acme/dev1",)) if is_with_one else None).shake(tls)
+
+    assert (tls.is_open, facts.subject) == (True, subject)
+
+
+def test_tls_that_requires_certificates_refuses_a_client_without(authority: Authority, pair: Pair) -> None:
+    tls, _ = server(pair, client_ca_file=authority.ca_file, client_certificates="required")
+    with pytest.raises(FilterClosed):
+        Client(authority).shake(tls)
+
+
+def test_tls_optional_certificate_of_another_authority_is_refused(
+    authority: Authority, pair: Pair, tmp_path: Path
+) -> None:
+    """Who shows one means it: a wrong one is no way in without one."""
+    tls, facts = server(pair, client_ca_file=authority.ca_file, client_certificates="optional")
+    with pytest.raises(FilterClosed) as end:
+        Client(authority, Authority(tmp_path, "other").issue("fake", ("acme/dev1",))).shake(tls)
+    assert (end.value.reason, facts.subject) == (Reason.BAD_CREDENTIALS, None)
+
+
+@pytest.mark.parametrize("asked", ["optional", "required"])
+def test_tls_that_asks_needs_authorities(pair: Pair, asked: str) -> None:
+    """Otherwise nobody could tell a good certificate from a bad one."""
+    with pytest.raises(ConfigError, match="client_ca_file is not set"):
+        server(pair, client_certificates=asked)
+
+
 def test_tls_certificate_of_another_authority_is_refused(authority: Authority, pair: Pair, tmp_path: Path) -> None:
     """The right name from the wrong authority is no identity."""
     tls, facts = server(pair, client_ca_file=authority.ca_file)
