@@ -343,6 +343,21 @@ def test_plane_refuses_more_connections_than_it_may_hold() -> None:
         bench.accept()
 
 
+def test_plane_holds_other_bounds_from_now_on() -> None:
+    """Who is connected stays, though there are more than may come; with room again others may."""
+    bench = Bench(PlaneLimits(connections=2))
+    bench.accept()
+    bench.accept()
+
+    bench.plane.apply(PlaneLimits(connections=1, out_hard_bytes=7))
+    with pytest.raises(ConnectionRefusedError):
+        bench.accept()
+    bench.plane.apply(PlaneLimits(connections=3, out_hard_bytes=7))
+    bench.accept()
+
+    assert (bench.plane.connection_count, bench.plane.turn.out_hard_bytes) == (3, 7)
+
+
 def test_plane_publishes_for_the_control_plane() -> None:
     """A will is routed like a PUBLISH; `on_done` says how it went."""
     bench = Bench()
