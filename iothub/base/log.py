@@ -28,12 +28,13 @@ _OURS = "iothub"
 _RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}  # what a record has beside its `extra`
 _current: RateLimit | None = None
 _suppressed_before = 0  # by limits that `configure` has replaced
+_limited_by_themselves: set[str] = set()  # names of modules
 
 
 class RateLimit:
     """At most `count` of one sentence in `seconds`; the first one of the next window says how many were left out.
 
-    Invariants: errors are never left out.
+    Invariants: errors are never left out, nor lines of modules that limit their rate by themselves.
     """
 
     def __init__(self, count: int, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -45,7 +46,7 @@ class RateLimit:
 
     def __call__(self, _logger: object, method: str, fields: Fields) -> Fields:
         sentence = str(fields.get("event", ""))
-        if method in {"error", "critical"}:
+        if method in {"error", "critical"} or fields.get("source") in _limited_by_themselves:
             return fields
         now = self._monotonic()
         window = self._windows.get(sentence)
@@ -66,8 +67,10 @@ class RateLimit:
         self._windows[sentence] = [now, 1]
 
 
-def get(name: str) -> structlog.typing.FilteringBoundLogger:
-    """Return the logger of one module; `name` stands in every line as `source`."""
+def get(name: str, *, has_own_limit: bool = False) -> structlog.typing.FilteringBoundLogger:
+    """Return the logger of one module; `name` stands in every line as `source`. `has_own_limit`: the module limits the rate of its lines."""
+    if has_own_limit:
+        _limited_by_themselves.add(name)
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger(source=name)
     return logger
 

@@ -44,6 +44,7 @@ class Reason(Enum):
     STORE_UNAVAILABLE = ("store_unavailable", 0x97, 3)
     SESSION_DISCARDED = ("session_discarded", 0x98, 0)
     ADDRESS_DENIED = ("address_denied", 0x87, 5)
+    FILE_DESCRIPTORS = ("file_descriptors", 0x89, 3)
 
     __hash__ = (
         object.__hash__

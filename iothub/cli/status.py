@@ -90,6 +90,7 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     facts |= {name: reported.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
     facts |= {
         "connections": _used(reported.get("connections")),
+        "connections_limit": _limit(reported),
         "tenants": count,
         "loaded_tenants": reported.get("tenants"),
     }
@@ -145,8 +146,13 @@ def _not_across_hubs(app: App, reported: Mapping[str, object]) -> list[str]:
 
 
 def _used(connections: object) -> object:
-    """The page of HTTP has their limit, too."""
+    """The page of HTTP has their limit beside it."""
     return connections.get("used") if isinstance(connections, Mapping) else connections
+
+
+def _limit(reported: Mapping[str, object]) -> object:
+    connections = reported.get("connections")
+    return connections.get("limit") if isinstance(connections, Mapping) else reported.get("connections_limit")
 
 
 def _count(store: AccountStore) -> int:
@@ -178,6 +184,8 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Select what is worth a line in a table; the other formats have everything."""
     hidden = {"name", "command", "reasons", "alarms", "health", "commands"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
+    if (limit := shown.pop("connections_limit", None)) is not None:
+        shown["connections"] = f"{shown['connections']} of {limit}"
     others, loaded = shown.pop("other_hubs", None), shown.pop("loaded_tenants", None)
     if loaded is not None:
         shown["tenants"] = f"{'?' if shown['tenants'] is None else shown['tenants']}, {loaded} of them loaded"

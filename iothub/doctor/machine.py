@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +21,15 @@ from iothub.base.units import format_size
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed
+from iothub.hub.from_settings import plane_limits
+from iothub.net.descriptors import UNLIMITED, file_limit, reserve_of
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import look
 
 SLOW_SYNC_S = 0.05
 _DIRECTORY = "data directory"
+_DESCRIPTORS = "file descriptors"
+_OWN_FILES = 64  # about as many has a hub open without clients: files, threads, listeners
 _SYNCS = 5
 _SYNCED_BYTES = 4096
 _AHEAD_S = 5.0  # so much the clock may have gone back since a hub last lived here
@@ -38,6 +44,7 @@ def checks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> li
         Check("disk sync", lambda: _sync(data_dir.path)),
         Check("clock", lambda: clock(data_dir.last_heartbeat(), time.time(), _is_clock_synchronised)),
         Check("pepper", lambda: _pepper(data_dir, settings)),
+        Check(_DESCRIPTORS, lambda: descriptors(settings, _file_limit(data_dir))),
         *(Check(file.name, partial(_file, file, known)) for file, known in files.items()),
     ]
 
@@ -133,6 +140,28 @@ def _pepper(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     yield Finding(
         "pepper", State.OK, f"{settings.auth.pepper_file or data_dir.pepper_file}: readable by its owner only"
     )
+
+
+def _file_limit(data_dir: DataDir) -> int:
+    """Return the limit of the running hub, else the one that a hub would have that is started as this command was."""
+    holder = data_dir.holder()
+    if holder is not None:
+        with suppress(OSError):  # it is gone, or another user's
+            return file_limit(holder.pid)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return UNLIMITED if hard == resource.RLIM_INFINITY else hard
+
+
+def descriptors(settings: Config, limit: int) -> Iterator[Finding]:
+    """Check whether as many clients can connect as the settings allow."""
+    wanted = plane_limits(settings).connections
+    needed = wanted + _OWN_FILES + reserve_of(limit)
+    text = f"limit {limit}, max_connections of all listeners {wanted}"
+    if limit < needed:
+        advice = f"raise the limit to at least {wanted + _OWN_FILES + reserve_of(UNLIMITED)} (LimitNOFILE in systemd, `ulimit -n`)"
+        yield Finding(_DESCRIPTORS, State.WARN, text, f"{advice}, or lower listeners.NAME.max_connections")
+    else:
+        yield Finding(_DESCRIPTORS, State.OK, text)
 
 
 def _file(path: Path, known: int) -> Iterator[Finding]:

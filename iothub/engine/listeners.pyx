@@ -141,6 +141,7 @@ cdef class Listeners:
         """No descriptor is free. Use the spare one to close some connections that wait, so that their clients know; then suspend until the next tick."""
         cdef char ip[64]
         cdef int fd, port = 0
+        cdef list closed = []
         if self.spare_fd >= 0:
             c_close(self.spare_fd)
             self.spare_fd = -1
@@ -149,6 +150,12 @@ cdef class Listeners:
                 if fd < 0:
                     break
                 c_close(fd)
-                self.shed += 1
+                closed.append(((<bytes> ip).decode("ascii"), port))
+            self.shed += len(closed)
             self.spare_fd = c_open(b"/dev/null", O_RDONLY | O_CLOEXEC)
         self.suspend(listener)
+        try:
+            for address, number in closed:
+                listener.acceptor.shed(address, number)
+        except Exception:
+            log.exception("a listener failed")

@@ -101,7 +101,7 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     control = _control(foundation, writers)
     health = _health(foundation, writers, control)
     jobs = JobWatch(settings, monitoring.alarms, clock)
-    listeners = _listeners(process, control.plane)
+    listeners = _listeners(process, monitoring, control.plane)
     tasks = _tasks(foundation, writers, control, listeners, health, jobs)
     sockets = _sockets(foundation, writers, control, listeners, health)
     _feed(foundation, writers, control, sockets, tasks, jobs)
@@ -241,6 +241,7 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
         run=run,
         hooks=foundation.hooks,
         observer=telemetry,
+        connection_log=foundation.monitoring.connection_log,
         authenticator=authenticator,
         store=streams_made.sink_store,
         limits=plane_limits(settings),
@@ -327,10 +328,18 @@ def _factory(
 # --- what is outside
 
 
-def _listeners(process: Process, plane: Plane) -> Listeners:
+def _listeners(process: Process, monitoring: Monitoring, plane: Plane) -> Listeners:
     sockets_plane = cast("EnginePlane", plane)  # its Protocols speak of channels, the plane's of transports
     transports = make_transports(process.twin, sockets_plane, process.clock, process.reactor)
-    return Listeners(listener_infos(process.settings), sockets_plane, process.clock, transports, process.reactor)
+    return Listeners(
+        listener_infos(process.settings),
+        sockets_plane,
+        process.clock,
+        transports,
+        process.reactor,
+        process.descriptors,
+        monitoring.connection_log.refused_unread,
+    )
 
 
 def _health(foundation: _Foundation, writers: Writers, control: Control) -> Health:
@@ -357,6 +366,7 @@ def _health(foundation: _Foundation, writers: Writers, control: Control) -> Heal
         alarms=monitoring.alarms,
         registry=telemetry.registry,
         plane=control.plane,
+        descriptors=process.descriptors,
         brokers=foundation.brokers,
         tenants=TenantMetrics(foundation.brokers, telemetry, queued, series_max),
         shared_quota=stores.shared_quota,
@@ -376,6 +386,7 @@ def _sockets(
         catch_up=control.hub.cluster.catch_up,
         states_of=NotedStates(writers.journal, writers.journal_thread).of,
         driver_of=driver_of_queue(stores.queues, process.settings.queues.driver),
+        rejected=foundation.monitoring.connection_log.rejected,
         run=run,
     )
     http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
@@ -413,7 +424,9 @@ def _tasks(
         deletion=_deletion(foundation, writers, control),
         metering=control.metering,
         sys_topics=control.sys_topics,
-        machine=MachineCheck(process.data_dir, monitoring.alarms, monitoring.watch, shared, listeners),
+        machine=MachineCheck(
+            process.data_dir, monitoring.alarms, monitoring.watch, process.descriptors, shared, listeners
+        ),
         statistics=StatisticsTrim(settings, accounts, writers.journal, run, clock),
         sweep=_sweep(foundation),
         housekeeping=Housekeeping(brokers, accounts, run),
@@ -451,7 +464,12 @@ def _deletion(foundation: _Foundation, writers: Writers, control: Control) -> Te
         usage=stores.usage,
         journal_thread=writers.journal_thread,
     )
-    forget = foundation.monitoring.telemetry.forget_tenant
+    monitoring = foundation.monitoring
+
+    def forget(tenant_id: int) -> None:
+        monitoring.telemetry.forget_tenant(tenant_id)
+        monitoring.connection_log.rejected.forget_tenant(tenant_id)
+
     return TenantDeletion(places, foundation.process.threads.run, forget, control.streaming.delete_topics)
 
 
@@ -475,9 +493,9 @@ def _feed(
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     telemetry, watch, brokers, hub = monitoring.telemetry, monitoring.watch, foundation.brokers, control.hub
     registry, sources = telemetry.registry, metric_sources
-    sources.feed_process(registry, process.version, process.twin, telemetry, process.started_at)
+    sources.feed_process(registry, process, monitoring)
     sources.feed_plane(registry, control.plane, watch)
-    sources.feed_sockets(registry, sockets.listeners, sockets.http, brokers)
+    sources.feed_sockets(registry, sockets.listeners, process.descriptors, sockets.http, brokers)
     sources.feed_control(registry, hub, sockets.health.tenants, stores.shared_records)
     sources.feed_streams(registry, control.streaming)
     sources.feed_events(registry, writers.journal, foundation.damaged, control.metering)

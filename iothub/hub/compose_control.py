@@ -23,6 +23,7 @@ from iothub.hub.session_locks import SessionLocks
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Run
+from iothub_services.connections.log import ConnectionLog
 from iothub_services.queues.port import TenantUsage
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, Journal, QueueAdmin
@@ -44,6 +45,7 @@ class PlaneDependencies:
     run: Run
     hooks: Hooks
     observer: Any
+    connection_log: ConnectionLog
     authenticator: Authenticator
     store: Store
     limits: PlaneLimits
@@ -103,6 +105,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         hooks=ground.hooks,
         message_ids=ground.message_ids,
         counters=observer,
+        connection_log=ground.connection_log,
         later=later,
         cluster=cluster,
         is_short_of_memory=ground.is_short_of_memory,

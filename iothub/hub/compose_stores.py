@@ -17,7 +17,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub import quota_ledger
 from iothub.hub.drivers import Drivers, needed_tables, redis_client, shared_records, unused_files
-from iothub.hub.from_settings import certificate_files
+from iothub.hub.from_settings import certificate_files, connection_lines
 from iothub.hub.hub_file import HubFile
 from iothub.hub.installation import Installation
 from iothub.hub.parts import Monitoring, Process, Stores
@@ -27,6 +27,8 @@ from iothub.hub.store_alarms import StoreAlarms, report_lost
 from iothub.hub.telemetry import Telemetry
 from iothub.hub.wait_for_servers import Waiting, pause
 from iothub.net.backend import select_backend
+from iothub.net.descriptors import Descriptors, file_limit
+from iothub_services.connections.log import ConnectionLog
 from iothub_services.damaged import DamagedRecords
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import ThreadCaller
@@ -73,6 +75,7 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         incarnation=f"{settings.node.name}/{os.getpid()}/{time.time_ns()}",
         phase=Phase(),
         hub_file=hub_file,
+        descriptors=Descriptors(file_limit()),
         threads=threads,
         waiting=Waiting(threads.run, rest, is_fail_fast=is_fail_fast, on_reason=hub_file.note_start),
     )
@@ -90,7 +93,8 @@ def make_monitoring(process: Process) -> Monitoring:
         telemetry.ticked(late_s)
 
     lag = ReactorLag(process.reactor.callLater, clock, on_lag)
-    return Monitoring(alarms, StoreAlarms(alarms), telemetry, watch, lag)
+    connection_log = ConnectionLog(clock, process.reactor.callLater, connection_lines(settings.log))
+    return Monitoring(alarms, StoreAlarms(alarms), telemetry, connection_log, watch, lag)
 
 
 # --- what is kept

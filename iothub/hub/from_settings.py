@@ -5,7 +5,6 @@ Knows no object of a running hub. One function per package, so that a setting's 
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 
 from iothub.base import log
@@ -17,6 +16,7 @@ from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.directory import DirectorySettings
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.lru import LruSettings
+from iothub_services.connections.log import ConnectionLines, LineRate
 
 NEVER = 1 << 30
 
@@ -51,6 +51,13 @@ def _failures(auth: Auth) -> FailureSettings:
     if auth.failures is None:
         return FailureSettings(failures=NEVER)
     return FailureSettings(int(auth.failures.count), auth.failures.seconds, auth.ban_s)
+
+
+def connection_lines(settings: Log) -> ConnectionLines:
+    """Which lines about connections are written."""
+    rate = settings.rate_limit
+    limit = None if rate is None else LineRate(int(rate.count), rate.seconds)
+    return ConnectionLines(limit, is_written=settings.connections == "on")
 
 
 def listener_infos(settings: Config) -> list[ListenerInfo]:
@@ -102,11 +109,3 @@ def configure_log(settings: Log) -> None:
     rate = settings.rate_limit
     limit = None if rate is None else (int(rate.count), rate.seconds)
     log.configure(level=settings.level, form=settings.format, rate=limit)
-
-
-def raise_file_limit() -> int:
-    """Take every descriptor that the system allows; returns how many that is."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard

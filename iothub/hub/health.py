@@ -15,6 +15,7 @@ from iothub.hub.cluster import HubCluster
 from iothub.hub.phase import Phase
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.hub.wait_for_servers import Waiting
+from iothub.net.descriptors import Descriptors
 from iothub_services.group_thread import GroupThread
 from iothub_services.hbase.administration import ADVICE
 from iothub_services.metrics.alarms import AlarmName, Alarms
@@ -103,6 +104,7 @@ class Health:
     alarms: Alarms
     registry: Registry
     plane: Plane
+    descriptors: Descriptors
     brokers: Brokers
     tenants: TenantMetrics
     shared_quota: SharedQuota | None
@@ -116,13 +118,17 @@ class Health:
         return {
             "version": self.version,
             "twin": self.twin,
-            "connections": {"used": self.plane.connection_count, "limit": self.plane.limits.connections},
+            "connections": {"used": self.plane.connection_count, "limit": self._connections_limit()},
             "buffered_bytes": {"used": turn.buffered_bytes, "limit": self.plane.limits.buffered_bytes},
             "unstored_bytes": {"used": turn.unstored_bytes, "limit": self.plane.limits.unstored_bytes},
             "tenants": len(self.brokers),
             "quota": self._quota(),
             "alarms": self._alarms(),
         }
+
+    def _connections_limit(self) -> int:
+        """How many connections can be served: file descriptors may allow fewer than the settings."""
+        return min(self.plane.limits.connections, self.descriptors.servable)
 
     def _quota(self) -> str:
         """How limits hold: here alone, over all hubs, or by this hub's last share."""
@@ -145,6 +151,7 @@ class Health:
             "ready": not self.readiness.reasons(),
             "reasons": self.readiness.reasons(),
             "connections": self.plane.connection_count,
+            "connections_limit": self._connections_limit(),
             "tenants": len(self.brokers),
             "alarms": self._alarms(),
         }

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from iothub.base import log
 from iothub.hub.metering import Metering
+from iothub.hub.parts import Monitoring, Process
 from iothub.hub.streaming import Streaming, of_direction
-from iothub.hub.telemetry import Telemetry
 from iothub.hub.tenant_metrics import TenantMetrics, by_qos
 from iothub.jobs.watch import JobWatch
+from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub_services.auth.authenticator import Authenticator
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
     from iothub_tenants.broker.hub import Hub
 
 
-def feed_process(registry: Registry, version: str, twin: str, telemetry: Telemetry, started_at: float) -> None:
+def feed_process(registry: Registry, process: Process, monitoring: Monitoring) -> None:
     """What the process is, and how it does."""
-    feed = registry.feed
-    build: dict[tuple[str, ...], int] = {(version, platform.python_version(), twin): 1}
+    feed, telemetry, connections = registry.feed, monitoring.telemetry, monitoring.connection_log
+    build: dict[tuple[str, ...], int] = {(process.version, platform.python_version(), process.twin): 1}
     feed(metrics.BUILD_INFO, lambda: build)
-    feed(metrics.START_TIME, lambda: started_at)
+    feed(metrics.START_TIME, lambda: process.started_at)
     feed(metrics.REACTOR_LAG, lambda: telemetry.lag_s)
     feed(metrics.LAST_RELOAD_GOOD, lambda: int(telemetry.is_reload_good))
-    feed(metrics.LAST_RELOAD, lambda: telemetry.reloaded_at or started_at)
+    feed(metrics.LAST_RELOAD, lambda: telemetry.reloaded_at or process.started_at)
     feed(metrics.STORE_COMMITS, telemetry.commits)
-    feed(metrics.LOG_SUPPRESSED, log.suppressed)
+    feed(metrics.LOG_SUPPRESSED, lambda: log.suppressed() + connections.left_out)
 
 
 def feed_plane(registry: Registry, plane: Plane, watch: Watch) -> None:
@@ -65,7 +66,9 @@ def feed_plane(registry: Registry, plane: Plane, watch: Watch) -> None:
     feed(metrics.OVERLOAD_LEVEL, lambda: 3 if watch.is_overloaded else plane.overload_level())
 
 
-def feed_sockets(registry: Registry, listeners: Listeners, http: HttpFactory | None, brokers: Brokers) -> None:
+def feed_sockets(
+    registry: Registry, listeners: Listeners, descriptors: Descriptors, http: HttpFactory | None, brokers: Brokers
+) -> None:
     """Listeners and what comes in through them."""
     gates, feed = listeners.gates, registry.feed
 
@@ -73,12 +76,20 @@ def feed_sockets(registry: Registry, listeners: Listeners, http: HttpFactory | N
         accepted = sum(gate.connections for gate in gates().values())
         return max(accepted - _connected(brokers), 0)
 
+    def limits() -> Mapping[str, int]:
+        return {name: min(gate.listener.max_connections, descriptors.servable) for name, gate in gates().items()}
+
+    def refused() -> Mapping[tuple[str, ...], int]:
+        return {(name, reason.word): count for name, gate in gates().items() for reason, count in gate.refused.items()}
+
     def requests() -> Mapping[tuple[str, ...], int]:
         return {} if http is None else {(route, status): count for (route, status), count in http.requests.items()}
 
     feed(metrics.CONNECTIONS, lambda: {name: gate.connections for name, gate in gates().items()})
-    feed(metrics.CONNECTIONS_LIMIT, lambda: {name: gate.listener.max_connections for name, gate in gates().items()})
-    feed(metrics.ACCEPTS_REFUSED, lambda: {name: sum(gate.refused.values()) for name, gate in gates().items()})
+    feed(metrics.CONNECTIONS_LIMIT, limits)
+    feed(metrics.ACCEPTS_REFUSED, refused)
+    feed(metrics.FILE_DESCRIPTORS, lambda: descriptors.open)
+    feed(metrics.FILE_DESCRIPTORS_LIMIT, lambda: descriptors.limit)
     feed(metrics.ENGINE_EVENTS, lambda: listeners.transports.counters()["events"])
     feed(metrics.CONNECTIONS_PRE_AUTH, unauthenticated)
     feed(metrics.HTTP_REQUESTS, requests)

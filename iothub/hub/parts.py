@@ -28,10 +28,12 @@ from iothub.hub.streaming import Streaming
 from iothub.hub.telemetry import Telemetry
 from iothub.hub.wait_for_servers import Pause, Waiting
 from iothub.net.backend import Backend
+from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub_services.auth.shared import SharedRecords
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.connections.log import ConnectionLog
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsLog, StatisticsThread
 from iothub_services.group_thread import GroupThread
@@ -72,6 +74,7 @@ class Process:
     incarnation: str
     phase: Phase
     hub_file: HubFile
+    descriptors: Descriptors
     threads: Threads
     waiting: Waiting
 
@@ -83,6 +86,7 @@ class Monitoring:
     alarms: Alarms
     store_alarms: StoreAlarms
     telemetry: Telemetry
+    connection_log: ConnectionLog
     watch: Watch
     lag: ReactorLag
 

@@ -23,6 +23,7 @@ from iothub.hub.streaming import Streaming
 from iothub.hub.tenant_deletion import TenantDeletion
 from iothub.jobs.watch import LOOK_INTERVAL_S as JOBS_INTERVAL_S
 from iothub.jobs.watch import JobWatch
+from iothub.net.descriptors import Descriptors
 from iothub.net.listeners import Listeners
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.port import Run, TenantRecord
@@ -133,6 +134,7 @@ class MachineCheck:
     data_dir: DataDir
     alarms: Alarms
     watch: Watch
+    descriptors: Descriptors
     shared_records: SharedRecords | None
     listeners: Listeners
 
@@ -140,6 +142,7 @@ class MachineCheck:
         """While the machine is short of memory, listeners let in only a few more, whose CONNECT is rejected (`Hub.is_short_of_memory`)."""
         self.data_dir.write_heartbeat()
         self.watch.look()
+        self._look_at_descriptors()
         if self.shared_records is not None:
             is_forged = self.shared_records.is_forged_lately
             self.alarms.set(
@@ -147,6 +150,14 @@ class MachineCheck:
             )
         for gate in self.listeners.gates().values():
             gate.set_narrow(is_narrow=self.watch.is_overloaded)
+
+    def _look_at_descriptors(self) -> None:
+        found = self.descriptors
+        found.measure()
+        detail = (
+            f"{found.clients} connections, {found.servable} possible with a limit of {found.limit} file descriptors"
+        )
+        self.alarms.set(AlarmName.DESCRIPTORS_LOW, found.is_low, detail=detail)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,14 @@ from iothub.base.errors import IotHubError, UnavailableError
 from iothub.config.changes import Changes, changes_between
 from iothub.config.check import Checked
 from iothub.config.sections import Config, Reload
-from iothub.hub.from_settings import auth_settings, certificate_files, configure_log, listener_infos, plane_limits
+from iothub.hub.from_settings import (
+    auth_settings,
+    certificate_files,
+    configure_log,
+    connection_lines,
+    listener_infos,
+    plane_limits,
+)
 from iothub.hub.parts import Parts
 from iothub.records.admin_commands import Json, Reply
 from iothub_services.metrics.alarms import AlarmName
@@ -46,6 +53,7 @@ def prepare(parts: Parts, new: Config) -> list[Callable[[], None]]:
     return [
         parts.sockets.listeners.prepare(listener_infos(new)),
         partial(configure_log, new.log),
+        partial(monitoring.connection_log.apply, connection_lines(new.log)),
         partial(control.plane.apply, plane_limits(new)),
         partial(control.hub.authenticator.apply, auth_settings(new)),
         partial(control.hub.apply, new),

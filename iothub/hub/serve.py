@@ -22,13 +22,14 @@ from iothub.config.sections import Config
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
 from iothub.hub.compose import compose
-from iothub.hub.from_settings import configure_log, raise_file_limit
+from iothub.hub.from_settings import configure_log
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.reload import Read, Reloader
 from iothub.hub.start import Start
 from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
+from iothub.net.descriptors import raise_file_limit
 
 
 def serve(
@@ -42,6 +43,7 @@ def serve(
     Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
     """
     data_dir.require_writable()
+    raise_file_limit()
     lock = data_dir.lock("iothub serve")
     try:
         require_startable(settings, data_dir)
@@ -76,7 +78,6 @@ class HubProcess:
 
     def run(self) -> int:
         """Start, serve, stop. Raises what kept the hub from starting, or from going on."""
-        raise_file_limit()
         self._take_signals()
         self._parts.process.threads.start()
         self._parts.writers.writer.start(cast("Any", self._parts.control.plane))

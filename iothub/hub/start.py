@@ -10,11 +10,12 @@ from functools import partial
 from typing import TypeVar
 
 from iothub.base import gc_tuning, log
-from iothub.base.errors import ConflictError, UnavailableError
+from iothub.base.errors import ConfigError, ConflictError, UnavailableError
 from iothub.hub.cluster import HubCluster
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.queue_repair import rebuild_queues
+from iothub.net.descriptors import UNLIMITED, reserve_of
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.accounts import commands
@@ -64,6 +65,7 @@ class Start:
             parts.monitoring.watch.require_room()
         self._sockets.open()
         await parts.tasks.machine.look()
+        self._require_descriptors()
         self._note_ready()
         parts.process.phase.become_ready()
         parts.tasks.start()
@@ -76,6 +78,24 @@ class Start:
         """Raises UnavailableError: the hub has been told to stop meanwhile, and its listeners must not open."""
         if self._parts.process.phase.is_stopping:
             raise UnavailableError("the hub stops")
+
+    def _require_descriptors(self) -> None:
+        """Warn if file descriptors allow fewer connections than the settings. Raises ConfigError: they allow none."""
+        found, wanted = self._parts.process.descriptors, self._parts.control.plane.limits.connections
+        if not found.servable:
+            raise ConfigError(
+                f"the limit of {found.limit} file descriptors is too low: the hub itself needs {found.others + found.reserve}, "
+                "so nobody could connect: raise it (LimitNOFILE in systemd, `ulimit -n`)"
+            )
+        if found.servable < wanted:
+            self._log.warning(
+                "file descriptors allow fewer connections than max_connections",
+                limit=found.limit,
+                max_connections=wanted,
+                possible=found.servable,
+                advice=f"raise the limit to {wanted + found.others + reserve_of(UNLIMITED)} (LimitNOFILE in systemd, `ulimit -n`), "
+                "or lower listeners.NAME.max_connections",
+            )
 
     # --- servers and what is on them
 

@@ -74,6 +74,7 @@ class Stop:
             stores.redis.close()
         stores.accounts.close()
         process.data_dir.remove_hub()
+        self._parts.monitoring.connection_log.write()
         if self.summary:
             self._log.info("stopped", **self.summary)
 

@@ -167,15 +167,13 @@ class Telemetry:
         self.failed_logins.add(refusal.tenant_id, credentials.device if is_known else "", refusal.cause)
         if refusal.tenant_id:
             self.tenant_logins.add(refusal.tenant_id, "refused")
-        self._log.info(
-            "login refused",
-            tenant=credentials.tenant,
-            device=credentials.device,
-            client_id=credentials.client_id,
-            address=credentials.address,
-            cause=refusal.cause,
-            is_ban=is_ban,
-        )
+        if is_ban:  # each refusal has its line in the connection log
+            self._log.info(
+                "device banned after failed logins",
+                tenant=credentials.tenant,
+                device=credentials.device,
+                address=credentials.address,
+            )
 
     def store_failed(self, call: str, error: Exception) -> None:
         self.alarms.raise_(AlarmName.ACCOUNTS_UNREACHABLE, detail=f"{call}: {error}")

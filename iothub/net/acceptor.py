@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
 from iothub.net.cidr import peer_name, plain_ip
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.filters import ClientFacts
-from iothub.net.gate import Gate
+from iothub.net.gate import ADDRESS_DENIED, BUFFERS_FULL, NO_DESCRIPTORS, Gate, Refused
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.ports import Channel, EnginePlane
 from iothub.net.stream import Stream
@@ -22,14 +23,32 @@ from iothub.net.stream import Stream
 log = logging.getLogger(__name__)
 
 
+class OnRefused(Protocol):
+    """Gets a client that is closed before its CONNECT was read."""
+
+    def __call__(self, listener: str, address: str, reason: Reason, rule: str, /) -> None: ...
+
+
+def _ignore(_listener: str, _address: str, _reason: Reason, _rule: str) -> None:
+    """Nobody wants to know."""
+
+
 class Acceptor:
     """Accepts the clients of one listener. Everything on the reactor thread."""
 
-    def __init__(self, plane: EnginePlane, gate: Gate, clock: Clock, filters: FilterFactory) -> None:
+    def __init__(
+        self,
+        plane: EnginePlane,
+        gate: Gate,
+        clock: Clock,
+        filters: FilterFactory,
+        on_refused: OnRefused = _ignore,
+    ) -> None:
         self.gate = gate
         self._plane = plane
         self._clock = clock
         self.filters = filters
+        self._on_refused = on_refused
         self._use()
         # One constant time-out, so the queue is in order; who has connected meanwhile leaves it at its turn. Without filters the plane's
         # own time-out for CONNECT is all there is to watch.
@@ -56,9 +75,9 @@ class Acceptor:
     def accepted(self, channel: Channel, ip: str, port: int) -> bool:
         """Let a client in, or answer False: the twin closes the socket and nothing remembers it."""
         ip = plain_ip(ip)
-        refusal = self.gate.enter(ip, has_handshake=self._has_filters)
-        if refusal is not None:
-            log.debug("connection refused", extra={"listener": self.listener.name, "reason": refusal.word})
+        refused = self.gate.enter(ip, has_handshake=self._has_filters)
+        if refused is not None:
+            self._report(ClientFacts(ip, port), refused)
             return False
         if self._has_filters:
             client = ClientFacts(ip, port)
@@ -73,9 +92,18 @@ class Acceptor:
         """The filters are through: hold the client's own address against the rules and introduce it to the plane."""
         self.gate.opened()
         if not self.gate.may_come(client.ip):  # whom a proxy announces; the rules may have changed meanwhile, too
-            self.gate.refused[Reason.ADDRESS_DENIED] += 1
+            self._refuse(client, ADDRESS_DENIED)
             return False
         return self._introduce(channel, client)
+
+    def failed(self, client: ClientFacts, reason: Reason, text: str) -> None:
+        """A filter has ended the connection before it was open: a TLS or WebSocket handshake, a PROXY header."""
+        if reason is not Reason.NETWORK:  # else the client has left by itself
+            self._report(client, Refused(reason, text))
+
+    def shed(self, ip: str, port: int) -> None:
+        """The twin has closed a client with its spare descriptor, because no other was free."""
+        self._refuse(ClientFacts(plain_ip(ip), port), NO_DESCRIPTORS)
 
     def released(self, channel: Channel) -> None:
         stream = channel.stream
@@ -91,6 +119,7 @@ class Acceptor:
                 if connection.session is None:
                     self._plane.close(connection, Reason.CONNECT_TIMEOUT)
             elif channel.stream is not None:
+                channel.stream.time_out()
                 channel.close(abort=True)
 
     def _use(self) -> None:
@@ -104,6 +133,13 @@ class Acceptor:
         except Exception:  # the protocol edge: a defect of ours refuses one client and leaves no count behind
             log.exception("opening a connection failed", extra={"listener": self.listener.name})
         if channel.connection is None:
-            self.gate.refused[Reason.OVERLOAD] += 1
+            self._refuse(client, BUFFERS_FULL)
             return False
         return True
+
+    def _refuse(self, client: ClientFacts, refused: Refused) -> None:
+        self.gate.count_refusal(refused)
+        self._report(client, refused)
+
+    def _report(self, client: ClientFacts, refused: Refused) -> None:
+        self._on_refused(self.listener.name, peer_name(client.ip, client.port), refused.reason, refused.rule)

@@ -6,14 +6,31 @@ Knows no sockets and no MQTT: it counts and answers.
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
 from iothub.net.cidr import Networks
+from iothub.net.descriptors import REFUSED_AT_ONCE, UNLIMITED, Descriptors
 from iothub.net.listener_info import ListenerInfo
 
 VISITORS = 256  # who may still ask at a narrow gate, to hear no; each for the connect time-out at most
 ACCEPTS_PER_EVENT = 64  # enough to drain a storm, few enough to let traffic in between
+
+
+class Refused(NamedTuple):
+    """Why a client is not let in: `rule` says which limit or list decided."""
+
+    reason: Reason
+    rule: str
+
+
+ADDRESS_DENIED = Refused(Reason.ADDRESS_DENIED, "listener_address_denied")
+NO_DESCRIPTORS = Refused(Reason.FILE_DESCRIPTORS, Reason.FILE_DESCRIPTORS.word)
+TOO_MANY = Refused(Reason.OVERLOAD, "max_connections")
+TOO_MANY_HANDSHAKES = Refused(Reason.OVERLOAD, "max_handshakes")
+SHORT_OF_MEMORY = Refused(Reason.OVERLOAD, "memory_limit")
+BUFFERS_FULL = Refused(Reason.OVERLOAD, "buffered_bytes")
 
 
 class Gate:
@@ -22,11 +39,13 @@ class Gate:
     Invariants: `connections` is the number of clients between `enter` and `leave`; 0 <= `handshakes` <= `connections`.
     """
 
-    def __init__(self, listener: ListenerInfo, clock: Clock) -> None:
+    def __init__(self, listener: ListenerInfo, clock: Clock, descriptors: Descriptors | None = None) -> None:
+        """`descriptors`: those of the process, which all gates share; None: they are no limit."""
         self.connections = 0
         self.handshakes = 0
         self.accepted = 0
         self.refused: Counter[Reason] = Counter()
+        self._descriptors = descriptors or Descriptors(UNLIMITED)
         self._is_narrow = False
         self._clock = clock
         self._rate_per_s = -1.0
@@ -48,14 +67,15 @@ class Gate:
             self._filled_at = self._clock.monotonic()
 
     def allowance(self) -> int:
-        """How many accepts the rate leaves now, at most 64."""
+        """How many accepts the rate and the free descriptors leave now, at most 64. Without any, a few still: those are refused."""
+        most = min(ACCEPTS_PER_EVENT, self._descriptors.room + REFUSED_AT_ONCE)
         rate = self._rate_per_s
         if rate <= 0:
-            return ACCEPTS_PER_EVENT
+            return most
         now = self._clock.monotonic()
         self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * rate)
         self._filled_at = now
-        return max(0, min(ACCEPTS_PER_EVENT, int(self._tokens)))
+        return max(0, min(most, int(self._tokens)))
 
     def set_narrow(self, *, is_narrow: bool) -> None:
         """While the hub is short of memory: a few more than are there now, so that they hear why not, and a flood costs nothing."""
@@ -65,17 +85,23 @@ class Gate:
             self._most = self.listener.max_connections
         self._is_narrow = is_narrow
 
-    def enter(self, ip: str, *, has_handshake: bool) -> Reason | None:
+    def enter(self, ip: str, *, has_handshake: bool) -> Refused | None:
         """Count a client in, or say why not."""
         self._tokens -= 1
-        refusal = self._refusal(ip, has_handshake=has_handshake)
-        if refusal is not None:
-            self.refused[refusal] += 1
-            return refusal
+        refused = self._refusal(ip, has_handshake=has_handshake)
+        if refused is not None:
+            self.count_refusal(refused)
+            return refused
         self.connections += 1
+        self._descriptors.clients += 1
         self.handshakes += has_handshake
         self.accepted += 1
         return None
+
+    def count_refusal(self, refused: Refused) -> None:
+        self.refused[refused.reason] += 1
+        if refused is NO_DESCRIPTORS:
+            self._descriptors.refused += 1
 
     def may_come(self, ip: str) -> bool:
         """Hold a client's own address (behind a proxy: the announced one) against `deny` and `allow`."""
@@ -88,15 +114,18 @@ class Gate:
 
     def leave(self, *, had_handshake: bool) -> None:
         self.connections -= 1
+        self._descriptors.clients -= 1
         self.handshakes -= had_handshake
 
-    def _refusal(self, ip: str, *, has_handshake: bool) -> Reason | None:
+    def _refusal(self, ip: str, *, has_handshake: bool) -> Refused | None:
         if self._has_rules and not self._may_reach(ip):
-            return Reason.ADDRESS_DENIED
+            return ADDRESS_DENIED
         if self.connections >= self._most:
-            return Reason.OVERLOAD
+            return SHORT_OF_MEMORY if self._most < self.listener.max_connections else TOO_MANY
+        if not self._descriptors.room:
+            return NO_DESCRIPTORS
         if has_handshake and self.handshakes >= self.listener.max_handshakes:
-            return Reason.OVERLOAD
+            return TOO_MANY_HANDSHAKES
         return None
 
     def _may_reach(self, ip: str) -> bool:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from iothub.base.clock import Clock
-from iothub.net.acceptor import Acceptor
+from iothub.net.acceptor import Acceptor, OnRefused
 from iothub.net.cidr import plain_ip
+from iothub.net.descriptors import Descriptors
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import ListenerInfo
@@ -48,10 +49,15 @@ class Listeners:
         clock: Clock,
         transports: Transports,
         reactor: TickReactor,
+        descriptors: Descriptors,
+        on_refused: OnRefused,
     ) -> None:
+        """`descriptors`: those of the process; `on_refused`: gets each client that is closed before its CONNECT was read."""
         self.transports = transports
         self._reactor = reactor
-        self._acceptors = [Acceptor(plane, Gate(info, clock), clock, FilterFactory(info)) for info in infos]
+        self._acceptors = [
+            Acceptor(plane, Gate(info, clock, descriptors), clock, FilterFactory(info), on_refused) for info in infos
+        ]
         self._addresses: dict[str, tuple[str, int]] = {}
         self._next_tick: DelayedCall | None = None
 

@@ -60,6 +60,9 @@ class ByteStream(Protocol):
     def farewell(self) -> None:
         """Put what politeness asks before the end (close frame, close_notify) into `pending()`. Idempotent."""
 
+    def time_out(self) -> None:
+        """The handshakes took too long; the channel closes."""
+
 
 class Channel(Protocol):
     """One client's socket in either twin: the engine's Transport, plus what the acceptor and the filters need."""
@@ -89,6 +92,9 @@ class ChannelAcceptor(Protocol):
 
     def accepted(self, channel: Channel, ip: str, port: int, /) -> bool:
         """Let a client in; False: close its socket at once."""
+
+    def shed(self, ip: str, port: int, /) -> None:
+        """A client was closed because no descriptor was free to accept it with."""
 
     def released(self, channel: Channel, /) -> None:
         """The socket of a client that was let in is gone; exactly once."""

@@ -19,9 +19,11 @@ MAX_RAW_BYTES = CHUNK_BYTES + (1 << 16)  # beyond it: a peer that makes a layer 
 
 
 class StreamOwner(Protocol):
-    """Whom a Stream tells that its filters are through (`iothub.net.acceptor.Acceptor`)."""
+    """What a Stream notifies when its filters are through, or have failed (`iothub.net.acceptor.Acceptor`)."""
 
     def opened(self, channel: Channel, client: ClientFacts, /) -> bool: ...
+
+    def failed(self, client: ClientFacts, reason: Reason, text: str, /) -> None: ...
 
 
 class Stream:
@@ -54,6 +56,8 @@ class Stream:
             connection.feed(plain)
         if end is not None:
             log.debug("connection ended by a filter", extra={"reason": end.reason.word, "detail": str(end)})
+            if not self.is_open:
+                self._owner.failed(self._client, end.reason, str(end))
             self._end(end.reason)
         elif len(self._raw) > MAX_RAW_BYTES:
             self._end(Reason.SLOW_CONSUMER)
@@ -78,6 +82,11 @@ class Stream:
         self._has_ended = True
         for depth in range(len(self._filters) - 1, -1, -1):
             self._outward(depth, self._filters[depth].farewell())
+
+    def time_out(self) -> None:
+        """The handshakes took too long; the channel closes."""
+        if not self.is_open and not self._has_ended:
+            self._owner.failed(self._client, Reason.CONNECT_TIMEOUT, "handshake not finished in time")
 
     def _inward(self, data: bytes) -> tuple[bytes, FilterClosed | None]:
         end: FilterClosed | None = None

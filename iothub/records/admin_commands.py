@@ -51,6 +51,9 @@ class Query(StrEnum):
     # {"filter": Topic Filter, "after": text, "limit": number} -> rows {"name", "bytes", "version", "expires_at_ms"}
     RETAIN_LIST = "retain.list"
     RETAIN_COUNT = "retain.count"  # {"filter": Topic Filter} -> {"messages": number}
+    # {"is_unknown": true: those that named no known tenant; the request names none} -> rows of refused CONNECTs, oldest first: {"at_ms", "tenant",
+    # "device", "client_id", "address", "listener", "protocol_version", "reason", "rule"}; {}
+    REJECTED_LIST = "rejected.list"
     RETAIN_SHOW = "retain.show"  # {"topic": text} -> the message, as `message_rows`; {"version"}; NotFoundError
 
 

@@ -28,6 +28,7 @@ from iothub.testing.engine import Claim, LoopbackTransport, ManualStore, Recordi
 from iothub_services.auth.authenticator import Authenticator, AuthSettings
 from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
 from iothub_services.auth.secrets import hash_generated
+from iothub_services.connections.log import ConnectionLines, ConnectionLog, LineRate
 from iothub_services.damaged import uncounted
 from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.threads import LoadedPage
@@ -301,6 +302,9 @@ class Harness:
         self.laters: list[tuple[float, Callable[[], None]]] = []
         self.own: dict[str, str] = {}
         self.is_store_held = False  # it does not answer
+        self.connection_log = ConnectionLog(
+            self.clock, self.later, ConnectionLines(LineRate(100, 10.0), is_written=True)
+        )
         self.usage_store = UsageStore(path / "usage.db", self.clock, lambda _name, _text: None)
         pool, observer, queues = cast("Any", run), cast("Any", self.recorder), cast("Any", self.queues)
         settings = settings or Config(auth=Auth(failure_reply_ms=0))
@@ -313,6 +317,7 @@ class Harness:
                 run=pool,
                 hooks=hooks or Hooks(),
                 observer=observer,
+                connection_log=self.connection_log,
                 authenticator=Authenticator(self.accounts, pool, self.clock, PEPPER, observer, AuthSettings()),
                 store=self.store,
                 limits=PlaneLimits(),

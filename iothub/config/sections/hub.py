@@ -44,7 +44,13 @@ class Log:
     rate_limit: Rate | None = key(
         value_types.rate,
         Rate(100, 10.0),
-        "Maximum rate of lines with the same text; suppressed lines are counted and reported.",
+        "Maximum rate of lines with the same text, and of lines about connections for each tenant; suppressed lines are counted and reported.",
+        Reload.NOW,
+    )
+    connections: str = key(
+        value_types.choice("on", "off"),
+        "on",
+        "on: log every connect, disconnect and refused CONNECT at level info; off: do not. `iothub rejected` works in both cases.",
         Reload.NOW,
     )
 
@@ -178,7 +184,7 @@ class AlarmLevels:
     reactor_lag_s: float = key(
         value_types.duration(0.01, 60),
         0.25,
-        "Alarm when the reactor is later than this three times within 10 s, or once by 3 s.",
+        "Alarm when the reactor is this late three times in 10 s, or 3 s late once.",
         Reload.NOW,
     )
     cert_expiry_s: float = key(

@@ -125,6 +125,11 @@ class Directory:
         """Return a number that changes with everything of the tenant."""
         return self._stamps.get(tenant_id, 0) + self._epoch
 
+    def remembered_tenant_id(self, name: str) -> int:
+        """Return the id of the tenant of this name if memory has it, else 0: for log and counts, not for decisions."""
+        tenant = self._tenants.peek(name)
+        return 0 if tenant is None or isinstance(tenant, Missing) else tenant.id
+
     async def tenant(self, name: str, *, is_urgent: bool = False) -> TenantRecord | None:
         """Return the tenant of this name, or None.
 

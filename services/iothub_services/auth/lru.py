@@ -64,6 +64,11 @@ class Lru(Generic[K, V]):
         self.hits += 1
         return entry[0]
 
+    def peek(self, key: K) -> V | Missing | None:
+        """Return the answer or `MISSING`, whatever its age; this does not count as use."""
+        entry = self._entries.get(key)
+        return MISSING if entry is None else entry[0]
+
     def put(self, key: K, value: V | None, most_s: float = math.inf) -> None:
         """Keep an answer, for `most_s` at most; a full cache drops the least recently used one."""
         self._entries.pop(key, None)

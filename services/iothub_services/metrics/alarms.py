@@ -78,6 +78,11 @@ class AlarmName(Enum):
         "critical",
         "New connections are refused until memory use falls; find slow consumers, or raise `overload.memory_limit`.",
     )
+    DESCRIPTORS_LOW = (
+        "descriptors_low",
+        "critical",
+        "New connections are refused when no file descriptor is left for them; raise the limit (`LimitNOFILE` in systemd, `ulimit -n`).",
+    )
     REACTOR_LAG = (
         "reactor_lag",
         "warning",

@@ -46,6 +46,7 @@ LOGIN_CAUSES = (
     "token_expired",
     "token_not_yet_valid",
 )
+ACCEPT_REASONS = (Reason.ADDRESS_DENIED, Reason.OVERLOAD, Reason.FILE_DESCRIPTORS)
 _QOS = (("0",), ("1",), ("2",))
 _DROPS = tuple((drop.value,) for drop in Drop)
 _REASONS = tuple((word,) for word in dict.fromkeys(reason.word for reason in Reason))
@@ -115,7 +116,11 @@ ENGINE_EVENTS = _counter("iothub_engine_events_total", "Readable and writable so
 
 # Connections
 CONNECTIONS = _gauge("iothub_connections", "Open connections.", ("listener",), _LISTENERS)
-CONNECTIONS_LIMIT = _gauge("iothub_connections_limit", "Maximum number of open connections.", ("listener",))
+CONNECTIONS_LIMIT = _gauge(
+    "iothub_connections_limit",
+    "Maximum number of open connections: max_connections, or less if file descriptors allow less.",
+    ("listener",),
+)
 CONNECTIONS_PRE_AUTH = _gauge("iothub_connections_pre_auth", "Open connections that are not authenticated yet.")
 CONNECTS = _counter(
     "iothub_connects_total",
@@ -125,8 +130,13 @@ CONNECTS = _counter(
 )
 DISCONNECTS = _counter("iothub_disconnects_total", "Closed connections by reason.", ("reason",), _REASONS)
 ACCEPTS_REFUSED = _counter(
-    "iothub_accepts_refused_total", "Connections closed before their first byte was read.", ("listener",), _LISTENERS
+    "iothub_accepts_refused_total",
+    "Connections closed before their first byte was read, by reason.",
+    ("listener", "reason"),
+    tuple((listener, reason.word) for listener in LISTENERS for reason in ACCEPT_REASONS),
 )
+FILE_DESCRIPTORS = _gauge("iothub_file_descriptors", "Open file descriptors of the hub, as of the last count.")
+FILE_DESCRIPTORS_LIMIT = _gauge("iothub_file_descriptors_limit", "Maximum number of open file descriptors.")
 
 # Authentication and authorisation
 AUTHENTICATIONS = _counter(

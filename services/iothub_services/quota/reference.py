@@ -88,7 +88,7 @@ _NOTES = """\
 - `packet_bytes` and `user_properties` apply to a CONNECT too, and `will_bytes`, `topic_levels` and `topic_bytes` to its Will: the refusal is a
   CONNACK with the code in the table; in 3.x the connection closes without one.
 - A CONNECT is read before its tenant is known, so two limits are the same for every plan, even with `unlimited`: 1,024 User Properties,
-  and as many in its Will (0x97), and 256 bytes of Client Identifier (0x85, in 3.x 2). The log has `CONNECT refused` with the limit as its `cause`.
+  and as many in its Will (0x97), and 256 bytes of Client Identifier (0x85, in 3.x 2). The log has `client refused` with the limit as its `rule`.
 - `receive_maximum` in 3.x: a client cannot know it, so exceeding it does not close the connection. When this number of its messages waits
   for PUBACK or PUBREC, the client is not read until one of them is answered.
 - Overload: above `overload.memory_limit` each listener reads and answers up to 256 CONNECT packets at a time; further connections,

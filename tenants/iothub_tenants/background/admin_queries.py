@@ -17,6 +17,7 @@ from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
+from iothub_services.connections.rejected import Rejected, RejectedConnects
 from iothub_services.queues.port import QueueStats, StaleEpochError
 from iothub_services.retained.port import RetainedTopic
 from iothub_tenants.broker.brokers import Brokers
@@ -24,6 +25,7 @@ from iothub_tenants.broker.brokers import Brokers
 SESSIONS = 128  # whose states, or queues, are read at once
 SUBSCRIPTIONS = 256  # in a piece of an answer
 TOPICS = 500  # that are read at once
+REJECTED = 128  # in a piece of an answer
 _QUEUE_BYTES = 4 << 20  # of messages that are shown at once
 _MOST_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
 
@@ -40,7 +42,7 @@ Answer = Callable[[Request, Reply], Awaitable[Json]]
 class AdminQueries:
     """On the reactor thread."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where the answers are, all by name
         self,
         *,
         find_tenant: FindTenant,
@@ -50,6 +52,7 @@ class AdminQueries:
         catch_up: Callable[[], Awaitable[None]],
         states_of: StatesOf,
         driver_of: DriverOf,
+        rejected: RejectedConnects,
         run: Run,
     ) -> None:
         """`catch_up`: what other hubs have begun and ended is known here when it returns; raises UnavailableError."""
@@ -60,6 +63,7 @@ class AdminQueries:
         self._catch_up = catch_up
         self._states_of = states_of
         self._driver_of = driver_of
+        self._rejected = rejected
         self._run = run
         self._verbs: Mapping[str, Answer] = {
             Query.SESSION_LIST: self._list_sessions,
@@ -69,6 +73,7 @@ class AdminQueries:
             Query.RETAIN_LIST: self._list_retained,
             Query.RETAIN_COUNT: self._count_retained,
             Query.RETAIN_SHOW: self._show_retained,
+            Query.REJECTED_LIST: self._list_rejected,
         }
 
     async def answer(self, request: Request, reply: Reply) -> Json:
@@ -197,6 +202,18 @@ class AdminQueries:
             await reply.rows([row])
         return {"version": bodies[0].version}
 
+    # --- refused CONNECTs
+
+    async def _list_rejected(self, request: Request, reply: Reply) -> Json:
+        if request.argument.get("is_unknown") is True:
+            found = self._rejected.without_tenant()
+        else:
+            tenant = await self._tenant(request)
+            found = self._rejected.of_tenant(tenant.id, tenant.name)
+        for start in range(0, len(found), REJECTED):
+            await reply.rows([_rejected(each) for each in found[start : start + REJECTED]])
+        return {}
+
     # --- whose
 
     async def _sessions(self, request: Request) -> Mapping[str, Session]:
@@ -252,6 +269,21 @@ def _session(state: SessionState, queue: Json | None) -> Json:
         "session_expiry_s": state.session_expiry_s,
         "node": number_of_hub(state.hub),
         "will": None if state.will is None else {"topic": state.will.topic, "qos": state.will.qos},
+    }
+
+
+def _rejected(found: Rejected) -> Json:
+    client = found.client
+    return {
+        "at_ms": found.at_ms,
+        "tenant": client.tenant,
+        "device": client.device,
+        "client_id": client.client_id,
+        "address": client.address,
+        "listener": client.listener,
+        "protocol_version": client.version,
+        "reason": found.reason,
+        "rule": found.rule,
     }
 
 

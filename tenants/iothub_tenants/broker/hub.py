@@ -21,6 +21,7 @@ from iothub.engine.state import Connection
 from iothub.hooks import Client, HookedPolicy, Hooks
 from iothub_services.auth.authenticator import Authenticated, Authenticator
 from iothub_services.auth.policies import PolicyCache
+from iothub_services.connections.log import ConnectionLog
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, Journal, SessionDirectory, SingleHub
 from iothub_tenants.broker.brokers import Brokers
@@ -65,8 +66,10 @@ class Hub:
     hooks: Hooks
     message_ids: MessageIds
     counters: ControlCounters
+    connection_log: ConnectionLog
     later: Later
     cluster: Cluster = field(default_factory=SingleHub)
+    answered: set[Connection] = field(default_factory=set)  # refused, and not closed yet
     is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)
 

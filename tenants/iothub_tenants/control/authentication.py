@@ -25,14 +25,19 @@ from iothub_tenants.identity import Identity, parse_username
 
 CONTINUE = 0x18
 REAUTHENTICATE = 0x19
+_HOOK = "hook"  # the rule: a plug-in refused the credentials
 
 
 class ConnectRefusedError(IotHubError):
-    """CONNECT is answered with this reason and the connection closes. `extra_s`: wait this much longer, whatever the cause."""
+    """CONNECT is answered with this reason and the connection closes.
 
-    def __init__(self, reason: Reason, message: str = "", *, extra_s: float = 0.0) -> None:
-        super().__init__(message or reason.word)
+    `rule`: what decided, for the operator; the client does not get it. `extra_s`: wait this much longer, whatever the rule.
+    """
+
+    def __init__(self, reason: Reason, rule: str, *, extra_s: float = 0.0) -> None:
+        super().__init__(rule)
         self.reason = reason
+        self.rule = rule
         self.extra_s = extra_s
 
 
@@ -52,7 +57,7 @@ async def authenticate(hub: Hub, connection: Connection, packet: Connect, client
     if hub.hooks.authenticate is not None:
         opinion = await hub.hooks.authenticate(_attempt(connection, packet, name, client_id))
         if opinion is False:
-            raise ConnectRefusedError(Reason.BAD_CREDENTIALS)
+            raise ConnectRefusedError(Reason.BAD_CREDENTIALS, _HOOK)
         if opinion is True:
             return _required_login(await hub.authenticator.vouch(credentials))
     return _required_login(await hub.authenticator.authenticate(credentials))
@@ -60,7 +65,7 @@ async def authenticate(hub: Hub, connection: Connection, packet: Connect, client
 
 def _required_login(answer: Authenticated | Refusal) -> Authenticated:
     if isinstance(answer, Refusal):
-        raise ConnectRefusedError(answer.reason, extra_s=max(answer.reply_after_s - FAILED_REPLY_S, 0.0))
+        raise ConnectRefusedError(answer.reason, answer.cause, extra_s=max(answer.reply_after_s - FAILED_REPLY_S, 0.0))
     return answer
 
 
@@ -90,10 +95,12 @@ async def _exchange_steps(hub: Hub, connection: Connection, attempt: Attempt) ->
         if step is True:
             return
         if not isinstance(step, Challenge):
-            raise ConnectRefusedError(Reason.BAD_AUTHENTICATION_METHOD if step is None else Reason.NOT_AUTHORIZED)
+            if step is None:
+                raise ConnectRefusedError(Reason.BAD_AUTHENTICATION_METHOD, "authentication_method")
+            raise ConnectRefusedError(Reason.NOT_AUTHORIZED, _HOOK)
         data = await send_challenge(hub, connection, exchange, step.data)
         if context.is_gone:
-            raise ConnectRefusedError(Reason.NETWORK)
+            raise ConnectRefusedError(Reason.NETWORK, "client_left")
         exchange.attempt = replace(exchange.attempt, data=data)
 
 

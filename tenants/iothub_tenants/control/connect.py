@@ -10,17 +10,16 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from twisted.internet.defer import Deferred
 
-from iothub.base import log as logging
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
 from iothub.engine.limits import ConnectionSettings
-from iothub.engine.state import Connection
+from iothub.engine.state import Connection, Session
 from iothub.mqtt import packets
-from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_5_0, Limits
+from iothub.mqtt.constants import MAXIMUM_REMAINING_LENGTH, MQTT_5_0, Limits, PacketType
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
 from iothub.mqtt.errors import MqttError
@@ -28,14 +27,14 @@ from iothub.mqtt.packets import Connack, Connect
 from iothub.mqtt.properties import Properties, encode_message_properties
 from iothub_services.auth.authenticator import Authenticated, Refusal
 from iothub_services.auth.port import ClientIdPolicy
+from iothub_services.connections.rejected import NO_TENANT, Client
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub, Rights
 from iothub_tenants.control.authentication import ConnectRefusedError, authenticate
-
-log = logging.get(__name__)
+from iothub_tenants.identity import parse_username
 
 ATTEMPTS = 3  # how often a CONNECT is checked again because the accounts changed meanwhile
 CONNECT_LIMITS = Limits(client_id_bytes=256, will_bytes=65_535, user_properties=1024)
@@ -59,32 +58,46 @@ class PendingConnect:
 async def connect(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Answer one CONNECT; a refusal is sent a fixed time after the CONNECT arrived, whatever its cause (B69)."""
     answer_at = hub.clock.monotonic() + hub.settings.auth.failure_reply_ms / 1000
-    version = MQTT_5_0
+    packet: Connect | None = None
     try:
         packet = cast("Connect", decode_packet(header, body, 0, limits=CONNECT_LIMITS))
-        version = packet.version
         connection.maximum_packet_size = packet.properties.maximum_packet_size_bytes or 0  # from now on [MQTT-3.1.2-24]
         await admit(hub, connection, packet, _size(len(body)))
     except MqttError as error:
         if error.version == 0:
             raise
-        log.info("CONNECT refused", peer=connection.peer, reason=error.reason.word, cause=str(error))
-        await refuse(hub, connection, error.version, error.reason, answer_at)
-    except ConnectRefusedError as refusal:
-        await refuse(hub, connection, version, refusal.reason, answer_at + refusal.extra_s)
-    except UnavailableError:
-        await refuse(hub, connection, version, Reason.SERVER_UNAVAILABLE, answer_at)
+        refusal = _Refusal(error.version, packet, error.reason, str(error))
+        await refuse(hub, connection, refusal, answer_at)
+    except ConnectRefusedError as error:
+        refusal = _Refusal(_version_of(packet), packet, error.reason, error.rule)
+        await refuse(hub, connection, refusal, answer_at + error.extra_s)
+    except UnavailableError as error:
+        refusal = _Refusal(_version_of(packet), packet, Reason.SERVER_UNAVAILABLE, str(error))
+        await refuse(hub, connection, refusal, answer_at)
 
 
-async def refuse(hub: Hub, connection: Connection, version: int, reason: Reason, answer_at: float) -> None:
+class _Refusal(NamedTuple):
+    """How a CONNECT is refused. `packet`: None if it was not decoded; `rule`: what decided."""
+
+    version: int
+    packet: Connect | None
+    reason: Reason
+    rule: str
+
+
+def _version_of(packet: Connect | None) -> int:
+    return MQTT_5_0 if packet is None else packet.version
+
+
+async def refuse(hub: Hub, connection: Connection, refusal: _Refusal, answer_at: float) -> None:
     """Send the CONNACK that names the reason [MQTT-3.2.2-7] and close."""
     waiting_s = answer_at - hub.clock.monotonic()
-    if waiting_s > 0 and reason is not Reason.UNSUPPORTED_VERSION:
+    if waiting_s > 0 and refusal.reason is not Reason.UNSUPPORTED_VERSION:
         delay: Deferred[None] = Deferred()
         hub.later(waiting_s, lambda: delay.callback(None))
         await delay
     if connection.close_reason is not Reason.SERVER_UNAVAILABLE:  # else `reject_timed_out` has answered it
-        _reject(hub, connection, version, reason)
+        _reject(hub, connection, refusal)
 
 
 def reject_timed_out(hub: Hub, connection: Connection, body: bytes) -> None:
@@ -93,7 +106,9 @@ def reject_timed_out(hub: Hub, connection: Connection, body: bytes) -> None:
     exchange = context.exchange
     is_clients_turn = exchange is not None and exchange.awaited is not None  # the hub waits for its AUTH
     if not connection.is_closing and not is_clients_turn:
-        _reject(hub, connection, _version(body), Reason.SERVER_UNAVAILABLE)
+        _reject(
+            hub, connection, _Refusal(_version(body), _decoded(body), Reason.SERVER_UNAVAILABLE, "not_answered_in_time")
+        )
 
 
 def reject_overload(hub: Hub, connection: Connection, body: bytes) -> None:
@@ -102,7 +117,7 @@ def reject_overload(hub: Hub, connection: Connection, body: bytes) -> None:
     if connection.is_closing:
         return
     if version in _VERSIONS:
-        _reject(hub, connection, version, Reason.OVERLOAD)
+        _reject(hub, connection, _Refusal(version, None, Reason.OVERLOAD, Reason.OVERLOAD.word))
     else:
         hub.plane.close(connection, Reason.OVERLOAD)  # without CONNACK: the client speaks an unknown version
 
@@ -113,28 +128,61 @@ def _version(body: bytes) -> int:
     return body[level] if level < len(body) else 0
 
 
-def _reject(hub: Hub, connection: Connection, version: int, reason: Reason) -> None:
-    hub.counters.connected(connection.listener.name, version, reason.word)
-    code = reason.code if version == MQTT_5_0 else reason.connack
+def _decoded(body: bytes) -> Connect | None:
+    try:
+        return cast("Connect", decode_packet(PacketType.CONNECT << 4, body, 0, limits=CONNECT_LIMITS))
+    except MqttError:
+        return None
+
+
+def _reject(hub: Hub, connection: Connection, refusal: _Refusal) -> None:
+    reason, is_5 = refusal.reason, refusal.version == MQTT_5_0
+    _note_refusal(hub, connection, refusal)
+    code = reason.code if is_5 else reason.connack
     if code == Reason.ADMINISTRATIVE.code:
         code = Reason.BANNED.code  # 0x98 is for DISCONNECT only (§3.2.2.2)
-    final_packet = encode(Connack(code), version) if code else b""
+    final_packet = encode(Connack(code), refusal.version) if code else b""
     hub.plane.close(connection, reason, final_packet)
 
 
-def _close_unanswered(hub: Hub, connection: Connection, version: int) -> None:
+def _note_refusal(hub: Hub, connection: Connection, refusal: _Refusal) -> None:
+    """Count and log it; when the connection closes, it is not logged once more."""
+    reason, context = refusal.reason, cast("ClientContext", connection.control)
+    hub.counters.connected(connection.listener.name, refusal.version, reason.word)
+    if reason is not Reason.NETWORK:
+        hub.connection_log.refused(_claimed(hub, connection, refusal), reason, refusal.rule)
+    if not context.is_gone:
+        hub.answered.add(connection)
+
+
+def _close_unanswered(hub: Hub, connection: Connection, packet: Connect) -> None:
     """Close a connection whose client accepts no packet as large as its CONNACK; no other answer says what is wrong."""
-    reason = Reason.PACKET_TOO_LARGE
-    cause = "the CONNACK exceeds the client's Maximum Packet Size"
-    log.info("CONNECT refused", peer=connection.peer, reason=reason.word, cause=cause)
-    hub.counters.connected(connection.listener.name, version, reason.word)
-    hub.plane.close(connection, reason)
+    refusal = _Refusal(packet.version, packet, Reason.PACKET_TOO_LARGE, "client_maximum_packet_size")
+    _note_refusal(hub, connection, refusal)
+    hub.plane.close(connection, refusal.reason)
+
+
+def _claimed(hub: Hub, connection: Connection, refusal: _Refusal) -> Client:
+    """Return who the client claims to be. A username that names no device is left out: it may be a misplaced secret."""
+    packet, name = refusal.packet, None
+    if packet is not None:
+        name = parse_username(packet.username)
+    tenant_id = NO_TENANT if name is None else hub.authenticator.directory.remembered_tenant_id(name.tenant)
+    return Client(
+        tenant_id=tenant_id,
+        tenant="" if name is None else name.tenant,
+        device="" if name is None else name.device,
+        client_id="" if packet is None else packet.client_id,
+        address=connection.peer,
+        listener=connection.listener.name,
+        version=refusal.version,
+    )
 
 
 async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: int) -> None:
     """Authenticate a decoded CONNECT of `size_bytes` and open its session. Raises ConnectRefusedError."""
     if _VERSIONS[packet.version] not in hub.settings.mqtt.versions:
-        raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION)
+        raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION, "mqtt.versions")
     client_id = packet.client_id or _assigned_client_id()
     for attempt in range(ATTEMPTS):
         pending = await _check_connect(hub, connection, packet, client_id)
@@ -152,7 +200,7 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
             if is_same_broker and hub.authenticator.is_current(pending.login):
                 await _open_session(hub, connection, pending)
                 return
-    raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "the accounts change faster than a CONNECT can be checked")
+    raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "accounts_changing")
 
 
 async def _take_connect_rate(broker: TenantBroker) -> None:
@@ -160,7 +208,7 @@ async def _take_connect_rate(broker: TenantBroker) -> None:
     if broker.allowance.is_shared:
         await broker.allowance.wait_for_room((Quota.CONNECTS, 1))
     if not broker.allowance.take_rate(Quota.CONNECTS):
-        raise ConnectRefusedError(Reason.CONNECTION_RATE)
+        raise ConnectRefusedError(Reason.CONNECTION_RATE, _rule_of(Quota.CONNECTS))
 
 
 async def _check_connect(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> PendingConnect:
@@ -176,6 +224,10 @@ async def _check_connect(hub: Hub, connection: Connection, packet: Connect, clie
     return pending
 
 
+def _rule_of(quota: Quota) -> str:
+    return f"quota_{quota.value}"
+
+
 def _assigned_client_id() -> str:
     return f"auto-{secrets.token_hex(12)}"
 
@@ -186,10 +238,10 @@ def _check_client_id(pending: PendingConnect) -> None:
     if pending.is_assigned and policy is ClientIdPolicy.OWNER:
         return
     if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, pending.client_id):
-        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"the tenant's policy is `{policy.value}`")
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"client_id_policy_{policy.value}")
     present = pending.broker.plane.sessions.get(pending.client_id)
     if present is not None and (present.device != device.name or present.control.device_id > device.id > 0):
-        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "the session belongs to another device")
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "client_id_of_another_device")
 
 
 def _size(body_bytes: int) -> int:
@@ -202,13 +254,13 @@ def _check_size(pending: PendingConnect, size_bytes: int) -> None:
     limits, packet = pending.broker.allowance.limits_of(pending.login.device.name), pending.packet
     if limits.packet_bytes and size_bytes > limits.packet_bytes:
         pending.broker.allowance.count_refusal(Quota.PACKET_BYTES)
-        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
+        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE, _rule_of(Quota.PACKET_BYTES))
     count = len(packet.properties.user_properties)
     if packet.will is not None:
         count = max(count, len(packet.will.properties.user_properties))
     if limits.user_properties and count > limits.user_properties:
         pending.broker.allowance.count_refusal(Quota.USER_PROPERTIES)
-        raise ConnectRefusedError(Reason.QUOTA)
+        raise ConnectRefusedError(Reason.QUOTA, _rule_of(Quota.USER_PROPERTIES))
 
 
 def _check_will(pending: PendingConnect, will: packets.Will) -> None:
@@ -216,12 +268,12 @@ def _check_will(pending: PendingConnect, will: packets.Will) -> None:
     limits = pending.broker.allowance.limits_of(pending.login.device.name)
     if limits.will_bytes and len(will.payload) > limits.will_bytes:
         pending.broker.allowance.count_refusal(Quota.WILL_BYTES)
-        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE)
+        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE, _rule_of(Quota.WILL_BYTES))
     topic = will.topic.encode()
     if pending.broker.check_topic(topic):
-        raise ConnectRefusedError(Reason.TOPIC_NAME_INVALID)
+        raise ConnectRefusedError(Reason.TOPIC_NAME_INVALID, "will_topic_invalid")
     if not pending.policy.may_publish(topic):
-        raise ConnectRefusedError(Reason.NOT_AUTHORIZED)
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "will_topic_denied")
 
 
 async def _open_session(hub: Hub, connection: Connection, pending: PendingConnect) -> None:
@@ -230,11 +282,11 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     broker, request = pending.broker, _request(pending)
     _check_client_id(pending)  # again: the session may have been opened while this CONNECT waited for its lock
     if _is_connack_too_large(hub, connection, pending, request):
-        _close_unanswered(hub, connection, pending.packet.version)
+        _close_unanswered(hub, connection, pending.packet)
         return
     reservation = broker.reserve_connect(context, request)
     if isinstance(reservation, Quota):
-        raise ConnectRefusedError(Reason.QUOTA)
+        raise ConnectRefusedError(Reason.QUOTA, _rule_of(reservation))
     try:
         opened = await hub.sessions.open(broker, request)
     except BaseException:
@@ -265,6 +317,14 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
         hub.token_ends.watch(connection, pending.login.ends_at)
     hub.plane.admit(connection, session, settings, connack)
     broker.connected(session, connection, pending.packet)
+    hub.connection_log.connected(client_of(connection, session, pending.login))
+
+
+def client_of(connection: Connection, session: Session, login: Authenticated) -> Client:
+    """Return who a connected client is."""
+    tenant, listener = login.tenant, connection.listener.name
+    version = connection.version
+    return Client(tenant.id, tenant.name, session.device, session.client_id, connection.peer, listener, version)
 
 
 async def _review_login(hub: Hub, connection: Connection, pending: PendingConnect) -> None:
@@ -273,7 +333,7 @@ async def _review_login(hub: Hub, connection: Connection, pending: PendingConnec
         address = connection.peer_ip
         answer = await hub.authenticator.review(pending.login, client_id=pending.client_id, address=address)
         if isinstance(answer, Refusal):
-            raise ConnectRefusedError(answer.reason)
+            raise ConnectRefusedError(answer.reason, answer.cause)
         pending.login = answer
         pending.policy = hub.policy_of(answer, pending.client_id, connection)
 

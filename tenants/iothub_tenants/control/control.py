@@ -20,7 +20,7 @@ from iothub.mqtt.errors import LimitExceeded, MqttError
 from iothub_services.quota.names import BY_NAME
 from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.control.connect import connect, reject_overload, reject_timed_out
+from iothub_tenants.control.connect import client_of, connect, reject_overload, reject_timed_out
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 from iothub_tenants.control.disconnect import disconnect, disconnect_plain
 from iothub_tenants.control.reauthenticate import authenticate
@@ -37,6 +37,9 @@ PACKET_HANDLERS: dict[int, PacketHandler] = {
     PacketType.DISCONNECT: disconnect,
     PacketType.AUTH: authenticate,
 }
+_NO_REFUSALS = frozenset(
+    {Reason.NETWORK, Reason.CLIENT, Reason.SERVER_SHUTDOWN}
+)  # ends of connections without a session
 
 
 class ControlPlane:
@@ -79,7 +82,18 @@ class ControlPlane:
         self._hub.counters.closed(connection.listener.name, connection.version, reason)
         if context.proven is not None and context.proven.token is not None:
             self._hub.token_ends.forget(connection)
+        self._log_end(connection, reason)
         context.detach(reason)
+
+    def _log_end(self, connection: Connection, reason: Reason) -> None:
+        """A client with a session has left; one whose CONNECT was not answered is refused, unless it has left by itself."""
+        hub, context, session = self._hub, connection.control, connection.session
+        if session is not None:
+            hub.connection_log.disconnected(client_of(connection, session, context.proven), reason)
+        elif connection in hub.answered:
+            hub.answered.remove(connection)
+        elif reason not in _NO_REFUSALS:
+            hub.connection_log.refused_unread(connection.listener.name, connection.peer, reason, reason.word)
 
     async def _guarded(self, handler: PacketHandler, connection: Connection, header: int, body: bytes) -> None:
         """The one place where an error of a packet handler becomes an answer."""

@@ -11,6 +11,7 @@ import pytest
 
 from iothub.base.clock import SystemClock
 from iothub.net.backend import Backend, is_compiled_built
+from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
@@ -31,7 +32,9 @@ class Hub:
         self.plane = EchoPlane()
         clock = SystemClock()
         transports = make_transports(twin, self.plane, clock, thread.reactor)
-        self.listeners = Listeners(infos, self.plane, clock, transports, thread.reactor)
+        self.listeners = Listeners(
+            infos, self.plane, clock, transports, thread.reactor, Descriptors(UNLIMITED), lambda *_: None
+        )
         self.tls: ssl.SSLContext | None = None
         self._clients: list[socket.socket] = []
         thread.call(self.listeners.start)

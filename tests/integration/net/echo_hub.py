@@ -8,6 +8,7 @@ import sys
 from twisted.internet.epollreactor import EPollReactor
 
 from iothub.base.clock import SystemClock
+from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
@@ -19,7 +20,9 @@ def main(twin: str, descriptors: int) -> None:
     reactor = EPollReactor()
     plane, clock = EchoPlane(), SystemClock()
     transports = make_transports(twin, plane, clock, reactor)
-    listeners = Listeners([listener_info("tcp")], plane, clock, transports, reactor)
+    listeners = Listeners(
+        [listener_info("tcp")], plane, clock, transports, reactor, Descriptors(UNLIMITED), lambda *_: None
+    )
     listeners.start()
     sys.stdout.write(f"{listeners.addresses()['tcp'][1]}\n")
     sys.stdout.flush()

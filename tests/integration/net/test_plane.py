@@ -16,6 +16,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.state import TenantPlane
 from iothub.net.backend import Backend
+from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
@@ -37,7 +38,9 @@ class PlaneHub:
         self.tenant = TenantPlane(1, "acme")
         transports = make_transports(twin, self.plane, clock, thread.reactor)
         infos = [listener_info("tcp"), listener_info("ws")]
-        self.listeners = Listeners(infos, self.plane, clock, transports, thread.reactor)
+        self.listeners = Listeners(
+            infos, self.plane, clock, transports, thread.reactor, Descriptors(UNLIMITED), lambda *_: None
+        )
         thread.call(self.listeners.start)
 
     def answer(self, connection, header: int, body: bytes) -> None:

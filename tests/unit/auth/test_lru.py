@@ -83,3 +83,17 @@ def test_lru_forgets_one_and_all() -> None:
     assert lru.get("b") == 2
     lru.clear()
     assert len(lru) == 0
+
+
+def test_lru_peek_is_no_use() -> None:
+    """Neither does it count, nor does it keep an answer from being dropped; an old answer is an answer."""
+    clock = ManualClock()
+    lru = cache(clock, entries=2)
+    lru.put("a", 1)
+    lru.put("b", 2)
+    clock.now += 100.0
+
+    assert (lru.peek("a"), lru.peek("c")) == (1, MISSING)
+    lru.put("c", 3)
+    assert (lru.peek("a"), lru.peek("b")) == (MISSING, 2)
+    assert (lru.hits, lru.misses) == (0, 0)

@@ -204,3 +204,16 @@ def test_lines_of_a_command_leave_its_standard_output_alone(capsys: pytest.Captu
     said = capsys.readouterr()
     assert said.out == ""
     assert "a queue is left out" in said.err
+
+
+def test_module_with_a_limit_of_its_own_is_not_limited_again() -> None:
+    out = io.StringIO()
+    log.configure(stream=out, rate=(2, 10.0))
+    own, other = log.get("own", has_own_limit=True), log.get("other")
+
+    for _ in range(5):
+        own.info("client connected")
+        other.info("something else")
+
+    events = [line["event"] for line in lines(out)]
+    assert (events.count("client connected"), events.count("something else")) == (5, 2)

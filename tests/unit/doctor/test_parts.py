@@ -61,10 +61,21 @@ def taken_port() -> Iterator[int]:
 def test_fresh_directory_is_in_order(data_dir: DataDir) -> None:
     findings = found(*machine.checks(data_dir, Config(), {data_dir.queues: 3}))
 
-    assert {each.state for name, each in findings.items() if name != "clock"} == {State.OK}
+    assert {each.state for name, each in findings.items() if name not in ("clock", "file descriptors")} == {State.OK}
     assert findings["hub"].text == "not running on this data directory"
     assert findings["queues.db"].text.startswith("does not exist yet")
     assert findings["disk sync"].seconds is not None
+
+
+def test_limit_of_descriptors_below_the_connections_is_a_warning() -> None:
+    (low,) = machine.descriptors(Config(), 1024)
+    (enough,) = machine.descriptors(Config(), 1 << 20)
+
+    assert (low.state, low.text) == (State.WARN, "limit 1024, max_connections of all listeners 20000")
+    assert low.advice == (
+        "raise the limit to at least 20320 (LimitNOFILE in systemd, `ulimit -n`), or lower listeners.NAME.max_connections"
+    )
+    assert enough.state is State.OK
 
 
 def test_low_disk_is_a_warning(data_dir: DataDir) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.hub.periodic_tasks import TAIL_SLICE, AccountChanges, MachineCheck, QueueTails, RetainedExpiry
+from iothub.net.descriptors import Descriptors
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from tests.support.control_harness import now
@@ -113,6 +114,7 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
         "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat")),
         "alarms": Alarms(ManualClock()),
         "watch": watch,
+        "descriptors": Descriptors(1024, lambda: 40),
         "shared_records": None,
         "listeners": SimpleNamespace(gates=lambda: {"tcp": gate}),
     }
@@ -124,3 +126,28 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
     now(check.look())
 
     assert narrow == [True, False]
+
+
+def test_clients_that_use_up_the_descriptors_are_an_alarm() -> None:
+    descriptors, alarms = Descriptors(64, lambda: 40), Alarms(ManualClock())
+    some: Any = SimpleNamespace
+    check = MachineCheck(
+        data_dir=some(write_heartbeat=lambda: None),
+        alarms=alarms,
+        watch=some(look=lambda: None, is_overloaded=False),
+        descriptors=descriptors,
+        shared_records=None,
+        listeners=some(gates=dict),
+    )
+    now(check.look())
+    assert alarms.active() == []
+
+    descriptors.clients = descriptors.servable
+    now(check.look())
+    (alarm,) = alarms.active()
+    assert alarm.name is AlarmName.DESCRIPTORS_LOW
+    assert alarm.detail == "8 connections, 8 possible with a limit of 64 file descriptors"
+
+    descriptors.clients = 0
+    now(check.look())
+    assert alarms.active() == []

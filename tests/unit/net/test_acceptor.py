@@ -97,3 +97,37 @@ def test_acceptor_time_out_covers_handshake_and_connect() -> None:
     assert admitted.closes == []
     acceptor.tick()
     assert len(plane.closed) == 1
+
+
+def test_acceptor_reports_who_is_not_let_in_and_why() -> None:
+    """A refused connection must leave a trace: by the gate, the plane, a filter, or for want of a descriptor."""
+    heard: list[tuple[str, str, Reason, str]] = []
+    clock, plane = ManualClock(), EchoPlane()
+    info = listener_info("ws", deny=("10.0.0.9",), max_connections=2)
+    gate = Gate(info, clock)
+    acceptor = Acceptor(plane, gate, clock, FilterFactory(info), lambda *words: heard.append(words))
+
+    acceptor.accepted(FakeChannel(), "10.0.0.9", 1)
+    broken, slow = FakeChannel(), FakeChannel()
+    acceptor.accepted(broken, "10.0.0.1", 2)
+    broken.stream.received(b"nonsense\r\n\r\n")
+    acceptor.accepted(slow, "10.0.0.1", 3)
+    acceptor.accepted(FakeChannel(), "10.0.0.1", 4)
+    clock.advance(info.connect_timeout_s)
+    acceptor.tick()
+    acceptor.shed("10.0.0.1", 5)
+
+    assert [(address, reason) for _, address, reason, _ in heard] == [
+        ("10.0.0.9:1", Reason.ADDRESS_DENIED),
+        ("10.0.0.1:2", Reason.PROTOCOL_ERROR),
+        ("10.0.0.1:4", Reason.OVERLOAD),
+        ("10.0.0.1:3", Reason.CONNECT_TIMEOUT),
+        ("10.0.0.1:5", Reason.FILE_DESCRIPTORS),
+    ]
+    assert [rule for *_, rule in heard if "WebSocket" not in rule] == [
+        "listener_address_denied",
+        "max_connections",
+        "handshake not finished in time",
+        "file_descriptors",
+    ]
+    assert gate.refused[Reason.FILE_DESCRIPTORS] == 1

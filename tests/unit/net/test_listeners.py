@@ -9,6 +9,7 @@ from twisted.internet.task import Clock as TwistedClock
 
 from iothub.base.errors import ConfigError, UnavailableError
 from iothub.net import listeners as module
+from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub.net.listeners import Listeners
 from iothub.testing.certificates import Authority
@@ -57,7 +58,11 @@ def opened(monkeypatch) -> list[FakeSocket]:
 
 def made(*infos: ListenerInfo) -> tuple[Listeners, FakeTransports, TwistedClock]:
     transports, reactor = FakeTransports(), TwistedClock()
-    return Listeners(infos, EchoPlane(), ManualClock(), transports, reactor), transports, reactor
+    return (
+        Listeners(infos, EchoPlane(), ManualClock(), transports, reactor, Descriptors(UNLIMITED), lambda *_: None),
+        transports,
+        reactor,
+    )
 
 
 def test_listeners_tell_where_they_are_and_tick_ten_times_a_second(opened) -> None:

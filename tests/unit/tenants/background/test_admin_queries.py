@@ -15,6 +15,7 @@ from iothub.records.admin_commands import Json, Query, Request, messages_in
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import TenantRecord
+from iothub_services.connections.rejected import NO_TENANT, Client, Rejected, RejectedConnects
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, QueueLimits, StaleEpochError
 from iothub_services.retained.memory import MemoryRetained
@@ -88,6 +89,7 @@ class Hub:
         broker = SimpleNamespace(plane=SimpleNamespace(sessions=sessions))
         retained = cast("Any", Awaited(self.retained))
         retained.page = self._page
+        self.rejected = RejectedConnects()
         self.queries = AdminQueries(
             find_tenant=self._find,
             brokers=cast("Any", SimpleNamespace(present={1: broker}.get)),
@@ -96,6 +98,7 @@ class Hub:
             catch_up=self._catch_up,
             states_of=self._states_of,
             driver_of=lambda queue_id: f"driver {queue_id}",
+            rejected=self.rejected,
             run=cast("Any", self._run),
         )
         self.sent: list[Json] = []
@@ -316,3 +319,38 @@ def test_request_that_cannot_be_answered_is_refused(
 ) -> None:
     with pytest.raises(error):
         hub.ask(verb, tenant, **argument)
+
+
+def refused(tenant_id: int, tenant: str, at_ms: int) -> Rejected:
+    return Rejected(at_ms, Client(tenant_id, tenant, "dev1", "c", "192.0.2.1:5", "tcp", 4), "not_authorized", "banned")
+
+
+def test_refused_connects_are_those_of_one_tenant(hub: Hub) -> None:
+    """Also those from before the tenant was known, in their order."""
+    for each in (refused(1, "acme", 1), refused(2, "zeta", 2), refused(NO_TENANT, "acme", 3), refused(1, "acme", 4)):
+        hub.rejected.add(each)
+
+    assert hub.ask(Query.REJECTED_LIST) == {}
+    assert [row["at_ms"] for row in hub.sent] == [1, 3, 4]
+    assert hub.sent[0] == {
+        "at_ms": 1,
+        "tenant": "acme",
+        "device": "dev1",
+        "client_id": "c",
+        "address": "192.0.2.1:5",
+        "listener": "tcp",
+        "protocol_version": 4,
+        "reason": "not_authorized",
+        "rule": "banned",
+    }
+
+
+def test_refused_connects_without_a_tenant_are_asked_for_by_themselves(hub: Hub) -> None:
+    for each in (refused(1, "acme", 1), refused(NO_TENANT, "nowhere", 2)):
+        hub.rejected.add(each)
+
+    hub.ask(Query.REJECTED_LIST, "", is_unknown=True)
+    assert [row["tenant"] for row in hub.sent] == ["nowhere"]
+
+    with pytest.raises(NotFoundError):
+        hub.ask(Query.REJECTED_LIST, "nowhere")

@@ -16,25 +16,26 @@ def properties(count: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "reason", "cause"),
+    ("options", "code", "reason", "rule"),
     [
         (properties(10_000), 0x97, "quota", "CONNECT: more than 1024 User Properties"),
         ({"client_id": "c" * 257}, 0x85, "client_id_invalid", "CONNECT: the Client Identifier has 257 bytes"),
     ],
 )
 def test_ceiling_is_named_in_the_log(
-    harness: Harness, options: dict[str, Any], code: int, reason: str, cause: str
+    harness: Harness, options: dict[str, Any], code: int, reason: str, rule: str
 ) -> None:
     """Also where the tenant's plan has no limit; [MQTT-3.1.3-8] for the Client Identifier."""
     harness.limit("user_properties=unlimited")
 
     with capture_logs() as lines:
         assert harness.ask(**options).connack.code == code
+        harness.connection_log.write()
 
-    (line,) = [line for line in lines if line["event"] == "CONNECT refused"]
+    (line,) = [line for line in lines if line["event"] == "client refused"]
     assert line["reason"] == reason
-    assert line["cause"].startswith(cause)
-    assert line["peer"]
+    assert line["rule"].startswith(rule)
+    assert line["address"]
 
 
 def test_connect_below_the_ceilings_is_let_in(harness: Harness) -> None:

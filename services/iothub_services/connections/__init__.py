@@ -1,0 +1,1 @@
+"""Who connects, leaves and is refused: log lines, and the last refused CONNECTs in memory."""
