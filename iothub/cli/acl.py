@@ -8,8 +8,8 @@ from __future__ import annotations
 import click
 
 from iothub.base.errors import ConfigError, DeniedError
+from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
-from iothub_tenants.accounts import acl_rules, verdicts
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -34,7 +34,11 @@ def list_all(app: App, tenant: str, subject: str | None) -> None:
       iothub --data-dir ./hub acl list acme dev1
     """
     store = app.store()
-    rules = acl_rules.list_all(store, tenant) if subject is None else acl_rules.list_applying(store, tenant, subject)
+    rules = (
+        accounts.acl_rules.list_all(store, tenant)
+        if subject is None
+        else accounts.acl_rules.list_applying(store, tenant, subject)
+    )
     app.rows([_row(rule) for rule in rules], *COLUMNS)
 
 
@@ -52,7 +56,7 @@ def allow(app: App, tenant: str, subject: str, action: str, topic_filter: str) -
       iothub --data-dir ./hub acl allow acme dev1 publish 'sensors/dev1/#'
       iothub --data-dir ./hub acl allow acme '*' both 'private/{device}/#'
     """
-    rule = acl_rules.allow(app.store(), tenant, subject, action, topic_filter)
+    rule = accounts.acl_rules.allow(app.store(), tenant, subject, action, topic_filter)
     app.done(f"rule {rule.id}: allow {subject} to {action} {topic_filter}", _row(rule))
 
 
@@ -67,7 +71,7 @@ def deny(app: App, tenant: str, subject: str, action: str, topic_filter: str) ->
     Example:
       iothub --data-dir ./hub acl deny acme '*' publish 'config/#'
     """
-    rule = acl_rules.deny(app.store(), tenant, subject, action, topic_filter)
+    rule = accounts.acl_rules.deny(app.store(), tenant, subject, action, topic_filter)
     app.done(f"rule {rule.id}: deny {subject} to {action} {topic_filter}", _row(rule))
 
 
@@ -84,9 +88,9 @@ def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: s
       iothub --data-dir ./hub acl remove acme dev1 publish 'sensors/dev1/#'
     """
     if action is not None and topic_filter is not None:
-        removed = acl_rules.remove_matching(app.store(), tenant, rule, action, topic_filter)
+        removed = accounts.acl_rules.remove_matching(app.store(), tenant, rule, action, topic_filter)
     elif action is None and rule.isascii() and rule.isdecimal() and len(rule) < 19:
-        removed = [acl_rules.remove(app.store(), tenant, int(rule))]
+        removed = [accounts.acl_rules.remove(app.store(), tenant, int(rule))]
     else:
         raise ConfigError(
             f"expected the number of a rule, or SUBJECT ACTION FILTER; `iothub acl list {tenant}` shows both"
@@ -113,7 +117,7 @@ def test(
       iothub --data-dir ./hub acl test acme dev1 publish sensors/dev1/temperature
       iothub --data-dir ./hub acl test acme dev1 subscribe '$share/workers/jobs/#' -o json
     """
-    verdict = verdicts.verdict(app.store(), tenant, device, action, topic, client_id=client_id)
+    verdict = accounts.verdicts.verdict(app.store(), tenant, device, action, topic, client_id=client_id)
     rule = None if verdict.rule is None else _row(verdict.rule)
     app.record(
         {
@@ -133,5 +137,5 @@ def _words(rule: dict[str, object]) -> str:
     return f"{rule['name']}: {rule['effect']} {rule['subject']} to {rule['action']} {rule['filter']}"
 
 
-def _row(rule: acl_rules.AclRule) -> dict[str, object]:
+def _row(rule: accounts.acl_rules.AclRule) -> dict[str, object]:
     return {"name": str(rule.id), **plain(rule)}

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import click
 
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
+from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.cli.durations import seconds
 from iothub.records.admin_commands import Verb
-from iothub_tenants.accounts import bans
 from iothub_tenants.accounts.plain import plain
 
 command = noun("ban", "Bans: keep a device, a client id or an address out of a tenant.")
@@ -36,7 +36,7 @@ def list_all(context: click.Context, app: App, tenant: str) -> None:
     Example:
       iothub --data-dir ./hub ban list acme
     """
-    rows, code = [_row(entry) for entry in bans.list_all(app.store(), tenant)], 0
+    rows, code = [_row(entry) for entry in accounts.bans.list_all(app.store(), tenant)], 0
     try:
         rows += _made_by_hub(app, tenant)
     except (UnavailableError, ConfigError) as error:  # or the hub is of an older version
@@ -67,7 +67,7 @@ def add(app: App, tenant: str, kind: str, value: str, duration_s: float | None, 
     """
     store = app.store()
     until_ms = 0 if duration_s is None else store.now_ms() + int(duration_s * 1000)
-    entry = bans.add(store, tenant, kind, value, until_ms=until_ms, reason=reason)
+    entry = accounts.bans.add(store, tenant, kind, value, until_ms=until_ms, reason=reason)
     app.done(f"banned {kind} {entry.value}", _row(entry))
 
 
@@ -88,7 +88,7 @@ def remove(app: App, tenant: str, kind: str, value: str, address: str | None) ->
     elif address is not None:
         raise click.UsageError("--from goes with the kind failures")
     else:
-        bans.remove(app.store(), tenant, kind, value)
+        accounts.bans.remove(app.store(), tenant, kind, value)
     app.done(f"lifted the ban of {kind} {value}", {"name": value, "kind": kind})
 
 
@@ -109,7 +109,7 @@ def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> Non
     app.ask_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
 
 
-def _row(entry: bans.BanEntry) -> dict[str, object]:
+def _row(entry: accounts.bans.BanEntry) -> dict[str, object]:
     return {"name": entry.value, **plain(entry), "address": None}
 
 

@@ -15,12 +15,11 @@ from typing import TypeAlias
 import click
 
 from iothub.base.errors import InterruptedWorkError
-from iothub.cli import output
+from iothub.cli import accounts, output
 from iothub.cli.app import App
 from iothub.cli.files import DASH, cannot_be_read
 from iothub.cli.progress import Progress
 from iothub.cli.secrets_file import Secrets, SecretsFile, SecretsOutput
-from iothub_tenants.accounts import imports
 
 _HEADER = "name,username,secret"
 
@@ -97,7 +96,7 @@ class Import:
 
                 keep = None if secrets is None else self._keep
                 store = self._app.store()
-                return imports.import_devices(
+                return accounts.imports.import_devices(
                     store, self._tenant, lines, keep=keep, on_progress=on_progress, before_write=before_write
                 )
         except OSError as error:

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from iothub.base.errors import ConfigError
+from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read
 from iothub.cli.progress import Progress
 from iothub.hub.installation import installation_of
 from iothub_migrations import schema
-from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.copying import How, copy_accounts
 from iothub_tenants.accounts.database import file_of, open_engine, read_url
 from iothub_tenants.accounts.store import create_schema, errors_translated
@@ -150,7 +150,7 @@ def adopt(app: App, installation: str) -> None:
     store = app.store()
     lock = app.data_dir.lock("iothub db adopt")
     try:
-        before = installations.adopt(store, installation)
+        before = accounts.installations.adopt(store, installation)
         if app.data_dir.read_installation() == before:  # the files beside are of these accounts, and stay theirs
             app.data_dir.write_installation(installation)
     finally:

@@ -6,12 +6,15 @@ The hub removes it: now if it runs, else at its next start.
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from iothub.base.errors import InterruptedWorkError, NotFoundError, UnavailableError
+from iothub.cli import accounts
 from iothub.cli.app import COMMAND_TIMEOUT_S, App
 from iothub.records.admin_commands import Verb
-from iothub_tenants.accounts import devices, streams, tenants
-from iothub_tenants.accounts.tenants import Deletion
+
+if TYPE_CHECKING:
+    from iothub_tenants.accounts.tenants import Deletion
 
 _POLL_S = 0.1
 
@@ -36,7 +39,7 @@ def finish_deletion(app: App, deletion: Deletion) -> bool:
 def what_follows(app: App, deletion: Deletion) -> str:
     """Describe what the hub still has to remove, and what it waits for."""
     prefix = app.loaded.config.kafka.topic_prefix
-    found = streams.of_tenant(app.store(), deletion.tenant_id, deletion.name)
+    found = accounts.streams.of_tenant(app.store(), deletion.tenant_id, deletion.name)
     topics = [topic for stream in found for topic in stream.topics(prefix)]
     is_running = app.data_dir.holder() is not None
     text = f"tenant {deletion.name} is being deleted; "
@@ -52,7 +55,7 @@ def what_follows(app: App, deletion: Deletion) -> str:
 
 def delete_device(app: App, tenant: str, name: str) -> None:
     """Delete a device. The hub ends its sessions: now, or at its next start. Raises NotFoundError, ConflictError."""
-    devices.delete(app.store(), tenant, name)
+    accounts.devices.delete(app.store(), tenant, name)
     if app.data_dir.holder() is not None:
         _await_hub(app, f"device {tenant}/{name} is deleted; the hub has not confirmed that its sessions ended")
 
@@ -67,6 +70,6 @@ def _await_hub(app: App, otherwise: str) -> None:
 
 def _is_gone(app: App, deletion: Deletion) -> bool:
     try:
-        return tenants.show(app.store(), deletion.name).id != deletion.tenant_id
+        return accounts.tenants.show(app.store(), deletion.name).id != deletion.tenant_id
     except NotFoundError:
         return True

@@ -13,11 +13,10 @@ from typing import TypeVar
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import account_verbs, deletion, output
+from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
-from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.plain import plain
 
 command = noun("device", "Devices of a tenant. MQTT user name: TENANT/DEVICE.")
@@ -37,7 +36,7 @@ def _secret_options(function: C) -> C:
 
 account_verbs.add_list(
     command,
-    devices.list_all,
+    lambda store, tenant: accounts.devices.list_all(store, tenant),
     ("name", "credential", "is_enabled", "groups", "created"),
     """List the devices of a tenant.
 
@@ -47,7 +46,7 @@ account_verbs.add_list(
 )
 account_verbs.add_show(
     command,
-    devices.show,
+    lambda store, tenant, name: accounts.devices.show(store, tenant, name),
     """Show one device, without its secret: only a hash of it is stored.
 
     Example:
@@ -85,7 +84,7 @@ def create(
     if with_token and (is_stdin or secret_file is not None or is_prompted):
         raise ConfigError("a device has one kind of credential: give --jwt, or a password, not both")
     password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_prompted)
-    made = devices.create(app.store(), tenant, name, password=password, groups=groups, with_token=with_token)
+    made = accounts.devices.create(app.store(), tenant, name, password=password, groups=groups, with_token=with_token)
     _show_secret(app, f"created device {tenant}/{name}", made)
     if app.form == "table":
         _show_first_publish(app, tenant, name, "TOKEN" if with_token else _secret_to_show(made))
@@ -125,7 +124,7 @@ def rotate_secret(app: App, tenant: str, name: str) -> None:
     Example:
       iothub --data-dir ./hub device rotate-secret acme dev1
     """
-    _show_secret(app, f"new secret for {tenant}/{name}", devices.rotate_secret(app.store(), tenant, name))
+    _show_secret(app, f"new secret for {tenant}/{name}", accounts.devices.rotate_secret(app.store(), tenant, name))
 
 
 @verb(command, "set-password")
@@ -143,7 +142,10 @@ def set_password(app: App, tenant: str, name: str, is_stdin: bool, secret_file: 
     password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_asked)
     if password is None:
         raise ConfigError("no password given: use --password-stdin or --secret-file")
-    app.done(f"set the password of {tenant}/{name}", plain(devices.set_password(app.store(), tenant, name, password)))
+    app.done(
+        f"set the password of {tenant}/{name}",
+        plain(accounts.devices.set_password(app.store(), tenant, name, password)),
+    )
 
 
 @verb(command, "set-certificate")
@@ -162,14 +164,14 @@ def set_certificate(app: App, tenant: str, name: str, subject: str) -> None:
       iothub --data-dir ./hub device set-certificate acme dev1 dev1.acme.example
       iothub --data-dir ./hub device set-certificate acme dev1 CN=dev1,O=Acme
     """
-    device = devices.set_certificate(app.store(), tenant, name, subject)
+    device = accounts.devices.set_certificate(app.store(), tenant, name, subject)
     app.done(f"{tenant}/{name} now logs in with a certificate", plain(device))
 
 
 account_verbs.add_change(
     command,
     "set-jwt tenant name",
-    devices.set_jwt,
+    lambda *given: accounts.devices.set_jwt(*given),
     "{tenant}/{name} now logs in with a token",
     """Let the device log in with a token (JWT) of one of the tenant's token issuers only.
 
@@ -180,7 +182,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "enable tenant name",
-    devices.enable,
+    lambda *given: accounts.devices.enable(*given),
     "enabled device {tenant}/{name}",
     """Let the device connect again.
 
@@ -191,7 +193,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "disable tenant name",
-    devices.disable,
+    lambda *given: accounts.devices.disable(*given),
     "disabled device {tenant}/{name}",
     """Close the device's connections and refuse new ones. Its account and sessions stay.
 
@@ -213,13 +215,13 @@ def delete(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     Example:
       iothub --data-dir ./hub device delete acme dev1 --yes
     """
-    record = plain(devices.show(app.store(), tenant, name))
+    record = plain(accounts.devices.show(app.store(), tenant, name))
     if app.may_delete(f"device {tenant}/{name}", record, is_dry_run=is_dry_run):
         deletion.delete_device(app, tenant, name)
         app.deleted(f"device {tenant}/{name}", record)
 
 
-def _secret_to_show(made: devices.NewSecret) -> str:
+def _secret_to_show(made: accounts.devices.NewSecret) -> str:
     """Return the secret where it was just shown to a person, else a word in its place: it must not get into a script's log."""
     return made.secret if made.secret is not None and output.is_on_terminal() else "SECRET"
 
@@ -244,7 +246,7 @@ def _listener_options(app: App) -> list[str]:
     return []
 
 
-def _show_secret(app: App, message: str, made: devices.NewSecret) -> None:
+def _show_secret(app: App, message: str, made: accounts.devices.NewSecret) -> None:
     record = plain(made.device)
     if made.secret is not None:
         record["secret"] = made.secret

@@ -14,14 +14,12 @@ from heapq import nlargest
 import click
 
 from iothub.base.errors import CorruptRecordError, IotHubError, NotFoundError
-from iothub.cli import output, stores
+from iothub.cli import accounts, output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.events import Topic
 from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.events.reading import read_between
-from iothub_tenants.accounts import tenants
-from iothub_tenants.accounts.registry import Registry
 
 command = noun("events", "The session-event log: what each session did. Its driver is `events.driver`.")
 _TOPICS = {"sessions": Topic.SESSIONS, "analytics": Topic.ANALYTICS}
@@ -81,6 +79,8 @@ def lag(app: App) -> None:
     Example:
       iothub --data-dir ./hub events lag -o json
     """
+    from iothub.cli import stores  # loads every driver
+
     with _log(app) as log:
         begin, end = log.begin(), log.end()
     applied = stores.applied_offsets(app.data_dir, app.loaded.config)
@@ -133,6 +133,8 @@ def verify(app: App, topic: str) -> None:
 @contextmanager
 def _log(app: App) -> Iterator[EventLog]:
     app.data_dir.require_initialised()
+    from iothub.cli import stores  # loads every driver
+
     with stores.reading_events(app.data_dir, app.loaded.config) as log:
         if log is None:
             raise NotFoundError(
@@ -142,7 +144,7 @@ def _log(app: App) -> Iterator[EventLog]:
 
 
 def _chosen(app: App, tenant: str | None, client_id: str | None) -> _Wanted:
-    tenant_id = None if tenant is None else tenants.show(app.store(), tenant).id
+    tenant_id = None if tenant is None else accounts.tenants.show(app.store(), tenant).id
 
     def is_wanted(logged: LoggedEvent) -> bool:
         event = logged.event
@@ -163,7 +165,7 @@ class _Tenants:
         """Return the name; None for a tenant that is gone, or if the accounts cannot be read."""
         if tenant_id not in self._names and tenant_id not in self._nameless:
             try:
-                self._names = Registry(self._app.store()).tenant_names()
+                self._names = accounts.registry.Registry(self._app.store()).tenant_names()
             except IotHubError as error:
                 self._app.say(f"iothub: warning: tenants are shown by their numbers: {error}")
             if tenant_id not in self._names:
@@ -225,4 +227,6 @@ def _row(logged: LoggedEvent, form: str, names: _Tenants) -> dict[str, object]:
 
 
 def _warn(damaged: DamagedEvent) -> None:
+    from iothub.cli import stores
+
     stores.warn_of_damage(damaged.reason)

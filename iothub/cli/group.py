@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import click
 
-from iothub.cli import account_verbs
+from iothub.cli import account_verbs, accounts
 from iothub.cli.app import App, destroying_verb, noun
-from iothub_tenants.accounts import groups
 from iothub_tenants.accounts.plain import plain
 
 command = noun("group", "Groups of devices; access rules name one as @GROUP.")
@@ -17,7 +16,7 @@ command = noun("group", "Groups of devices; access rules name one as @GROUP.")
 
 account_verbs.add_list(
     command,
-    groups.list_all,
+    lambda store, tenant: accounts.groups.list_all(store, tenant),
     ("name", "devices"),
     """List the groups of a tenant with their devices.
 
@@ -27,7 +26,7 @@ account_verbs.add_list(
 )
 account_verbs.add_show(
     command,
-    groups.show,
+    lambda store, tenant, name: accounts.groups.show(store, tenant, name),
     """Show one group.
 
     Example:
@@ -37,7 +36,7 @@ account_verbs.add_show(
 account_verbs.add_change(
     command,
     "create tenant name",
-    groups.create,
+    lambda *given: accounts.groups.create(*given),
     "created group {name}",
     """Create an empty group.
 
@@ -48,7 +47,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "join tenant name device",
-    groups.join,
+    lambda *given: accounts.groups.join(*given),
     "{device} is in group {name}",
     """Add a device to a group.
 
@@ -59,7 +58,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "leave tenant name device",
-    groups.leave,
+    lambda *given: accounts.groups.leave(*given),
     "{device} is not in group {name}",
     """Remove a device from a group.
 
@@ -78,7 +77,7 @@ def delete(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     Example:
       iothub --data-dir ./hub group delete acme sensors --yes
     """
-    record = plain(groups.show(app.store(), tenant, name))
+    record = plain(accounts.groups.show(app.store(), tenant, name))
     if app.may_delete(f"group {name} and its rules", record, is_dry_run=is_dry_run):
-        groups.delete(app.store(), tenant, name)
+        accounts.groups.delete(app.store(), tenant, name)
         app.deleted(f"group {name}", record)

@@ -20,7 +20,7 @@ from iothub.base.errors import (
     IotHubError,
     UnavailableError,
 )
-from iothub.cli import output
+from iothub.cli import accounts, output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
@@ -31,7 +31,6 @@ from iothub.jobs.timetable import Installation
 from iothub.records.events import Topic
 from iothub.records.job_catalogue import CATALOGUE, JobEntry
 from iothub.records.job_spec import Option
-from iothub_tenants.accounts import job_runs, marks, tenants
 from iothub_tenants.accounts.job_runs import Result, Run, moment
 
 command = noun(
@@ -132,7 +131,7 @@ def _require_given_out(app: App, options: dict[str, Option]) -> None:
     tenant_id = options.get("tenant_id")
     if not isinstance(tenant_id, int):
         return
-    highest = tenants.highest_id(app.store())
+    highest = accounts.tenants.highest_id(app.store())
     if not 0 < tenant_id <= highest:
         known = f"the highest so far is {highest}" if highest else "there was no tenant yet"
         raise ConfigError(
@@ -207,8 +206,8 @@ def status(app: App) -> None:
       iothub --data-dir ./hub job status
     """
     store, settings = app.store(), app.loaded.config
-    found = job_runs.summaries(store)
-    under_way = {each.job: each for each in job_runs.running(store)}
+    found = accounts.job_runs.summaries(store)
+    under_way = {each.job: each for each in accounts.job_runs.running(store)}
     now_s = SystemClock().wall()
     at = settings.jobs.at
     rows = []
@@ -245,7 +244,7 @@ def history(app: App, name: str | None, limit: int) -> None:
     """
     if name is not None:
         specs.entry_of(name)
-    runs = job_runs.history(app.store(), name, limit)
+    runs = accounts.job_runs.history(app.store(), name, limit)
     app.rows([_record(each) for each in runs], *_HISTORY)
 
 
@@ -257,7 +256,7 @@ def show(app: App, run_id: int) -> None:
     Example:
       iothub --data-dir ./hub job show 12 -o json
     """
-    app.record(_record(job_runs.show(app.store(), run_id)))
+    app.record(_record(accounts.job_runs.show(app.store(), run_id)))
 
 
 @verb(command, "logs")
@@ -268,7 +267,7 @@ def logs(app: App, run_id: int) -> None:
     Example:
       iothub --data-dir ./hub job logs 12
     """
-    job_runs.show(app.store(), run_id)
+    accounts.job_runs.show(app.store(), run_id)
     output.write_bytes(Places(app.data_dir.path).read_log(run_id))
 
 
@@ -301,7 +300,7 @@ def forget(app: App, name: str) -> None:
       iothub --data-dir ./hub job forget archive
     """
     app.require_initialised()
-    marked = marks.forget(app.store(), name)
+    marked = accounts.marks.forget(app.store(), name)
     if not marked:
         specs.entry_of(name)  # says which there are
     app.record({"name": name, "held": [log for log in marked if log.upper() in Topic.__members__]})

@@ -10,13 +10,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from iothub.base.errors import CorruptRecordError, NotFoundError
-from iothub.cli import output, stores
+from iothub.cli import accounts, output, stores
 from iothub.cli.app import App
 from iothub.jobs.timetable import next_at
 from iothub.records.events import GENERATION_BITS, Topic
 from iothub.records.job_catalogue import COMPACTION, USAGE, USAGE_SEEN
 from iothub_services.events.port import Offsets
-from iothub_tenants.accounts import marks
 
 _UNDER = (1 << GENERATION_BITS) - 1
 _WORDS = {Topic.SESSIONS: "sessions", Topic.ANALYTICS: "analytics"}
@@ -85,13 +84,13 @@ def _after(app: App, job: str, topic: Topic) -> Offsets:
                 app.say(f"iothub: warning: {error}: the next run reads the whole log")
                 return ()
         return () if pointer is None else pointer.offsets
-    found = {} if job in _WHOLE else marks.of_job(app.store(), job, _WORDS[topic])
+    found = {} if job in _WHOLE else accounts.marks.of_job(app.store(), job, _WORDS[topic])
     return tuple(found.get(part, 0) for part in range(max(found, default=-1) + 1))
 
 
 def _has_seen(app: App, end: Offsets) -> bool:
     """Say whether the log has no new events since the last run."""
-    return bool(end) and marks.of_job(app.store(), USAGE, USAGE_SEEN) == dict(enumerate(end))
+    return bool(end) and accounts.marks.of_job(app.store(), USAGE, USAGE_SEEN) == dict(enumerate(end))
 
 
 def _words(after: Offsets, begin: Offsets) -> str:

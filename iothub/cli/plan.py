@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import click
 
+from iothub.cli import accounts
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.limits import LimitsCommand, values_of, words_of
-from iothub_tenants.accounts import plans
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -29,7 +29,7 @@ def list_all(app: App) -> None:
     Example:
       iothub --data-dir ./hub plan list
     """
-    rows = [_row(plan) for plan in plans.list_all(app.store())]
+    rows = [_row(plan) for plan in accounts.plans.list_all(app.store())]
     app.rows(rows, "name", "parent", "tenants", "weight", "created")
 
 
@@ -41,7 +41,7 @@ def show(app: App, name: str) -> None:
     Example:
       iothub --data-dir ./hub plan show standard
     """
-    plan = plans.show(app.store(), name)
+    plan = accounts.plans.show(app.store(), name)
     if app.form != "table":
         app.record(_row(plan))
         return
@@ -57,7 +57,7 @@ def show(app: App, name: str) -> None:
     "--from",
     "parent",
     metavar="PLAN",
-    default=plans.STANDARD,
+    default="standard",
     show_default=True,
     help="The plan that it inherits from.",
 )
@@ -69,7 +69,7 @@ def create(app: App, name: str, limits: tuple[str, ...], parent: str, weight: in
       iothub --data-dir ./hub plan create tiny
       iothub --data-dir ./hub plan create big --from unlimited connections=50000
     """
-    plan = plans.create(app.store(), name, limits, parent=parent, weight=weight)
+    plan = accounts.plans.create(app.store(), name, limits, parent=parent, weight=weight)
     app.done(f"created plan {name}, which inherits from {parent}\nnext: iothub plan set {name} LIMIT...", _row(plan))
 
 
@@ -86,7 +86,7 @@ def set_plan(app: App, name: str, limits: tuple[str, ...], parent: str | None, w
       iothub --data-dir ./hub plan set small --from unlimited
       iothub --data-dir ./hub plan set standard --weight 2
     """
-    plan = plans.set_plan(app.store(), name, limits, parent=parent, weight=weight)
+    plan = accounts.plans.set_plan(app.store(), name, limits, parent=parent, weight=weight)
     app.done(f"set plan {name}", _row(plan))
 
 
@@ -99,7 +99,7 @@ def unset(app: App, name: str, quotas: tuple[str, ...]) -> None:
     Example:
       iothub --data-dir ./hub plan unset small connections
     """
-    app.done(f"unset {' '.join(quotas)} in plan {name}", _row(plans.unset(app.store(), name, quotas)))
+    app.done(f"unset {' '.join(quotas)} in plan {name}", _row(accounts.plans.unset(app.store(), name, quotas)))
 
 
 @destroying_verb(command, "delete")
@@ -110,13 +110,13 @@ def delete(app: App, name: str, is_dry_run: bool) -> None:
     Example:
       iothub --data-dir ./hub plan delete small --yes
     """
-    record = _row(plans.show(app.store(), name))
+    record = _row(accounts.plans.show(app.store(), name))
     if app.may_delete(f"plan {name}", record, is_dry_run=is_dry_run):
-        plans.delete(app.store(), name)
+        accounts.plans.delete(app.store(), name)
         app.deleted(f"plan {name}", record)
 
 
-def _row(plan: plans.Plan) -> dict[str, object]:
+def _row(plan: accounts.plans.Plan) -> dict[str, object]:
     """Return a plan with its own limits and the inherited ones as objects."""
     return {**plain(plan), **{field: values_of(getattr(plan, field)) for field in _LIMITS}}
 

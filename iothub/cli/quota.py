@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import click
 
 from iothub.base.errors import IotHubError
+from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub.cli.limits import LimitsCommand, with_values, words_of
 from iothub.cli.output import Row
 from iothub.records.admin_commands import Verb
 from iothub_services.quota.grammar import parse_name
-from iothub_tenants.accounts import quotas
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -41,7 +41,7 @@ def list_all(app: App, tenant: str, device: str | None) -> None:
     Example:
       iothub --data-dir ./hub quota list acme
     """
-    rows = [plain(override) for override in quotas.list_all(app.store(), tenant, device)]
+    rows = [plain(override) for override in accounts.quotas.list_all(app.store(), tenant, device)]
     _show(app, rows, "name", "limits", "device")
 
 
@@ -58,7 +58,7 @@ def show(app: App, tenant: str, device: str | None) -> None:
       iothub --data-dir ./hub quota show acme
       iothub --data-dir ./hub quota show acme --device dev1 -o json
     """
-    rows = [plain(limit) for limit in quotas.effective(app.store(), tenant, device)]
+    rows = [plain(limit) for limit in accounts.quotas.effective(app.store(), tenant, device)]
     _show(app, rows, "name", "limits", "origin")
 
 
@@ -75,7 +75,7 @@ def explain(app: App, tenant: str, name: str | None, device: str | None) -> None
     """
     wanted = parse_name(name).value if name is not None else None
     rows = []
-    for limit in quotas.effective(app.store(), tenant, device):
+    for limit in accounts.quotas.effective(app.store(), tenant, device):
         if wanted in (None, limit.name):
             quota = parse_name(limit.name)
             rows.append({**plain(limit), "counted_per": quota.scope.value, "meaning": quota.doc})
@@ -93,7 +93,9 @@ def set_limits(app: App, tenant: str, limits: tuple[str, ...], device: str | Non
       iothub --data-dir ./hub quota set acme connections=100 publish_messages=50/1s
       iothub --data-dir ./hub quota set acme device_publish_messages=5/1s --device dev1
     """
-    rows = [with_values(plain(override)) for override in quotas.set_limits(app.store(), tenant, limits, device)]
+    rows = [
+        with_values(plain(override)) for override in accounts.quotas.set_limits(app.store(), tenant, limits, device)
+    ]
     app.done(f"set {' '.join(limits)}", {"name": tenant, "limits": rows})
 
 
@@ -107,7 +109,7 @@ def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> 
     Example:
       iothub --data-dir ./hub quota unset acme connections
     """
-    rows = [with_values(plain(override)) for override in quotas.unset(app.store(), tenant, names, device)]
+    rows = [with_values(plain(override)) for override in accounts.quotas.unset(app.store(), tenant, names, device)]
     app.done(f"unset {' '.join(names)}", {"name": tenant, "limits": rows})
 
 

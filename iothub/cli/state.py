@@ -5,14 +5,17 @@ Knows what to open and how to print the result; `iothub_services.state.verificat
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from iothub.base.errors import CorruptRecordError, NotFoundError
-from iothub.cli import output, stores
+from iothub.cli import output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.progress import Progress
-from iothub_services.state.verification import Verification
-from iothub_services.state.verification import verify as compare
+
+if TYPE_CHECKING:
+    from iothub_services.state.verification import Verification
 
 command = noun("state", "The session states, computed from the session-event log. Their driver is `state.driver`.")
 
@@ -39,6 +42,9 @@ def verify(app: App, is_full: bool, limit: int, is_json: bool) -> None:
     """
     if is_json:
         app.form = "json"
+    from iothub.cli import stores  # loads every driver
+    from iothub_services.state.verification import verify as compare
+
     app.data_dir.require_initialised()
     config = app.loaded.config
     with (

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
-from iothub.cli import stream_topics
+from iothub.cli import accounts, stream_topics
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.records.admin_commands import Verb
 from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
-from iothub_tenants.accounts import streams
-from iothub_tenants.accounts.streams import Wanted
 
 if TYPE_CHECKING:
     from iothub_services.streams.kafka.topics import StreamTopics
@@ -35,7 +33,7 @@ def list_all(app: App, tenant: str) -> None:
     Example:
       iothub --data-dir ./hub stream list acme
     """
-    app.rows([_row(app, stream) for stream in streams.list_all(app.store(), tenant)], *COLUMNS)
+    app.rows([_row(app, stream) for stream in accounts.streams.list_all(app.store(), tenant)], *COLUMNS)
 
 
 @verb(command, "show")
@@ -62,7 +60,7 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
       iothub --data-dir ./hub stream show acme telemetry --consumer-group billing
       iothub --data-dir ./hub stream show acme commands -o json
     """
-    stream = streams.show(app.store(), tenant, name)
+    stream = accounts.streams.show(app.store(), tenant, name)
     record = {**_row(app, stream), "messages_in_topic": None, "lag": None, **_of_hub(app, tenant, name)}
     code = 0
     try:
@@ -91,7 +89,9 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     help="out (default): devices to Kafka. in: an application's records to devices.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1, streams.MOST_PARTITIONS), help="Default: setting streams.partitions."
+    "--partitions",
+    type=click.IntRange(1),
+    help="Default: setting streams.partitions.",
 )
 @click.option(
     "--retention",
@@ -125,14 +125,16 @@ def create(
     owned = stream_topics.owned(app)
     owned.check()
     kept_s = settings.retention_s if retention_s is None else retention_s
-    wanted = Wanted(name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000))
+    wanted = accounts.streams.Wanted(
+        name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000)
+    )
     found = topics.there([_topic(app, tenant, name, wanted.direction)])
-    made = streams.create(app.store(), tenant, wanted)
+    made = accounts.streams.create(app.store(), tenant, wanted)
     try:
         owned.claim()
         topics.make(made)
     except BaseException:
-        streams.remove(app.store(), tenant, name)
+        accounts.streams.remove(app.store(), tenant, name)
         raise
     for topic in found:
         app.say(
@@ -161,7 +163,7 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_dry_run: bool) ->
         return
     topics = None if is_kept else stream_topics.reached(app)
     why_kept = None if is_kept else _require_own(app)
-    streams.remove(app.store(), tenant, name)
+    accounts.streams.remove(app.store(), tenant, name)
     if topics is not None:
         _delete_topics(app, topics, stream, why_kept)
     app.deleted(what, _row(app, stream))
@@ -194,7 +196,7 @@ def _delete_topics(app: App, topics: StreamTopics, stream: Stream, why_not: Unav
 def _to_be_deleted(app: App, tenant: str, name: str) -> Stream:
     """Raises NotFoundError, which names topics that an earlier deletion could not delete."""
     try:
-        return streams.show(app.store(), tenant, name)
+        return accounts.streams.show(app.store(), tenant, name)
     except NotFoundError as error:
         raise NotFoundError(f"{error}{_left_over(app, tenant, name)}") from None
 
@@ -206,7 +208,7 @@ def _left_over(app: App, tenant: str, name: str) -> str:
         return ""
     topics = stream_topics.reached(app)
     outward, inward = (_topic(app, tenant, name, each) for each in (Direction.OUT, Direction.IN))
-    others = {topic for stream in streams.living(app.store()) for topic in topics.names(stream)}
+    others = {topic for stream in accounts.streams.living(app.store()) for topic in topics.names(stream)}
     try:
         stream_topics.owned(app).check()
         found = topics.there([each for each in (outward, inward, refused_topic(inward)) if each not in others])

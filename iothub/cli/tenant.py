@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import account_verbs, deletion, output
+from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
-from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, streams, tenants, token_issuers, transfer
 from iothub_tenants.accounts.plain import plain
-from iothub_tenants.accounts.store import AccountStore
+
+if TYPE_CHECKING:
+    from iothub_tenants.accounts.store import AccountStore
 
 command = noun("tenant", "Tenants: each is a broker of its own, with its devices, rules, limits and topics.")
 COLUMNS = ("name", "state", "plan", "is_protected", "client_id_policy", "created")
@@ -31,7 +32,7 @@ def list_all(app: App) -> None:
     Example:
       iothub --data-dir ./hub tenant list -o json
     """
-    app.rows([plain(tenant) for tenant in tenants.list_all(app.store())], *COLUMNS)
+    app.rows([plain(tenant) for tenant in accounts.tenants.list_all(app.store())], *COLUMNS)
 
 
 @verb(command, "show")
@@ -42,8 +43,8 @@ def show(app: App, name: str) -> None:
     Example:
       iothub --data-dir ./hub tenant show acme
     """
-    issuers = [issuer.name for issuer in token_issuers.list_all(app.store(), name)]
-    app.record({**plain(tenants.show(app.store(), name)), "token_issuers": issuers})
+    issuers = [issuer.name for issuer in accounts.token_issuers.list_all(app.store(), name)]
+    app.record({**plain(accounts.tenants.show(app.store(), name)), "token_issuers": issuers})
 
 
 @verb(command, "create")
@@ -66,7 +67,7 @@ def create(
       iothub --data-dir ./hub tenant create acme --plan unlimited --closed
     """
     tenancy = app.loaded.config.tenancy
-    tenant = tenants.create(
+    tenant = accounts.tenants.create(
         app.store(),
         name,
         plan=plan or tenancy.default_plan,
@@ -116,16 +117,16 @@ def update(app: App, name: str, **changes: Any) -> None:
     """
     changes["allowed_networks"] = _networks(changes["allowed_networks"], "any")
     changes["denied_networks"] = _networks(changes["denied_networks"], "none")
-    settings = tenants.Settings(**changes)
-    if settings == tenants.Settings():
+    settings = accounts.tenants.Settings(**changes)
+    if settings == accounts.tenants.Settings():
         raise ConfigError("nothing to change: give at least one option, see `iothub tenant update --help`")
-    app.done(f"updated tenant {name}", plain(tenants.update(app.store(), name, settings)))
+    app.done(f"updated tenant {name}", plain(accounts.tenants.update(app.store(), name, settings)))
 
 
 account_verbs.add_change(
     command,
     "suspend name",
-    tenants.suspend,
+    lambda *given: accounts.tenants.suspend(*given),
     "suspended tenant {name}",
     """Close a tenant's connections and refuse new ones; everything stored is kept.
 
@@ -136,7 +137,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "resume name",
-    tenants.resume,
+    lambda *given: accounts.tenants.resume(*given),
     "resumed tenant {name}",
     """End a suspension: the tenant's devices may connect again.
 
@@ -147,7 +148,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "protect name",
-    tenants.protect,
+    lambda *given: accounts.tenants.protect(*given),
     "protected tenant {name}",
     """Make `tenant delete` refuse this tenant.
 
@@ -158,7 +159,7 @@ account_verbs.add_change(
 account_verbs.add_change(
     command,
     "unprotect name",
-    tenants.unprotect,
+    lambda *given: accounts.tenants.unprotect(*given),
     "unprotected tenant {name}",
     """Remove delete protection.
 
@@ -182,13 +183,13 @@ def delete(app: App, name: str, is_dry_run: bool) -> None:
     """
     store = app.store()
     content = _content(store, name)
-    record = {**plain(tenants.show(store, name)), **content}
+    record = {**plain(accounts.tenants.show(store, name)), **content}
     what = f"tenant {name} with {_words(content)} and all its messages"
     if is_dry_run:
         app.done(f"would delete {what}", {**record, "is_deleted": False})
         return
     app.confirm_by_name(name, what)
-    marked = tenants.delete(store, name)
+    marked = accounts.tenants.delete(store, name)
     if deletion.finish_deletion(app, marked):
         app.deleted(f"tenant {name}", record)
     else:
@@ -214,10 +215,10 @@ def export(app: App, name: str, file: Path | None, is_forced: bool) -> None:
       iothub --data-dir ./hub tenant export acme > acme.json
     """
     if file is None or file == DASH:
-        output.write_json(transfer.export_tenant(app.store(), name))
+        output.write_json(accounts.transfer.export_tenant(app.store(), name))
         return
     require_free(file, is_forced=is_forced)
-    document = transfer.export_tenant(app.store(), name)
+    document = accounts.transfer.export_tenant(app.store(), name)
     write_secret_file(file, json.dumps(document, indent=2) + "\n")
     app.done(f"exported tenant {name} to {file}", {"name": name, "file": str(file)})
 
@@ -237,7 +238,7 @@ def import_file(app: App, file: Path, name: str | None, is_dry_run: bool) -> Non
       iothub --data-dir ./hub tenant import acme.json --name acme-copy
     """
     document = read_json(file)
-    imported = transfer.import_tenant(app.store(), document, name=name, is_dry_run=is_dry_run)
+    imported = accounts.transfer.import_tenant(app.store(), document, name=name, is_dry_run=is_dry_run)
     record = {
         **plain(imported.tenant),
         "devices": imported.devices,
@@ -260,13 +261,13 @@ def import_file(app: App, file: Path, name: str | None, is_dry_run: bool) -> Non
 
 def _content(store: AccountStore, name: str) -> dict[str, int]:
     return {
-        "devices": len(devices.list_all(store, name)),
-        "groups": len(groups.list_all(store, name)),
-        "rules": len(acl_rules.list_all(store, name)),
-        "limits": len(quotas.list_all(store, name)),
-        "bans": len(bans.list_all(store, name)),
-        "token_issuers": len(token_issuers.list_all(store, name)),
-        "streams": len(streams.list_all(store, name)),
+        "devices": len(accounts.devices.list_all(store, name)),
+        "groups": len(accounts.groups.list_all(store, name)),
+        "rules": len(accounts.acl_rules.list_all(store, name)),
+        "limits": len(accounts.quotas.list_all(store, name)),
+        "bans": len(accounts.bans.list_all(store, name)),
+        "token_issuers": len(accounts.token_issuers.list_all(store, name)),
+        "streams": len(accounts.streams.list_all(store, name)),
     }
 
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import account_verbs
+from iothub.cli import account_verbs, accounts
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_tenants.accounts import token_issuers
 from iothub_tenants.accounts.plain import plain
-from iothub_tenants.accounts.token_issuers import Changes, Issuer
+
+if TYPE_CHECKING:
+    from iothub_tenants.accounts.token_issuers import Issuer
 
 command = noun("token-issuer", "Token issuers: whose tokens (JWT) the devices of a tenant may log in with.")
 _PEM_LIMIT_BYTES = 16_384
@@ -69,7 +70,7 @@ def _issuer_options(function: C) -> C:
 
 account_verbs.add_list(
     command,
-    token_issuers.list_all,
+    lambda store, tenant: accounts.token_issuers.list_all(store, tenant),
     ("name", "algorithm", "issuer", "audience", "leeway_s", "keys"),
     """List the token issuers of a tenant.
 
@@ -79,7 +80,7 @@ account_verbs.add_list(
 )
 account_verbs.add_show(
     command,
-    token_issuers.show,
+    lambda store, tenant, name: accounts.token_issuers.show(store, tenant, name),
     """Show one token issuer with the fingerprints of its public keys; a shared secret is stored encrypted and cannot be shown.
 
     Example:
@@ -109,7 +110,7 @@ def add(app: App, tenant: str, name: str, **options: object) -> None:
     if algorithm is None or keys is None:
         raise ConfigError("no key given: use --public-key-file, --jwks-file, --secret-stdin or --secret-file")
     wanted = TokenIssuer(name, algorithm, keys, given.issuer or "", given.audience or "", given.leeway or 0.0)
-    made = token_issuers.add(app.store(), tenant, wanted)
+    made = accounts.token_issuers.add(app.store(), tenant, wanted)
     app.done(f"tenant {tenant} trusts tokens of {name}\nnext: iothub device create {tenant} DEVICE --jwt", plain(made))
 
 
@@ -129,10 +130,10 @@ def update(app: App, tenant: str, name: str, **options: object) -> None:
     """
     given = _given(options)
     algorithm, keys = _read_keys(app, given)
-    changes = Changes(keys, given.issuer, given.audience, given.leeway)
-    if changes == Changes():
+    changes = accounts.token_issuers.Changes(keys, given.issuer, given.audience, given.leeway)
+    if changes == accounts.token_issuers.Changes():
         raise ConfigError("nothing to change: give at least one option, see `iothub token-issuer update --help`")
-    made: Issuer = token_issuers.change(app.store(), tenant, name, changes, algorithm)
+    made: Issuer = accounts.token_issuers.change(app.store(), tenant, name, changes, algorithm)
     app.done(f"updated token issuer {name}", plain(made))
 
 
@@ -145,12 +146,12 @@ def remove(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     Example:
       iothub --data-dir ./hub token-issuer remove acme fleet --yes
     """
-    record = plain(token_issuers.show(app.store(), tenant, name))
+    record = plain(accounts.token_issuers.show(app.store(), tenant, name))
     if is_dry_run:
         app.done(f"would remove token issuer {name}", {**record, "is_deleted": False})
         return
     app.confirm(f"Remove token issuer {name} and close the connections of its tokens?")
-    token_issuers.remove(app.store(), tenant, name)
+    accounts.token_issuers.remove(app.store(), tenant, name)
     app.done(f"removed token issuer {name}", {**record, "is_deleted": True})
 
 

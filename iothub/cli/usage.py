@@ -9,18 +9,21 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import click
 
 from iothub.base.errors import ConfigError
 from iothub.base.units import format_duration
+from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.events import GENERATION_BITS
 from iothub.records.job_catalogue import USAGE, USAGE_SEEN
-from iothub_tenants.accounts import job_runs, marks, usage_hours
-from iothub_tenants.accounts.job_runs import Run, moment
-from iothub_tenants.accounts.usage_hours import HOUR_MS, UsageHour
+
+if TYPE_CHECKING:
+    from iothub_tenants.accounts.job_runs import Run
+    from iothub_tenants.accounts.usage_hours import UsageHour
 
 command = noun("usage", "Usage of a tenant by hour: messages, bytes, connection time, storage.")
 COLUMNS = (
@@ -40,7 +43,7 @@ _BY: dict[str, Callable[[UsageHour], str]] = {
     "day": lambda hour: str(time_of(hour.hour_ms))[:10],
     "total": lambda _hour: "total",
 }
-_WEEK_MS = 7 * 24 * HOUR_MS
+_WEEK_MS = 7 * 24 * 3_600_000
 _UNDER = (1 << GENERATION_BITS) - 1  # what of an offset counts the events of a log
 
 
@@ -78,7 +81,7 @@ def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str)
     since_ms = until_ms - _WEEK_MS if from_ms is None else from_ms
     if since_ms >= until_ms:
         raise ConfigError("--from must be before --to")
-    hours = usage_hours.hours(app.store(), tenant, since_ms, until_ms)
+    hours = accounts.usage_hours.hours(app.store(), tenant, since_ms, until_ms)
     app.rows([_row(name, list(some)) for name, some in groupby(hours, _BY[by])], *COLUMNS)
     if not hours:
         app.say(f"iothub: {_why_none(app, tenant)}")
@@ -86,11 +89,11 @@ def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str)
 
 def _why_none(app: App, tenant: str) -> str:
     """Say why there is no sum, and what to do."""
-    ends = usage_hours.ends(app.store(), tenant)
+    ends = accounts.usage_hours.ends(app.store(), tenant)
     if ends is not None:
         first, last = map(time_of, ends)
         return f"no usage in this period; {tenant} has usage from {first} to {last}: set --from and --to"
-    found = job_runs.summaries(app.store()).get(USAGE)
+    found = accounts.job_runs.summaries(app.store()).get(USAGE)
     if found is None:
         return f"no usage yet, because the job has never run: `iothub job run {USAGE}`"
     if found.success is None:
@@ -100,9 +103,12 @@ def _why_none(app: App, tenant: str) -> str:
 
 def _why_none_by(app: App, tenant: str, run: Run) -> str:
     """Say why a run that was done has left no sum of a tenant."""
-    begun, interval = moment(run.started_ms), format_duration(app.loaded.config.events.usage_interval_s)
+    begun, interval = (
+        accounts.job_runs.moment(run.started_ms),
+        format_duration(app.loaded.config.events.usage_interval_s),
+    )
     period = f"a hub writes one every {interval} (events.usage_interval)"
-    if not any(upto & _UNDER for upto in marks.of_job(app.store(), USAGE, USAGE_SEEN).values()):
+    if not any(upto & _UNDER for upto in accounts.marks.of_job(app.store(), USAGE, USAGE_SEEN).values()):
         return f"no usage yet, because no period had ended when the job ran ({begun}); {period}: run `iothub job run {USAGE}` after that"
     return (
         f"no usage of {tenant} up to the job's last run ({begun}); {period} "

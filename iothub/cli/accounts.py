@@ -1,0 +1,67 @@
+"""The modules of the accounts, each loaded when a verb first uses it: a help text waits for no database library.
+
+Knows none of them. At import time a noun's module may name functions of theirs only inside a lambda.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from iothub_tenants.accounts import (
+        acl_rules as acl_rules,
+    )
+    from iothub_tenants.accounts import (
+        bans as bans,
+    )
+    from iothub_tenants.accounts import (
+        devices as devices,
+    )
+    from iothub_tenants.accounts import (
+        groups as groups,
+    )
+    from iothub_tenants.accounts import (
+        imports as imports,
+    )
+    from iothub_tenants.accounts import (
+        installations as installations,
+    )
+    from iothub_tenants.accounts import (
+        job_runs as job_runs,
+    )
+    from iothub_tenants.accounts import (
+        marks as marks,
+    )
+    from iothub_tenants.accounts import (
+        plans as plans,
+    )
+    from iothub_tenants.accounts import (
+        quotas as quotas,
+    )
+    from iothub_tenants.accounts import (
+        registry as registry,
+    )
+    from iothub_tenants.accounts import (
+        streams as streams,
+    )
+    from iothub_tenants.accounts import (
+        tenants as tenants,
+    )
+    from iothub_tenants.accounts import (
+        token_issuers as token_issuers,
+    )
+    from iothub_tenants.accounts import (
+        transfer as transfer,
+    )
+    from iothub_tenants.accounts import (
+        usage_hours as usage_hours,
+    )
+    from iothub_tenants.accounts import (
+        verdicts as verdicts,
+    )
+else:
+
+    def __getattr__(name: str) -> ModuleType:
+        return importlib.import_module(f"iothub_tenants.accounts.{name}")
