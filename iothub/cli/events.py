@@ -19,7 +19,6 @@ from iothub.cli.app import App, noun, verb
 from iothub.cli.content import time_of
 from iothub.records.events import Topic
 from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
-from iothub_services.events.reading import read_between
 
 command = noun("events", "The session-event log: what each session did. Its driver is `events.driver`.")
 _TOPICS = {"sessions": Topic.SESSIONS, "analytics": Topic.ANALYTICS}
@@ -58,7 +57,7 @@ def tail(app: App, tenant: str | None, client_id: str | None, count: int, topic:
         is_all = tenant is None and client_id is None
         end = log.end(_TOPICS[topic])
         after = _last(count, log.begin(_TOPICS[topic]), end) if is_all else NOWHERE
-        coming = read_between(log, after, end, _warn, _TOPICS[topic])
+        coming = _read(log, after, end, _warn, _TOPICS[topic])
         found = (logged for logged in coming if logged.offset <= end[logged.partition] and wanted(logged))
         newest = [logged for _, logged in sorted(nlargest(count, _dated(found)))]
         names = _Tenants(app)
@@ -115,7 +114,7 @@ def verify(app: App, topic: str) -> None:
     with _log(app) as log:
         end = log.end(_TOPICS[topic])
         counts: Counter[int] = Counter()
-        for logged in read_between(log, NOWHERE, end, note, _TOPICS[topic]):
+        for logged in _read(log, NOWHERE, end, note, _TOPICS[topic]):
             counts[logged.partition] += 1
     record = {
         "events": sum(counts.values()),
@@ -173,11 +172,19 @@ class _Tenants:
         return self._names.get(tenant_id)
 
 
+def _read(
+    log: EventLog, after: Offsets, end: Offsets, note: Callable[[DamagedEvent], None], topic: Topic
+) -> Iterable[LoggedEvent]:
+    from iothub_services.events.reading import read_between  # loads Twisted
+
+    return read_between(log, after, end, note, topic)
+
+
 def _follow(app: App, log: EventLog, topic: Topic, after: Offsets, wanted: _Wanted, names: _Tenants) -> None:
     """Print new events after these offsets, until Ctrl-C."""
     while True:
         end = log.end(topic)
-        for logged in read_between(log, after, end, _warn, topic):
+        for logged in _read(log, after, end, _warn, topic):
             after = raised(after, logged.partition, logged.offset)
             if wanted(logged):
                 _write_line(app, logged, names)

@@ -88,11 +88,7 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     default=Direction.OUT.value,
     help="out (default): devices to Kafka. in: an application's records to devices.",
 )
-@click.option(
-    "--partitions",
-    type=click.IntRange(1),
-    help="Default: setting streams.partitions.",
-)
+@click.option("--partitions", type=click.IntRange(1), help="Default: setting streams.partitions.")
 @click.option(
     "--retention",
     "retention_s",
@@ -124,10 +120,9 @@ def create(
     settings, topics = app.loaded.config.streams, stream_topics.reached(app)
     owned = stream_topics.owned(app)
     owned.check()
-    kept_s = settings.retention_s if retention_s is None else retention_s
-    wanted = accounts.streams.Wanted(
-        name, topic_filter, Direction(direction), partitions or settings.partitions, int(kept_s * 1000)
-    )
+    kept_ms = int((settings.retention_s if retention_s is None else retention_s) * 1000)
+    partitions = partitions or settings.partitions
+    wanted = accounts.streams.Wanted(name, topic_filter, Direction(direction), partitions, kept_ms)
     found = topics.there([_topic(app, tenant, name, wanted.direction)])
     made = accounts.streams.create(app.store(), tenant, wanted)
     try:

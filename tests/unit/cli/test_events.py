@@ -109,7 +109,7 @@ def test_tail_without_accounts_has_numbers_and_a_warning(busy: Cli, monkeypatch:
     def fail(_registry: object) -> None:
         raise BackendError("the accounts database does not answer", retryable=True)
 
-    monkeypatch.setattr("iothub.cli.events.Registry.tenant_names", fail)
+    monkeypatch.setattr("iothub_tenants.accounts.registry.Registry.tenant_names", fail)
 
     result = busy("events", "tail", "--count", "2")
 
