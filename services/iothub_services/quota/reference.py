@@ -63,7 +63,7 @@ delivered later from the backlog, dropped by policy when it is full | the same |
 | `will_bytes` | close | CONNACK 0x95, close |
 | `user_properties`, `subscribe_filters` | close | DISCONNECT 0x97, close |
 | `topic_levels`, `topic_bytes` | close | DISCONNECT 0x90, close |
-| `filter_levels`, and `topic_bytes` of a Topic Filter | SUBACK 0x80 | SUBACK 0x8F |
+| `filter_levels`, and a Topic Filter that is too long | SUBACK 0x80 | SUBACK 0x8F |
 | `receive_maximum` | not read until earlier ones are answered | DISCONNECT 0x93, close |
 | `topic_aliases` | close | DISCONNECT 0x94, close |
 | `queued_messages`, `queued_bytes`, `session_queued_messages`, `session_queued_bytes` | dropped by policy | dropped by policy |
