@@ -19,11 +19,7 @@ install: $(STAMP)  ## create .venv, compile the message plane, install the iothu
 
 $(STAMP): setup.cfg setup.py pyproject.toml $(SOURCES)
 	@$(PYTHON) ops/check_python.py
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing iothub and its libraries into $(VENV) and compiling the message plane ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'setuptools>=77' wheel 'Cython>=3.1,<4'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable .
-	@$(BIN)/python ops/report_twin.py
+	@$(PYTHON) ops/install.py
 	@touch $@
 
 $(DEV_STAMP): $(STAMP)
