@@ -54,9 +54,12 @@ def _require_whole(file: Path, entry: Entry, tally: Tally) -> None:
         raise CorruptRecordError(f"{file} is damaged: it is not what the backup has written; use another backup")
 
 
-def things_in(data_dir: DataDir) -> list[Path]:
+def entries_to_replace(data_dir: DataDir) -> list[Path]:
     """Return what a restore replaces. Raises UnavailableError."""
+    data_dir.require_directory()
     with files.explained(data_dir.path):
+        if not data_dir.path.exists():
+            return []
         return sorted(
             path for path in data_dir.path.iterdir() if path.name not in _STAYS and not files.is_replaced(path)
         )
@@ -117,7 +120,7 @@ def _stage(folder: Path, manifest: Manifest, staged: Path, on_progress: OnProgre
 
 def _move_aside(data_dir: DataDir, clock: Clock) -> Path | None:
     """Move what is there into a folder of its own."""
-    found = things_in(data_dir)
+    found = entries_to_replace(data_dir)
     if not found:
         return None
     aside = data_dir.path / f"replaced-{datetime.fromtimestamp(clock.wall(), UTC):%Y%m%dT%H%M%SZ}"

@@ -9,20 +9,20 @@ import time
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from iothub.backup import making
-from iothub.backup.elsewhere import elsewhere
-from iothub.backup.making import Order
 from iothub.base.clock import SystemClock
 from iothub.base.errors import InterruptedWorkError
 from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.cli.files import NamedPath
-from iothub.cli.local_hub import LocalHub
 from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Query
+
+if TYPE_CHECKING:
+    from iothub.cli.local_hub import LocalHub
 
 
 @click.command("backup", cls=Command)
@@ -45,6 +45,10 @@ def command(app: App, folder: Path) -> None:
       iothub --data-dir ./hub backup ./backup-monday
       iothub --data-dir ./hub backup ./backup-tuesday -o json
     """
+    from iothub.backup import making
+    from iothub.backup.elsewhere import elsewhere
+    from iothub.backup.making import Order
+
     app.require_initialised()
     began = time.monotonic()
     with ExitStack() as stack:

@@ -80,7 +80,9 @@ def test_what_was_there_is_moved(backup: Path, target: DataDir) -> None:
         "pepper",
         "queues.db",
     ]
-    assert [path.name for path in restoring.things_in(target)] == [path.name for path in sorted(second.iterdir())]
+    assert [path.name for path in restoring.entries_to_replace(target)] == [
+        path.name for path in sorted(second.iterdir())
+    ]
 
 
 def test_damaged_backup_is_refused(backup: Path) -> None:

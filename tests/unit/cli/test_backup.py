@@ -38,7 +38,7 @@ def test_backup_and_restore_of_a_stopped_hub(acme: Cli, empty: Cli, folder: str)
 
     restored = empty("restore", folder).err
 
-    assert "the hub will go on as of that moment" in restored
+    assert "the hub will continue from that moment" in restored
     assert f"then: `iothub --data-dir {empty.data_dir} serve`" in restored
     assert empty.rows("tenant", "list") == acme.rows("tenant", "list")
     assert DataDir(empty.data_dir).pepper() == DataDir(acme.data_dir).pepper()
@@ -169,10 +169,10 @@ def test_exit_codes_of_restore(acme: Cli, empty: Cli, folder: str, tmp_path: Pat
     with AnsweringHub(acme.data_dir, None):
         assert (
             "(iothub serve, listening on 127.0.0.1:1883); stop it first"
-            in acme("restore", folder, "--replace", "--yes", code=4).err
+            in acme("restore", folder, "--replace", code=4).err
         )
     (Path(folder) / "pepper").write_bytes(bytes(32))
-    assert "pepper is damaged" in acme("restore", folder, "--replace", "--yes", code=1).err
+    assert "pepper is damaged" in acme("restore", folder, "--replace", code=1).err
     assert [path.name for path in acme.data_dir.glob("re*")] == []
     assert acme.rows("tenant", "list")[0]["name"] == "acme"
 
@@ -181,7 +181,7 @@ def test_replaced_files_can_be_taken_back(acme: Cli, folder: str) -> None:
     acme("backup", folder)
     acme("tenant", "create", "later")
 
-    record = acme.rows("restore", folder, "--replace", "--yes")
+    record = acme.rows("restore", folder, "--replace")
 
     assert [row["name"] for row in acme.rows("tenant", "list")] == ["acme"]
     assert Path(record["replaced"]).parent == acme.data_dir
@@ -189,15 +189,19 @@ def test_replaced_files_can_be_taken_back(acme: Cli, folder: str) -> None:
     assert (record["name"], record["files"]) == ("restore", 3)
 
 
-def test_question_that_is_declined_changes_nothing(acme: Cli, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dry_run_checks_the_backup_and_changes_nothing(acme: Cli, empty: Cli, folder: str) -> None:
     acme("backup", folder)
-    acme("tenant", "create", "later")
-    monkeypatch.setattr("iothub.cli.app.App.is_interactive", True)
 
-    refused = acme("restore", folder, "--replace", stdin=b"n\n", code=130)
-
-    assert f"Replace what is in {acme.data_dir}?" in refused.err
-    assert len(acme.rows("tenant", "list")) == 2
+    record = empty.rows("restore", folder, "--dry-run")
+    assert (record["is_restored"], record["files"]) == (False, 3)
+    assert not empty.data_dir.exists()
+    assert "is not empty" in acme("restore", folder, "--dry-run", code=4).err
+    assert "nothing was changed" in acme("restore", folder, "--dry-run", "--replace").err
+    with AnsweringHub(acme.data_dir, None):
+        assert "stop it first" in acme("restore", folder, "--dry-run", "--replace", code=4).err
+    (Path(folder) / "pepper").unlink()
+    assert "pepper is missing" in empty("restore", folder, "--dry-run", code=1).err
+    assert not empty.data_dir.exists()
 
 
 @pytest.mark.parametrize(
