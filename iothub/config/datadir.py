@@ -30,6 +30,8 @@ _DIRECTORY_MODE = 0o700
 _SECRET_MODE = 0o600
 _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_S = 0.05
+STAGED = "restore-new"  # the files of a restore until all are there
+UNFINISHED_RESTORE = "restore-unfinished"  # while they take the place of others
 _NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not ours
 
 
@@ -95,6 +97,8 @@ class DataDir:
         self.installation_file = path / "installation.json"
         self.heartbeat_file = path / "heartbeat"
         self.admin_socket = path / "admin.sock"
+        self.staged_files = path / STAGED
+        self.unfinished_restore = path / UNFINISHED_RESTORE
 
     @property
     def is_initialised(self) -> bool:
@@ -127,6 +131,7 @@ class DataDir:
         `pepper`: its file, if it is elsewhere.
         """
         self.require_directory()
+        self._require_restored()
         if self.has_config and self._is_done:
             raise ConflictError(
                 f"{self.path} is initialised already; to start over, move it away or use another --data-dir"
@@ -223,9 +228,22 @@ class DataDir:
     def require_initialised(self) -> None:
         """Raise NotFoundError, with the command to run, if `init` has not run; UnavailableError if the path is no directory."""
         self.require_directory()
+        self._require_restored()
         if not self.is_initialised:
             where = shlex.quote(str(self.path))
             raise NotFoundError(f"{self.path} is not initialised yet; run `iothub --data-dir {where} init` first")
+
+    def make_directory(self) -> None:
+        """Make the directory alone, unless it exists. Raises UnavailableError."""
+        self.require_directory()
+        with _unavailable(self.path):
+            self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+
+    def _require_restored(self) -> None:
+        """Raise UnavailableError after a restore that was interrupted: some files are of the backup, others of before."""
+        with _unavailable(self.path):
+            if self.unfinished_restore.exists():
+                raise UnavailableError(f"{self.path}: a restore was interrupted here; run `iothub restore` again")
 
     def require_directory(self) -> None:
         """Raise UnavailableError if the path or a part of it is a file."""

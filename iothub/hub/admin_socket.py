@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from iothub.config.datadir import DataDir
+from iothub.hub.backup_hold import BackupHold
 from iothub.hub.reload import Reloader
 from iothub.net.admin_server import AdminServer, AdminSocket, Answering
 from iothub.records.admin_commands import Json, Query, Reply, Request
@@ -27,11 +28,17 @@ def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSock
     return AdminSocket(reactor, AdminServer(answer, reactor), data_dir)
 
 
-def answers(queries: AdminQueries, reloader: Reloader) -> Answering:
-    """Return what answers every request: a reload is this process's own matter, the others read its stores."""
+def answers(queries: AdminQueries, reloader: Reloader, hold: BackupHold) -> Answering:
+    """Return what answers every request: a reload and a backup are this process's own matter, the others read its stores."""
 
     async def answer(request: Request, reply: Reply) -> Json:
-        return await (reloader.answer(reply) if request.verb == Query.CONFIG_RELOAD else queries.answer(request, reply))
+        if request.verb == Query.CONFIG_RELOAD:
+            return await reloader.answer(reply)
+        if request.verb == Query.BACKUP_HOLD:
+            return await hold.begin()
+        if request.verb == Query.BACKUP_RELEASE:
+            return hold.end(request)
+        return await queries.answer(request, reply)
 
     return answer
 

@@ -36,6 +36,7 @@ from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import Watch
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
+from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.service import StateService
 from iothub_services.threads import Threads
@@ -112,11 +113,11 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
         installation.learn(accounts, data_dir)
     hbase = _hbase(process, monitoring)
 
-    alarm = on_thread_alarm(process, monitoring)
+    alarm, commits = on_thread_alarm(process, monitoring), CommitLock()
     drivers = Drivers(
         settings,
         data_dir,
-        lambda path, schema: open_database(path, schema, clock, store_alarms),
+        lambda path, schema: open_database(path, schema, clock, store_alarms, commits),
         lambda: ThreadCaller(_required(hbase), reactor.callFromThread),
         lambda: installation,
         alarm,
@@ -126,13 +127,14 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
     log, states, checkpoints = drivers.event_log(), drivers.states(), drivers.checkpoints()
     slots = SlotFile(data_dir.path / "usage.map")
     is_shared = settings.quota.ledger == "redis" and redis is not None
-    usage = Usage(UsageStore(data_dir.usage, clock, store_alarms), clock, slots, is_shared=is_shared)
+    usage = Usage(UsageStore(data_dir.usage, clock, store_alarms, commits), clock, slots, is_shared=is_shared)
     ledger = shared_quota = None
     if is_shared and redis is not None:
         ledger = quota_ledger.QuotaLedger(settings, lambda: installation.id, data_dir, alarms)
         shared_quota = ledger.quota(redis, clock, reactor.callLater, usage)
         quota_ledger.feed(registry, shared_quota)
     return Stores(
+        commits=commits,
         accounts=accounts,
         pepper=pepper,
         installation=installation,

@@ -44,6 +44,7 @@ from iothub_services.queues.writer import QueueWriter
 from iothub_services.quota.shared.service import SharedQuota
 from iothub_services.quota.usage import Usage
 from iothub_services.retained.port import RetainedStore
+from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.state.service import StateOp, StateService
 from iothub_services.threads import Threads
 from iothub_tenants.accounts.registry import Registry
@@ -93,8 +94,12 @@ class Monitoring:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What is kept, and the clients of the servers where it is. None: not used by these settings."""
+    """What is kept, and the clients of the servers where it is. None: not used by these settings.
 
+    `commits`: under it the hub commits to each of its SQLite files but the accounts.
+    """
+
+    commits: CommitLock
     accounts: AccountStore
     pepper: bytes
     installation: Installation

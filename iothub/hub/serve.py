@@ -21,6 +21,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
+from iothub.hub.backup_hold import BackupHold
 from iothub.hub.compose import compose
 from iothub.hub.from_settings import configure_log
 from iothub.hub.open_sockets import OpenSockets
@@ -68,7 +69,8 @@ class HubProcess:
         self._parts = parts
         self._reactor = process.reactor
         self._phase = process.phase
-        answer = answers(parts.sockets.admin_queries, self._reloader)
+        hold = BackupHold(parts.stores.commits, process.threads.run)
+        answer = answers(parts.sockets.admin_queries, self._reloader, hold)
         sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce, self._replaced)
         self._stop = Stop(parts, sockets)

@@ -36,14 +36,17 @@ class Verb(StrEnum):
 
 
 class Query(StrEnum):
-    """What only reads, or concerns the hub of one data directory alone: it goes over the local socket. Each names a tenant, but for a reload.
+    """What only reads, or concerns the hub of one data directory alone: it goes over the local socket.
 
-    A list has rows and {"next": text or null}: what to give as `after` for the page that follows. A queue is {"queue_id", "driver",
-    "messages", "bytes", "head", "tail", "epoch", "limits"}.
+    Each names a tenant, but for `config` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the page that
+    follows. A queue is {"queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "limits"}.
     """
 
     # {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners}; ConfigError
     CONFIG_RELOAD = "config.reload"
+    # {} -> {"hold": text}: no SQLite file of the hub changes until the release, for 2 s at most; UnavailableError
+    BACKUP_HOLD = "backup.hold"
+    BACKUP_RELEASE = "backup.release"  # {"hold": text} -> {"is_whole": whether nothing has changed since the hold}
     SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
     SESSION_SHOW = "session.show"  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
     QUEUE_LIST = "queue.list"  # {"after": text, "limit": number} -> rows of queues, each with its "client_id"

@@ -22,6 +22,7 @@ from iothub_services.auth.port import Run
 from iothub_services.quota.calendar import window_at
 from iothub_services.quota.names import Quota
 from iothub_services.quota.slots import SlotFile, SlotRecord
+from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Alarm, Schema, open_database
 
 FLUSH_INTERVAL_S = 5.0
@@ -240,9 +241,9 @@ class Usage:
 class UsageStore:
     """`usage.db`: one row per key, the latest window. Blocking; one thread at a time."""
 
-    def __init__(self, path: Path, clock: Clock, on_alarm: Alarm) -> None:
+    def __init__(self, path: Path, clock: Clock, on_alarm: Alarm, commits: CommitLock | None = None) -> None:
         """Open or create the file; raises ConflictError for a future schema, UnavailableError if it cannot be used."""
-        self._database = open_database(path, SCHEMA, clock, on_alarm)
+        self._database = open_database(path, SCHEMA, clock, on_alarm, commits)
 
     def load(self) -> Iterator[UsageRow]:
         """Read all rows. Raises BackendError."""

@@ -22,6 +22,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub_services.metrics import probes
 from iothub_services.sqlite import salvage
+from iothub_services.sqlite.commit_lock import CommitLock
 
 Alarm = Callable[[str, str], None]  # (name, text); an empty text: the cause is gone
 
@@ -72,7 +73,8 @@ class Database:
     Invariants: nothing is written outside `transaction()`; after a failed one every `on_rollback` callback has run.
     """
 
-    def __init__(self, path: Path, schema: Schema) -> None:
+    def __init__(self, path: Path, schema: Schema, commits: CommitLock | None = None) -> None:
+        """`commits`: every commit is made under it; files that share one can be read as of one moment."""
         self.path = path
         self.schema = schema
         self.before_commit: list[Callable[[sqlite3.Connection], None]] = []
@@ -80,6 +82,7 @@ class Database:
         self.on_rollback: list[Callable[[], None]] = []
         self._is_inside = False
         self._reading = threading.Lock()
+        self._commits = commits or CommitLock()
         self.writer = connect(path)
         try:
             self._prepare()
@@ -105,7 +108,8 @@ class Database:
             for finish in self.before_commit:
                 finish(self.writer)
             is_committing = True
-            self.writer.execute("COMMIT")
+            with self._commits.commit():
+                self.writer.execute("COMMIT")
             for done in self.after_commit:
                 done()
         except sqlite3.Error as error:
@@ -191,7 +195,9 @@ class Database:
             connection.execute(f"PRAGMA user_version={self.schema.version}")
 
 
-def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> Database:
+def open_database(
+    path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, commits: CommitLock | None = None
+) -> Database:
     """Open or create a file; a damaged one is set aside, its readable rows are copied, and `on_alarm` is told.
 
     Raises ConflictError for a future schema, UnavailableError when the file or its directory cannot be used.
@@ -200,7 +206,7 @@ def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> 
         raise UnavailableError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
     try:
         salvage.finish_interrupted(path)
-        return Database(path, schema)
+        return Database(path, schema, commits)
     except OSError as error:
         raise UnavailableError(f"cannot use {path}: {os.strerror(error.errno or 0)}") from error
     except BackendError:
@@ -208,7 +214,7 @@ def open_database(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm) -> 
     except sqlite3.Error as error:
         if not is_damage(error):
             raise backend_error(error, path, is_committing=False) from error
-        return _open_salvaged(path, schema, clock, on_alarm, str(error))
+        return _open_salvaged(path, schema, clock, on_alarm, commits, str(error))
 
 
 def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
@@ -364,7 +370,9 @@ def _primary_code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def _open_salvaged(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, cause: str) -> Database:
+def _open_salvaged(
+    path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, commits: CommitLock | None, cause: str
+) -> Database:
     def create_fresh(fresh: Path) -> sqlite3.Connection:
         connection = connect(fresh)
         connection.execute(f"PRAGMA page_size={schema.page_bytes}")
@@ -375,7 +383,7 @@ def _open_salvaged(path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, ca
 
     try:
         outcome = salvage.salvage(path, schema.tables, schema.repairs, create_fresh, clock.wall())
-        database = Database(path, schema)
+        database = Database(path, schema, commits)
     except (OSError, sqlite3.Error) as error:
         why = "; ".join(explain(error, path)) if isinstance(error, sqlite3.Error) else error
         raise UnavailableError(f"{path} is damaged ({cause}), and its rows could not be copied: {why}") from error

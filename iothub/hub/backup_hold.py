@@ -1,0 +1,29 @@
+"""Keeps this hub's SQLite files unchanged while `iothub backup` begins to read them, all as of one moment.
+
+Knows no file: all of them commit under one lock. The copying is the command's own, in its process.
+"""
+
+from __future__ import annotations
+
+from iothub.records.admin_commands import Json, Request
+from iothub_services.auth.port import Run
+from iothub_services.sqlite.commit_lock import CommitLock
+
+PATIENCE_S = 5.0  # for commits that run, and for another backup's hold
+HOLD_S = 2.0  # enough to begin a read in each file; a command that dies keeps the hub back no longer
+
+
+class BackupHold:
+    """On the reactor thread. Reading goes on; what must be stored waits, and is acknowledged later."""
+
+    def __init__(self, commits: CommitLock, run: Run) -> None:
+        self._commits = commits
+        self._run = run
+
+    async def begin(self) -> Json:
+        """Raises UnavailableError: a commit takes too long."""
+        return {"hold": await self._run("housekeeping.hold", self._commits.hold, PATIENCE_S, HOLD_S)}
+
+    def end(self, request: Request) -> Json:
+        """Let the hub write again."""
+        return {"is_whole": self._commits.release(str(request.argument.get("hold")))}

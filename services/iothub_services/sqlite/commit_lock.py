@@ -1,0 +1,83 @@
+"""Lets nobody commit for a moment, so that several SQLite files can be read as of one instant.
+
+Knows no file: a `Database` commits inside `commit()`. Commits run beside each other; a hold waits for those that run and keeps back those that come.
+Other processes do not know the lock.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from iothub.base.errors import UnavailableError
+
+
+class CommitLock:
+    """A shared lock for commits, an exclusive one for a hold. Any thread.
+
+    Invariants: no commit runs while a hold has been granted. A hold ends by itself, with the first commit that has waited for its end: whoever has
+    it and dies keeps nobody back. `release` says whether that has happened.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._commits = 0  # that run
+        self._hold = ""  # the hold that is granted or waits for the commits that run
+        self._until = 0.0  # then it ends
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """Do one commit; waits while there is a hold."""
+        with self._changed:
+            self._wait_for_hold()
+            self._commits += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._commits -= 1
+                self._changed.notify_all()
+
+    def hold(self, patience_s: float, hold_s: float) -> str:
+        """Keep every commit back for at most `hold_s`; return the hold, for `release`. Blocks until no commit runs, at most `patience_s`.
+
+        Raises UnavailableError: a commit, or another hold, takes longer.
+        """
+        until = monotonic() + patience_s
+        with self._changed:
+            self._wait_for_hold(until)
+            mine = self._hold = secrets.token_hex(8)
+            self._until = until
+            while self._commits and self._hold == mine and (left := until - monotonic()) > 0:
+                self._changed.wait(left)
+            if self._commits or self._hold != mine:
+                self._end(mine)
+                raise UnavailableError(f"a commit has taken longer than {patience_s:g} s: the disk is slow or failing")
+            self._until = monotonic() + hold_s
+            return mine
+
+    def release(self, hold: str) -> bool:
+        """End a hold. False: it had ended before, and others may have committed meanwhile."""
+        with self._changed:
+            return self._end(hold)
+
+    def _wait_for_hold(self, until: float | None = None) -> None:
+        """Wait until there is no hold; one that is over ends here. Raises UnavailableError: `until` has come."""
+        while self._hold:
+            now = monotonic()
+            if now >= self._until:
+                self._end(self._hold)
+            elif until is not None and now >= until:
+                raise UnavailableError("another backup is beginning; try again")
+            else:
+                self._changed.wait((self._until if until is None else min(self._until, until)) - now)
+
+    def _end(self, hold: str) -> bool:
+        is_there = bool(hold) and self._hold == hold
+        if is_there:
+            self._hold = ""
+            self._changed.notify_all()
+        return is_there

@@ -1,0 +1,208 @@
+"""Restores: nothing is changed before all is there and right, and what was there is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from iothub.backup import manifest, restoring
+from iothub.base.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
+from iothub.config.datadir import DataDir
+from iothub.testing.clock import ManualClock
+from tests.unit.backup.conftest import Make, Things, rows
+
+
+def unheard(_done: int, _of: int) -> None:
+    """Nobody watches."""
+
+
+def names(data_dir: DataDir) -> list[str]:
+    return sorted(str(path.relative_to(data_dir.path)) for path in data_dir.path.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def backup(things: Things, make: Make, tmp_path: Path) -> Path:
+    (things.data_dir.path / "archive").mkdir()
+    (things.data_dir.path / "archive" / "1.parquet").write_bytes(b"events")
+    things.data_dir.heartbeat_file.touch()
+    os.utime(things.data_dir.heartbeat_file, (5, 5))
+    make()
+    return tmp_path / "backup"
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> DataDir:
+    data_dir = DataDir(tmp_path / "restored")
+    data_dir.make_directory()
+    return data_dir
+
+
+ALL = ["archive/1.parquet", "events.db", "heartbeat", "pepper", "queues.db"]
+
+
+def test_restored_files_are_those_of_the_backup(backup: Path, target: DataDir) -> None:
+    replaced = restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+
+    assert replaced is None
+    assert names(target) == ALL
+    assert [rows(target.queues), rows(target.events)] == [1, 1]
+    assert stat.S_IMODE(target.pepper_file.stat().st_mode) == 0o600
+    assert target.last_heartbeat() == 5
+
+
+def test_what_was_there_is_moved(backup: Path, target: DataDir) -> None:
+    """The lock stays: the caller holds it."""
+    target.lock_file.touch()
+    target.pepper_file.write_text("old")
+    (target.path / "archive").mkdir()
+    (target.path / "archive" / "0.parquet").touch()
+
+    first = restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+    second = restoring.restore(backup, manifest.read(backup), target, ManualClock(wall=1e9), unheard)
+
+    assert first is not None
+    assert second is not None
+    assert sorted(str(path.relative_to(first)) for path in first.rglob("*")) == [
+        "archive",
+        "archive/0.parquet",
+        "pepper",
+    ]
+    assert (first / "pepper").read_text() == "old"
+    assert sorted(path.name for path in second.iterdir()) == [
+        "archive",
+        "events.db",
+        "heartbeat",
+        "pepper",
+        "queues.db",
+    ]
+    assert [path.name for path in restoring.entries_to_replace(target)] == [
+        path.name for path in sorted(second.iterdir())
+    ]
+
+
+def test_damaged_backup_is_refused(backup: Path) -> None:
+    found = manifest.read(backup)
+    restoring.require_sound(backup, found, unheard)
+    content = (backup / "pepper").read_bytes()
+
+    (backup / "pepper").write_bytes(content[:-1] + b"x")
+    with pytest.raises(CorruptRecordError, match=r"pepper is damaged: it is not what the backup has written"):
+        restoring.require_sound(backup, found, unheard)
+    (backup / "pepper").write_bytes(content + b"x")
+    with pytest.raises(CorruptRecordError, match=r"pepper is damaged"):
+        restoring.require_sound(backup, found, unheard)
+    (backup / "pepper").unlink()
+    with pytest.raises(CorruptRecordError, match=r"pepper is missing"):
+        restoring.require_sound(backup, found, unheard)
+
+
+def test_backup_of_a_newer_program_is_refused(backup: Path) -> None:
+    found = manifest.read(backup)
+    entries = [dataclasses.replace(entry, schema=99) if entry.schema else entry for entry in found.files]
+
+    with pytest.raises(
+        ConflictError, match=r"events\.db has schema version 99, .* restore it with iothub 1\.2\.3 or newer"
+    ):
+        restoring.require_sound(backup, dataclasses.replace(found, files=tuple(entries)), unheard)
+
+
+def test_file_that_changes_during_the_restore_changes_nothing(backup: Path, target: DataDir) -> None:
+    target.pepper_file.write_text("old")
+    found = manifest.read(backup)
+    (backup / "queues.db").write_bytes(b"other")
+
+    with pytest.raises(CorruptRecordError, match="has changed"):
+        restoring.restore(backup, found, target, ManualClock(), unheard)
+
+    assert names(target) == ["pepper"]
+    assert target.pepper_file.read_text() == "old"
+
+
+def test_interrupted_copy_changes_nothing(backup: Path, target: DataDir) -> None:
+    target.pepper_file.write_text("old")
+
+    def stop(_done: int, _of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        restoring.restore(backup, manifest.read(backup), target, ManualClock(), stop)
+
+    assert names(target) == ["pepper"]
+
+
+def test_no_room_changes_nothing(backup: Path, target: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "disk_free_bytes", lambda _path: 1000)
+
+    with pytest.raises(UnavailableError, match=r"has \d+ bytes, 1000 bytes are free: .*; nothing was changed"):
+        restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+
+    assert names(target) == []
+
+
+@pytest.mark.parametrize("renames", range(6))
+def test_crash_between_two_renames_keeps_hubs_away_and_is_repaired(
+    backup: Path, target: DataDir, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    """Killed at any of them: a hub refuses to start until the restore was run again, and nothing is lost."""
+    target.pepper_file.write_text("old")
+    left, rename = iter(range(renames)), Path.rename
+
+    def crash_later(path: Path, to: Path) -> Path:
+        if next(left, None) is None:
+            raise SystemExit
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", crash_later)
+    with pytest.raises(SystemExit):
+        restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+    monkeypatch.undo()
+    with pytest.raises(UnavailableError, match="a restore was interrupted here; run `iothub restore` again"):
+        target.require_initialised()
+    with pytest.raises(UnavailableError, match="a restore was interrupted here"):
+        target.require_fresh()
+
+    restoring.restore(backup, manifest.read(backup), target, ManualClock(wall=1e9), unheard)
+
+    assert [name for name in names(target) if not name.startswith("replaced-")] == ALL
+    assert len(target.pepper()) == 32
+    assert any(file.read_text() == "old" for file in target.path.glob("replaced-*/pepper") if file.stat().st_size == 3)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../pepper", "a/../../pepper", ""])
+def test_manifest_leads_nowhere_else(backup: Path, name: str) -> None:
+    content = json.loads((backup / manifest.NAME).read_text())
+    content["files"][0]["name"] = name
+    (backup / manifest.NAME).write_text(json.dumps(content))
+
+    with pytest.raises(CorruptRecordError, match="leads out of the data directory"):
+        manifest.read(backup)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ('{"version": 2}', ConflictError, "this program knows up to 1"),
+        ("{", CorruptRecordError, "is damaged"),
+        ('{"version": 1}', CorruptRecordError, "is damaged"),
+        ('{"version": 1, "files": 7, "program": "", "cut_at": "", "data_dir": ""}', CorruptRecordError, "is damaged"),
+    ],
+)
+def test_manifest_that_cannot_be_read_is_refused(backup: Path, text: str, error: type[Exception], said: str) -> None:
+    (backup / manifest.NAME).write_text(text)
+
+    with pytest.raises(error, match=said):
+        manifest.read(backup)
+
+
+def test_manifest_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / manifest.NAME).mkdir()
+
+    with pytest.raises(UnavailableError, match=r"backup\.json: cannot be read"):
+        manifest.read(tmp_path)
+    with pytest.raises(NotFoundError):
+        manifest.read(tmp_path / manifest.NAME / "below")
