@@ -93,8 +93,8 @@ def test_revoking_a_device_closes_its_connections(tcp: Party, say: Say, tenant: 
     neighbour = tcp(5, tenant=tenant, device="dev2")
 
     (tmp_path / "secret").write_text("another")
-    file = ("--secret-file", str(tmp_path / "secret")) if verb == "set-password" else ()
-    say("device", verb, tenant, "dev1", *file)
+    options = {"set-password": ("--secret-file", str(tmp_path / "secret")), "delete": ("--yes",)}.get(verb, ())
+    say("device", verb, tenant, "dev1", *options)
 
     closed_in_time(three, five, codes=(0x87, 0x98))
     for version in (4, 5):

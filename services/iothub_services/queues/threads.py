@@ -75,6 +75,9 @@ class LoadedPage(NamedTuple):
     damaged: list[Damaged]
 
 
+READING = frozenset(("read", "tails", "existing", "stats", "stats_of", "list_queues", "fetch", "load", "usage"))
+"""The verbs that only read: they belong in the reading thread, and one that fails takes no other operation with it."""
+
 WriteOp = Append | Move | Call
 ReadOp = Read | Call | RetainedCall | RetainedPage
 RetainedOp = RetainedWrite | RetainedCall
@@ -199,11 +202,8 @@ def _call(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> objec
         answer = getattr(store, call.name)(*call.args)
         return list(answer) if isinstance(answer, Iterator) else answer
     except BackendError as error:
-        if call.name in _READING:
+        if call.name in READING:
             return error
         raise
     except (IotHubError, StaleEpochError) as error:
         return error
-
-
-_READING = frozenset(("read", "tails", "stats", "list_queues", "tenant_usage", "fetch", "load", "usage"))

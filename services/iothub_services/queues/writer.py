@@ -37,6 +37,7 @@ from iothub_services.queues.port import (
 )
 from iothub_services.queues.sources import Sources
 from iothub_services.queues.threads import (
+    READING,
     Call,
     LoadedPage,
     QueueWrites,
@@ -55,7 +56,6 @@ RETRY_S = 0.25
 GIVE_UP_S = 30.0
 
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
-_READING = frozenset(("tails", "stats", "stats_of", "read", "list_queues", "fetch", "load", "usage"))
 
 _GONE = int(Refused.GONE)
 _READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.store_alarms`
@@ -218,8 +218,8 @@ class QueueWriter:
     # --- the control plane
 
     def call(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
-        """Call a verb of `QueueStore` in its thread: the reading one for stats, stats_of, read, tails and list_queues, the writing one for others."""
-        thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._writes)
+        """Call a verb of `QueueStore` in its thread: the reading one for what only reads, the writing one for others."""
+        thread = cast("GroupThread[Any, object]", self._reads if name in READING else self._writes)
         patience_s = FOREVER_S if name in _PATIENT else None
         thread.submit(Call(name, args), partial(_answer, callback, errback), 0, patience_s)
 
@@ -229,7 +229,7 @@ class QueueWriter:
 
     def call_retained(self, name: str, args: tuple[object, ...], callback: Callback, errback: Errback) -> None:
         """The same for `RetainedStore`: put delete expire drop_tenant | load (as a list) fetch usage."""
-        thread = cast("GroupThread[Any, object]", self._reads if name in _READING else self._retains)
+        thread = cast("GroupThread[Any, object]", self._reads if name in READING else self._retains)
         thread.submit(RetainedCall(name, args), partial(_answer, callback, errback))
 
     # --- answers

@@ -34,6 +34,7 @@ from iothub_services.queues.port import (
     QueueLimits,
     StaleEpochError,
 )
+from iothub_services.queues.threads import RetainedPage
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedTopic
@@ -459,6 +460,26 @@ def test_writer_calls_rare_verbs_in_their_threads(harness: Harness) -> None:
 
     assert [positions for _, _, positions, _ in calls] == [(1,), (2,)]
     assert answers == [1, NotFoundError, 0, {1: 2}, []]
+
+
+@pytest.mark.parametrize("verb", ["read", "tails", "existing", "stats", "stats_of", "list_queues"])
+def test_verb_that_only_reads_fails_by_itself(harness: Harness, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """Neither the commit that goes with it nor another session's page fails with it."""
+
+    def fail(*_: object) -> Any:
+        raise BackendError("region away", retryable=True)
+
+    answers: list[Any] = []
+    session = harness.session(1)
+    item = publish(session)
+    monkeypatch.setattr(harness.queues, verb, fail)
+    harness.writer.append(item)
+    harness.writer.call(verb, ([1],), answers.append, lambda error: answers.append(str(error)))
+    harness.writer.load(RetainedPage(7, b"", 5), answers.append, answers.append)
+
+    assert harness.run() == [("stored", item, (1,), False)]
+    assert answers == ["region away", []]
+    assert harness.alarms == []
 
 
 def test_writer_reads_stored_records_and_pages_of_topics(harness: Harness) -> None:
