@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         job_runs as job_runs,
     )
     from iothub_tenants.accounts import (
+        limit_lines as limit_lines,
+    )
+    from iothub_tenants.accounts import (
         marks as marks,
     )
     from iothub_tenants.accounts import (

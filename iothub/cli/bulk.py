@@ -12,12 +12,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TypeAlias
 
-import click
-
 from iothub.base.errors import InterruptedWorkError
 from iothub.cli import accounts, output
 from iothub.cli.app import App
-from iothub.cli.files import DASH, cannot_be_read
+from iothub.cli.files import DASH, opened_lines
 from iothub.cli.progress import Progress
 from iothub.cli.secrets_file import Secrets, SecretsFile, SecretsOutput
 
@@ -48,8 +46,9 @@ class InterruptGuard:
 class Import:
     """One import, of `file` into `tenant`. `secrets_to`: where generated secrets go, `-` is standard output; None: there are none."""
 
-    def __init__(self, app: App, tenant: str, file: Path, secrets_to: Path | None) -> None:
+    def __init__(self, app: App, tenant: str, file: Path, secrets_to: Path | None, *, is_dry_run: bool) -> None:
         self._app = app
+        self._is_dry_run = is_dry_run
         self._tenant = tenant
         self._file = file
         self._secrets_to = secrets_to
@@ -64,6 +63,9 @@ class Import:
             InterruptedWorkError: Ctrl-C; no device was imported.
             ConfigError, ConflictError, NotFoundError, UnavailableError: No device was imported either.
         """
+        if self._is_dry_run:
+            self._say_would(self._import(None))
+            return
         with self._opened() as secrets, self._shield:
             try:
                 names = self._import(secrets)
@@ -77,30 +79,28 @@ class Import:
         return SecretsOutput() if self._secrets_to == DASH else SecretsFile(self._secrets_to)
 
     def _import(self, secrets: Secrets | None) -> list[str]:
-        """Read the file leniently: the reader of the rows names the line that is no UTF-8."""
+        """Read, check and, unless this is a dry run, import."""
 
         def before_write(names: Sequence[str]) -> None:
             self._shield.hold()
             if secrets is not None:
                 secrets.write(self._lines(names))
 
-        try:
-            with (
-                click.open_file(str(self._file), encoding="utf-8", errors="surrogateescape") as lines,
-                Progress("passwords hashed") as progress,
-            ):
+        with opened_lines(self._file) as lines, Progress("passwords hashed") as progress:
 
-                def on_progress(done: int, of: int) -> None:
-                    self._hashed = (done, of)
-                    progress(done, of)
+            def on_progress(done: int, of: int) -> None:
+                self._hashed = (done, of)
+                progress(done, of)
 
-                keep = None if secrets is None else self._keep
-                store = self._app.store()
-                return accounts.imports.import_devices(
-                    store, self._tenant, lines, keep=keep, on_progress=on_progress, before_write=before_write
-                )
-        except OSError as error:
-            raise cannot_be_read(self._file, error) from None
+            return accounts.imports.import_devices(
+                self._app.store(),
+                self._tenant,
+                lines,
+                keep=None if self._secrets_to is None else self._keep,
+                on_progress=on_progress,
+                before_write=before_write,
+                is_dry_run=self._is_dry_run,
+            )
 
     def _keep(self, made: Sequence[tuple[str, str]]) -> None:
         self._made = made
@@ -117,6 +117,10 @@ class Import:
         done, of = self._hashed
         so_far = f" ({done} of {of} passwords hashed)" if of else ""
         return InterruptedWorkError(f"interrupted: no device was imported{so_far}; run the same command again")
+
+    def _say_would(self, names: list[str]) -> None:
+        record = {"name": self._tenant, "devices": names, "is_imported": False}
+        self._app.done(f"would import {output.counted(len(names), 'device')}", record)
 
     def _say(self, names: list[str]) -> None:
         message = f"imported {output.counted(len(names), 'device')}"

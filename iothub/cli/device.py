@@ -98,21 +98,31 @@ def create(
     type=NamedPath(allow_dash=True),
     help="Generate missing secrets and write them to this new file; -: standard output.",
 )
-def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None) -> None:
-    """Create many devices from a CSV file with the header name,password: all or none. FILE: a path, or - for standard input.
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rows; import nothing.")
+def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None, is_dry_run: bool) -> None:
+    """Create many devices from a CSV file with a header: all or none. FILE: a path, or - for standard input.
+
+    Columns, in any order: name; password; groups, of the tenant, separated by blanks; limits of the device, as `quota set` takes them,
+    separated by blanks (in quotation marks if one has a comma). Only name and password must be there.
 
     Bad lines are reported with their numbers (exit code 4).
 
-    With --secrets-to the header may be just name, and a password may be empty: those devices get generated secrets, written as
+    With --secrets-to the column password may be absent, and a password may be empty: those devices get generated secrets, written as
     name,username,secret to a new file that only you can read. With - they go to standard output; in JSON they are the list `secrets` of
     the object.
 
+    Example file:
+      name,password,groups,limits
+      dev1,first-secret,sensors hall-1,device_publish_messages=5/1s
+      dev2,second-secret,,
+
     Examples:
+      iothub --data-dir ./hub device import acme devices.csv --dry-run
       iothub --data-dir ./hub device import acme devices.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to fleet-secrets.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to - -o json
     """
-    Import(app, tenant, file, secrets_to).run()
+    Import(app, tenant, file, secrets_to, is_dry_run=is_dry_run).run()
 
 
 @verb(command, "rotate-secret")

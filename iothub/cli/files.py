@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,20 @@ def cannot_be_read(path: object, error: OSError) -> IotHubError:
     """Return the error for a file that cannot be read: a missing one is a wrong command line, other causes may pass."""
     kind = ConfigError if isinstance(error, FileNotFoundError | IsADirectoryError) else UnavailableError
     return kind(f"{path}: cannot be read: {error.strerror}")
+
+
+@contextmanager
+def opened_lines(path: Path) -> Iterator[Iterable[str]]:
+    """Give the lines of a text; `-`: standard input. Octets that are no UTF-8 are surrogates: whoever reads the lines names theirs.
+
+    Raises:
+        ConfigError, UnavailableError: it cannot be read.
+    """
+    try:
+        with click.open_file(str(path), encoding="utf-8", errors="surrogateescape") as lines:
+            yield lines
+    except OSError as error:
+        raise cannot_be_read(path, error) from None
 
 
 def read_json(path: Path) -> object:

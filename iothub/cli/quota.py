@@ -6,14 +6,16 @@ Knows neither usage nor grammar: `iothub_tenants.accounts.quotas` and the quota 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
-from iothub.base.errors import IotHubError
+from iothub.base.errors import ConfigError, IotHubError
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
+from iothub.cli.files import NamedPath, opened_lines
 from iothub.cli.limits import LimitsCommand, with_values, words_of
-from iothub.cli.output import Row
+from iothub.cli.output import Row, counted
 from iothub.records.admin_commands import Verb
 from iothub_services.quota.grammar import parse_name
 from iothub_tenants.accounts.plain import plain
@@ -84,15 +86,40 @@ def explain(app: App, tenant: str, name: str | None, device: str | None) -> None
 
 @verb(command, "set", LimitsCommand)
 @click.argument("tenant")
-@click.argument("limits", nargs=-1, required=True, metavar="LIMIT...")
+@click.argument("limits", nargs=-1, metavar="LIMIT...")
 @DEVICE
-def set_limits(app: App, tenant: str, limits: tuple[str, ...], device: str | None) -> None:
-    """Set limits of a tenant or of one of its devices; other limits stay.
+@click.option(
+    "-f", "--file", type=NamedPath(allow_dash=True), help="Set the limits of this file; -: of standard input."
+)
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="With --file: check all lines; set nothing.")
+def set_limits(
+    app: App, tenant: str, limits: tuple[str, ...], device: str | None, file: Path | None, is_dry_run: bool
+) -> None:
+    """Set limits of a tenant, of one of its devices, or with --file of many; other limits stay.
+
+    A line of the file is LIMIT... for the tenant, or DEVICE LIMIT... for a device. Blank lines, and lines that begin with #, mean nothing.
+    All lines are set at once, or none; bad lines are reported with their numbers (exit code 4).
+
+    Example file:
+      connections=5000 publish_messages=500/1s
+      dev1 device_publish_messages=5/1s,10000/1d
+      dev2 device_publish_messages=20/1s
 
     Examples:
       iothub --data-dir ./hub quota set acme connections=100 publish_messages=50/1s
       iothub --data-dir ./hub quota set acme device_publish_messages=5/1s --device dev1
+      iothub --data-dir ./hub quota set acme --file limits.txt --dry-run
+      iothub --data-dir ./hub quota set acme --file limits.txt
     """
+    if file is not None:
+        if limits or device is not None:
+            raise ConfigError("--file has the limits and the devices: leave out LIMIT and --device")
+        _set_lines(app, tenant, file, is_dry_run=is_dry_run)
+        return
+    if not limits:
+        raise click.UsageError("Missing argument 'LIMIT...', or the option --file.")
+    if is_dry_run:
+        raise ConfigError("--dry-run goes with --file; to try out a limit in a running hub, set dry-run:NAME=VALUE")
     rows = [
         with_values(plain(override)) for override in accounts.quotas.set_limits(app.store(), tenant, limits, device)
     ]
@@ -111,6 +138,17 @@ def unset(app: App, tenant: str, names: tuple[str, ...], device: str | None) -> 
     """
     rows = [with_values(plain(override)) for override in accounts.quotas.unset(app.store(), tenant, names, device)]
     app.done(f"unset {' '.join(names)}", {"name": tenant, "limits": rows})
+
+
+def _set_lines(app: App, tenant: str, file: Path, *, is_dry_run: bool) -> None:
+    with opened_lines(file) as lines:
+        overrides = accounts.limit_lines.set_limits_of_lines(app.store(), tenant, lines, is_dry_run=is_dry_run)
+    number = counted(len(overrides), "limit")
+    record = {"name": tenant, "limits": [with_values(plain(override)) for override in overrides]}
+    if is_dry_run:
+        app.done(f"would set {number}", {**record, "is_set": False})
+    else:
+        app.done(f"set {number}", record)
 
 
 def _show(app: App, rows: Sequence[Row], *columns: str) -> None:

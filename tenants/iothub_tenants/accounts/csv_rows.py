@@ -1,7 +1,7 @@
-"""Reads the CSV rows of a device import, `name,password` or `name` alone, and says of every bad line what is wrong with it.
+"""Reads the CSV rows of a device import, with the columns that its header names, and says of every bad line what is wrong with it.
 
 Knows no store, no hash and no file. Passwords appear in no message, and no text that may be one: with a wrong separator, or columns
-that are swapped, the first column holds the password.
+that are swapped, the first column holds the password; after a comma without quotes, the next column holds a part of it.
 """
 
 from __future__ import annotations
@@ -11,35 +11,46 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from iothub.base.errors import ConfigError, ConflictError
+from iothub_services.quota.grammar import DRY_RUN, Limits, parse_limits
+from iothub_services.quota.names import BY_NAME
+from iothub_tenants.accounts import limits, quotas
 from iothub_tenants.accounts.devices import check_password
 from iothub_tenants.identity import DEVICE_NAME, shown
 
-NAMED = ["name"]
-WITH_PASSWORD = ["name", "password"]
+COLUMNS = ("name", "password", "groups", "limits")
 MOST_LISTED = 20  # bad lines; the others most likely have the same faults
 MAX_NAME = 128
 
 _SEPARATORS = frozenset(" ,;|\t")
-_NOT_UTF_8 = "not UTF-8 text: save the file as UTF-8"
+NOT_UTF_8 = "not UTF-8 text: save the file as UTF-8"
 _INSTEAD = "give one, or have secrets generated with --secrets-to FILE"
 
 
 class BadLinesError(ConflictError):
-    """Nothing was imported; `details` names the bad lines."""
+    """Nothing was imported, or whatever else was to be `done`; `details` names the bad lines."""
 
-    def __init__(self, faults: dict[int, str]) -> None:
-        super().__init__(f"nothing was imported (bad lines: {len(faults)}):")
+    def __init__(self, faults: dict[int, str], done: str = "imported") -> None:
+        super().__init__(f"nothing was {done} (bad lines: {len(faults)}):")
         listed = [f"line {line}: {fault}" for line, fault in sorted(faults.items())[:MOST_LISTED]]
         rest = len(faults) - len(listed)
         self.details = (*listed, f"and {rest} more") if rest else tuple(listed)
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """One device, and the line on which its row begins. `password` None: one is to be generated."""
+
+    line: int
+    password: str | None = field(default=None, repr=False)
+    groups: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class CsvRows:
-    """The rows of a file: password (None: one is to be generated) and line by name, and what is wrong by line."""
+    """The rows of a file by the device's name, and what is wrong by line."""
 
-    passwords: dict[str, str | None] = field(default_factory=dict, repr=False)
-    lines: dict[str, int] = field(default_factory=dict)
+    devices: dict[str, DeviceRow] = field(default_factory=dict)
     faults: dict[int, str] = field(default_factory=dict)
 
     def refuse(self) -> None:
@@ -60,7 +71,7 @@ def read_csv_rows(lines: Iterable[str], *, is_generating: bool) -> CsvRows:
         return parsed
     for line, row in rows:
         if len(row) == len(columns):
-            _add_row(parsed, line, row[0], row[1] if len(row) > 1 else "", is_generating=is_generating)
+            _add_row(parsed, line, dict(zip(columns, row, strict=True)), is_generating=is_generating)
         else:
             parsed.faults[line] = f"{len(row)} columns, expected {len(columns)}"
     return parsed
@@ -78,48 +89,67 @@ def _rows(lines: Iterable[str], parsed: CsvRows) -> Iterator[tuple[int, list[str
         except csv.Error as error:
             parsed.faults[line] = f"not CSV ({error})"
         except UnicodeError:
-            parsed.faults[line] = _NOT_UTF_8
+            parsed.faults[line] = NOT_UTF_8
             return
         else:
-            if any(_is_foreign(cell) for cell in row):
-                parsed.faults[line] = _NOT_UTF_8
+            if any(is_foreign(cell) for cell in row):
+                parsed.faults[line] = NOT_UTF_8
             elif row:
                 yield line, row
 
 
-def _is_foreign(cell: str) -> bool:
+def is_foreign(cell: str) -> bool:
     """Does this hold octets that are no UTF-8, as `errors="surrogateescape"` writes them?"""
     return not cell.isascii() and any("\udc80" <= mark <= "\udcff" for mark in cell)
 
 
 def _header_fault(columns: list[str], *, is_generating: bool) -> str:
     """Say what is wrong with the header, which is not shown: it may be the first password."""
-    if columns == WITH_PASSWORD or (columns == NAMED and is_generating):
-        return ""
-    if columns == NAMED:
+    if "name" not in columns or len(set(columns)) < len(columns) or not set(columns) <= set(COLUMNS):
+        return "not the header: expected name,password[,groups][,limits]"
+    if "password" not in columns and not is_generating:
         return f"there is no column password: {_INSTEAD}"
-    return "not the header: expected name,password"
+    return ""
 
 
-def _add_row(parsed: CsvRows, line: int, name: str, password: str, *, is_generating: bool) -> None:
+def _add_row(parsed: CsvRows, line: int, cells: dict[str, str], *, is_generating: bool) -> None:
+    name, password = cells["name"], cells.get("password", "")
     if not DEVICE_NAME.fullmatch(name):
         parsed.faults[line] = _name_fault(name, password)
-    elif name in parsed.lines:
-        parsed.faults[line] = f"{name} stands in line {parsed.lines[name]} already"
-    else:
-        parsed.lines[name] = line
-        parsed.passwords[name] = password or None
-        if password:
-            _check_password(parsed, line, name, password)
-        elif not is_generating:
-            parsed.faults[line] = f"the password of {name} is empty: {_INSTEAD}"
-
-
-def _check_password(parsed: CsvRows, line: int, name: str, password: str) -> None:
+        return
+    if name in parsed.devices:
+        parsed.faults[line] = f"{name} stands in line {parsed.devices[name].line} already"
+        return
+    groups, own = tuple(dict.fromkeys(cells.get("groups", "").split())), cells.get("limits", "")
+    parsed.devices[name] = DeviceRow(line, password or None, groups)
     try:
-        check_password(password)
+        _check_password(name, password, is_generating=is_generating)
+        parsed.devices[name] = DeviceRow(line, password or None, groups, _read_limits(name, own))
+    except ConfigError as error:
+        parsed.faults[line] = str(error)
+
+
+def _check_password(name: str, password: str, *, is_generating: bool) -> None:
+    if not password and not is_generating:
+        raise ConfigError(f"the password of {name} is empty: {_INSTEAD}")
+    try:
+        if password:
+            check_password(password)
     except ConfigError:
-        parsed.faults[line] = f"the password of {name} is too long or holds a NUL"
+        raise ConfigError(f"the password of {name} is too long or holds a NUL") from None
+
+
+def _read_limits(name: str, text: str) -> Limits:
+    for place, part in enumerate(text.split(), 1):
+        if part.removeprefix(DRY_RUN).partition("=")[0] not in BY_NAME:
+            raise ConfigError(
+                f"limit {place} of {name}: expected the name of a limit and its value, for example connections=3 "
+                "(`iothub quota set --help` has all names)"
+            )
+    parsed = parse_limits(text)
+    quotas.refuse_wider(parsed)
+    limits.merged({}, parsed)  # refuses what cannot be stored
+    return parsed
 
 
 def _name_fault(name: str, password: str) -> str:

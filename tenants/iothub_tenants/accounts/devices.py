@@ -35,6 +35,7 @@ from iothub_tenants.accounts.tables import device as table
 from iothub_tenants.identity import check_device_name, shown
 
 SUBJECT_LIMIT = 512
+_LOOKUP = 500  # names per query
 
 
 class CredentialForm(StrEnum):
@@ -267,6 +268,17 @@ def add_member(connection: Connection, device_id: int, group_id: int) -> bool:
         return False
     connection.execute(insert(group_member).values(device_id=device_id, group_id=group_id))
     return True
+
+
+def row_ids(connection: Connection, tenant_id: int, names: Sequence[str]) -> dict[str, int]:
+    """Return the row ids, by name, of those of these devices that exist."""
+    found: dict[str, int] = {}
+    for start in range(0, len(names), _LOOKUP):
+        is_it = (table.c.tenant_id == tenant_id) & table.c.name.in_(names[start : start + _LOOKUP])
+        found.update(
+            (name, row_id) for name, row_id in connection.execute(select(table.c.name, table.c.id).where(is_it))
+        )
+    return found
 
 
 def memberships(tenant_id: int) -> Select[str, str]:

@@ -5,9 +5,10 @@ Knows no rules: `acl_rules.py` says what a group may do. A device may be in any 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import and_, insert, select
+from sqlalchemy import Connection, and_, insert, select
 from sqlalchemy import delete as delete_from
 
 from iothub.base.errors import ConflictError, NotFoundError
@@ -83,6 +84,25 @@ def join(store: AccountStore, tenant: str, group: str, device: str) -> devices.D
         if devices.add_member(writer.connection, device_id, group_id):
             writer.changed(owner.id, ChangeKind.ACL, f"device:{device}")
         return devices.find(writer.connection, owner, device)
+
+
+def row_ids(connection: Connection, tenant_id: int) -> dict[str, int]:
+    """Return the row ids of a tenant's groups by name."""
+    query = select(table.c.name, table.c.id).where(table.c.tenant_id == tenant_id)
+    return {name: row_id for name, row_id in connection.execute(query)}  # noqa: C416  a Row is no pair
+
+
+def insert_members(connection: Connection, tenant_id: int, groups_of: Mapping[str, Iterable[str]]) -> None:
+    """Put devices that are in no group yet into the groups named for each; all exist. The caller puts the line into the change log."""
+    group_ids = row_ids(connection, tenant_id)
+    device_ids = devices.row_ids(connection, tenant_id, [name for name, groups in groups_of.items() if groups])
+    rows = [
+        {"device_id": device_id, "group_id": group_ids[group]}
+        for name, device_id in device_ids.items()
+        for group in groups_of[name]
+    ]
+    if rows:
+        connection.execute(insert(group_member), rows)
 
 
 def leave(store: AccountStore, tenant: str, group: str, device: str) -> devices.Device:

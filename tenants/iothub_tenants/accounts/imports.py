@@ -1,4 +1,4 @@
-"""Creates many devices from CSV rows `name,password` or `name`: all of them or, with the bad lines named, none.
+"""Creates many devices with their groups and own limits from CSV rows: all of them or, with the bad lines named, none.
 
 Knows no file: the caller opens it, keeps the generated secrets and shows the progress.
 """
@@ -9,15 +9,14 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from iothub_tenants.accounts import tenants
+from iothub.base.errors import ConflictError
+from iothub_tenants.accounts import groups, quotas, streams, tenants
 from iothub_tenants.accounts.csv_rows import CsvRows, read_csv_rows
-from iothub_tenants.accounts.devices import Credential, insert_devices, make_credential
-from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.accounts.tables import device as table
+from iothub_tenants.accounts.devices import Credential, insert_devices, make_credential, row_ids
+from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 
-_LOOKUP = 500  # names per query
 _BATCH = 256  # passwords that wait for a thread at once
 
 Progress = Callable[[int, int], None]
@@ -43,48 +42,72 @@ def import_devices(
     keep: Keep | None = None,
     on_progress: Progress | None = None,
     before_write: BeforeWrite | None = None,
+    is_dry_run: bool = False,
 ) -> list[str]:
     """Create a device for every row and return the names in the order of the rows.
 
     Chosen passwords take tens of milliseconds each (that is their purpose), in several threads; then one transaction writes all.
     With `keep` the rows without a password get generated secrets, microseconds each. `keep`, then `before_write`, are called before
-    anything is written, and what they raise stops the import.
+    anything is written, and what they raise stops the import. A dry run ends when all rows are checked.
 
     Raises:
         NotFoundError: no such tenant.
-        BadLinesError: the text is no such CSV, or rows are malformed, doubled, or name devices that exist; nothing was written.
+        BadLinesError: the text is no such CSV, or rows are malformed, doubled, name devices that exist or groups that do not; nothing was written.
     """
     parsed = read_csv_rows(lines, is_generating=keep is not None)
     with store.read() as connection:
         owner = tenants.living(connection, tenant)
-        _mark_taken(connection, owner.id, parsed)
+        _mark_faults(connection, owner.id, parsed)
     parsed.refuse()
+    if is_dry_run:
+        return list(parsed.devices)
     credentials = _hashed(store, parsed, on_progress, hash_threads())
     if keep is not None:
         keep(_generate(store, parsed, credentials))
     if before_write is not None:
-        before_write(list(parsed.passwords))
+        before_write(list(parsed.devices))
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        _mark_taken(writer.connection, owner.id, parsed)
+        _mark_faults(writer.connection, owner.id, parsed)
         parsed.refuse()
-        insert_devices(writer, owner.id, [(name, credentials[name]) for name in parsed.passwords])
-        if credentials:
-            writer.changed(owner.id, ChangeKind.DEVICE, "*")
-    return list(parsed.passwords)
+        if parsed.devices:
+            _insert(writer, owner, parsed, credentials)
+    return list(parsed.devices)
 
 
-def _mark_taken(connection: Connection, tenant_id: int, parsed: CsvRows) -> None:
-    names = list(parsed.lines)
-    for start in range(0, len(names), _LOOKUP):
-        some = table.c.name.in_(names[start : start + _LOOKUP])
-        for name in connection.execute(select(table.c.name).where(table.c.tenant_id == tenant_id, some)).scalars():
-            parsed.faults[parsed.lines[name]] = f"device {name} exists already"
+def _mark_faults(connection: Connection, tenant_id: int, parsed: CsvRows) -> None:
+    """Note what the store has against rows. A group is not named: its cell may hold a part of a password."""
+    taken, known = row_ids(connection, tenant_id, list(parsed.devices)), groups.row_ids(connection, tenant_id)
+    for name, row in parsed.devices.items():
+        missing = [place for place, group in enumerate(row.groups, 1) if group not in known]
+        if name in taken:
+            parsed.faults[row.line] = f"device {name} exists already"
+        elif missing:
+            parsed.faults.setdefault(row.line, f"group {missing[0]} of {name} does not exist: create it first")
+        else:
+            _mark_subject(connection, tenant_id, parsed, name)
+
+
+def _mark_subject(connection: Connection, tenant_id: int, parsed: CsvRows, name: str) -> None:
+    try:
+        streams.refuse_subjects(connection, tenant_id, [name])
+    except ConflictError as error:
+        parsed.faults[parsed.devices[name].line] = str(error)
+
+
+def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials: dict[str, Credential]) -> None:
+    """Write the devices; one line of the change log tells a hub of all of them."""
+    insert_devices(writer, owner.id, [(name, credentials[name]) for name in parsed.devices])
+    groups.insert_members(writer.connection, owner.id, {name: row.groups for name, row in parsed.devices.items()})
+    own = {name: row.limits for name, row in parsed.devices.items() if row.limits}
+    if own:
+        quotas.write_many(writer.connection, owner, quotas.merge_many(writer.connection, owner, own))
+    writer.changed(owner.id, ChangeKind.QUOTA if own else ChangeKind.DEVICE, "*")  # either is about all devices
 
 
 def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, threads: int) -> dict[str, Credential]:
     """Hash the chosen passwords, by name."""
-    chosen = [(name, password) for name, password in parsed.passwords.items() if password is not None]
+    chosen = [(name, row.password) for name, row in parsed.devices.items() if row.password is not None]
     credentials: dict[str, Credential] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hash")
     try:
@@ -103,7 +126,7 @@ def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, 
 def _generate(store: AccountStore, parsed: CsvRows, credentials: dict[str, Credential]) -> list[tuple[str, str]]:
     """Make secrets for the others, put their hashes to the rest, and return them by name."""
     made = []
-    for name in parsed.passwords:
+    for name in parsed.devices:
         if name not in credentials:
             secret, credentials[name] = make_credential(store, None)
             made.append((name, str(secret)))

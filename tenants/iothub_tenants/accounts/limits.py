@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
 
 from iothub.base.errors import ConfigError
-from iothub_services.quota.grammar import DRY_RUN, Limits, format_limits, parse_limits, parse_name
+from iothub_services.quota.grammar import DRY_RUN, Limits, Window, format_limits, parse_limits, parse_name
+from iothub_services.quota.names import Quota
 
 
 def load(connection: Connection, table: Table, where: ColumnElement[bool]) -> Limits:
@@ -50,21 +51,32 @@ def merge(connection: Connection, table: Table, owner: Mapping[str, object], add
     Raises:
         ConfigError: a dry run of a limit that is not counted.
     """
-    _refuse_silent_trials(added)
     where = owner_is(table, owner)
-    known = load(connection, table, where)
-    for quota, windows in added.items():
-        replaced = {window.is_dry_run for window in windows}
-        kept = tuple(window for window in known.get(quota, ()) if window.is_dry_run not in replaced)
-        text = format_limits({quota: (*windows, *kept)})
-        connection.execute(delete(table).where(where, table.c.name == quota.value))
-        connection.execute(insert(table).values({**owner, "name": quota.value, "value": text}))
+    for name, value in merged(load(connection, table, where), added).items():
+        connection.execute(delete(table).where(where, table.c.name == name))
+        connection.execute(insert(table).values({**owner, "name": name, "value": value}))
+
+
+def merged(known: Limits, added: Limits) -> dict[str, str]:
+    """Return, by name, the rows that `merge` writes for an owner that has `known`.
+
+    Raises:
+        ConfigError: a dry run of a limit that is not counted.
+    """
+    _refuse_silent_trials(added)
+    return {quota.value: _row(quota, windows, known.get(quota, ())) for quota, windows in added.items()}
 
 
 def remove(connection: Connection, table: Table, owner: Mapping[str, object], names: Iterable[str]) -> int:
     """Remove limits by name, whatever their value, and return how many there were. Raises ConfigError for an unknown name."""
     known = [parse_name(name).value for name in names]
     return connection.execute(delete(table).where(owner_is(table, owner), table.c.name.in_(known))).rowcount
+
+
+def _row(quota: Quota, windows: tuple[Window, ...], known: tuple[Window, ...]) -> str:
+    replaced = {window.is_dry_run for window in windows}
+    kept = tuple(window for window in known if window.is_dry_run not in replaced)
+    return format_limits({quota: (*windows, *kept)})
 
 
 def _name_of(part: str) -> str:

@@ -5,11 +5,11 @@ Knows no figures in use: what is left of a limit is the ledger's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, and_, bindparam, delete, insert, select
 
 from iothub.base.errors import ConfigError
 from iothub_services.quota.grammar import DRY_RUN, Limits, parse_limits
@@ -69,6 +69,35 @@ def set_limits(
         stored.merge(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, parsed)
         writer.changed(owner.id, ChangeKind.QUOTA, device or "*")
         return _overrides(writer.connection, owner, device or "")
+
+
+def merge_many(connection: Connection, owner: tenants.Tenant, added: Mapping[str, Limits]) -> list[Override]:
+    """Return what limits of many devices (`""`: of the tenant itself) are once `added` is merged into them; `write_many` writes it.
+
+    One query, however many devices. Raises ConfigError: a dry run of a limit that is not counted.
+    """
+    known: dict[str, list[str]] = {}
+    for override in _overrides(connection, owner, None):
+        known.setdefault(override.device, []).append(override.limits)
+    return [
+        Override(name, owner.name, device, value)
+        for device, limits in added.items()
+        for name, value in stored.merged(parse_limits(known.get(device, ())), limits).items()
+    ]
+
+
+def write_many(connection: Connection, owner: tenants.Tenant, overrides: Sequence[Override]) -> None:
+    """Write limits in place of those of the same names; the caller puts the line into the change log."""
+    rows = [
+        {"tenant_id": owner.id, "device": override.device, "name": override.name, "value": override.limits}
+        for override in overrides
+    ]
+    if not rows:
+        return
+    is_it = (table.c[column] == bindparam(f"old_{column}") for column in ("tenant_id", "device", "name"))
+    old = [{f"old_{column}": value for column, value in row.items() if column != "value"} for row in rows]
+    connection.execute(delete(table).where(*is_it), old)
+    connection.execute(insert(table), rows)
 
 
 def unset(store: AccountStore, tenant: str, names: Iterable[str], device: str | None = None) -> list[Override]:

@@ -411,6 +411,45 @@ def test_limits_joined_by_a_comma_are_told_apart(acme: Cli) -> None:
     assert "blanks separate limits, expected connections=100 publish_messages=50/1s,9/1d sessions=1" in result.err
 
 
+def test_limits_of_many_devices_are_set_from_a_file(acme: Cli, tmp_path: Path) -> None:
+    """All or nothing; `-` is standard input."""
+    (tmp_path / "limits.txt").write_text("connections=5\ndev1 packet_bytes=1KiB\n")
+    words = ("quota", "set", "acme", "-f")
+
+    would = acme(*words, str(tmp_path / "limits.txt"), "--dry-run", "-o", "json").json
+    assert (would["is_set"], [row["limits"] for row in would["limits"]]) == (
+        False,
+        [{"connections": 5}, {"packet_bytes": 1024}],
+    )
+    assert acme.rows("quota", "list", "acme") == []
+    assert acme(*words, str(tmp_path / "limits.txt")).err == "set 2 limits\n"
+    acme(*words, "-", stdin=b"sessions=9\n")
+    bad = acme(*words, "-", stdin=b"sessions=8\ndev9 packet_bytes=1KiB\n\xff\n", code=4)
+    assert bad.err == (
+        "iothub: nothing was set (bad lines: 2):\nline 2: tenant acme has no device 'dev9'\n"
+        "line 3: not UTF-8 text: save the file as UTF-8\n"
+    )
+
+    own = {(row["device"], row["name"]) for row in acme.rows("quota", "list", "acme")}
+    assert own == {("", "connections"), ("", "sessions"), ("dev1", "packet_bytes")}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-f", "limits.txt", "connections=5"),
+        ("-f", "limits.txt", "--device", "dev1"),
+        ("-f", "/no/such.txt"),
+        ("connections=5", "--dry-run"),
+        (),
+    ],
+)
+def test_limits_come_from_one_place(acme: Cli, words: tuple[str, ...]) -> None:
+    acme("quota", "set", "acme", *words, code=2)
+
+    assert acme.rows("quota", "list", "acme") == []
+
+
 @pytest.mark.parametrize(
     "limit", ["conections=5", "connections", "connections=x", "publish_messages=5", "connections=5/1s"]
 )

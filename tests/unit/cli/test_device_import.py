@@ -42,6 +42,30 @@ def test_import_is_all_or_nothing_with_line_numbers(acme: Cli, tmp_path: Path) -
     assert [device["name"] for device in acme.rows("device", "list", "acme")] == ["dev1"]
 
 
+def test_import_brings_groups_and_limits(acme: Cli) -> None:
+    acme("group", "create", "acme", "sensors")
+    rows = b'name,password,groups,limits\nimp1,one,sensors,"device_publish_messages=5/1s,9/1d"\n'
+
+    acme("device", "import", "acme", "-", stdin=rows)
+
+    assert acme("device", "show", "acme", "imp1", "-o", "json").json["groups"] == ["sensors"]
+    (limit,) = acme.rows("quota", "list", "acme", "--device", "imp1")
+    assert limit["limits"] == {"device_publish_messages": ["5/1s", "9/1d"]}
+
+
+def test_import_can_be_tried(acme: Cli, tmp_path: Path) -> None:
+    """No device, no secret, no file; the exit code says what the import would."""
+    target = tmp_path / "secrets.csv"
+    words = ("device", "import", "acme", "-", "--secrets-to", str(target), "--dry-run")
+
+    assert acme(*words, stdin=b"name\nimp1\nimp2\n").err == "would import 2 devices\n"
+    would = acme(*words, "-o", "json", stdin=b"name\nimp1\n").json
+    assert would == {"name": "acme", "devices": ["imp1"], "is_imported": False}
+    assert "line 2: device dev1 exists already" in acme(*words, stdin=b"name\ndev1\n", code=4).err
+    assert not target.exists()
+    assert [device["name"] for device in acme.rows("device", "list", "acme")] == ["dev1"]
+
+
 def test_import_reads_standard_input(acme: Cli) -> None:
     acme("device", "import", "acme", "-", stdin=b"name,password\nimp1,one\n")
 
@@ -56,7 +80,7 @@ def test_import_of_a_missing_file_is_one_line(acme: Cli) -> None:
 def test_import_of_another_text_names_the_line(acme: Cli) -> None:
     """Wrong content is 4 with line numbers, whatever is wrong."""
     for given, fault in (
-        (b"a;b\n", "line 1: not the header: expected name,password"),
+        (b"a;b\n", "line 1: not the header: expected name,password[,groups][,limits]"),
         (b"", "line 1: not the header"),
         (b'name,password\ndev9,x\ndev8,"x\n', "line 3: not CSV"),
         (b"name,password\ndev9,\xff\n", "line 2: not UTF-8 text"),

@@ -99,6 +99,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "devices.csv").write_text("name,password\ndev1,secret\n")
     (base / "fleet.csv").write_text("name\nfleet1\n")
     (base / "dev1.secret").write_text("secret")
+    (base / "limits.txt").write_text("connections=5\ndev1 packet_bytes=1KiB\n")
     (base / "new.toml").write_text("config_version = 1\n")
     (base / "mariadb.url").write_text("sqlite:///copied.db\n")
     with left_behind(DataDir(base / "hub")) as written:

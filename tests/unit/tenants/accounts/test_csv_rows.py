@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from iothub_tenants.accounts.csv_rows import BadLinesError, CsvRows, read_csv_rows
+from iothub_services.quota.grammar import parse_limits
+from iothub_tenants.accounts.csv_rows import BadLinesError, CsvRows, DeviceRow, read_csv_rows
 
 HEADER = "name,password"
 
@@ -21,12 +22,50 @@ def test_rows_are_read_with_their_lines() -> None:
         ["\ufeffName, PASSWORD\r\n", "dev1,one\r\n", "\r\n", 'dev2,"a,""b"""\r\n'], is_generating=False
     )
 
-    assert parsed == CsvRows({"dev1": "one", "dev2": 'a,"b"'}, {"dev1": 2, "dev2": 4}, {})
+    assert parsed == CsvRows({"dev1": DeviceRow(2, "one"), "dev2": DeviceRow(4, 'a,"b"')}, {})
+
+
+def test_columns_stand_in_any_order() -> None:
+    """Groups and limits are separated by blanks; a limit with a comma is quoted, as CSV has it."""
+    rows = [
+        "limits,name,groups,password",
+        '"device_publish_messages=5/1s,9/1d packet_bytes=1KiB",dev1,hall-1 sensors hall-1,one',
+        ",dev2,,two",
+    ]
+
+    parsed = read_csv_rows(rows, is_generating=False)
+
+    own = parse_limits("device_publish_messages=5/1s,9/1d packet_bytes=1KiB")
+    assert parsed == CsvRows({"dev1": DeviceRow(2, "one", ("hall-1", "sensors"), own), "dev2": DeviceRow(3, "two")}, {})
+
+
+@pytest.mark.parametrize(
+    ("cell", "fault"),
+    [
+        ("packet_bytes=x", "limit 'packet_bytes=x': expected a whole number, got 'x'"),
+        ("connections=3", "connections is counted for a whole tenant: it cannot be set for one device"),
+        ("packet_bytes=1KiB dry-run:packet_bytes=2KiB", "packet_bytes has no dry run"),
+        ("packet_bytes=1KiB packet_bytes=2KiB", "limit 'packet_bytes' is given twice"),
+    ],
+)
+def test_bad_limit_is_named(cell: str, fault: str) -> None:
+    assert fault in faults("name,password,limits", f"dev1,pw,{cell}", "dev2,pw,")[2]
+
+
+@pytest.mark.parametrize("rest", ["s!cret", "s!cret=1", "s!cret packet_bytes=1"])
+def test_rest_of_a_password_with_a_comma_is_not_shown(rest: str) -> None:
+    """It lies in the next column."""
+    found = faults("name,password,limits", f"dev1,pw,{rest}")
+
+    assert found[2].startswith("limit 1 of dev1: expected the name of a limit and its value")
+    assert "s!cret" not in found[2]
 
 
 @pytest.mark.parametrize("rows", [["name", "dev1", "dev2"], [HEADER, "dev1,", "dev2,"]])
 def test_device_without_a_password_waits_for_a_secret(rows: list[str]) -> None:
-    assert read_csv_rows(rows, is_generating=True).passwords == {"dev1": None, "dev2": None}
+    devices = read_csv_rows(rows, is_generating=True).devices
+
+    assert {name: row.password for name, row in devices.items()} == {"dev1": None, "dev2": None}
 
 
 @pytest.mark.parametrize("rows", [["name", "dev1"], [HEADER, "dev1,"]])
@@ -36,12 +75,15 @@ def test_missing_password_says_how_to_go_on(rows: list[str]) -> None:
     assert "--secrets-to FILE" in fault
 
 
-@pytest.mark.parametrize("rows", [[], ["dev1,x"], ["name;password", "a;b"], ["name,password,x"], ["", "x,y"]])
+@pytest.mark.parametrize(
+    "rows",
+    [[], ["dev1,x"], ["name;password", "a;b"], ["name,password,x"], ["password,groups"], ["name,name"], ["", "x,y"]],
+)
 def test_text_without_the_header_is_bad_in_one_line(rows: list[str]) -> None:
     """Its rows would all be bad for the same reason; what stands there may be a password."""
     found = faults(*rows)
 
-    assert list(found.values()) == ["not the header: expected name,password"]
+    assert list(found.values()) == ["not the header: expected name,password[,groups][,limits]"]
     assert list(found) == [2 if rows[:1] == [""] else 1]
 
 

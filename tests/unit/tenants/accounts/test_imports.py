@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from iothub.base.errors import NotFoundError, UnavailableError
-from iothub_tenants.accounts import devices, imports, tenants
+from iothub_services.streams.port import Direction
+from iothub_tenants.accounts import devices, groups, imports, quotas, streams, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.csv_rows import BadLinesError
 from iothub_tenants.accounts.store import AccountStore
+from tests.support.counted_statements import counted_statements
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +118,80 @@ def test_unknown_tenant_is_not_found(store: AccountStore) -> None:
         imports.import_devices(
             store, "nobody", ["name,password", "dev1,x"], on_progress=lambda done, of: pytest.fail("hashed")
         )
+
+
+def test_groups_and_limits_come_with_the_devices(store: AccountStore) -> None:
+    """One line of the change log, of a kind that concerns the whole tenant, tells a hub of all of it."""
+    for group in ("hall-1", "sensors"):
+        groups.create(store, "acme", group)
+    watcher = ChangeWatcher(store)
+    rows = ["name,password,groups,limits", "dev1,pw,sensors hall-1,packet_bytes=1KiB", "dev2,pw,sensors,", "dev3,pw,,"]
+
+    imports.import_devices(store, "acme", rows)
+
+    found = {device.name: device.groups for device in devices.list_all(store, "acme")}
+    assert found == {"dev1": ("hall-1", "sensors"), "dev2": ("sensors",), "dev3": ()}
+    own = [(override.device, override.limits) for override in quotas.list_all(store, "acme")]
+    assert own == [("dev1", "packet_bytes=1KiB")]
+    assert [(change.kind.value, change.subject) for change in watcher.poll()] == [("quota", "*")]
+
+
+def test_group_that_is_not_there_stops_the_import(store: AccountStore) -> None:
+    """Its name is not shown: it may be the rest of a password that has a comma."""
+    groups.create(store, "acme", "hall-1")
+    rows = ["name,password,groups", "dev1,pw,hall-1", "dev2,pw,hall-1 s!cret", "dev3,pw,s!cret"]
+
+    with pytest.raises(BadLinesError) as refusal:
+        imports.import_devices(store, "acme", rows)
+
+    assert refusal.value.details == (
+        "line 3: group 2 of dev2 does not exist: create it first",
+        "line 4: group 1 of dev3 does not exist: create it first",
+    )
+    assert devices.list_all(store, "acme") == []
+
+
+def test_name_of_a_streams_rules_is_a_bad_line(store: AccountStore) -> None:
+    streams.create(store, "acme", streams.Wanted("tele", "a/#", Direction.OUT, 1, 60_000))
+
+    with pytest.raises(BadLinesError) as refusal:
+        imports.import_devices(store, "acme", ["name,password", "dev1,pw", f"{streams.SUBJECT}tele,pw"])
+
+    assert refusal.value.details[0].startswith("line 3: a device cannot be named ")
+
+
+def test_dry_run_checks_and_writes_nothing(store: AccountStore) -> None:
+    """Nor does it hash or make a secret; bad lines are refused as ever."""
+    watcher = ChangeWatcher(store)
+
+    def unexpected(*_arguments: object) -> None:
+        pytest.fail("a dry run")
+
+    def check(*rows: str) -> list[str]:
+        return imports.import_devices(
+            store, "acme", rows, keep=unexpected, on_progress=unexpected, before_write=unexpected, is_dry_run=True
+        )
+
+    assert check("name,password", "dev1,", "dev2,pw") == ["dev1", "dev2"]
+    with pytest.raises(BadLinesError):
+        check("name,groups", "dev1,nowhere")
+
+    assert devices.list_all(store, "acme") == []
+    assert watcher.poll() == []
+
+
+def test_statements_do_not_grow_with_the_devices(store: AccountStore) -> None:
+    """A thousand devices with groups and limits: the time is the database's, not that of a thousand calls."""
+    groups.create(store, "acme", "sensors")
+
+    def statements_for(prefix: str, number: int) -> int:
+        rows = (f"{prefix}{at},pw,sensors,packet_bytes=1KiB" for at in range(number))
+        with counted_statements(store) as counted:
+            imports.import_devices(store, "acme", ["name,password,groups,limits", *rows])
+        assert counted.commits == 1
+        return len(counted.statements)
+
+    assert statements_for("a", 1000) <= statements_for("b", 1) + 6  # names are looked up 500 at a time
 
 
 def test_many_devices_are_one_transaction(store: AccountStore) -> None:
