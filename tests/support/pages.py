@@ -1,7 +1,8 @@
 """Pages as scripts: the commands of a Markdown page, run in their order in one empty directory, as a reader would type them.
 
 Knows no hub's inside. A fenced block `sh` must succeed; `sh serve` runs until the next `sh serve` or the end of the page, once it is ready;
-`sh exit=N` must end with that code; `sh checkout` needs the checkout itself and is left to other tests. Ports are exchanged for free ones.
+`sh exit=N` must end with that code; `sh checkout` needs the checkout itself and is left to other tests. A block of any other language with
+`file=NAME` is a file that the reader saves. Ports are exchanged for free ones.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from pathlib import Path
 PORTS = ("1883", "1884", "8883", "8083", "8084", "8080")
 START_TIMEOUT_S = 120.0
 BLOCK_TIMEOUT_S = 300.0
-_BLOCK = re.compile(r"^```sh([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NODE_MODULES = (
+    Path(__file__).parents[1] / "scenarios" / "node_modules"
+)  # where mqtt.js is: `npm install mqtt` of the reader
+_BLOCK = re.compile(r"^```(?:sh|\w+ (?=file=))([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One fenced block. `word`: what stands behind `sh`."""
+    """One fenced block. `word`: what stands behind the language."""
 
     word: str
     text: str
@@ -43,7 +47,7 @@ class Walk:
         self._hub: subprocess.Popen[bytes] | None = None
         self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
         paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self._environment = {**os.environ, "PATH": paths, "HOME": str(directory)}
+        self._environment = {**os.environ, "PATH": paths, "HOME": str(directory), "NODE_PATH": str(NODE_MODULES)}
         self._environment["IOTHUB_LISTENERS__TCP__PORT"] = str(self._ports["1883"])  # what no command names
 
     def run(self, page: Path) -> int:
@@ -54,7 +58,9 @@ class Walk:
                 if block.word == "checkout":
                     continue
                 done += 1
-                if block.word == "serve":
+                if block.word.startswith("file="):
+                    (self._directory / block.word.removeprefix("file=")).write_text(self._exchanged(block.text))
+                elif block.word == "serve":
                     self._serve(self._exchanged(block.text))
                 else:
                     self._type(self._exchanged(block.text), int(block.word.removeprefix("exit=") or 0))
