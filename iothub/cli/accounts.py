@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from iothub_tenants.accounts import (
+        acl_import as acl_import,
+    )
+    from iothub_tenants.accounts import (
         acl_rules as acl_rules,
     )
     from iothub_tenants.accounts import (
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     )
     from iothub_tenants.accounts import (
         devices as devices,
+    )
+    from iothub_tenants.accounts import (
+        foreign_accounts as foreign_accounts,
     )
     from iothub_tenants.accounts import (
         groups as groups,

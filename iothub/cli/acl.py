@@ -5,11 +5,14 @@ Knows no evaluation: `iothub_services.auth` compiles the rules.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from iothub.base.errors import ConfigError, DeniedError
-from iothub.cli import accounts
+from iothub.cli import accounts, output
 from iothub.cli.app import App, noun, verb
+from iothub.cli.files import NamedPath, opened_lines
 from iothub_tenants.accounts.plain import plain
 
 command = noun(
@@ -73,6 +76,41 @@ def deny(app: App, tenant: str, subject: str, action: str, topic_filter: str) ->
     """
     rule = accounts.acl_rules.deny(app.store(), tenant, subject, action, topic_filter)
     app.done(f"rule {rule.id}: deny {subject} to {action} {topic_filter}", _row(rule))
+
+
+@verb(command, "import")
+@click.argument("tenant")
+@click.argument("file", type=NamedPath(allow_dash=True))
+@click.option(
+    "--from",
+    "form",
+    type=click.Choice(("csv", "mosquitto")),
+    default="csv",
+    show_default=True,
+    help="What wrote FILE: an ACL file of Mosquitto.",
+)
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rules; import nothing.")
+def import_file(app: App, tenant: str, file: Path, form: str, is_dry_run: bool) -> None:
+    """Add many rules from a CSV file with the columns subject,effect,action,filter: all or none. FILE: a path, or - for standard input.
+
+    It reads what `acl list TENANT -o csv` writes. Rules that are there already stay as they are. Bad lines are reported with their numbers
+    (exit code 4).
+
+    Examples:
+      iothub --data-dir ./hub acl import acme rules.csv
+      iothub --data-dir ./hub acl import acme mosquitto.acl --from mosquitto --dry-run
+    """
+    rules = accounts.acl_import
+    with opened_lines(file) as lines:
+        parsed = rules.read_mosquitto(lines) if form == "mosquitto" else rules.read_csv(lines)
+    result = rules.import_rules(app.store(), tenant, parsed, is_dry_run=is_dry_run)
+    record = {"name": tenant, "rules": result.added, "rules_there_already": result.present}
+    there = f" ({result.present} there already)" if result.present else ""
+    number = output.counted(result.added, "rule") + there
+    if is_dry_run:
+        app.done(f"would import {number}", {**record, "is_imported": False})
+    else:
+        app.done(f"imported {number}", {**record, "is_imported": True})
 
 
 @verb(command, "remove")

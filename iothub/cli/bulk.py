@@ -44,10 +44,23 @@ class InterruptGuard:
 
 
 class Import:
-    """One import, of `file` into `tenant`. `secrets_to`: where generated secrets go, `-` is standard output; None: there are none."""
+    """One import, of `file` into `tenant`. `secrets_to`: where generated secrets go, `-` is standard output; None: there are none.
 
-    def __init__(self, app: App, tenant: str, file: Path, secrets_to: Path | None, *, is_dry_run: bool) -> None:
+    `read`: reads a file of another form than CSV of ours.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        tenant: str,
+        file: Path,
+        secrets_to: Path | None,
+        *,
+        read: accounts.imports.Read | None = None,
+        is_dry_run: bool,
+    ) -> None:
         self._app = app
+        self._read = read
         self._is_dry_run = is_dry_run
         self._tenant = tenant
         self._file = file
@@ -96,6 +109,7 @@ class Import:
                 self._app.store(),
                 self._tenant,
                 lines,
+                read=self._read,
                 keep=None if self._secrets_to is None else self._keep,
                 on_progress=on_progress,
                 before_write=before_write,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,14 +99,34 @@ def create(
     type=NamedPath(allow_dash=True),
     help="Generate missing secrets and write them to this new file; -: standard output.",
 )
+@click.option(
+    "--from",
+    "form",
+    type=click.Choice(("csv", "mosquitto", "emqx")),
+    default="csv",
+    show_default=True,
+    help="What wrote FILE: a password file of Mosquitto, or users of EMQX's built-in database as CSV.",
+)
+@click.option(
+    "--salt",
+    type=click.Choice(("prefix", "suffix")),
+    default="prefix",
+    show_default=True,
+    help="With --from emqx: salt_position of its authenticator.",
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rows; import nothing.")
-def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None, is_dry_run: bool) -> None:
+def import_file(
+    app: App, tenant: str, file: Path, secrets_to: Path | None, form: str, salt: str, is_dry_run: bool
+) -> None:
     """Create many devices from a CSV file with a header: all or none. FILE: a path, or - for standard input.
 
     Columns, in any order: name; password; groups, of the tenant, separated by blanks; limits of the device, as `quota set` takes them,
     separated by blanks (in quotation marks if one has a comma). Only name and password must be there.
 
     Bad lines are reported with their numbers (exit code 4).
+
+    With --from, passwords stay the hashes that Mosquitto ($6$, $7$, $argon2id$) or EMQX (sha256, sha512) made, and the devices keep their
+    passwords. The username of each is TENANT/NAME from now on.
 
     With --secrets-to the column password may be absent, and a password may be empty: those devices get generated secrets, written as
     name,username,secret to a new file that only you can read. With - they go to standard output; in JSON they are the list `secrets` of
@@ -121,8 +142,16 @@ def import_file(app: App, tenant: str, file: Path, secrets_to: Path | None, is_d
       iothub --data-dir ./hub device import acme devices.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to fleet-secrets.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to - -o json
+      iothub --data-dir ./hub device import acme mosquitto.passwd --from mosquitto --dry-run
     """
-    Import(app, tenant, file, secrets_to, is_dry_run=is_dry_run).run()
+    if form != "csv" and secrets_to is not None:
+        raise ConfigError("--secrets-to is for CSV files: with --from, every device has a password already")
+    read = None
+    if form == "mosquitto":
+        read = accounts.foreign_accounts.read_mosquitto
+    elif form == "emqx":
+        read = partial(accounts.foreign_accounts.read_emqx, salt_place=salt)
+    Import(app, tenant, file, secrets_to, read=read, is_dry_run=is_dry_run).run()
 
 
 @verb(command, "rotate-secret")

@@ -17,6 +17,8 @@ from functools import lru_cache
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from iothub_services.auth.foreign_hashes import is_foreign, verify_foreign
+
 SECRET_BYTES = 24  # 192 bit: nothing to guess, so a fast keyed hash is enough
 MAX_SECRET_BYTES = 1024  # a longer one is refused unread: anybody can make the hub hash it
 
@@ -65,7 +67,9 @@ def hash_password(password: str | bytes) -> str:
 
 
 def verify_password(password: str | bytes, stored: str) -> bool:
-    """Say whether `stored` was made of `password`, in tens of milliseconds. False for any other stored form."""
+    """Say whether `stored` was made of `password`, by us or by the broker it was imported from. False for any other stored form."""
+    if is_foreign(stored):
+        return verify_foreign(_octets(password), stored)
     if not stored.startswith(_PASSWORD):
         return False
     try:

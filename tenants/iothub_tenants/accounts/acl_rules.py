@@ -69,7 +69,7 @@ def add(store: AccountStore, tenant: str, subject: str, effect: Effect, action: 
         if row is None:
             writer.connection.execute(insert(table).values(same | {"created_ms": writer.now_ms}))
             row = writer.connection.execute(query).mappings().one()
-            writer.changed(owner.id, ChangeKind.ACL, _changed_subject(scope, name))
+            writer.changed(owner.id, ChangeKind.ACL, changed_subject(scope, name))
         return _rule(row, tenant)
 
 
@@ -137,6 +137,11 @@ def split_subject(subject: str) -> tuple[Scope, str]:
 def join_subject(scope: Scope, name: str) -> str:
     """Write a subject as people read it."""
     return {Scope.TENANT: "*", Scope.GROUP: GROUP_SIGN + name, Scope.DEVICE: name}[scope]
+
+
+def changed_subject(scope: Scope, name: str) -> str:
+    """Return what the change log says of a changed rule of this subject."""
+    return "*" if scope is Scope.TENANT else f"{scope.value}:{name}"
 
 
 def parse_action(word: str) -> Action:
@@ -213,9 +218,5 @@ def _precedence(rule: AclRule) -> tuple[int, str, bool, int]:
 
 def _removed(writer: Writer, owner: tenants.Tenant, row: RowMapping) -> AclRule:
     writer.connection.execute(delete_from(table).where(table.c.id == row["id"]))
-    writer.changed(owner.id, ChangeKind.ACL, _changed_subject(Scope(row["scope"]), row["subject"]))
+    writer.changed(owner.id, ChangeKind.ACL, changed_subject(Scope(row["scope"]), row["subject"]))
     return _rule(row, owner.name)
-
-
-def _changed_subject(scope: Scope, name: str) -> str:
-    return "*" if scope is Scope.TENANT else f"{scope.value}:{name}"

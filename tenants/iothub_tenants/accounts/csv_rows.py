@@ -38,12 +38,16 @@ class BadLinesError(ConflictError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """One device, and the line on which its row begins. `password` None: one is to be generated."""
+    """One device, and the line on which its row begins.
+
+    `stored`: the hash of its password, made by another broker. Neither that nor a `password`: one is to be generated.
+    """
 
     line: int
     password: str | None = field(default=None, repr=False)
     groups: tuple[str, ...] = ()
     limits: Limits = field(default_factory=dict)
+    stored: str | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
@@ -62,9 +66,8 @@ class CsvRows:
 def read_csv_rows(lines: Iterable[str], *, is_generating: bool) -> CsvRows:
     """Read the whole text. `is_generating`: a device without a password gets a generated secret; else its line is bad."""
     parsed = CsvRows()
-    rows = _rows(lines, parsed)
-    line, header = next(rows, (1, []))
-    columns = [column.strip().lstrip("\ufeff").lower() for column in header]
+    rows = csv_rows(lines, parsed.faults)
+    line, columns = header_of(rows)
     fault = _header_fault(columns, is_generating=is_generating)
     if fault:  # the rest would be bad too, line by line, for this one reason
         parsed.faults = parsed.faults or {line: fault}
@@ -77,7 +80,13 @@ def read_csv_rows(lines: Iterable[str], *, is_generating: bool) -> CsvRows:
     return parsed
 
 
-def _rows(lines: Iterable[str], parsed: CsvRows) -> Iterator[tuple[int, list[str]]]:
+def header_of(rows: Iterator[tuple[int, list[str]]]) -> tuple[int, list[str]]:
+    """Take the first row: its line, and the names of the columns."""
+    line, header = next(rows, (1, []))
+    return line, [column.strip().lstrip("\ufeff").lower() for column in header]
+
+
+def csv_rows(lines: Iterable[str], faults: dict[int, str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows that are not blank, each with the line on which it begins; a broken one is a fault, and the next is read."""
     rows = csv.reader(lines, strict=True)
     while True:
@@ -87,13 +96,13 @@ def _rows(lines: Iterable[str], parsed: CsvRows) -> Iterator[tuple[int, list[str
         except StopIteration:
             return
         except csv.Error as error:
-            parsed.faults[line] = f"not CSV ({error})"
+            faults[line] = f"not CSV ({error})"
         except UnicodeError:
-            parsed.faults[line] = NOT_UTF_8
+            faults[line] = NOT_UTF_8
             return
         else:
             if any(is_foreign(cell) for cell in row):
-                parsed.faults[line] = NOT_UTF_8
+                faults[line] = NOT_UTF_8
             elif row:
                 yield line, row
 
@@ -101,6 +110,17 @@ def _rows(lines: Iterable[str], parsed: CsvRows) -> Iterator[tuple[int, list[str
 def is_foreign(cell: str) -> bool:
     """Does this hold octets that are no UTF-8, as `errors="surrogateescape"` writes them?"""
     return not cell.isascii() and any("\udc80" <= mark <= "\udcff" for mark in cell)
+
+
+def is_new_name(parsed: CsvRows, line: int, name: str, beside: str) -> bool:
+    """Can this be the name of one more device? If not, its line is bad. `beside`: the next column, perhaps swapped with it."""
+    if not DEVICE_NAME.fullmatch(name):
+        parsed.faults[line] = _name_fault(name, beside)
+    elif name in parsed.devices:
+        parsed.faults[line] = f"{name} stands in line {parsed.devices[name].line} already"
+    else:
+        return True
+    return False
 
 
 def _header_fault(columns: list[str], *, is_generating: bool) -> str:
@@ -114,11 +134,7 @@ def _header_fault(columns: list[str], *, is_generating: bool) -> str:
 
 def _add_row(parsed: CsvRows, line: int, cells: dict[str, str], *, is_generating: bool) -> None:
     name, password = cells["name"], cells.get("password", "")
-    if not DEVICE_NAME.fullmatch(name):
-        parsed.faults[line] = _name_fault(name, password)
-        return
-    if name in parsed.devices:
-        parsed.faults[line] = f"{name} stands in line {parsed.devices[name].line} already"
+    if not is_new_name(parsed, line, name, password):
         return
     groups, own = tuple(dict.fromkeys(cells.get("groups", "").split())), cells.get("limits", "")
     parsed.devices[name] = DeviceRow(line, password or None, groups)

@@ -1,6 +1,6 @@
-"""Creates many devices with their groups and own limits from CSV rows: all of them or, with the bad lines named, none.
+"""Creates many devices with their groups and own limits from the rows of a file: all of them or, with the bad lines named, none.
 
-Knows no file: the caller opens it, keeps the generated secrets and shows the progress.
+Knows no form of a file and no path: `csv_rows` and `foreign_accounts` read; the caller opens it, keeps the generated secrets and shows the progress.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from iothub.base.errors import ConflictError
 from iothub_tenants.accounts import groups, quotas, streams, tenants
 from iothub_tenants.accounts.csv_rows import CsvRows, read_csv_rows
-from iothub_tenants.accounts.devices import Credential, insert_devices, make_credential, row_ids
+from iothub_tenants.accounts.devices import Credential, CredentialForm, insert_devices, make_credential, row_ids
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 
 _BATCH = 256  # passwords that wait for a thread at once
@@ -29,6 +29,10 @@ BeforeWrite = Callable[[Sequence[str]], None]
 """`before_write(names)`: all is checked and hashed; what follows takes seconds and must not be interrupted by halves."""
 
 
+Read = Callable[[Iterable[str]], CsvRows]
+"""`read(lines)`: the rows of a file of another form than CSV of ours."""
+
+
 def hash_threads() -> int:
     """Return how many threads hash: argon2 releases the interpreter's lock, and one core is left to a running hub."""
     return max(2, len(os.sched_getaffinity(0)) - 1)
@@ -39,6 +43,7 @@ def import_devices(
     tenant: str,
     lines: Iterable[str],
     *,
+    read: Read | None = None,
     keep: Keep | None = None,
     on_progress: Progress | None = None,
     before_write: BeforeWrite | None = None,
@@ -54,7 +59,7 @@ def import_devices(
         NotFoundError: no such tenant.
         BadLinesError: the text is no such CSV, or rows are malformed, doubled, name devices that exist or groups that do not; nothing was written.
     """
-    parsed = read_csv_rows(lines, is_generating=keep is not None)
+    parsed = read_csv_rows(lines, is_generating=keep is not None) if read is None else read(lines)
     with store.read() as connection:
         owner = tenants.living(connection, tenant)
         _mark_faults(connection, owner.id, parsed)
@@ -106,18 +111,22 @@ def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials:
 
 
 def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, threads: int) -> dict[str, Credential]:
-    """Hash the chosen passwords, by name."""
+    """Hash the chosen passwords, and take the hashes of others as they are; by name."""
     chosen = [(name, row.password) for name, row in parsed.devices.items() if row.password is not None]
-    credentials: dict[str, Credential] = {}
+    credentials = {
+        name: Credential(CredentialForm.PASSWORD, row.stored)
+        for name, row in parsed.devices.items()
+        if row.stored is not None
+    }
     pool = ThreadPoolExecutor(threads, thread_name_prefix="hash")
     try:
         for start in range(0, len(chosen), _BATCH):
             batch = chosen[start : start + _BATCH]
             made = pool.map(lambda entry: make_credential(store, entry[1]), batch)
-            for (name, _), (_, credential) in zip(batch, made, strict=True):
+            for done, ((name, _), (_, credential)) in enumerate(zip(batch, made, strict=True), start + 1):
                 credentials[name] = credential
                 if on_progress is not None:
-                    on_progress(len(credentials), len(chosen))
+                    on_progress(done, len(chosen))
     finally:
         pool.shutdown(cancel_futures=True)
     return credentials

@@ -13,6 +13,7 @@ from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated, verify_password
 from tests.support.command import Cli
+from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2
 
 
 def credential(cli: Cli, device: str) -> str:
@@ -151,3 +152,42 @@ def test_import_that_fails_at_the_very_end_leaves_no_secrets(
     acme("device", "import", "acme", "-", "--secrets-to", str(target), stdin=b"name\nimp1\n", code=7)
 
     assert not target.exists()
+
+
+def test_password_file_of_mosquitto_is_imported(acme: Cli, tmp_path: Path) -> None:
+    """A trial changes nothing; then the device has the password that it had."""
+    (tmp_path / "passwd").write_text(f"old1:{PBKDF2}\n")
+    words = ("device", "import", "acme", str(tmp_path / "passwd"), "--from", "mosquitto")
+
+    trial = acme(*words, "--dry-run")
+
+    assert "would import 1 device" in trial.err
+    assert [device["name"] for device in acme.rows("device", "list", "acme")] == ["dev1"]
+    acme(*words)
+    assert verify_password("secret", credential(acme, "old1"))
+
+
+def test_users_of_emqx_are_imported(acme: Cli) -> None:
+    """With the place of the salt that its authenticator has."""
+    rows = f"user_id,password_hash,salt,is_superuser\nold1,{EMQX},{EMQX_SALT},false\n".encode()
+
+    acme("device", "import", "acme", "-", "--from", "emqx", "--salt", "prefix", stdin=rows)
+
+    assert verify_password("mypassword3", credential(acme, "old1"))
+
+
+def test_secrets_are_not_generated_beside_the_passwords_of_others(acme: Cli, tmp_path: Path) -> None:
+    """Every row has one already."""
+    words = ("device", "import", "acme", "-", "--from", "mosquitto", "--secrets-to", str(tmp_path / "s"))
+
+    assert "--secrets-to is for CSV files" in acme(*words, stdin=b"", code=2).err
+
+
+def test_dry_run_of_an_import_leaves_no_file(acme: Cli, tmp_path: Path) -> None:
+    """No secret is generated either."""
+    words = ("device", "import", "acme", "-", "--secrets-to", str(tmp_path / "s"), "--dry-run")
+
+    acme(*words, stdin=b"name\nnew1\n")
+
+    assert not (tmp_path / "s").exists()
+    assert [device["name"] for device in acme.rows("device", "list", "acme")] == ["dev1"]

@@ -1,0 +1,111 @@
+"""Hashes of passwords that other brokers made: their stored forms, read once at an import, and proven at each login.
+
+Knows no device and no file. A hash stays as it is: nobody knows the password that would be needed for a better one.
+
+| stored | made by |
+| --- | --- |
+| `$6$SALT$HASH` | mosquitto_passwd before 2.0: SHA-512 of password and salt, in base64 |
+| `$7$ITERATIONS$SALT$HASH` | mosquitto_passwd of 2.0: PBKDF2 with HMAC-SHA-512, in base64 |
+| `$emqx-sha256$PLACE$SALT$HASH`, `$emqx-sha512$...` | the built-in database of EMQX, in hexadecimal; PLACE of the salt: `prefix`, `suffix` |
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import hmac
+import re
+
+from iothub.base.errors import ConfigError
+
+MAX_ITERATIONS = 1_000_000  # about half a second; more would let one device keep a thread busy
+_MAX_SALT = 128
+_MAX_HASH = 256
+_DIGESTS = {64: "sha256", 128: "sha512"}  # by the characters of the hash
+_SALT_TEXT = re.compile(r"[A-Za-z0-9+/=_.-]*")
+_SHA512_BYTES = 64
+
+
+def is_foreign(stored: str) -> bool:
+    """Say whether a stored credential has the form of another broker's hash."""
+    return stored.startswith(("$6$", "$7$", "$emqx-"))
+
+
+def verify_foreign(password: bytes, stored: str) -> bool:
+    """Say whether `stored` was made of `password`, in constant time. False for any other stored form. Up to half a second of work."""
+    try:
+        made, expected = _made(password, stored)
+    except ValueError:
+        return False
+    return hmac.compare_digest(made, expected)
+
+
+def mosquitto_hash(text: str) -> str:
+    """Return the stored form of what stands behind the colon in a password file of Mosquitto, without blanks. Raises ConfigError."""
+    stored = text.strip()
+    if stored.startswith("$argon2id$"):
+        return stored  # of Mosquitto 2.1, and the form of ours
+    if not stored.startswith(("$6$", "$7$")):
+        raise ConfigError(
+            "not a hash of mosquitto_passwd ($6$, $7$ or $argon2id$): run mosquitto_passwd -U on the file"
+        )
+    _require_readable(stored)
+    return stored
+
+
+def emqx_hash(digest: str, salt: str, salt_place: str) -> str:
+    """Return the stored form of `password_hash` and `salt` of EMQX's built-in database. Raises ConfigError."""
+    name = _DIGESTS.get(len(digest))
+    if name is None:
+        raise ConfigError(
+            "not a SHA-256 or SHA-512 in hexadecimal: md5, sha, bcrypt and pbkdf2 of EMQX are not supported"
+        )
+    if not _SALT_TEXT.fullmatch(salt):
+        raise ConfigError("the salt has other characters than A-Z, a-z, 0-9 and + / = _ . -")
+    stored = f"$emqx-{name}${salt_place}${salt}${digest.lower()}"
+    _require_readable(stored)
+    return stored
+
+
+# --- private
+
+
+def _require_readable(stored: str) -> None:
+    try:
+        _made(b"", stored)
+    except ValueError:
+        raise ConfigError("the hash is damaged: salt, iterations or hash cannot be read") from None
+
+
+def _made(password: bytes, stored: str) -> tuple[bytes, bytes]:
+    """Return the hash of `password` by the parameters of `stored`, and the hash in it. Raises ValueError."""
+    match stored.split("$"):
+        case ["", "6", salt, digest]:
+            return hashlib.sha512(password + _base64(salt, _MAX_SALT)).digest(), _sha512(digest)
+        case ["", "7", iterations, salt, digest]:
+            return hashlib.pbkdf2_hmac("sha512", password, _base64(salt, _MAX_SALT), _count(iterations)), _sha512(
+                digest
+            )
+        case ["", "emqx-sha256" | "emqx-sha512" as form, ("prefix" | "suffix") as place, salt, digest]:
+            salted = salt.encode() + password if place == "prefix" else password + salt.encode()
+            return hashlib.new(form.removeprefix("emqx-"), salted).digest(), binascii.unhexlify(digest)
+    raise ValueError("no foreign hash")
+
+
+def _base64(text: str, limit: int) -> bytes:
+    if not 1 <= len(text) <= limit:
+        raise ValueError("empty or too long")
+    return binascii.a2b_base64(text.encode(), strict_mode=True)
+
+
+def _sha512(text: str) -> bytes:
+    digest = _base64(text, _MAX_HASH)
+    if len(digest) != _SHA512_BYTES:
+        raise ValueError("not as long as a SHA-512")
+    return digest
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 7 and 1 <= int(text) <= MAX_ITERATIONS):
+        raise ValueError("no number of iterations")
+    return int(text)

@@ -1,0 +1,70 @@
+"""Hashes of Mosquitto and EMQX prove the passwords they were made of, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.base.errors import ConfigError
+from iothub_services.auth.foreign_hashes import emqx_hash, mosquitto_hash, verify_foreign
+from iothub_services.auth.secrets import hash_password, verify_password
+from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2, SHA512
+
+
+@pytest.mark.parametrize(("stored", "password"), [(PBKDF2, "secret"), (SHA512, "p\u00e4ssword")])
+def test_hash_of_mosquitto_proves_its_password_alone(stored: str, password: str) -> None:
+    """As the command wrote it; another password, another salt: no."""
+    assert mosquitto_hash(f" {stored}\n") == stored
+    assert verify_password(password, stored)
+    assert not verify_password(password + "x", stored)
+    assert not verify_password(password, stored.replace("$", "$0", 3).replace("$0", "$", 2))
+
+
+def test_argon2_of_mosquitto_is_taken_as_our_own() -> None:
+    """The form is the standard encoding."""
+    stored = hash_password("secret")
+
+    assert mosquitto_hash(stored) == stored
+
+
+def test_hash_of_emqx_proves_its_password_alone() -> None:
+    """The salt stands before the password, or behind it."""
+    before, behind = emqx_hash(EMQX.upper(), EMQX_SALT, "prefix"), emqx_hash(EMQX, EMQX_SALT, "suffix")
+
+    assert verify_password("mypassword3", before)
+    assert not verify_password("mypassword4", before)
+    assert not verify_password("mypassword3", behind)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "secret",
+        "$5$a$b",
+        "$6$",
+        "$6$UA95$",
+        "$6$$Laf6",
+        "$6$UA95wNOuhzZjBIQx$Laf6",
+        "$6$!!$" + SHA512.split("$")[3],
+        "$7$0$" + PBKDF2.split("$", 3)[3],
+        "$7$-1$" + PBKDF2.split("$", 3)[3],
+        "$7$1000001$" + PBKDF2.split("$", 3)[3],
+        "$7$" + "9" * 5000 + "$" + PBKDF2.split("$", 3)[3],
+        "$7$\u0661$" + PBKDF2.split("$", 3)[3],
+    ],
+)
+def test_what_is_no_hash_of_mosquitto_is_refused_and_proves_nothing(text: str) -> None:
+    """A plain password is never taken for a hash; a number of iterations cannot hold a thread for hours."""
+    with pytest.raises(ConfigError):
+        mosquitto_hash(text)
+    assert not verify_foreign(b"", text)
+
+
+@pytest.mark.parametrize(
+    ("digest", "salt"),
+    [("", ""), ("ab" * 16, "s"), ("$2b$10$abc", "s"), ("zz" * 32, "s"), (EMQX, "a$b"), (EMQX, "a b"), (EMQX, "\u00e4")],
+)
+def test_what_is_no_hash_of_emqx_is_refused(digest: str, salt: str) -> None:
+    """MD5 and SHA-1 are not taken over."""
+    with pytest.raises(ConfigError):
+        emqx_hash(digest, salt, "prefix")
