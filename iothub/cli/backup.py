@@ -42,8 +42,8 @@ def command(app: App, folder: Path) -> None:
     removed. A folder without `backup.json` is no backup.
 
     Examples:
-      iothub --data-dir ./hub backup ./backup-monday
-      iothub --data-dir ./hub backup ./backup-tuesday -o json
+      iothub --data-dir ./hub backup ./backup-tuesday
+      iothub --data-dir ./hub backup ./backup-wednesday -o json
     """
     from iothub.backup import making
     from iothub.backup.elsewhere import elsewhere

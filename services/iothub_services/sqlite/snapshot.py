@@ -22,7 +22,7 @@ OnStep = Callable[[int], None]
 class Snapshot:
     """What was committed when it was opened. One thread at a time.
 
-    Raises BackendError: the file cannot be read.
+    Raises BackendError: the file cannot be read. OSError: it is not there.
     """
 
     def __init__(self, path: Path) -> None:

@@ -105,7 +105,7 @@ def test_interrupted_backup_leaves_no_folder(acme: Cli, folder: str, monkeypatch
 
 
 def test_what_is_elsewhere_is_named_by_both(acme: Cli, empty: Cli, folder: str, tmp_path: Path) -> None:
-    """Servers, and files outside of the data directory; those inside are copied."""
+    """`iothub.backup.elsewhere`: servers, and files outside of the data directory; those inside are copied."""
     inside = acme.data_dir / "own.pem"
     inside.touch()
     settings = f"""config_version = 1

@@ -95,6 +95,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ban add acme device dev1",
         f"token-issuer add acme fleet --public-key-file {base / 'fleet.pem'}",
         f"tenant export acme --file {base / 'acme.json'}",
+        f"backup {base / 'backup-monday'}",
     ):
         assert run([*hub, *line.split()]) == 0, line
     (base / "devices.csv").write_text("name,password\ndev1,secret\n")

@@ -89,7 +89,7 @@ def test_damaged_file_is_named(database: Database, tmp_path: Path) -> None:
 
 
 def test_missing_file_and_directory_are_named(database: Database, tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=r"none\.db"):
+    with pytest.raises(FileNotFoundError, match=r"none\.db"):
         Snapshot(tmp_path / "none.db")
 
     snapshot = Snapshot(database.path)

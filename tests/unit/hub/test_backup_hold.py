@@ -1,0 +1,79 @@
+"""The hub's part of a backup: its commits wait between the two requests, and the second one says whether they did."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from iothub.base.errors import UnavailableError
+from iothub.hub import backup_hold
+from iothub.hub.backup_hold import BackupHold
+from iothub.records.admin_commands import Query, Request
+from iothub_services.sqlite.commit_lock import CommitLock
+
+LONG_S = 30.0
+
+
+async def run(_name: str, call: Callable[..., Any], *arguments: object) -> Any:
+    """Do what a thread would do."""
+    return call(*arguments)
+
+
+def done(work: Awaitable[Any]) -> Any:
+    async def wait() -> Any:
+        return await work
+
+    return asyncio.run(wait())
+
+
+def release(hold: object) -> Request:
+    return Request(Query.BACKUP_RELEASE, "", {"hold": hold})
+
+
+def test_commits_wait_between_hold_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_hold, "HOLD_S", LONG_S)
+    commits, seen = CommitLock(), list[str]()
+    held = BackupHold(commits, run)  # type: ignore[arg-type]
+
+    def commit() -> None:
+        with commits.commit():
+            seen.append("commit")
+
+    with ThreadPoolExecutor() as threads:
+        hold = done(held.begin())["hold"]
+        waiting = threads.submit(commit)
+        seen.append("release")
+        answer = held.end(release(hold))
+        waiting.result(LONG_S)
+
+    assert answer == {"is_whole": True}
+    assert seen == ["release", "commit"]
+
+
+def test_release_that_comes_too_late_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_hold, "HOLD_S", 0.0)
+    commits = CommitLock()
+    held = BackupHold(commits, run)  # type: ignore[arg-type]
+
+    hold = done(held.begin())["hold"]
+    with commits.commit():
+        pass
+
+    assert held.end(release(hold)) == {"is_whole": False}
+
+
+@pytest.mark.parametrize("hold", [None, "", 7, "0123456789abcdef"])
+def test_hold_that_nobody_has_is_not_released(hold: object) -> None:
+    assert BackupHold(CommitLock(), run).end(release(hold)) == {"is_whole": False}  # type: ignore[arg-type]
+
+
+def test_commit_that_hangs_refuses_the_backup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_hold, "PATIENCE_S", 0.0)
+    commits = CommitLock()
+
+    with commits.commit(), pytest.raises(UnavailableError, match="the disk is slow or failing"):
+        done(BackupHold(commits, run).begin())  # type: ignore[arg-type]
