@@ -88,6 +88,14 @@ def format_size(size_bytes: int) -> str:
     return str(size_bytes)
 
 
+def format_size_roughly(size_bytes: int) -> str:
+    """Write bytes for a person, with one decimal: 1800000 -> "1.7 MiB"."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size_bytes >= _SIZE_BYTES[unit]:
+            return f"{size_bytes / _SIZE_BYTES[unit]:.1f} {unit}"
+    return f"{size_bytes} bytes"
+
+
 def parse_rate(text: str) -> Rate | None:
     """Read "100/10s" (so many in so long) or "off"."""
     if text in OFF_WORDS:

@@ -63,6 +63,7 @@ class App:
         self.hints = hints
         self.form = "table"
         self._config_file = config_file
+        self._read_file: Path | None = None
         self._is_input_allowed = is_input_allowed
         self._loaded: Loaded | None = None
         self._store: AccountStore | None = None
@@ -95,8 +96,13 @@ class App:
         return self._loaded
 
     def load_checked(self, flags: Sequence[str] = ()) -> Checked:
-        """Read the configuration, and check it with the files that it names: every mistake is reported."""
-        return load_checked(file=self._file, environment=os.environ, flags=flags)
+        """Read the configuration, and check it with the files that it names: every mistake is reported.
+
+        When a running hub reads again, a file that was read before must still be there: one that is lost is a mistake, and never all defaults.
+        """
+        checked = load_checked(file=self._read_file or self._file, environment=os.environ, flags=flags)
+        self._read_file = checked.loaded.file
+        return checked
 
     @property
     def loaded(self) -> Loaded:

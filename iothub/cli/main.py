@@ -152,7 +152,8 @@ def run(arguments: Sequence[str]) -> int:
         _silence_stdout()
         return _explain(error, arguments, f"iothub: {error}", error.exit_code)
     except IotHubError as error:
-        return _explain(error, arguments, f"iothub: {hints.complete(str(error))}", error.exit_code, error.details)
+        details = map(hints.complete, error.details)
+        return _explain(error, arguments, f"iothub: {hints.complete(str(error))}", error.exit_code, details)
     except BrokenPipeError:
         _silence_stdout()
         return 1

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
+from iothub.base.units import format_size_roughly
 from iothub.config.profiles import EMBEDDED, URL_FILE, Profile
 
 PEPPER_BYTES = 32
@@ -473,7 +474,7 @@ def _free_in(path: Path) -> str:
         status = os.statvfs(path)
     except OSError:
         return ""
-    return f" ({status.f_bavail * status.f_frsize} bytes free)"
+    return f" ({format_size_roughly(status.f_bavail * status.f_frsize)} free)"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

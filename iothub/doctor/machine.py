@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from iothub.base.errors import BackendError, IotHubError
-from iothub.base.units import format_size
+from iothub.base.units import format_size, format_size_roughly
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed
@@ -183,11 +183,3 @@ def _file(path: Path, known: int) -> Iterator[Finding]:
     size = format_size_roughly(path.stat().st_size)
     text = f"{size}, schema version {seen.version}" if seen.tables else "empty"
     yield Finding(path.name, State.OK, text, seconds=seconds)
-
-
-def format_size_roughly(size_bytes: int) -> str:
-    """Write a number of bytes with one decimal."""
-    for unit, size in (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size_bytes >= size:
-            return f"{size_bytes / size:.1f} {unit}"
-    return f"{size_bytes} bytes"

@@ -97,23 +97,26 @@ class Reloader:
             self._lock.release()
 
     async def _reload(self) -> Reloaded:
-        process = self._parts.process
-        if not process.phase.is_ready:
-            self._log.warning("reload ignored: the hub is not ready")
-            raise UnavailableError("the hub is not ready; reload again when it is, see `iothub status`")
+        self._require_ready()
         try:
-            checked = await process.threads.run("housekeeping.settings", self._read)
+            checked = await self._parts.process.threads.run("housekeeping.settings", self._read)
             changes = changes_between(self.settings, checked.loaded.config)
             uses = prepare(self._parts, changes.config)
         except IotHubError as error:
             self._refused(error)
             raise
+        self._require_ready()  # still: it may have been told to stop meanwhile
         for use in uses:
             use()
         self.settings = changes.config
         done = Reloaded(changes, checked.warnings, self._parts.sockets.listeners.with_certificates())
         self._applied(done)
         return done
+
+    def _require_ready(self) -> None:
+        if not self._parts.process.phase.is_ready:
+            self._log.warning("reload ignored: the hub is not ready")
+            raise UnavailableError("the hub is not ready; reload again when it is, see `iothub status`")
 
     def _refused(self, error: IotHubError) -> None:
         mistakes, monitoring = [str(error), *error.details], self._parts.monitoring

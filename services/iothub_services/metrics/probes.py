@@ -52,5 +52,9 @@ def certificate_end(file: Path) -> float:
     """
     from cryptography import x509  # takes a while, and most hubs have no certificate
 
-    certificate = x509.load_pem_x509_certificates(file.read_bytes())[0]
+    octets = file.read_bytes()
+    try:
+        certificate = x509.load_pem_x509_certificates(octets)[0]
+    except ValueError:
+        raise ValueError("contains no certificate; expected a PEM file") from None
     return certificate.not_valid_after_utc.timestamp()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from iothub.base.clock import Clock
 from iothub.base.errors import ConfigError
-from iothub.base.units import format_size
+from iothub.base.units import format_size, format_size_roughly
 from iothub.config.sections import AlarmLevels
 from iothub_services.metrics import probes
 from iothub_services.metrics.alarms import AlarmName, Alarms
@@ -122,10 +122,12 @@ class Watch:
         self.no_writes = "the disk is full" if is_full else ""
         if is_read_only:
             self.no_writes = "the file system of the data directory is read-only"
-        self._alarms.set(AlarmName.DISK_FULL, is_full, subject=_DISK, detail=f"{self.disk_free_bytes} bytes left")
+        self._alarms.set(
+            AlarmName.DISK_FULL, is_full, subject=_DISK, detail=f"{format_size_roughly(self.disk_free_bytes)} free"
+        )
         self._alarms.set(AlarmName.STORE_FAILED, is_read_only, subject=_DISK, detail=self.no_writes)
         if self.disk_free_bytes < self._levels.disk_free:
-            self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{format_size(self.disk_free_bytes)} left")
+            self._alarms.raise_(AlarmName.DISK_LOW, detail=f"{format_size_roughly(self.disk_free_bytes)} free")
         elif self.disk_free_bytes * _RELIEF >= self._levels.disk_free:
             self._alarms.clear(AlarmName.DISK_LOW)
 
@@ -147,11 +149,13 @@ class Watch:
             try:
                 end = self._probe.certificate_end(file)
             except (OSError, ValueError) as error:
-                self._alarms.raise_(AlarmName.CERTIFICATE_BAD, subject=listener, detail=f"{file}: {error}")
+                why = getattr(error, "strerror", None) or error
+                self._alarms.raise_(AlarmName.CERTIFICATE_BAD, subject=listener, detail=f"{file}: {why}")
                 continue
             self._alarms.clear(AlarmName.CERTIFICATE_BAD, subject=listener)
             self.certificate_ends[listener] = end
             left_s = end - self._clock.wall()
             is_soon = left_s < self._levels.cert_expiry_s
-            detail = f"{file} ends in {left_s / 86400:.0f} days"
+            days = left_s / 86400
+            detail = f"{file} expires in {days:.0f} days" if left_s > 0 else f"{file} expired {-days:.0f} days ago"
             self._alarms.set(AlarmName.CERTIFICATE_EXPIRING, is_soon, subject=listener, detail=detail)

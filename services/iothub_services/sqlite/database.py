@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, ConflictError, UnavailableError
+from iothub.base.units import format_size_roughly
 from iothub_services.metrics import probes
 from iothub_services.sqlite import salvage
 from iothub_services.sqlite.commit_lock import CommitLock
@@ -357,7 +358,7 @@ def explain(error: sqlite3.Error, path: Path) -> tuple[str, str]:
         return f"{path}: {error} ({path.parent}: {gone.strerror})", remedy
     if free_bytes < probes.ROOM_BYTES:  # without room for its log SQLite speaks of an I/O error
         remedy = _REMEDIES[sqlite3.SQLITE_FULL]
-    return f"{path}: {error} ({free_bytes} bytes free in {path.parent})", remedy
+    return f"{path}: {error} ({format_size_roughly(free_bytes)} free in {path.parent})", remedy
 
 
 def _full() -> sqlite3.Error:

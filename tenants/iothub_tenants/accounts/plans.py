@@ -132,8 +132,8 @@ def delete(store: AccountStore, name: str) -> None:
         children = _children(writer.connection, [name])
         if children:
             raise ConflictError(
-                f"plan {name} is in use: {', '.join(children)} inherit from it; "
-                f"give them another parent first: `iothub plan set {children[0]} --from {found.parent or STANDARD}`"
+                f"plan {name} is in use: these plans inherit from it: {', '.join(children)}; "
+                f"give each another parent first: `iothub plan set {children[0]} --from {found.parent or STANDARD}`"
             )
         writer.connection.execute(delete_from(plan_quota).where(plan_quota.c.plan == name))
         writer.connection.execute(delete_from(table).where(table.c.name == name))

@@ -11,8 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from iothub.base.errors import BackendError
+from iothub.base.errors import BackendError, ConfigError
+from iothub.cli.app import App
+from iothub.cli.hints import Hints
 from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from tests.support.command import Cli, Result
 
 
@@ -213,3 +216,20 @@ def test_first_and_second_hub_get_the_same_pepper(
     assert "acme" in call("--data-dir", str(tmp_path / "two"), "tenant", "list").out
     assert (tmp_path / "pepper").read_bytes() == pepper
     assert not (tmp_path / "two" / "pepper").exists()
+
+
+def test_configuration_file_that_is_lost_is_no_reload_of_defaults(cli: Cli) -> None:
+    """A hub that lost its file must not open what the file had closed; without a file at the start it takes one that comes later."""
+    file = cli.data_dir / "iothub.toml"
+    file.write_text("config_version = 1\nlisteners.tcp.deny = ['10.0.0.0/8']\n")
+    app = App(cli.data_dir, None, Hints(), is_input_allowed=False)
+    read = app.load_checked().loaded
+
+    file.rename(file.with_suffix(".kept"))
+    with pytest.raises(ConfigError, match=f"{file}: no such configuration file"):
+        app.load_checked()
+
+    late = App(cli.data_dir, None, Hints(), is_input_allowed=False)
+    assert late.load_checked().loaded.config == Config()
+    file.with_suffix(".kept").rename(file)
+    assert [each.load_checked().loaded for each in (app, late)] == [read, read]

@@ -306,13 +306,16 @@ def test_reload_shows_what_was_applied_and_what_needs_a_restart(cli: Cli) -> Non
 
 def test_refused_reload_names_every_mistake(cli: Cli) -> None:
     error = ConfigError("iothub.toml, line 2: unknown setting 'mqtt.prot'")
-    error.details = ("iothub.toml, line 4: log.level: expected one of debug, info",)
+    error.details = ("iothub.toml, line 4: unknown setting 'log.levl'; `iothub config show` lists all settings",)
 
     def asked(_request: object) -> tuple[list[dict[str, str]], dict[str, object]]:
         raise error
 
     with AnsweringHub(cli.data_dir, None, asked):
-        assert cli("config", "reload", code=2).err == f"iothub: {error}\n{error.details[0]}\n"
+        refused = cli("config", "reload", code=2).err
+
+    pasted = error.details[0].replace("iothub config", f"iothub --data-dir {cli.data_dir} config")
+    assert refused == f"iothub: {error}\n{pasted}\n"
 
 
 def test_reload_without_a_hub_says_so(cli: Cli) -> None:

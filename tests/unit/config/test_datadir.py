@@ -128,12 +128,12 @@ def test_full_disk_is_said_with_the_same_advice_by_whoever_writes(
     with monkeypatch.context() as full:
         full.setattr(os, "pwrite", is_full)
         with pytest.raises(
-            UnavailableError, match=rf"^{made.path}: the disk is full \(\d+ bytes free\); free some space first$"
+            UnavailableError, match=rf"^{made.path}: the disk is full \([\d.]+ \w+ free\); free some space first$"
         ):
             lock.announce("127.0.0.1:1883")
         lock.release()
         with pytest.raises(
-            UnavailableError, match=rf"^{made.path}: the disk is full \(\d+ bytes free\); free some space first$"
+            UnavailableError, match=rf"^{made.path}: the disk is full \([\d.]+ \w+ free\); free some space first$"
         ):
             made.lock("iothub serve")
 

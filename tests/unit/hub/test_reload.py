@@ -162,6 +162,22 @@ def test_hub_that_is_not_ready_reads_nothing(monkeypatch: pytest.MonkeyPatch) ->
     assert (harness.reads, [line["event"] for line in lines]) == (0, ["reload ignored: the hub is not ready"])
 
 
+def test_reload_that_a_stop_overtakes_changes_nothing(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts are closing when the configuration has been read."""
+    harness.wanted = Config(mqtt=Mqtt(max_inflight=7))
+
+    async def run(_name: str, read: Any) -> Any:
+        harness.phase.end_ready()
+        return read()
+
+    monkeypatch.setattr(harness.reloader._parts.process.threads, "run", run)
+    with capture_logs() as lines, pytest.raises(UnavailableError, match="the hub is not ready"):
+        result(harness.reloader.answer(harness))
+
+    assert (harness.applied, harness.alarms.active()) == ([], [])
+    assert [line["event"] for line in lines] == ["reload ignored: the hub is not ready"]
+
+
 def test_two_reloads_do_not_overlap(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one reads when the first has been applied."""
     waiting: list[Deferred[None]] = []

@@ -25,5 +25,5 @@ def test_missing_directory_is_an_error(tmp_path: Path) -> None:
 def test_file_without_certificate_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.pem").write_text("nothing")
 
-    with pytest.raises(ValueError, match=r".+"):
+    with pytest.raises(ValueError, match=r"^contains no certificate; expected a PEM file$"):
         probes.certificate_end(tmp_path / "x.pem")

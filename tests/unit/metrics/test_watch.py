@@ -107,6 +107,7 @@ def test_low_disk_is_raised_and_cleared_with_relief(world: World) -> None:
     world.disk = GIB - 1
     world.watch.look()
     assert world.raised() == {"disk_low"}
+    assert [alarm.detail for alarm in world.alarms.active()] == ["1024.0 MiB free"]
 
     world.disk = GIB + 1
     world.watch.look()
@@ -203,6 +204,15 @@ def test_certificate_that_ends_soon_is_reported_once_an_hour(world: World) -> No
     world.now += CERTIFICATE_INTERVAL_S
     world.watch.look()
     assert world.raised() == set()
+
+
+@pytest.mark.parametrize(("days", "text"), [(10, "expires in 10 days"), (-3, "expired 3 days ago")])
+def test_alarm_says_when_a_certificate_expires_or_did(world: World, days: int, text: str) -> None:
+    world.end = world.now + days * 86400
+
+    world.watch.look()
+
+    assert [alarm.detail for alarm in world.alarms.active()] == [f"cert.pem {text}"]
 
 
 def test_certificate_that_cannot_be_read_is_an_alarm(world: World) -> None:

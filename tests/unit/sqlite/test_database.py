@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError, ConflictError, UnavailableError
+from iothub.base.units import format_size_roughly
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import Damage, Database, Schema, backend_error, check, open_database
@@ -115,7 +116,7 @@ def test_database_that_is_full_says_that_nothing_was_written(tmp_path: Path) -> 
     assert (caught.value.retryable, caught.value.is_written) == (True, False)
     path = tmp_path / "things.db"
     assert re.fullmatch(
-        rf"{path}: database or disk is full \(\d+ bytes free in {tmp_path}\); free some disk space first",
+        rf"{path}: database or disk is full \([\d.]+ \w+ free in {tmp_path}\); free some disk space first",
         str(caught.value),
     )
 
@@ -368,5 +369,5 @@ def test_error_of_the_disk_says_where_and_what_to_do(
 
     found = backend_error(error, tmp_path / "state.db", is_committing=False)
 
-    assert found.fact == f"{tmp_path}/state.db: what SQLite says ({free_bytes} bytes free in {tmp_path})"
+    assert found.fact == f"{tmp_path}/state.db: what SQLite says ({format_size_roughly(free_bytes)} free in {tmp_path})"
     assert found.remedy == remedy

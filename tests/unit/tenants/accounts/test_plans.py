@@ -200,7 +200,9 @@ def test_used_or_built_in_plan_is_not_deleted(store: AccountStore) -> None:
     with pytest.raises(ConflictError, match="tenants: 1"):
         plans.delete(store, "gold")
     tenants.update(store, "acme", tenants.Settings(plan="standard"))
-    with pytest.raises(ConflictError, match=r"golden, goldish inherit .*`iothub plan set golden --from standard`"):
+    with pytest.raises(
+        ConflictError, match=r"inherit from it: golden, goldish; .*`iothub plan set golden --from standard`"
+    ):
         plans.delete(store, "gold")
     for name in ("golden", "goldish", "gold"):
         plans.delete(store, name)

@@ -192,7 +192,7 @@ def test_full_disk_is_named_with_path_and_free_space(tmp_path: Path) -> None:
         raise OperationalError("INSERT", {}, full)
 
     assert re.match(
-        rf"the accounts database did not do it: {file}: database or disk is full \(\d+ bytes free in {tmp_path}\); "
+        rf"the accounts database did not do it: {file}: database or disk is full \([\d.]+ \w+ free in {tmp_path}\); "
         r"free some disk space first; check accounts\.db; see docs/guide/",
         str(caught.value),
     )
