@@ -10,7 +10,7 @@ SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx
 PORT ?= 1883
 DIST ?= dist
 
-.PHONY: help install run test check bench fuzz nightly dist services services-stop coprocessor fmt clean
+.PHONY: help install run test check bench fuzz mutants nightly dist services services-stop coprocessor fmt clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,7 +47,10 @@ bench: $(DEV_STAMP)  ## compare the hub with Mosquitto, paired, and compaction w
 fuzz: $(DEV_STAMP)  ## fuzz every decoder for a while (SECONDS_EACH=20)
 	@$(BIN)/python tests/fuzz/run.py --seconds $${SECONDS_EACH:-20}
 
-nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos
+mutants: $(DEV_STAMP)  ## does a test fail for every small change of who may do what? (ONLY=part of a path)
+	@$(BIN)/python -m tests.nightly.mutation $(ONLY)
+
+nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos, mutants
 	@bash ops/test.sh --nightly
 
 dist: install  ## build sdist and wheel into dist/ (DIST=another folder)

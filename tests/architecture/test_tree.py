@@ -16,6 +16,7 @@ VERBS = (
     "check",
     "bench",
     "fuzz",
+    "mutants",
     "nightly",
     "dist",
     "services",

@@ -91,7 +91,7 @@ def test_policy_equals_the_naive_reference(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, topic: str
 ) -> None:
     """Publishing and receiving, and the explanation of both."""
-    policy = compile_policy(known, device=device, groups=groups, client_id=client_id)
+    policy = compile_policy(known, device=device, groups=groups, client_id=client_id, version=1)
     for action, answer in (
         (Action.PUBLISH, policy.may_publish(topic.encode())),
         (Action.SUBSCRIBE, policy.may_receive(topic.encode())),
@@ -107,7 +107,7 @@ def test_fast_flags_never_promise_too_much(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, topic: str
 ) -> None:
     """A flag speaks of every topic that does not begin with `$`."""
-    policy = compile_policy(known, device=device, groups=groups, client_id=client_id)
+    policy = compile_policy(known, device=device, groups=groups, client_id=client_id, version=1)
     if not topic.startswith("$"):
         assert policy.may_publish(topic.encode()) or not policy.publishes_everything
         assert policy.may_receive(topic.encode()) or not policy.receives_everything
@@ -119,7 +119,7 @@ def test_granted_subscription_is_covered_by_a_rule_that_allows(
     known: list[Rule], device: str, groups: tuple[str, ...], client_id: str, requested: str, topic: str
 ) -> None:
     """Whatever a granted filter matches is received, or was denied by a rule: never merely forgotten."""
-    policy = compile_policy(known, device=device, groups=groups, client_id=client_id)
+    policy = compile_policy(known, device=device, groups=groups, client_id=client_id, version=1)
     if not policy.may_subscribe(requested.encode()):
         return
     levels: list[str | None] = list(requested.split("/"))
@@ -140,7 +140,7 @@ def test_granted_subscription_is_covered_by_a_rule_that_allows(
 def test_identity_strings_are_inert(client_id: str, other: str) -> None:
     """A Client Identifier in a template allows its own level and nothing else, whatever it holds."""
     only = Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "up/{clientid}")
-    policy = compile_policy([only], device="dev1", groups=(), client_id=client_id)
+    policy = compile_policy([only], device="dev1", groups=(), client_id=client_id, version=1)
 
     if other != f"up/{client_id}" or any(character in client_id for character in "+#/\0"):
         assert not policy.may_publish(other.encode())
@@ -155,7 +155,7 @@ def test_any_text_as_a_stored_filter_is_harmless(text: str) -> None:
     for effect in Effect:
         rule = Rule(Scope.TENANT, "", effect, Action.BOTH, text)
         allow_all = Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "#")
-        policy = compile_policy([rule, allow_all], device="d", groups=(), client_id="c")
+        policy = compile_policy([rule, allow_all], device="d", groups=(), client_id="c", version=1)
         policy.may_subscribe(b"a/+")
         try:
             check_filter(text)

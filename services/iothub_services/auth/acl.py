@@ -103,7 +103,7 @@ class Decision:
 
 
 def compile_policy(
-    rules: Iterable[Rule], *, device: str, groups: Sequence[str], client_id: str, version: int = 1
+    rules: Iterable[Rule], *, device: str, groups: Sequence[str], client_id: str, version: int
 ) -> CompiledPolicy:
     """Compile the rules that concern `device`, a member of `groups`, connected as `client_id`. Others are left out."""
     mine = rules_for(rules, device, groups)

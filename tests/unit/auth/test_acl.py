@@ -150,6 +150,15 @@ def test_damaged_stored_rule_never_opens_a_door() -> None:
     assert not policy("tenant allow both #", "tenant deny both a/#/b").may_publish(b"z")
 
 
+def test_rule_may_be_as_long_as_a_topic_filter() -> None:
+    """65,535 bytes, which may all be `/`; a longer one is damage."""
+    longest = "/" * 65_535
+
+    assert not policy("tenant allow both #", f"tenant deny both {longest}").may_publish(longest.encode())
+    assert policy("tenant allow both #", f"tenant deny both {longest}").may_publish(b"z")
+    assert not policy("tenant allow both #", f"tenant deny both {longest}/").may_publish(b"z")
+
+
 def test_empty_name_in_a_template_matches_nothing() -> None:
     """An empty Client Identifier does not turn a denial of its own topic into a denial of everything."""
     assert policy("tenant allow both #", "tenant deny both {clientid}", client_id="").may_publish(b"a")
@@ -168,3 +177,15 @@ def test_explain_names_the_deciding_rule() -> None:
     assert asked(Action.SUBSCRIBE, "a/#") == (True, known[0])
     assert asked(Action.PUBLISH, "$SYS/x") == (False, None)
     assert asked(Action.SUBSCRIBE, "$SYS/x") == (False, None)
+
+
+def test_explain_knows_that_no_rule_lets_a_client_publish_for_the_hub() -> None:
+    """A rule that names `$...` is one for receiving: the explanation says the same as the decision."""
+    known = rules("tenant allow both $SYS/#")
+
+    def asked(action: Action) -> tuple[bool, Rule | None]:
+        decision = explain(known, device="dev1", groups=(), client_id="c", action=action, topic="$SYS/x")
+        return decision.is_allowed, decision.rule
+
+    assert asked(Action.PUBLISH) == (False, None)
+    assert asked(Action.SUBSCRIBE) == (True, known[0])
