@@ -45,6 +45,8 @@ def accounts_of(data_dir: Path) -> dict[str, str]:
     upgrade(data_dir)
     if path.exists():
         return dict(json.loads(path.read_text()))
+    sys.stdout.write(f"creating {data_dir.name} with the tenant demo and two devices ...\n")
+    sys.stdout.flush()
     if not (data_dir / "iothub.toml").exists():
         iothub(data_dir, "init")
     shown = subprocess.run(
@@ -119,6 +121,8 @@ def main() -> int:
             f"make run: port {port} of 127.0.0.1 is already in use; choose another one: make run PORT={port % 65_535 + 1}"
         )
     accounts = accounts_of(options.data_dir)
+    sys.stdout.write("starting the hub ...\n")
+    sys.stdout.flush()
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={port}"]
     # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends without a goodbye.
     hub = subprocess.Popen(command, process_group=0)

@@ -146,12 +146,7 @@ def import_file(
     """
     if form != "csv" and secrets_to is not None:
         raise ConfigError("--secrets-to is for CSV files: with --from, every device has a password already")
-    read = None
-    if form == "mosquitto":
-        read = accounts.foreign_accounts.read_mosquitto
-    elif form == "emqx":
-        read = partial(accounts.foreign_accounts.read_emqx, salt_place=salt)
-    Import(app, tenant, file, secrets_to, read=read, is_dry_run=is_dry_run).run()
+    Import(app, tenant, file, secrets_to, read=_reader(form, salt), is_dry_run=is_dry_run).run()
 
 
 @verb(command, "rotate-secret")
@@ -283,6 +278,13 @@ def _listener_options(app: App) -> list[str]:
             ca_file = ["--cafile", str(listeners.tls.cert_file)] if name == "tls" else []
             return ["-h", "127.0.0.1" if is_anywhere else host.strip("[]"), "-p", port, *ca_file]
     return []
+
+
+def _reader(form: str, salt: str) -> accounts.imports.Read | None:
+    if form == "csv":
+        return None
+    foreign = accounts.foreign_accounts
+    return foreign.read_mosquitto if form == "mosquitto" else partial(foreign.read_emqx, salt_place=salt)
 
 
 def _show_secret(app: App, message: str, made: accounts.devices.NewSecret) -> None:
