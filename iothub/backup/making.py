@@ -35,7 +35,7 @@ HOLDS = 3  # attempts to find the hub's files unchanged
 _FOLDER_MODE = 0o700
 
 
-class Holder(Protocol):
+class HubHold(Protocol):
     """A running hub that can leave its files unchanged for a moment."""
 
     def hold(self) -> str:
@@ -53,7 +53,7 @@ class Order:
     folder: Path
     program: str
     elsewhere: tuple[str, ...]
-    hub: Holder | None
+    hub: HubHold | None
 
 
 def make(order: Order, clock: Clock, on_progress: OnProgress) -> Manifest:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -44,7 +44,12 @@ def test_every_file_is_of_one_moment(things: Things, make: Make, tmp_path: Path)
     """What is committed while the files are opened one after the other is in none of them."""
     with ThreadPoolExecutor() as threads:
         writing: list[Future[None]] = []
-        make(OwnHub(things, lambda: writing.append(threads.submit(things.put, 2))))
+
+        def write() -> None:
+            writing.append(threads.submit(things.put, 2))
+            wait(writing, timeout=0.1)  # it would be over by then if nothing kept it back
+
+        make(OwnHub(things, write))
         writing[0].result(LONG_S)
 
     assert [rows(tmp_path / "backup" / file.name) for file in things.files] == [1, 1]
