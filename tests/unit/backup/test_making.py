@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.backup import making, manifest
+from iothub.backup import files, making, manifest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
 from tests.unit.backup.conftest import Make, Things, rows
 
@@ -99,6 +99,8 @@ def test_backup_has_the_files_that_a_hub_needs(things: Things, make: Make, tmp_p
         "queues.db.corrupt-7",
         ".obeyed.json-abcd1234",
         "replaced-20260101T000000Z",
+        "backup.json",  # somebody has copied a backup here by hand
+        "backup-unfinished",
     ]
     for name in (*kept, *left):
         (path / name).write_text(name)
@@ -193,7 +195,7 @@ def test_folder_of_another_backup_under_way_is_refused(make: Make, tmp_path: Pat
 def test_folder_that_was_just_claimed_is_refused(make: Make, tmp_path: Path) -> None:
     """Two backups at the same time never share a folder; one that was killed leaves a mark and no manifest."""
     (tmp_path / "backup").mkdir()
-    (tmp_path / "backup" / making.UNFINISHED).touch()
+    (tmp_path / "backup" / files.UNFINISHED).touch()
 
     with pytest.raises(ConflictError, match="another backup is being made there, or was killed"):
         make()
