@@ -17,6 +17,8 @@ from iothub.base.errors import UnavailableError
 from iothub.config.datadir import STAGED, UNFINISHED_RESTORE, DataDir
 from iothub_services.metrics.probes import disk_free_bytes
 
+MANIFEST = "backup.json"
+UNFINISHED = "backup-unfinished"  # in a backup's folder while it is being made
 _REPLACED = re.compile(r"replaced-\d{8}T\d{6}Z")  # what a restore has moved aside
 _TEMPORARY = re.compile(r"\..+-[a-z0-9_]{8}")  # of `iothub.config.datadir.write_atomically`
 _LEFT = re.compile(r".+\.db\.(corrupt-.+|salvaged)")  # of a damaged database
@@ -145,6 +147,6 @@ def _databases_of(data_dir: DataDir) -> tuple[Path, ...]:
 
 
 def _is_kept(name: str) -> bool:
-    """Neither of a process that runs, nor what a damaged file, a restore or an interrupted write has left."""
+    """Neither of a process that runs, nor what a damaged file, a restore, an interrupted write or a backup that was copied here has left."""
     is_left = any(pattern.fullmatch(name) for pattern in (_LEFT, _REPLACED, _TEMPORARY))
-    return not (is_left or name in _OF_A_PROCESS)
+    return not (is_left or name in _OF_A_PROCESS or name in {MANIFEST, UNFINISHED})

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from iothub.backup import files, manifest
-from iothub.backup.files import OnProgress, Tally
+from iothub.backup.files import MANIFEST, UNFINISHED, OnProgress, Tally
 from iothub.backup.manifest import Entry, Manifest
 from iothub.base.clock import Clock
 from iothub.base.errors import ConflictError, UnavailableError
@@ -30,12 +30,11 @@ from iothub_services.metrics.probes import disk_free_bytes
 from iothub_services.sqlite.salvage import FRESH_SUFFIX
 from iothub_services.sqlite.snapshot import Snapshot
 
-UNFINISHED = "backup-unfinished"  # in a backup's folder while it is being made
 HOLDS = 3  # attempts to find the hub's files unchanged
 _FOLDER_MODE = 0o700
 
 
-class Holder(Protocol):
+class HubHold(Protocol):
     """A running hub that can leave its files unchanged for a moment."""
 
     def hold(self) -> str:
@@ -53,7 +52,7 @@ class Order:
     folder: Path
     program: str
     elsewhere: tuple[str, ...]
-    hub: Holder | None
+    hub: HubHold | None
 
 
 def make(order: Order, clock: Clock, on_progress: OnProgress) -> Manifest:
@@ -243,7 +242,7 @@ def _claimed(folder: Path, data_dir: DataDir) -> Iterator[None]:
 def _claim(folder: Path) -> None:
     """Raises ConflictError: it has files, or another backup is being made there. OSError."""
     names = {path.name for path in folder.iterdir()}
-    if manifest.NAME in names:
+    if MANIFEST in names:
         raise ConflictError(f"{folder} has a backup already: name a new folder")
     if names - {UNFINISHED}:
         raise _taken(folder) if UNFINISHED in names else ConflictError(f"{folder} is not empty: name a new folder")

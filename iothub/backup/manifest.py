@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from iothub.backup.files import MANIFEST
 from iothub.base.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
 from iothub.config.datadir import write_atomically
 
-NAME = "backup.json"
 VERSION = 1
 _LIMIT_BYTES = 256 << 20  # a million files of the archive
 
@@ -49,7 +49,9 @@ class Manifest:
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Write it, synced; whoever finds it finds the whole backup. Raises OSError."""
-    write_atomically(folder / NAME, (json.dumps({"version": VERSION, **asdict(manifest)}, indent=2) + "\n").encode())
+    write_atomically(
+        folder / MANIFEST, (json.dumps({"version": VERSION, **asdict(manifest)}, indent=2) + "\n").encode()
+    )
 
 
 def read(folder: Path) -> Manifest:
@@ -61,13 +63,13 @@ def read(folder: Path) -> Manifest:
         CorruptRecordError: it is damaged.
         UnavailableError: it cannot be read.
     """
-    file = folder / NAME
+    file = folder / MANIFEST
     try:
         with file.open("rb") as source:
             text = source.read(_LIMIT_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         raise NotFoundError(
-            f"{folder} is no backup, or one that was not finished: it has no {NAME}; name a folder that `iothub backup` made"
+            f"{folder} is no backup, or one that was not finished: it has no {MANIFEST}; name a folder that `iothub backup` made"
         ) from None
     except OSError as error:
         raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
@@ -81,7 +83,9 @@ def _from_json(content: Mapping[str, object]) -> Manifest:
     """Raises ConflictError; KeyError, TypeError, ValueError: not of our form."""
     version = content["version"]
     if not isinstance(version, int) or version > VERSION:
-        raise ConflictError(f"{NAME} has version {version}, this program knows up to {VERSION}: use the newer program")
+        raise ConflictError(
+            f"{MANIFEST} has version {version}, this program knows up to {VERSION}: use the newer program"
+        )
     entries = tuple(_entry(each) for each in cast("Sequence[Mapping[str, object]]", content["files"]))
     return Manifest(
         program=str(content["program"]),

@@ -81,7 +81,7 @@ def command(app: App, folder: Path) -> None:
 
 
 class RunningHub:
-    """The hub of the data directory, asked to leave its files unchanged for a moment. Fulfils `iothub.backup.making.Holder`."""
+    """The hub of the data directory, asked to leave its files unchanged for a moment. Fulfils `iothub.backup.making.HubHold`."""
 
     def __init__(self, hub: LocalHub) -> None:
         self._hub = hub

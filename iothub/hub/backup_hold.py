@@ -22,7 +22,7 @@ class BackupHold:
 
     async def begin(self) -> Json:
         """Raises UnavailableError: a commit takes too long."""
-        return {"hold": await self._run("housekeeping.hold", self._commits.hold, PATIENCE_S, HOLD_S)}
+        return {"hold": await self._run("backup.hold", self._commits.hold, PATIENCE_S, HOLD_S)}
 
     def end(self, request: Request) -> Json:
         """Let the hub write again."""

@@ -59,6 +59,7 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         "auth": settings.auth.hash_pool,
         "usage": 1,
         "housekeeping": 1,
+        "backup": 1,
         "closing": 1,
         "members": 1,
         "sweep": 1,

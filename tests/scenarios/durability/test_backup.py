@@ -32,6 +32,7 @@ KEPT = [(property_names.SESSION_EXPIRY, 3600)]
 READERS = ("reader-1", "reader-2", "reader-3")
 PUBLISHERS = 3
 LOAD_S = 1.5
+MOST_PASSERS = 300  # each of them gets a copy of every message
 SECONDS = 20.0  # for a hub on a machine that is busy
 BAD_WORDS = ("store_lost", "store_corrupt", "queue_lost", "checkpoint_unused", "event_log_lost", '"error"')
 
@@ -73,7 +74,7 @@ class Load:
 
     def come_and_go(self) -> None:
         number = 0
-        while not self._is_over.is_set():
+        while not self._is_over.is_set() and number < MOST_PASSERS:
             number += 1
             leave_session(self.port, f"passer-{number}")
             self.acknowledged.sessions.append(f"passer-{number}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iothub.backup import making
-from iothub.backup.making import Holder, Order
+from iothub.backup.making import HubHold, Order
 from iothub.backup.manifest import Manifest
 from iothub.config.datadir import DataDir
 from iothub.testing.clock import ManualClock
@@ -67,7 +67,7 @@ def make(things: Things, tmp_path: Path) -> Make:
     """Make a backup in the folder `backup`."""
 
     def run(
-        hub: Holder | None = None, folder: str = "backup", on_progress: Callable[[int, int], None] | None = None
+        hub: HubHold | None = None, folder: str = "backup", on_progress: Callable[[int, int], None] | None = None
     ) -> Manifest:
         order = Order(things.data_dir, tmp_path / folder, "1.2.3", ("the moon",), hub)
         return making.make(order, ManualClock(), on_progress or (lambda _done, _of: None))

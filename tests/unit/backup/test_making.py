@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
 
-from iothub.backup import making, manifest
+from iothub.backup import files, making, manifest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
 from tests.unit.backup.conftest import Make, Things, rows
 
@@ -44,7 +44,12 @@ def test_every_file_is_of_one_moment(things: Things, make: Make, tmp_path: Path)
     """What is committed while the files are opened one after the other is in none of them."""
     with ThreadPoolExecutor() as threads:
         writing: list[Future[None]] = []
-        make(OwnHub(things, lambda: writing.append(threads.submit(things.put, 2))))
+
+        def write() -> None:
+            writing.append(threads.submit(things.put, 2))
+            wait(writing, timeout=0.1)  # it would be over by then if nothing kept it back
+
+        make(OwnHub(things, write))
         writing[0].result(LONG_S)
 
     assert [rows(tmp_path / "backup" / file.name) for file in things.files] == [1, 1]
@@ -94,6 +99,8 @@ def test_backup_has_the_files_that_a_hub_needs(things: Things, make: Make, tmp_p
         "queues.db.corrupt-7",
         ".obeyed.json-abcd1234",
         "replaced-20260101T000000Z",
+        "backup.json",  # somebody has copied a backup here by hand
+        "backup-unfinished",
     ]
     for name in (*kept, *left):
         (path / name).write_text(name)
@@ -188,7 +195,7 @@ def test_folder_of_another_backup_under_way_is_refused(make: Make, tmp_path: Pat
 def test_folder_that_was_just_claimed_is_refused(make: Make, tmp_path: Path) -> None:
     """Two backups at the same time never share a folder; one that was killed leaves a mark and no manifest."""
     (tmp_path / "backup").mkdir()
-    (tmp_path / "backup" / making.UNFINISHED).touch()
+    (tmp_path / "backup" / files.UNFINISHED).touch()
 
     with pytest.raises(ConflictError, match="another backup is being made there, or was killed"):
         make()

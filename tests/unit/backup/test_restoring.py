@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.backup import manifest, restoring
+from iothub.backup import files, manifest, restoring
 from iothub.base.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.testing.clock import ManualClock
@@ -175,9 +175,9 @@ def test_crash_between_two_renames_keeps_hubs_away_and_is_repaired(
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../pepper", "a/../../pepper", ""])
 def test_manifest_leads_nowhere_else(backup: Path, name: str) -> None:
-    content = json.loads((backup / manifest.NAME).read_text())
+    content = json.loads((backup / files.MANIFEST).read_text())
     content["files"][0]["name"] = name
-    (backup / manifest.NAME).write_text(json.dumps(content))
+    (backup / files.MANIFEST).write_text(json.dumps(content))
 
     with pytest.raises(CorruptRecordError, match="leads out of the data directory"):
         manifest.read(backup)
@@ -193,16 +193,16 @@ def test_manifest_leads_nowhere_else(backup: Path, name: str) -> None:
     ],
 )
 def test_manifest_that_cannot_be_read_is_refused(backup: Path, text: str, error: type[Exception], said: str) -> None:
-    (backup / manifest.NAME).write_text(text)
+    (backup / files.MANIFEST).write_text(text)
 
     with pytest.raises(error, match=said):
         manifest.read(backup)
 
 
 def test_manifest_that_is_no_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / manifest.NAME).mkdir()
+    (tmp_path / files.MANIFEST).mkdir()
 
     with pytest.raises(UnavailableError, match=r"backup\.json: cannot be read"):
         manifest.read(tmp_path)
     with pytest.raises(NotFoundError):
-        manifest.read(tmp_path / manifest.NAME / "below")
+        manifest.read(tmp_path / files.MANIFEST / "below")
