@@ -286,8 +286,9 @@ cdef class Poller:
     cdef int discard(self, Socket socket) except -1:
         cdef ssize_t size = recv(socket.fd, self.buffer, READ_BYTES, 0)
         self.recv_calls += 1
+        cdef ssize_t kib = (size + 1023) >> 10
         if size > 0:
-            socket.bite -= 1
+            socket.bite = socket.bite - <unsigned short> kib if socket.bite > kib else 0
         if size == 0 or socket.bite == 0 or (size < 0 and errno != EAGAIN and errno != EINTR):
             self.sockets.kill(socket, False)
         return 0

@@ -33,7 +33,7 @@ cdef class Socket:
     cdef unsigned int flags
     cdef uint32_t interest
     cdef unsigned short passed  # the round in which it was passed over
-    cdef unsigned short bite  # the most that is read at once, in KiB; while it is drained: the reads that are left
+    cdef unsigned short bite  # in KiB: the most that is read at once; while it is drained, what may still come
 
     cpdef void wake(self)
     cpdef void pause(self)
@@ -51,6 +51,7 @@ cdef class Sockets:
     cdef object lingering
     cdef object half_closed
     cdef object draining
+    cdef Py_ssize_t drained  # sockets that are being drained; `draining` has some that have ended, too
     cdef int epoll_fd
     cdef bint is_busy
     cdef bint is_scheduled

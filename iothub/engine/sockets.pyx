@@ -28,7 +28,7 @@ log = logging.getLogger("iothub.engine.sockets")
 
 cdef double LINGER_S = 5.0  # how long a polite close may take
 cdef double DRAIN_S = 1.0  # how long input is thrown away after our end is shut
-cdef unsigned short DRAIN_READS = 16  # of 64 KiB at most
+cdef unsigned short DRAIN_KIB = 1024  # how much of it; a read counts as one at least
 cdef Py_ssize_t MOST_DRAINING = 1024  # sockets; above it a close is a close: their descriptors are needed
 cdef double HALF_CLOSED_S = 30.0  # how long what a vanished peer has sent waits for its paused reader
 
@@ -191,9 +191,10 @@ cdef class Sockets:
             return 0
         self.detach(socket, socket.reason or Reason.NETWORK)
         cdef bint is_drained = socket.flags & DRAINS != 0 or iothub_unread(socket.fd) > 0
-        if is_drained and len(self.draining) < MOST_DRAINING and shutdown(socket.fd, SHUT_WR) == 0:
+        if is_drained and self.drained < MOST_DRAINING and shutdown(socket.fd, SHUT_WR) == 0:
             socket.flags |= DRAINING
-            socket.bite = DRAIN_READS
+            socket.bite = DRAIN_KIB
+            self.drained += 1
             self.draining.append((monotonic() + DRAIN_S, socket))
             self.watch(socket, EPOLLIN)
             return 0
@@ -220,6 +221,8 @@ cdef class Sockets:
         if socket.flags & DEAD:
             return 0
         socket.flags |= DEAD
+        if socket.flags & DRAINING:
+            self.drained -= 1
         if is_reset:
             iothub_reset_on_close(socket.fd)
         self.closed.append(socket)

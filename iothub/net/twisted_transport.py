@@ -307,7 +307,7 @@ class TwistedTransports:
         self._finished: list[PlainChannel] = []
         self._doomed: list[PlainChannel] = []
         self._lingering: deque[tuple[float, PlainChannel]] = deque()
-        self._draining: deque[tuple[float, PlainChannel]] = deque()
+        self._draining: dict[PlainChannel, float] = {}  # until then, the next first
         self._half_closed: deque[tuple[float, PlainChannel]] = deque()
         self._watched: dict[int, PlainChannel] = {}
         self._hangups = select.poll()
@@ -329,9 +329,12 @@ class TwistedTransports:
     def tick(self) -> None:
         self._plane.tick()
         now = self._clock.monotonic()
-        for waiting in (self._lingering, self._draining, self._half_closed):
+        for waiting in (self._lingering, self._half_closed):
             while waiting and waiting[0][0] <= now:
                 waiting.popleft()[1].abort()
+        for channel in [each for each, until in self._draining.items() if until <= now]:
+            del self._draining[channel]
+            channel.abort()
         self._notice_hangups()
         self._accept_again()
         self.settle()
@@ -380,6 +383,7 @@ class TwistedTransports:
 
     def gone(self, channel: PlainChannel) -> None:
         self._channels.discard(channel)
+        self._draining.pop(channel, None)
         self.unwatch(channel)
 
     def wake(self, channel: PlainChannel) -> None:
@@ -400,7 +404,7 @@ class TwistedTransports:
         """End it in a moment; False: too many are being drained."""
         if len(self._draining) >= MOST_DRAINING:
             return False
-        self._draining.append((self._clock.monotonic() + DRAIN_S, channel))
+        self._draining[channel] = self._clock.monotonic() + DRAIN_S
         return True
 
     def half_closed(self, channel: PlainChannel) -> None:

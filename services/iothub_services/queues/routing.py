@@ -98,18 +98,18 @@ class RoutingStore:
             raise NotFoundError(f"there is no queue {queue_id}")
         return self._drivers[home]
 
-    def _by_driver(self, items: Iterable[T], queue_id_of: Callable[[T], int]) -> dict[str, list[T]]:
-        """Sort by driver; what belongs to none is left out."""
+    def _by_driver(self, items: Sequence[T], queue_id_of: Callable[[T], int]) -> dict[str, list[T]]:
+        """Sort by driver; what belongs to none is left out. Raises BackendError: one does not answer."""
+        self._find_unknown(map(queue_id_of, items))
         found: dict[str, list[T]] = {}
         for item in items:
-            home = self.home(queue_id_of(item))
+            home = self._homes.get(queue_id_of(item))
             if home is not None:
                 found.setdefault(home, []).append(item)
         return found
 
     def _homes_of(self, queue_ids: Sequence[int]) -> Iterable[tuple[str, list[int]]]:
         """Return which of these queues are with which driver."""
-        self._find_unknown(queue_ids)
         return self._by_driver(queue_ids, lambda queue_id: queue_id).items()
 
     # --- all of them
@@ -234,7 +234,6 @@ class RoutingStore:
         return count
 
     def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
-        self._find_unknown([queue_id for queue_id, _ in changes])
         for name, mine in self._by_driver(changes, lambda change: change[0]).items():
             self._drivers[name].set_limits(mine)
 
@@ -245,9 +244,14 @@ class RoutingStore:
         return dict(each for name, ids in self._homes_of(queue_ids) for each in self._drivers[name].tails(ids).items())
 
     def apply(self, moves: list[Move]) -> list[bool]:
-        by_driver = self._by_driver(moves, lambda move: move.queue_id)
-        done = {name: iter(self._drivers[name].apply(each)) for name, each in by_driver.items()}
-        return [home is not None and next(done[home]) for home in (self.home(move.queue_id) for move in moves)]
+        self._find_unknown(move.queue_id for move in moves)
+        homes = [self._homes.get(move.queue_id) for move in moves]  # once: the reading thread adds to them
+        done = {
+            name: iter(driver.apply([move for move, home in zip(moves, homes, strict=True) if home == name]))
+            for name, driver in self._drivers.items()
+            if name in homes
+        }
+        return [home is not None and next(done[home]) for home in homes]
 
     def append(self, batch: list[Append]) -> list[Appended]:
         names = [self._driver_of(op) for op in batch]

@@ -187,6 +187,31 @@ def test_poller_drains_for_a_moment_and_a_mebibyte(bench, is_silent: bool) -> No
     assert bench.gate.connections == 0
 
 
+def test_poller_drains_many_small_packets(bench) -> None:
+    """What counts is bytes: a client that publishes small messages has not read the reason after a few of them."""
+    client, connection = bench.client()
+    connection.transport.close(drains=True)
+    bench.poller.settle()
+
+    for _ in range(100):
+        client.sendall(b"small")
+        bench.turn()
+
+    assert bench.gate.connections == 1
+
+
+def test_poller_drains_for_one_though_many_have_just_ended(bench) -> None:
+    """Those that are being drained are bounded, 1,024 of them: a storm of clients that are refused costs others nothing."""
+    for _ in range(1025):
+        client, connection = bench.client()
+        assert bench.gate.connections == 1
+        connection.transport.close(drains=True)
+        bench.poller.settle()
+        assert bench.gate.connections == 1
+        client.close()
+        bench.turn()
+
+
 def test_poller_that_closes_leaves_last_bytes_to_those_it_drains(bench) -> None:
     """No reset: the hub stops, and the peer reads why a moment later."""
     client, connection = bench.client()

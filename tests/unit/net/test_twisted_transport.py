@@ -162,6 +162,13 @@ def test_plain_channels_that_drain_are_bounded(bench, monkeypatch) -> None:
 
     assert (drained.calls[-1], closed.calls[-1]) == ("loseWriteConnection", "loseConnection")
 
+    first.connectionLost()
+    third, also_drained, _ = bench.channel()
+    third.connection.transport.close(drains=True)
+    bench.turn()
+
+    assert also_drained.calls[-1] == "loseWriteConnection"
+
 
 def test_plain_channel_that_cannot_flush_its_farewell_is_aborted(bench) -> None:
     """Five seconds."""

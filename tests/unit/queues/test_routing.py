@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
@@ -17,6 +17,7 @@ from iothub_services.queues.port import (
     Append,
     Appended,
     Delivery,
+    DueRecord,
     Inbound,
     Move,
     MoveKind,
@@ -276,3 +277,38 @@ def test_queue_that_no_driver_knows_is_dropped_by_each() -> None:
     assert queues.append([message(1, 1)]) == [Appended((int(Refused.GONE),))]
     assert queues.drop(1) == 0
     assert server.dropped == [1]
+
+
+@pytest.mark.parametrize("verb", ["tails", "existing", "stats_of", "apply", "set_limits", "expire_unsent"])
+def test_queues_that_nobody_has_are_looked_for_together(
+    server: Server, queues: RoutingStore, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """Each look is a round trip to every driver: not one for each of thousands whose server was emptied."""
+    looks: list[list[int]] = []
+
+    def existing(queue_ids: Sequence[int]) -> set[int]:
+        looks.append(list(queue_ids))
+        return set()
+
+    monkeypatch.setattr(server, "existing", existing)
+    gone = [101, 102, 103]
+    asked: dict[str, Callable[[], object]] = {
+        "tails": lambda: queues.tails(gone),
+        "existing": lambda: queues.existing(gone),
+        "stats_of": lambda: queues.stats_of(gone),
+        "apply": lambda: queues.apply([Move(MoveKind.ACK, queue_id, 1, 1) for queue_id in gone]),
+        "set_limits": lambda: queues.set_limits([(queue_id, QueueLimits()) for queue_id in gone]),
+        "expire_unsent": lambda: queues.expire_unsent(0, [DueRecord(ACME, queue_id, 1) for queue_id in gone]),
+    }
+
+    answer = asked[verb]()
+
+    assert looks == [gone]
+    expected: dict[str, object] = {
+        "tails": {},
+        "existing": set(),
+        "stats_of": {},
+        "apply": [False] * 3,
+        "expire_unsent": (),
+    }
+    assert answer == expected.get(verb)
