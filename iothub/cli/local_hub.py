@@ -35,14 +35,15 @@ class LocalHub:
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
 
-    def ask(self, verb: Query, tenant: str, argument: Json) -> Answer:
-        """Raises UnavailableError: no hub answers here. Any other IotHubError: the hub's own refusal."""
+    def ask(self, verb: Query, tenant: str, argument: Json, silence_s: float = SILENCE_S) -> Answer:
+        """Raises UnavailableError: no hub answers here, or not within `silence_s`. Any other IotHubError: the hub's own refusal."""
         with self._connect() as connection:
+            connection.settimeout(silence_s)
             try:
                 connection.sendall(admin_frames.hello() + admin_frames.request_frame(Request(verb, tenant, argument)))
                 return _read(_frames(connection))
             except TimeoutError:
-                raise UnavailableError(f"no answer within {SILENCE_S:.0f} s; see `iothub status`") from None
+                raise UnavailableError(f"no answer within {silence_s:.0f} s; see `iothub status`") from None
             except OSError:
                 raise UnavailableError(_CLOSED) from None
 

@@ -18,7 +18,7 @@ from iothub.base.errors import IotHubError, UnavailableError
 from iothub.cli.app import App, Command
 from iothub.cli.content import time_of
 from iothub.config.datadir import Holder
-from iothub.records.admin_commands import Verb
+from iothub.records.admin_commands import Query, Verb
 
 if TYPE_CHECKING:
     from iothub_tenants.accounts.store import AccountStore
@@ -86,6 +86,8 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
         answer = {"ready": False, "reasons": [starting]}
     elif page and not answer:
         facts["state"] = "answering over HTTP alone"
+    elif not answer:
+        answer = _over_socket(app, facts)
     reported = {**page, **answer, **readiness}
     facts |= {name: reported.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
     facts |= {
@@ -135,6 +137,16 @@ def _ask(app: App, accounts: _Accounts, facts: dict[str, object]) -> Mapping[str
         facts["problem"] = str(error)
     facts["state"] = "not answering"
     return {}
+
+
+def _over_socket(app: App, facts: dict[str, object]) -> Mapping[str, object]:
+    """Return what the hub says where no command reaches it, such as on a full disk."""
+    try:
+        answer = app.hub.ask(Query.STATUS, "", {}, PING_TIMEOUT_S).result
+    except IotHubError:
+        return {}
+    facts["state"] = "answering on its socket alone"
+    return answer
 
 
 def _not_across_hubs(app: App, reported: Mapping[str, object]) -> list[str]:

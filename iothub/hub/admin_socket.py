@@ -5,7 +5,7 @@ The answers are `iothub_tenants.background.admin_queries`', the bytes `iothub.ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -28,8 +28,8 @@ def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSock
     return AdminSocket(reactor, AdminServer(answer, reactor), data_dir)
 
 
-def answers(queries: AdminQueries, reloader: Reloader, hold: BackupHold) -> Answering:
-    """Return what answers every request: a reload and a backup are this process's own matter, the others read its stores."""
+def answers(queries: AdminQueries, reloader: Reloader, hold: BackupHold, brief: Callable[[], Json]) -> Answering:
+    """Return what answers every request: reload, backup and status are this process's own matter, the others read its stores."""
 
     async def answer(request: Request, reply: Reply) -> Json:
         if request.verb == Query.CONFIG_RELOAD:
@@ -38,7 +38,7 @@ def answers(queries: AdminQueries, reloader: Reloader, hold: BackupHold) -> Answ
             return await hold.begin()
         if request.verb == Query.BACKUP_RELEASE:
             return hold.end(request)
-        return await queries.answer(request, reply)
+        return brief() if request.verb == Query.STATUS else await queries.answer(request, reply)
 
     return answer
 

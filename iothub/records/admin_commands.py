@@ -38,12 +38,13 @@ class Verb(StrEnum):
 class Query(StrEnum):
     """What only reads, or concerns the hub of one data directory alone: it goes over the local socket.
 
-    Each names a tenant, but for `config` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the page that
+    Each names a tenant, but for `config`, `status` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the page that
     follows. A queue is {"queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "limits"}.
     """
 
     # {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners}; ConfigError
     CONFIG_RELOAD = "config.reload"
+    STATUS = "status"  # {} -> as `Verb.PING`, also where the accounts cannot be written
     # {} -> {"hold": text}: no SQLite file of the hub changes until the release, for 2 s at most; UnavailableError
     BACKUP_HOLD = "backup.hold"
     BACKUP_RELEASE = "backup.release"  # {"hold": text} -> {"is_whole": whether nothing has changed since the hold}

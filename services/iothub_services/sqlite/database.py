@@ -356,7 +356,12 @@ def explain(error: sqlite3.Error, path: Path) -> tuple[str, str]:
         free_bytes = probes.disk_free_bytes(path.parent)
     except OSError as gone:
         return f"{path}: {error} ({path.parent}: {gone.strerror})", remedy
-    if free_bytes < probes.ROOM_BYTES:  # without room for its log SQLite speaks of an I/O error
+    if code == sqlite3.SQLITE_READONLY:
+        if is_on_read_only_system(path.parent):
+            remedy = (
+                "the file system is mounted read-only: mount it writable, and see the kernel's log for why it is not"
+            )
+    elif free_bytes < probes.ROOM_BYTES:  # without room for its log SQLite speaks of an I/O error
         remedy = _REMEDIES[sqlite3.SQLITE_FULL]
     return f"{path}: {error} ({format_size_roughly(free_bytes)} free in {path.parent})", remedy
 

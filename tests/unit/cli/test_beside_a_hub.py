@@ -13,6 +13,7 @@ from iothub.base.errors import UnavailableError
 from iothub.cli.app import App
 from iothub.cli.status import ACCOUNTS_TIMEOUT_S
 from iothub.config.datadir import DataDir
+from iothub.records.admin_commands import Json
 from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
@@ -49,6 +50,20 @@ def test_status_counts_all_tenants_and_those_that_are_loaded(cli: Cli, monkeypat
     assert "3, 2 of them loaded" in output
     assert "loaded" not in silent
     assert "tenants" in silent
+
+
+def test_status_of_a_hub_that_takes_no_commands_shows_its_alarms(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its disk is full, or its accounts are away: just then somebody looks."""
+    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.2)
+    alarm = {"name": "disk_full", "severity": "critical", "since": 1_800_000_001.0}
+    answer: Json = {"ready": False, "reasons": ["the disk is full"], "tenants": 2, "alarms": [alarm]}
+    with AnsweringHub(cli.data_dir, None, lambda _request: ([], answer)) as hub:
+        shown = cli("status", "-o", "json", code=7).json
+
+    assert [request.verb for request in hub.requests] == ["status"]
+    assert (shown["state"], shown["reasons"]) == ("answering on its socket alone", ["the disk is full"])
+    assert [each["name"] for each in shown["alarms"]] == ["disk_full"]
+    assert shown["problem"]
 
 
 def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

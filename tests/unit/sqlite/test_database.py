@@ -356,6 +356,7 @@ def test_check_of_a_large_file_is_cut_short_and_finds_what_it_meets(
         (sqlite3.SQLITE_IOERR_WRITE, 1 << 30, "check the disk (`smartctl`, the kernel's log)"),
         (sqlite3.SQLITE_IOERR_WRITE, 4096, "free some disk space first"),
         (sqlite3.SQLITE_READONLY_DIRECTORY, 1 << 30, "make the file and its directory writable for the hub's user"),
+        (sqlite3.SQLITE_READONLY, 4096, "make the file and its directory writable for the hub's user"),
         (sqlite3.SQLITE_CANTOPEN, 1 << 30, "see whether the directory is there and belongs to the hub's user"),
     ],
 )
@@ -371,3 +372,18 @@ def test_error_of_the_disk_says_where_and_what_to_do(
 
     assert found.fact == f"{tmp_path}/state.db: what SQLite says ({format_size_roughly(free_bytes)} free in {tmp_path})"
     assert found.remedy == remedy
+
+
+def test_error_of_a_read_only_file_system_is_no_matter_of_permissions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file system with errors becomes read-only by itself."""
+    error = sqlite3.OperationalError("attempt to write a readonly database")
+    error.sqlite_errorcode = sqlite3.SQLITE_READONLY
+    monkeypatch.setattr("iothub_services.sqlite.database.is_on_read_only_system", lambda _path: True)
+
+    remedy = backend_error(error, tmp_path / "state.db", is_committing=False).remedy
+
+    assert (
+        remedy == "the file system is mounted read-only: mount it writable, and see the kernel's log for why it is not"
+    )
