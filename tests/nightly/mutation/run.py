@@ -61,7 +61,8 @@ class Target:
 class Results:
     """How the mutants of one module ended, in a file: an interrupted run goes on where it was.
 
-    Only deaths are taken from an earlier run: a survivor is tried again, since a test may have come meanwhile.
+    Only deaths are taken from an earlier run, while the function is the same: a survivor is tried again, since a test may have come meanwhile.
+    A change of the tests themselves is not noticed: `make clean` begins anew.
     """
 
     def __init__(self, target: Target) -> None:
@@ -87,7 +88,7 @@ class Results:
 
 
 def _key(mutant: Mutant) -> str:
-    return hashlib.sha256(mutant.source.encode()).hexdigest()
+    return hashlib.sha256(f"{mutant.function} {mutant.body}".encode()).hexdigest()
 
 
 def prepare() -> None:
