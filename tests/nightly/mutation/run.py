@@ -14,7 +14,6 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import time
 import traceback
@@ -92,9 +91,8 @@ def _key(mutant: Mutant) -> str:
 
 
 def prepare() -> None:
-    """Clear the working folder, and let Hypothesis try the same examples for each mutant."""
-    shutil.rmtree(WORK / "tmp", ignore_errors=True)
-    (WORK / "tmp").mkdir(parents=True)
+    """Make the working folder, and let Hypothesis try the same examples for each mutant."""
+    (WORK / "tmp").mkdir(parents=True, exist_ok=True)
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)  # whether it fails, not where at the shortest
     hypothesis.settings.register_profile("mutants", derandomize=True, database=None, deadline=None, phases=phases)
     hypothesis.settings.load_profile("mutants")
