@@ -245,8 +245,8 @@ def _check_client_id(pending: PendingConnect) -> None:
 
 
 def _size(body_bytes: int) -> int:
-    """Return the size of a packet with a body of this size (§2.1.4)."""
-    return body_bytes + 2 + (body_bytes > 0x7F) + (body_bytes > 0x3FFF) + (body_bytes > 0x1F_FFFF)
+    """Return the size of a CONNECT with a body of this size (§2.1.4): the plane reads none above `connect_bytes`, 128 KiB."""
+    return body_bytes + 2 + (body_bytes > 0x7F) + (body_bytes > 0x3FFF)
 
 
 def _check_size(pending: PendingConnect, size_bytes: int) -> None:

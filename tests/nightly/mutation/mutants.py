@@ -114,13 +114,17 @@ def _operators() -> list[Operator]:
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change of one function of a module, by the function's qualified name; `source`: the whole module with it."""
+    """One change of one function of a module, by the function's qualified name.
+
+    `source`: the whole module with it; `body`: what the function does now.
+    """
 
     line: int
     function: str
     before: str
     after: str
     source: str
+    body: str
 
 
 def mutants_of(source: str) -> list[Mutant]:
@@ -139,14 +143,15 @@ def mutants_of(source: str) -> list[Mutant]:
 
 def _mutant(original: _Outline, changed: str) -> Mutant | None:
     try:
-        function = original.difference(_Outline(changed))
+        outline = _Outline(changed)
     except SyntaxError:
         return None
+    function = original.difference(outline)
     if function is None:
         return None
     pairs = enumerate(zip(original.source.splitlines(), changed.splitlines(), strict=True), 1)
     line, before, after = next((line, was.strip(), now.strip()) for line, (was, now) in pairs if was != now)
-    return Mutant(line, function, before, after, changed)
+    return Mutant(line, function, before, after, changed, outline.functions[function])
 
 
 class _Outline:
@@ -156,7 +161,7 @@ class _Outline:
         self.source = source
         tree = ast.parse(source)
         _Silenced().visit(tree)
-        self._functions: dict[str, str] = {}
+        self.functions: dict[str, str] = {}
         self._collect(tree, "")
 
     def _collect(self, node: ast.Module | ast.ClassDef, prefix: str) -> None:
@@ -164,11 +169,11 @@ class _Outline:
             if isinstance(one, ast.ClassDef):
                 self._collect(one, f"{prefix}{one.name}.")
             elif isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                self._functions[f"{prefix}{one.name}"] = "".join(map(ast.dump, one.body))
+                self.functions[f"{prefix}{one.name}"] = "".join(map(ast.dump, one.body))
 
     def difference(self, other: _Outline) -> str | None:
         """Return the function whose body differs, if there is one."""
-        return next((name for name, text in self._functions.items() if other._functions[name] != text), None)
+        return next((name for name, text in self.functions.items() if other.functions[name] != text), None)
 
 
 class _Silenced(ast.NodeTransformer):

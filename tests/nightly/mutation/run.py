@@ -14,7 +14,6 @@ import json
 import os
 import resource
 import select
-import shutil
 import signal
 import time
 import traceback
@@ -61,7 +60,8 @@ class Target:
 class Results:
     """How the mutants of one module ended, in a file: an interrupted run goes on where it was.
 
-    Only deaths are taken from an earlier run: a survivor is tried again, since a test may have come meanwhile.
+    Only deaths are taken from an earlier run, while the function is the same: a survivor is tried again, since a test may have come meanwhile.
+    A change of the tests themselves is not noticed: `make clean` begins anew.
     """
 
     def __init__(self, target: Target) -> None:
@@ -87,13 +87,12 @@ class Results:
 
 
 def _key(mutant: Mutant) -> str:
-    return hashlib.sha256(mutant.source.encode()).hexdigest()
+    return hashlib.sha256(f"{mutant.function} {mutant.body}".encode()).hexdigest()
 
 
 def prepare() -> None:
-    """Clear the working folder, and let Hypothesis try the same examples for each mutant."""
-    shutil.rmtree(WORK / "tmp", ignore_errors=True)
-    (WORK / "tmp").mkdir(parents=True)
+    """Make the working folder, and let Hypothesis try the same examples for each mutant."""
+    (WORK / "tmp").mkdir(parents=True, exist_ok=True)
     phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)  # whether it fails, not where at the shortest
     hypothesis.settings.register_profile("mutants", derandomize=True, database=None, deadline=None, phases=phases)
     hypothesis.settings.load_profile("mutants")

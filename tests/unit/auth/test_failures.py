@@ -137,3 +137,29 @@ def test_bans_of_a_tenant_are_told_and_lifted() -> None:
     assert failures.lift("acme", "dev3") == 0
     assert not failures.count("acme", "dev1", "a")
     assert [ban.device for ban in failures.bans("acme")] == ["dev2"]
+
+
+def test_ban_is_over_when_its_time_has_passed() -> None:
+    """At that very moment, in every answer, and the next failures are counted from nothing."""
+    clock = ManualClock()
+    failures = Failures(FailureSettings(failures=2, window_s=1000.0, ban_s=10.0), clock)
+    failures.count(*WHO)
+    failures.count(*WHO)
+    assert failures.banned() == 1
+
+    clock.advance(10.0)
+
+    assert not failures.is_banned(*WHO)
+    assert failures.bans("acme") == []
+    assert failures.banned() == 0
+    assert not failures.count(*WHO)
+    assert failures.count(*WHO)
+
+
+def test_settings_that_are_replaced_judge_the_next_failure() -> None:
+    failures = Failures(FailureSettings(failures=10), ManualClock())
+    failures.count(*WHO)
+
+    failures.apply(FailureSettings(failures=2))
+
+    assert failures.count(*WHO)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
+
 import pytest
 
 from iothub_services.auth.secrets import (
@@ -10,6 +14,7 @@ from iothub_services.auth.secrets import (
     hash_password,
     is_acceptable,
     is_generated,
+    mac,
     verify_generated,
     verify_password,
 )
@@ -49,10 +54,28 @@ def test_damaged_hash_proves_nothing(stored: str) -> None:
     assert not verify_password(b"", stored)
 
 
-def test_short_pepper_is_refused() -> None:
+@pytest.mark.parametrize("size", [0, 15])
+def test_short_pepper_is_refused(size: int) -> None:
     """A missing key must not become an empty one."""
     with pytest.raises(ValueError, match="pepper"):
-        hash_generated("secret", b"")
+        hash_generated("secret", bytes(size))
+
+
+@pytest.mark.parametrize("size", [16, 17, 63, 64, 65, 200])
+def test_mac_is_the_one_of_the_standard_library(size: int) -> None:
+    """HMAC-SHA256 for keys below, at and above the block of the hash."""
+    key = bytes(range(size))
+
+    assert mac(b"text", key) == hmac.digest(key, b"text", hashlib.sha256)
+
+
+def test_generated_hash_has_one_spelling() -> None:
+    """What is not base64 to the letter is damage, even where a lenient reader would pass over it."""
+    version, salt, proof = hash_generated("secret", PEPPER).split("$")
+
+    assert len(base64.urlsafe_b64decode(salt + "==")) == 16
+    assert not verify_generated(b"secret", f"{version}${salt}!${proof}", PEPPER)
+    assert not verify_generated(b"secret", f"{version}${salt}${proof}!", PEPPER)
 
 
 def test_password_hash_is_argon2id_and_proves_its_password_alone() -> None:
@@ -72,3 +95,4 @@ def test_absent_empty_and_oversized_secrets_are_not_looked_at() -> None:
     assert not is_acceptable(b"")
     assert not is_acceptable(b"x" * 1025)
     assert is_acceptable(b"x" * 1024)
+    assert is_acceptable(b"x")
