@@ -18,6 +18,7 @@ from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.bulk import Import
 from iothub.cli.files import NamedPath
+from iothub.config.sections import TlsListener, kind_of
 from iothub_tenants.accounts.plain import plain
 
 command = noun("device", "Devices of a tenant. MQTT user name: TENANT/DEVICE.")
@@ -271,11 +272,13 @@ def _show_first_publish(app: App, tenant: str, name: str, password: str) -> None
 def _listener_options(app: App) -> list[str]:
     """Return where mosquitto_pub reaches the hub of this directory: as it listens, else as its settings have it; nothing if it cannot."""
     listening, listeners = app.data_dir.read_hub() or {}, app.loaded.config.listeners
-    for name, listener in (("tcp", listeners.tcp), ("tls", listeners.tls)):
+    for name, listener in listeners.by_name().items():
+        if kind_of(name) not in {"tcp", "tls"}:
+            continue
         host, _, port = str(listening.get(name) or f"{listener.bind}:{listener.port or 0}").rpartition(":")
         if port != "0":
             is_anywhere = host.strip("[]") in {"0.0.0.0", "::"}  # noqa: S104  not to bind there
-            ca_file = ["--cafile", str(listeners.tls.cert_file)] if name == "tls" else []
+            ca_file = ["--cafile", str(listener.cert_file)] if isinstance(listener, TlsListener) else []
             return ["-h", "127.0.0.1" if is_anywhere else host.strip("[]"), "-p", port, *ca_file]
     return []
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from iothub.config.loader import sections, value_of
-from iothub.config.sections import Config, Key, Listener, Reload
+from iothub.config.loader import settings_of, value_of
+from iothub.config.sections import Config, Key, Listener, Listeners, Reload
 
 S = TypeVar("S")
 
@@ -44,12 +44,11 @@ def changes_between(running: Config, wanted: Config) -> Changes:
 
 
 def _changes(running: Config, wanted: Config, merged: Config) -> Iterator[Change]:
-    for section in sections():
-        for setting in section.settings:
-            value = value_of(wanted, setting.name)
-            if value != value_of(running, setting.name):
-                is_applied = value == value_of(merged, setting.name)
-                yield Change(setting.name, setting.key.kind.write(value), Reload.NOW if is_applied else Reload.RESTART)
+    for setting in settings_of(merged):
+        value = value_of(wanted, setting.name)
+        if value != value_of(running, setting.name):
+            is_applied = value == value_of(merged, setting.name)
+            yield Change(setting.name, setting.key.kind.write(value), Reload.NOW if is_applied else Reload.RESTART)
 
 
 def _merged(running: S, wanted: S) -> S:
@@ -60,11 +59,19 @@ def _merged(running: S, wanted: S) -> S:
     for field in dataclasses.fields(running):  # type: ignore[arg-type]  # a section
         old, new = getattr(running, field.name), getattr(wanted, field.name)
         key: Key | None = field.metadata.get("key")
-        if key is None:
+        if isinstance(running, Listeners) and isinstance(wanted, Listeners) and field.name == "named":
+            values[field.name] = _merged_named(running, wanted)
+        elif key is None:
             values[field.name] = _merged(old, new)
         elif key.reload is Reload.NOW:
             values[field.name] = new
     return dataclasses.replace(running, **values)  # type: ignore[type-var]
+
+
+def _merged_named(running: Listeners, wanted: Listeners) -> tuple[tuple[str, Listener], ...]:
+    """Return the listeners that either has: a new one is off until the restart, one that is gone stays until then."""
+    names = sorted(dict(running.named) | dict(wanted.named))
+    return tuple((name, _merged(running.find(name), wanted.find(name))) for name in names)
 
 
 def _place(listener: Listener) -> tuple[str, int | None]:

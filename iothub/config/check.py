@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iothub.base.errors import ConfigError, ErrorList
 from iothub.config.loader import Examined, Loaded, examine
-from iothub.config.sections import Config, Kafka, Listeners, Redis, TlsListener
+from iothub.config.sections import Config, Kafka, Listeners, Redis, TlsListener, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,11 @@ def _check_files(examined: Examined) -> list[str]:
     config, warnings = examined.loaded.config, list[str]()
     files: list[tuple[str, Callable[[], list[str]]]] = [
         ("listeners", partial(_require_listener, config.listeners)),
-        ("listeners.tls", partial(_check_tls, "listeners.tls", config.listeners.tls)),
-        ("listeners.wss", partial(_check_tls, "listeners.wss", config.listeners.wss)),
+        *(
+            (f"listeners.{kind_of(name)}", partial(_check_tls, f"listeners.{name}", listener))
+            for name, listener in config.listeners.by_name().items()
+            if isinstance(listener, TlsListener)
+        ),
         ("auth.pepper_file", partial(_check_client, "auth", {"pepper_file": config.auth.pepper_file}, {})),
         ("sql.url_file", partial(_check_client, "sql", {}, {"url_file": config.sql.url_file})),  # it has a password
         ("kafka", partial(_check_kafka, config.kafka)),
@@ -72,8 +75,7 @@ def _check_files(examined: Examined) -> list[str]:
 
 
 def _require_listener(listeners: Listeners) -> list[str]:
-    each_listener = (listeners.tcp, listeners.tls, listeners.ws, listeners.wss)
-    if all(listener.port is None for listener in each_listener):
+    if all(listener.port is None for listener in listeners.by_name().values()):
         raise ConfigError(
             "no listener has a port, so no client can connect: set listeners.tcp.port, listeners.tls.port, "
             "listeners.ws.port or listeners.wss.port"

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from iothub.base.errors import ConfigError, ErrorList, UnavailableError
-from iothub.config.sections import Config, Key
+from iothub.config.sections import Config, Key, Listener, Listeners, TlsListener, kind_of
 from iothub.config.toml_lines import line_numbers, nearest_line, table_name
 from iothub.config.value_types import TableError
 
@@ -24,6 +25,8 @@ _FIRST_VERSION = 1  # of a file that does not say
 ENVIRONMENT_PREFIX = "IOTHUB_"
 ENVIRONMENT_SEPARATOR = "__"
 _FILE_LIMIT_BYTES = 1 << 20
+_LISTENER_NAME = re.compile(r"(?=.{1,32}$)[a-z](?:_?[a-z0-9])*")  # a part of a variable's name, so without `__`
+_OF_NAMED_LISTENER = re.compile(r"listeners\.(tcp|tls|ws|wss)\.([^.]+)\.([^.]+)")
 
 # Names that people look for among the settings and that live elsewhere.
 _LIVES_ELSEWHERE = {
@@ -66,11 +69,12 @@ class Loaded:
     file: Path | None
 
     def values(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (key, value as TOML, origin) in the order of the reference page."""
-        for section in sections():
-            for setting in section.settings:
-                value = value_of(self.config, setting.name)
-                yield setting.name, setting.key.kind.write(value), self.origins.get(setting.name, "default")
+        """Yield (key, value as TOML, origin) in the order of the reference page; named listeners come last."""
+        for setting in settings_of(self.config):
+            value = setting.key.kind.write(value_of(self.config, setting.name))
+            named = _of_named_listener(setting.name)
+            inherited = self.origins.get(named.like, "default") if named else "default"
+            yield setting.name, value, self.origins.get(setting.name, inherited)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +154,9 @@ def examine(
     for name, entry in given.items():
         with errors.gathering():
             values[name] = _read(name, entry, base)
-    loaded = Loaded(
-        cast("Config", _build(Config, "", values)), {name: entry.origin for name, entry in given.items()}, file
-    )
+    config = cast("Config", _build(Config, "", values))
+    config = dataclasses.replace(config, listeners=_with_named(config.listeners, values))
+    loaded = Loaded(config, {name: entry.origin for name, entry in given.items()}, file)
     examined = Examined(loaded, errors, wrong | (given.keys() - values.keys()))
     _check_together(examined, given)
     return examined
@@ -161,6 +165,37 @@ def examine(
 def sections() -> tuple[Section, ...]:
     """Return every section with its keys, as declared."""
     return _SECTIONS
+
+
+def settings_of(config: Config) -> Iterator[Setting]:
+    """Yield every setting, in the order of the reference page, then those of the named listeners."""
+    yield from _SETTINGS.values()
+    for name, _ in config.listeners.named:
+        prefix = f"listeners.{kind_of(name)}."
+        for setting in _SETTINGS.values():
+            if setting.name.startswith(prefix):
+                yield dataclasses.replace(setting, name=f"listeners.{name}.{setting.name.removeprefix(prefix)}")
+
+
+class _OfNamedListener(NamedTuple):
+    """A setting of a named listener, taken apart. `like`: the setting of its kind that it is like, and that it inherits from."""
+
+    listener: str
+    key: str
+    like: str
+
+
+def _of_named_listener(name: str) -> _OfNamedListener | None:
+    found = _OF_NAMED_LISTENER.fullmatch(name)
+    if found is None or f"listeners.{found[1]}.{found[2]}" in _SETTINGS:
+        return None
+    return _OfNamedListener(f"{found[1]}.{found[2]}", found[3], f"listeners.{found[1]}.{found[3]}")
+
+
+def _key_of(name: str) -> Key:
+    """Return what is known about a setting that is known."""
+    named = _of_named_listener(name)
+    return _SETTINGS[named.like if named else name].key
 
 
 def _from_file(file: Path, errors: ErrorList) -> dict[str, _Given]:
@@ -230,7 +265,7 @@ def _toml_value(name: str, entry: _Given) -> object:
     if not entry.is_text:
         return entry.raw
     try:
-        return _SETTINGS[name].key.kind.from_text(str(entry.raw))
+        return _key_of(name).kind.from_text(str(entry.raw))
     except ValueError as error:
         raise ConfigError(f"{entry.where}: {name}: {error}") from None
 
@@ -238,7 +273,7 @@ def _toml_value(name: str, entry: _Given) -> object:
 def _read(name: str, entry: _Given, base: Path | None) -> object:
     raw = _toml_value(name, entry)
     try:
-        value = _SETTINGS[name].key.kind.read(raw)
+        value = _key_of(name).kind.read(raw)
     except TableError as error:
         where = entry.of_table(name, error.number, error.key)
         raise ConfigError(f"{where}: {name}: {error}") from None
@@ -255,14 +290,18 @@ def _shown(raw: object) -> str:
 
 
 def _require_known(name: str, where: str) -> None:
-    if name in _SETTINGS:
+    named = _of_named_listener(name)
+    if named and not _LISTENER_NAME.fullmatch(named.listener.partition(".")[2]):
+        what = "a listener's name is 1 to 32 of a-z, 0-9 and single _, and begins with a letter"
+        raise ConfigError(f"{where}: unknown setting {name!r}: {what}")
+    if name in _SETTINGS or (named and named.like in _SETTINGS):
         return
     for known, sentence in _LIVES_ELSEWHERE.items():
         if name == known or name.startswith(f"{known}."):
             raise ConfigError(f"{where}: unknown setting {name!r}: {sentence}")
     if name in _SECTION_NAMES:
         raise ConfigError(f"{where}: {name!r} is a section, expected a table with keys such as {_first_key(name)!r}")
-    nearest = _nearest_name(name)
+    nearest = _nearest_key(named) if named else _nearest_name(name)
     hint = f"; did you mean {nearest!r}?" if nearest else "; `iothub config show` lists all settings"
     raise ConfigError(f"{where}: unknown setting {name!r}{hint}")
 
@@ -278,6 +317,13 @@ def _nearest_name(name: str) -> str | None:
         return close[0]
     alike = difflib.get_close_matches(leaf, list(leaves), n=1, cutoff=0.8)
     return leaves[alike[0]] if alike else None
+
+
+def _nearest_key(named: _OfNamedListener) -> str | None:
+    prefix = f"listeners.{kind_of(named.listener)}."
+    keys = [name.removeprefix(prefix) for name in _SETTINGS if name.startswith(prefix)]
+    close = difflib.get_close_matches(named.key, keys, n=1)
+    return f"listeners.{named.listener}.{close[0]}" if close else None
 
 
 def _first_key(section: str) -> str:
@@ -300,10 +346,29 @@ def _build(section: type, prefix: str, values: Mapping[str, object]) -> object:
     for field in dataclasses.fields(section):
         key = field.metadata.get("key")
         if key is None:
-            arguments[field.name] = _build(cast("type", field.default_factory), f"{prefix}{field.name}.", values)
+            if inner := _inner_section(field):
+                arguments[field.name] = _build(inner, f"{prefix}{field.name}.", values)
         elif (name := prefix + _key_name(field.name, key)) in values:
             arguments[field.name] = values[name]
     return cast("object", section(**arguments))
+
+
+def _inner_section(field: dataclasses.Field[object]) -> type | None:
+    """Return the section that a field which is no setting holds; None: it holds the named listeners."""
+    inner = cast("object", field.default_factory)
+    return inner if isinstance(inner, type) else None
+
+
+def _with_named(listeners: Listeners, values: Mapping[str, object]) -> Listeners:
+    """Add the named listeners. What one does not say is as in the table of its kind, but for the port."""
+    own: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        if named := _of_named_listener(name):
+            own.setdefault(named.listener, {})[named.key] = value
+    made: list[tuple[str, Listener]] = [
+        (name, dataclasses.replace(listeners.find(name), **own[name])) for name in sorted(own)
+    ]
+    return dataclasses.replace(listeners, named=tuple(made))
 
 
 def _key_name(attribute: str, key: Key) -> str:
@@ -317,7 +382,8 @@ def _declared(section: type, prefix: str) -> Iterator[Section]:
     for field in dataclasses.fields(section):
         key = field.metadata.get("key")
         if key is None:
-            nested.append((cast("type", field.default_factory), f"{prefix}{field.name}."))
+            if inner := _inner_section(field):
+                nested.append((inner, f"{prefix}{field.name}."))
         else:
             settings.append(Setting(prefix + _key_name(field.name, key), key, field.default))
     if settings:
@@ -327,7 +393,9 @@ def _declared(section: type, prefix: str) -> Iterator[Section]:
 
 
 def value_of(config: Config, name: str) -> object:
-    """Return the value of a setting by its dotted name."""
+    """Return the value of a setting by its dotted name; of a named listener that is not there, as `Listeners.find` has it."""
+    if named := _of_named_listener(name):
+        return getattr(config.listeners.find(named.listener), named.key)
     value: object = config
     for part in name.split("."):
         value = getattr(value, part) if hasattr(value, part) else getattr(value, f"{part}_s")
@@ -341,29 +409,47 @@ _Rule = tuple[tuple[str, ...], str]
 def _check_together(examined: Examined, given: Mapping[str, _Given]) -> None:
     """Gather what is wrong in settings that are valid alone but do not work together."""
     config = examined.loaded.config
-    rules = (_tls_rules, _address_rules, _kafka_rules, _redis_rules, _shared_cache_rules, _server_rules)
+    rules = (
+        _named_listener_rules,
+        _tls_rules,
+        _address_rules,
+        _kafka_rules,
+        _redis_rules,
+        _shared_cache_rules,
+        _server_rules,
+    )
     for rule in rules:
         for names, text in rule(config, given):
             if examined.is_known(*names):
                 examined.errors.add(ConfigError(text))
 
 
+def _named_listener_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
+    for name, _ in config.listeners.named:
+        section = f"listeners.{name}"
+        if f"{section}.port" not in given:
+            where = next(entry.where for key, entry in given.items() if key.startswith(f"{section}."))
+            yield (), f'{where}: {section} needs a port of its own; port = "off" turns it off'
+
+
 def _tls_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
-    for section, listener in (("listeners.tls", config.listeners.tls), ("listeners.wss", config.listeners.wss)):
-        if listener.port is None:
+    for listener_name, listener in config.listeners.by_name().items():
+        if not isinstance(listener, TlsListener) or listener.port is None:
             continue
+        section, kind = f"listeners.{listener_name}", f"listeners.{kind_of(listener_name)}"
         if listener.client_certificates in _NEED_AUTHORITIES and listener.client_ca_file is None:
             name = f"{section}.client_certificates"
+            name = name if name in given else f"{kind}.client_certificates"
             what = f'{given[name].where}: {name} = "{listener.client_certificates}"'
             yield (
-                (f"{section}.client_ca_file",),
+                (f"{section}.client_ca_file", f"{kind}.client_ca_file"),
                 f"{what} needs {section}.client_ca_file, the authorities that sign the certificates of clients",
             )
         for word, file in (("cert_file", listener.cert_file), ("key_file", listener.key_file)):
             if file is None:
                 where = given[f"{section}.port"].where
                 yield (
-                    (f"{section}.{word}",),
+                    (f"{section}.{word}", f"{kind}.{word}"),
                     f"{where}: {section} needs {word}; `iothub cert self-signed DIR` makes one for tests",
                 )
 
@@ -463,13 +549,9 @@ def _shared_cache_rules(config: Config, given: Mapping[str, _Given]) -> Iterator
 
 
 def _address_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
-    listeners = config.listeners
     taken: dict[tuple[str, int], str] = {}
     sections_with_port = (
-        ("listeners.tcp", listeners.tcp.bind, listeners.tcp.port),
-        ("listeners.tls", listeners.tls.bind, listeners.tls.port),
-        ("listeners.ws", listeners.ws.bind, listeners.ws.port),
-        ("listeners.wss", listeners.wss.bind, listeners.wss.port),
+        *((f"listeners.{name}", each.bind, each.port) for name, each in config.listeners.by_name().items()),
         ("http", config.http.bind, config.http.port),
     )
     for section, bind, port in sections_with_port:

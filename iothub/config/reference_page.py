@@ -31,7 +31,9 @@ A listener whose `bind` or `port` has changed keeps all its settings until then.
 A listener, or `http`, without a port is off. By default `listeners.tcp` is on, on 127.0.0.1:1883; it stays on
 when other listeners are turned on, until it gets `port = "off"`. Port 0 takes any free port; `hub.json` in the data
 directory and `iothub status` show which. Without any listener `iothub serve` does not start (exit code 2), because no client
-could connect. A relative file name in the file is relative to the file's folder, elsewhere
+could connect. Further listeners of a kind have a name, such as `[listeners.tls.partners]` (1 to 32 of
+a-z, 0-9 and single `_`); one has every key of its kind, and takes what it does not name from the table of its kind, except `port`, which it must
+name. A relative file name in the file is relative to the file's folder, elsewhere
 to the working directory. Limits of tenants (packet sizes, rates, counts) are quotas, not settings: `iothub quota --help`.
 """
 

@@ -44,12 +44,8 @@ def _files(settings: Config) -> Iterator[Finding]:
 
 
 def _ports(settings: Config) -> Iterator[tuple[str, str, int]]:
-    listeners = settings.listeners
     addresses = {
-        "listener tcp": (listeners.tcp.bind, listeners.tcp.port),
-        "listener tls": (listeners.tls.bind, listeners.tls.port),
-        "listener ws": (listeners.ws.bind, listeners.ws.port),
-        "listener wss": (listeners.wss.bind, listeners.wss.port),
+        **{f"listener {name}": (each.bind, each.port) for name, each in settings.listeners.by_name().items()},
         "http": (settings.http.bind, settings.http.port),
     }
     for name, (bind, port) in addresses.items():

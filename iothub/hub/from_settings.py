@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from iothub.base import log
-from iothub.config.sections import Auth, Config, Listener, Log
+from iothub.config.sections import Auth, Config, Listener, Log, TlsListener
 from iothub.engine.limits import PlaneLimits
 from iothub.net.listener_info import ListenerInfo, listener_info
 from iothub_services.auth.authenticator import AuthSettings
@@ -23,7 +23,7 @@ NEVER = 1 << 30
 
 def plane_limits(settings: Config) -> PlaneLimits:
     """The message plane's bounds."""
-    listeners = (settings.listeners.tcp, settings.listeners.tls, settings.listeners.ws, settings.listeners.wss)
+    listeners = settings.listeners.by_name().values()
     return PlaneLimits(
         connections=sum(listener.max_connections for listener in listeners if listener.port is not None) or 1,
         connect_timeout_s=settings.mqtt.connect_timeout_s,
@@ -62,21 +62,16 @@ def connection_lines(settings: Log) -> ConnectionLines:
 
 def listener_infos(settings: Config) -> list[ListenerInfo]:
     """The listeners that have a port."""
-    infos = []
-    for name in ("tcp", "tls", "ws", "wss"):
-        listener: Listener = getattr(settings.listeners, name)
-        if listener.port is not None:
-            infos.append(_info(settings, name, listener))
-    return infos
+    listeners = settings.listeners.by_name().items()
+    return [_info(settings, name, listener) for name, listener in listeners if listener.port is not None]
 
 
 def certificate_files(settings: Config) -> dict[str, Path]:
     """The certificates that are in use, by listener."""
-    listeners = {"tls": settings.listeners.tls, "wss": settings.listeners.wss}
     return {
         name: listener.cert_file
-        for name, listener in listeners.items()
-        if listener.port is not None and listener.cert_file is not None
+        for name, listener in settings.listeners.by_name().items()
+        if isinstance(listener, TlsListener) and listener.port is not None and listener.cert_file is not None
     }
 
 

@@ -45,7 +45,7 @@ class ListenerInfo:
 
 
 def listener_info(name: str, **options: object) -> ListenerInfo:
-    """Make the listener of one of the four kinds `tcp tls ws wss`, which also settles its filters."""
+    """Make a listener of one of the four kinds `tcp tls ws wss`, which its name begins with (`tls`, `tls.partners`) and which settles its filters."""
     kinds = {"tcp": (False, False), "tls": (True, False), "ws": (False, True), "wss": (True, True)}
-    is_tls, is_websocket = kinds[name]
+    is_tls, is_websocket = kinds[name.partition(".")[0]]
     return ListenerInfo(name=name, is_tls=is_tls, is_websocket=is_websocket, **options)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from tests.support.hub import Hub, free_port
 HERE = Path(__file__).parent
 NEEDS = {
     "test_mosquitto.py": "mosquitto_sub",
+    "test_named_listeners.py": "mosquitto_sub",
     "test_make_run.py": "mosquitto_sub",
     "test_dist.py": "mosquitto_sub",
     "test_mqtt_js.py": "node",

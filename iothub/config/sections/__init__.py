@@ -23,7 +23,15 @@ from iothub.config.sections.hub import (
 )
 from iothub.config.sections.jobs import NIGHTLY_JOBS, Jobs, Spark
 from iothub.config.sections.key import Key, Reload
-from iothub.config.sections.listeners import Listener, Listeners, TcpListener, TlsListener, WsListener, WssListener
+from iothub.config.sections.listeners import (
+    Listener,
+    Listeners,
+    TcpListener,
+    TlsListener,
+    WsListener,
+    WssListener,
+    kind_of,
+)
 from iothub.config.sections.servers import HBase, Kafka, Redis, Sql
 from iothub.config.sections.stores import QUEUE_DRIVERS, Events, Queues, Retained, State, Streams
 
@@ -61,6 +69,7 @@ __all__ = [
     "TlsListener",
     "WsListener",
     "WssListener",
+    "kind_of",
 ]
 
 

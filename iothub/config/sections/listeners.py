@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from iothub.base.units import Network, Rate
@@ -102,11 +102,29 @@ class WssListener(TlsListener):
     path: str = key(value_types.url_path, "/mqtt", "Path of the WebSocket; other paths get 404.", Reload.NOW)
 
 
+KINDS = ("tcp", "tls", "ws", "wss")
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a listener: that of `tls` and of `tls.partners` is `tls`."""
+    return name.partition(".")[0]
+
+
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The four listeners."""
+    """One listener of each kind, which bears the name of its kind, and further ones with names such as `tls.partners`."""
 
     tcp: TcpListener = field(default_factory=TcpListener)
     tls: TlsListener = field(default_factory=TlsListener)
     ws: WsListener = field(default_factory=WsListener)
     wss: WssListener = field(default_factory=WssListener)
+    named: tuple[tuple[str, Listener], ...] = ()
+
+    def by_name(self) -> dict[str, Listener]:
+        """Return all listeners, those that are off included."""
+        return {**{kind: getattr(self, kind) for kind in KINDS}, **dict(self.named)}
+
+    def find(self, name: str) -> Listener:
+        """Return one listener; that of a name that is not there is off, with the settings of its kind."""
+        found = self.by_name().get(name)
+        return replace(getattr(self, kind_of(name)), port=None) if found is None else found

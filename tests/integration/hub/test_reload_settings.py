@@ -245,13 +245,18 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def settings(authority: Authority) -> Config:
-    """All listeners on, and a schedule."""
+def flags(authority: Authority) -> list[str]:
+    """All listeners on, and a named one."""
     pair = authority.issue("first")
-    flags = ["listeners.tcp.port=0", "listeners.ws.port=0"]
+    flags = ["listeners.tcp.port=0", "listeners.ws.port=0", "listeners.tls.partners.port=0"]
     for name in ("tls", "wss"):
         flags += [f"listeners.{name}.port=0"]
         flags += [f"listeners.{name}.{word}={getattr(pair, word)}" for word in ("cert_file", "key_file")]
+    return flags
+
+
+@pytest.fixture(scope="module")
+def settings(flags: list[str]) -> Config:
     return load(flags=flags).config
 
 
@@ -315,6 +320,17 @@ def new_value(name: str, settings: Config, authority: Authority, tmp_path: Path)
     if name.endswith(".client_ca_file"):
         return Path(authority.ca_file)
     return other_value(SETTINGS[name])
+
+
+def test_a_reload_reaches_a_named_listener(parts: Parts, flags: list[str]) -> None:
+    """Its own access list, and one that it takes from its kind."""
+    running = load(flags=flags).config
+
+    for key in ("listeners.tls.partners.deny", "listeners.tls.deny"):
+        assert reload(parts, running, load(flags=[*flags, f"{key}=10.0.0.0/8"]).config) == []
+        assert networks(acceptor_of(parts, "tls.partners").gate._deny) == ("10.0.0.0/8",)
+        reload(parts, running, running)
+        assert networks(acceptor_of(parts, "tls.partners").gate._deny) == ()
 
 
 @pytest.mark.parametrize("name", sorted(SETTINGS.keys() - NOW))

@@ -138,6 +138,13 @@ def test_port_of_another_program_fails(data_dir: DataDir, taken_port: int) -> No
     assert f"ss -ltnp sport = :{taken_port}" in finding.advice
 
 
+def test_port_of_a_named_listener_is_looked_at(data_dir: DataDir, taken_port: int) -> None:
+    named = (("tcp.second", TcpListener(port=taken_port)),)
+    settings = Config(listeners=Listeners(tcp=TcpListener(port=None), named=named))
+
+    assert found(*listeners.checks(data_dir, settings))["listener tcp.second"].state is State.FAIL
+
+
 def test_port_of_the_running_hub_is_in_order(data_dir: DataDir, taken_port: int) -> None:
     """The doctor works beside a hub."""
     settings = Config(listeners=Listeners(tcp=TcpListener(port=taken_port)))

@@ -29,6 +29,18 @@ def test_certificates_of_open_doors_are_watched() -> None:
     assert certificate_files(Config(listeners=Listeners(tls=tls, wss=wss))) == {"tls": Path("tls.pem")}
 
 
+def test_named_listeners_are_listeners_like_the_others() -> None:
+    """Of the kind that their name begins with."""
+    partners = TlsListener(port=8884, cert_file=Path("partners.pem"), max_connections=3)
+    settings = Config(listeners=Listeners(tcp=TcpListener(port=None), named=(("tls.partners", partners),)))
+
+    (info,) = listener_infos(settings)
+
+    assert (info.name, info.port, info.is_tls, info.is_websocket) == ("tls.partners", 8884, True, False)
+    assert certificate_files(settings) == {"tls.partners": Path("partners.pem")}
+    assert plane_limits(settings).connections == 3
+
+
 def test_overload_bounds_reach_the_plane() -> None:
     limits = plane_limits(Config(overload=Overload(buffered_bytes=5 << 20, connection_buffer_bytes=1 << 20)))
 
