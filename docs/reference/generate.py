@@ -1,4 +1,5 @@
-"""Write the reference pages that are made from the code: `cli.md` from the commands' help, `metrics.md` and `quotas.md` from declarations.
+"""Write the reference pages that are made from the code: `cli.md` from the commands' help, `configuration.md`, `metrics.md`
+and `quotas.md` from declarations.
 
 Run it after a change: `.venv/bin/python docs/reference/generate.py`. A test holds the pages equal to what it would write.
 """
@@ -12,8 +13,9 @@ from pathlib import Path
 import click
 
 from iothub.cli.main import NOUNS, command
+from iothub.config.reference_page import render_reference as configuration_page
 from iothub_services.metrics.metrics import DECLARED, Metric
-from iothub_services.quota.reference import render_reference
+from iothub_services.quota.reference import render_reference as quotas_page
 
 HERE = Path(__file__).resolve().parent
 
@@ -84,8 +86,9 @@ def _table(metrics: list[Metric]) -> Iterator[str]:
 
 def main() -> int:
     (HERE / "cli.md").write_text(cli_page(), encoding="utf-8")
+    (HERE / "configuration.md").write_text(configuration_page(), encoding="utf-8")
     (HERE / "metrics.md").write_text(metrics_page(), encoding="utf-8")
-    (HERE / "quotas.md").write_text(render_reference(), encoding="utf-8")
+    (HERE / "quotas.md").write_text(quotas_page(), encoding="utf-8")
     return 0
 
 

@@ -37,8 +37,11 @@ _LIVES_ELSEWHERE = {
     "mqtt.max_packet_size": "packet sizes are limits of a plan: see `packet_bytes` in `iothub plan show standard`",
     "mqtt.max_topic_levels": "topic levels are limits of a plan: see `topic_levels` in `iothub plan show standard`",
     "mqtt.allow_anonymous": "there are no anonymous devices: see `iothub device create --help`",
-    "events.left_out": "damaged events are passed over and counted (`iothub_damaged_records_total`): remove the setting",
     "queues.max_messages": "queue lengths are limits of a plan: see `session_queued_messages` there",
+}
+# Settings of earlier versions, with what replaces them.
+_REMOVED = {
+    "events.left_out": "damaged events are passed over and counted (`iothub_damaged_records_total`): remove the setting",
 }
 
 
@@ -296,6 +299,8 @@ def _require_known(name: str, where: str) -> None:
         raise ConfigError(f"{where}: unknown setting {name!r}: {what}")
     if name in _SETTINGS or (named and named.like in _SETTINGS):
         return
+    if name in _REMOVED:
+        raise ConfigError(f"{where}: setting {name!r} was removed: {_REMOVED[name]}")
     for known, sentence in _LIVES_ELSEWHERE.items():
         if name == known or name.startswith(f"{known}."):
             raise ConfigError(f"{where}: unknown setting {name!r}: {sentence}")

@@ -12,7 +12,7 @@ from iothub.config.loader import ENVIRONMENT_PREFIX, ENVIRONMENT_SEPARATOR, Sect
 _INTRODUCTION = """\
 # Configuration
 
-This page is generated: `iothub config show --reference > docs/reference/configuration.md`.
+This page is generated from `iothub/config/sections`: `.venv/bin/python docs/reference/generate.py`.
 
 The first of these sources that has a value wins:
 

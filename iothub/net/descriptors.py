@@ -69,6 +69,16 @@ class Descriptors:
         """About how many are open."""
         return self.others + self.clients
 
+    def count_in(self) -> None:
+        self.clients += 1
+
+    def count_out(self) -> None:
+        self.clients -= 1
+
+    def count_refusal(self) -> None:
+        """Count a client that was refused because no descriptor was left."""
+        self.refused += 1
+
     def measure(self) -> None:
         """Count what else is open, and see whether clients come close to what is left."""
         try:

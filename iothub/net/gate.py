@@ -93,7 +93,7 @@ class Gate:
             self.count_refusal(refused)
             return refused
         self.connections += 1
-        self._descriptors.clients += 1
+        self._descriptors.count_in()
         self.handshakes += has_handshake
         self.accepted += 1
         return None
@@ -101,7 +101,7 @@ class Gate:
     def count_refusal(self, refused: Refused) -> None:
         self.refused[refused.reason] += 1
         if refused is NO_DESCRIPTORS:
-            self._descriptors.refused += 1
+            self._descriptors.count_refusal()
 
     def may_come(self, ip: str) -> bool:
         """Hold a client's own address (behind a proxy: the announced one) against `deny` and `allow`."""
@@ -114,7 +114,7 @@ class Gate:
 
     def leave(self, *, had_handshake: bool) -> None:
         self.connections -= 1
-        self._descriptors.clients -= 1
+        self._descriptors.count_out()
         self.handshakes -= had_handshake
 
     def _refusal(self, ip: str, *, has_handshake: bool) -> Refused | None:

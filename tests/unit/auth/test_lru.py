@@ -91,7 +91,7 @@ def test_lru_peek_is_no_use() -> None:
     lru = cache(clock, entries=2)
     lru.put("a", 1)
     lru.put("b", 2)
-    clock.now += 100.0
+    clock.advance(100.0)
 
     assert (lru.peek("a"), lru.peek("c")) == (1, MISSING)
     lru.put("c", 3)
