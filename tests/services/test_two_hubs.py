@@ -22,9 +22,9 @@ from tests.support.clients import Listener
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
+from tests.support.mqtt_clients import Clients
 from tests.support.night import by_day
 from tests.support.packets import DISCONNECT, SUBACK
-from tests.support.party import Party
 from tests.support.server_hub import own_stores
 from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.waiting import until
@@ -32,7 +32,7 @@ from tests.support.waiting import until
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
 KILLS, KILLS_S = by_day((2, 8.0), (4, 32.0))  # by day each of the two once
 
-At = Callable[[Hub], Party]
+At = Callable[[Hub], Clients]
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,15 @@ def pair(made: Pair) -> Pair:
 @pytest.fixture
 def at() -> Iterator[At]:
     """Lets clients in at one hub."""
-    opened: list[Party] = []
+    opened: list[Clients] = []
 
-    def door(hub: Hub) -> Party:
-        opened.append(Party(Listener(hub, "tcp")))
+    def door(hub: Hub) -> Clients:
+        opened.append(Clients(Listener(hub, "tcp")))
         return opened[-1]
 
     yield door
-    for party in opened:
-        party.leave()
+    for clients in opened:
+        clients.leave()
 
 
 def row(hub: Hub, client_id: str) -> dict[str, object]:
