@@ -92,7 +92,7 @@ class DataDir:
         self.lock_file = path / "lock"
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
-        self.applied_file = path / "obeyed.json"
+        self.applied_file = path / "applied-changes.json"
         self.member_file = path / "member.json"
         self.id_file = path / "hub-id"
         self.installation_file = path / "installation.json"

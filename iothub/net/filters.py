@@ -51,5 +51,5 @@ class Filter(Protocol):
     def send(self, data: bytes) -> bytes:
         """Take bytes from the inner side, give those for the outer side."""
 
-    def farewell(self) -> bytes:
-        """What this layer sends outward before a polite end."""
+    def final_bytes(self) -> bytes:
+        """Return what this layer sends outward before an orderly close (close frame, close_notify)."""

@@ -59,7 +59,7 @@ class TlsFilter:
             written += self._tls.write(data if written == 0 else data[written:])
         return self._outgoing.read()
 
-    def farewell(self) -> bytes:
+    def final_bytes(self) -> bytes:
         """close_notify, once the handshake is over."""
         if self.is_open and not self._has_ended:
             self._has_ended = True

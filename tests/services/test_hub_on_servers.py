@@ -56,7 +56,7 @@ def fetch(hub: Hub, path: str) -> str:
 
 
 def again(hub: Hub, is_killed: bool) -> None:
-    """End the hub, with a goodbye or without, and start it again."""
+    """End the hub, by a signal or by a kill, and start it again."""
     if is_killed:
         hub.kill()
     else:

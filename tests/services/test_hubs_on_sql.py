@@ -1,4 +1,4 @@
-"""Hubs whose accounts are on MariaDB or PostgreSQL: what others change is applied within a second, and no fault of the server opens a door."""
+"""Hubs whose accounts are on MariaDB or PostgreSQL: what others change is applied within a second, and no fault of the server grants access."""
 
 from __future__ import annotations
 

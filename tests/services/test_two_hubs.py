@@ -52,14 +52,14 @@ def pair(made: Pair) -> Pair:
 
 @pytest.fixture
 def at() -> Iterator[At]:
-    """Lets clients in at one hub."""
+    """Connects clients to one hub."""
     opened: list[Clients] = []
 
-    def door(hub: Hub) -> Clients:
+    def clients_of(hub: Hub) -> Clients:
         opened.append(Clients(Listener(hub, "tcp")))
         return opened[-1]
 
-    yield door
+    yield clients_of
     for clients in opened:
         clients.leave()
 
@@ -169,8 +169,8 @@ def test_clean_start_at_one_hub_ends_the_session_at_the_other(pair: Pair, at: At
         ]
         assert not client.connack.session_present
         client.subscribe((f"new/{turn}", 1))
-        for door in (pair.first, pair.second):
-            publisher = at(door)(5, device="dev2")
+        for hub in (pair.first, pair.second):
+            publisher = at(hub)(5, device="dev2")
             publisher.publish(f"old/{turn}", b"old", qos=1)
             publisher.publish(f"new/{turn}", b"new", qos=1)
         assert client.payloads(2) == [b"new", b"new"]
@@ -189,7 +189,7 @@ def test_unsubscribed_is_unsubscribed_at_both(pair: Pair, at: At) -> None:
     client.nothing()
 
 
-def test_start_and_goodbye_of_the_second_disturb_nobody_at_the_first(pair: Pair, at: At) -> None:
+def test_start_and_stop_of_the_second_disturb_nobody_at_the_first(pair: Pair, at: At) -> None:
     """Connections stay, sessions and their queues stay, messages come; a session of the second goes on at the first."""
     online, offline = at(pair.first)(5, "stays", keep=True), at(pair.second)(5, "away", keep=True)
     for client in (online, offline):

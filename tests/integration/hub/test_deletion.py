@@ -158,10 +158,10 @@ def test_successor_of_a_deleted_device_inherits_nothing(
 def test_deletions_that_could_not_be_noted_are_applied_and_spare_successors(
     make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
-    """`obeyed.json` cannot be written: each start hears of every deletion again, and of those of the meantime."""
+    """`applied-changes.json` cannot be written: each start applies every deletion again, and those of the meantime."""
     hub = make_hub(auth__failure_reply_ms="0")
-    (hub.data_dir / "obeyed.json").unlink(missing_ok=True)
-    (hub.data_dir / "obeyed.json").mkdir()
+    (hub.data_dir / "applied-changes.json").unlink(missing_ok=True)
+    (hub.data_dir / "applied-changes.json").mkdir()
     hub.start()
     join = clients(hub)
     join(5, "sleeper", keep=True).subscribe(("a", 1))
@@ -187,7 +187,7 @@ def test_deletions_that_could_not_be_noted_are_applied_and_spare_successors(
 def test_device_deleted_while_the_hub_was_killed_is_not_resumed(
     make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
-    """By whoever has the accounts, and made anew before the next start: the hub reads of it before it opens a door."""
+    """By whoever has the accounts, and made anew before the next start: the hub reads of it before it opens a port."""
     hub = make_hub(auth__failure_reply_ms="0")
     hub.start()
     join = clients(hub)

@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_says_goodbye_to_everybody_and_is_quick(
+def test_stop_disconnects_everybody_and_is_quick(
     make_hub: Callable[..., Hub], clients: Callable[..., Clients], number: signal.Signals
 ) -> None:
     """5.0 clients get 0x8B; one that has not sent CONNECT delays nothing."""
@@ -84,7 +84,7 @@ def test_last_line_of_the_log_says_how_it_ended(make_hub: Callable[..., Hub], cl
 def test_stop_publishes_the_wills_of_who_was_there(
     make_hub: Callable[..., Hub], clients: Callable[..., Clients], is_kept: bool
 ) -> None:
-    """The server closes, no client has said goodbye [MQTT-3.1.2-8]; once, to a subscriber who was away, and retained."""
+    """The server closes, no client has sent DISCONNECT [MQTT-3.1.2-8]; once, to a subscriber who was away, and retained."""
     hub = make_hub()
     hub.start()
     join = clients(hub)

@@ -45,7 +45,7 @@ class AppliedMark:
 
     def write_applied(self, change: int) -> None:
         if self.is_full:
-            raise UnavailableError("obeyed.json cannot be written: disk full")
+            raise UnavailableError("applied-changes.json cannot be written: disk full")
         self.mark = change
 
 
