@@ -193,7 +193,9 @@ class Hooks:
                 if answer is None:
                     return None
                 if not _differs_in_payload_only(answer, current):
-                    self._refusal(plug, TypeError("expected the publication, with another payload at most, or None"))
+                    self._refusal(
+                        plug, TypeError("expected None or the publication, of which only the payload may differ")
+                    )
                     return None
                 current = cast("Publication", answer)
             return current

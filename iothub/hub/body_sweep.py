@@ -57,7 +57,7 @@ class BodySweep:
             before = swept.deleted
             took_s = self._clock.monotonic() - page_began
             if self._is_stopping.wait(min(took_s * _REST, _MOST_REST_S)):
-                raise InterruptedWorkError("the hub stops; another one, or the next start, sweeps again")
+                raise InterruptedWorkError("the hub stops; the sweep begins again at another hub or at the next start")
             page_began = self._clock.monotonic()
 
         with from_settings.direct_caller(settings) as caller:

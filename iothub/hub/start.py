@@ -36,7 +36,7 @@ class Start:
         announce: Callable[[str], None],
         on_replaced: Callable[[ConflictError], None],
     ) -> None:
-        """`announce`: gets the addresses of the listeners. `on_replaced`: another hub has this one's place."""
+        """`announce`: gets the addresses of the listeners. `on_replaced`: another hub took over this one's node.number."""
         self._parts = parts
         self._sockets = sockets
         self._announce = announce

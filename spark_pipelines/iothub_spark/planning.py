@@ -26,7 +26,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One compaction. `base`: the version that it goes on from, None: from nothing. `begin`: where the log begins."""
+    """One compaction. `base`: the version to start from, None: the beginning of the log. `begin`: where the log begins."""
 
     pointer: Pointer | None
     base: Pointer | None
@@ -102,7 +102,7 @@ def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = N
     `is_full`: not from the checkpoint that counts, but from the first event, or, where the log does not reach back so far, from an older
     checkpoint.
 
-    Raises ConflictError: events are missing before or behind what is read, or it is another log.
+    Raises ConflictError: events are missing before or behind what is read, or it is the wrong log.
     """
     begin = log.begin()
     if pointer is not None:

@@ -142,7 +142,7 @@ class Rate:
 
 
 class DryRunRate:
-    """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have refused."""
+    """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have rejected something."""
 
     __slots__ = ("_enforced", "_on_refusal", "_trial")
 

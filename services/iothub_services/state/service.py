@@ -198,8 +198,8 @@ class StateService:
         elif len(self._folded) != len(last):
             if any(begin <= end for begin, end in zip(first, last, strict=True)):
                 raise ConflictError(
-                    f"the session states are of a log with {len(self._folded)} partitions, this one has {len(last)}: "
-                    "choose the log that they are of, or remove them to start from this log alone"
+                    f"the session states belong to a log with {len(self._folded)} partitions, this one has {len(last)}: "
+                    "choose the log that they belong to, or remove them to start from this log"
                 )
         elif any(begin > offset + 1 for begin, offset in zip(first, self._folded, strict=True)):
             needed = tuple(offset + 1 for offset in self._folded)
@@ -212,7 +212,7 @@ class StateService:
         """Raises ConflictError for a shared log: what was trimmed is stored elsewhere, and a start without it would lose sessions."""
         if self._log.is_shared:
             raise ConflictError(
-                f"the session log begins at offset {_shown(first)}, neither checkpoint nor session states have what was before: "
+                f"the session log begins at offset {_shown(first)}, and neither checkpoint nor session states have the events before it: "
                 "choose the state.driver and hbase.namespace that have them, or another kafka.topic_prefix to start without sessions"
             )
 

@@ -43,7 +43,7 @@ class Difference(NamedTuple):
 class Verification:
     """What was found.
 
-    `checkpoint`: the version that it began from, None: from the beginning of the log. `unusable`: why not from the one that counts.
+    `checkpoint`: the version that it began from, None: from the beginning of the log. `unusable`: why not from the current one.
     `unreachable`: sessions older than the log, which were not compared. `damaged`: events that were passed over, with why.
     """
 
@@ -108,7 +108,7 @@ def _require_tail(applied: Offsets, begin: Offsets, end: Offsets) -> None:
         return
     if len(applied) != len(end):
         raise ConflictError(
-            f"the session states are of a log with {len(applied)} partitions, this one has {len(end)}: nothing to compare"
+            f"the session states belong to a log with {len(applied)} partitions, this one has {len(end)}: nothing to compare"
         )
     if any(first > offset + 1 for first, offset in zip(begin, applied, strict=True)):
         raise ConflictError(

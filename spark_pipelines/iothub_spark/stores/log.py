@@ -85,9 +85,7 @@ def range_after(log: Log, after: Offsets | None, topic: Topic = Topic.SESSIONS) 
     if after is None:
         return LogRange(topic, tuple(offset - 1 for offset in begin), end)
     if len(after) != len(end):
-        raise ConflictError(
-            f"the log has {len(end)} partitions, but the job has read one with {len(after)}: it is another log"
-        )
+        raise ConflictError(f"wrong log: it has {len(end)} partitions, expected {len(after)}")
     if any(first > offset + 1 for first, offset in zip(begin, after, strict=True)):
         needed = tuple(offset + 1 for offset in after)
         raise ConflictError(

@@ -214,7 +214,7 @@ def _take(target: Engine, url: str, installation: str) -> bool:
             )
         if count:
             raise ConflictError(
-                f"the target has accounts, of {count} tenants: expected an empty database, or one that an unfinished copy has left; choose another"
+                f"the target has accounts already (tenants: {count}): expected an empty database, or an unfinished copy"
             )
     create_schema(url)
     with target.execution_options(**{WRITE: True}).begin() as connection:
@@ -231,7 +231,7 @@ def _installation(connection: Connection) -> str:
 def _require_known(source: Engine) -> None:
     """What this program does not know would be left behind."""
     if schema.check(source) is schema.SchemaState.NEWER:
-        raise ConflictError("the accounts were made by a later program: copy them with that one")
+        raise ConflictError("a newer program has made these accounts: copy them with that program")
 
 
 def _require_still(source: Engine, counted: int) -> None:

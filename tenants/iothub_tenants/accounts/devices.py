@@ -200,7 +200,7 @@ def make_credential(store: AccountStore, password: str | None) -> tuple[str | No
         check_password(password)
         return None, Credential(CredentialForm.PASSWORD, hash_password(password))
     if not store.pepper:
-        raise ConfigError("a secret cannot be generated without the server's pepper: open the store with it")
+        raise ConfigError("a secret cannot be generated without the server's pepper: open the store with the pepper")
     secret = generate_secret()
     return secret, Credential(CredentialForm.GENERATED, hash_generated(secret, store.pepper))
 

@@ -186,7 +186,7 @@ def _check_partitions(admin: KafkaAdminClient, settings: Kafka, name: str) -> No
         )
     if copies < settings.replication:
         raise ConflictError(
-            f"topic {name} has {'1 copy' if copies == 1 else f'{copies} copies'} of a record, kafka.replication says {settings.replication}: "
+            f"topic {name} has {copies} replica{'s' * (copies > 1)}, kafka.replication is {settings.replication}: "
             "add replicas with kafka-reassign-partitions, or lower the setting"
         )
 

@@ -381,4 +381,4 @@ def _version(raw: bytes, what: str) -> None:
 
 
 def _unreadable(what: str) -> CorruptRecordError:
-    return CorruptRecordError(f"the queue coprocessor: {what} cannot be read: are hub and jar of one version?")
+    return CorruptRecordError(f"the queue coprocessor: {what} cannot be read: use the jar of the version of the hub")

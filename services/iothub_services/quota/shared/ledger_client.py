@@ -187,7 +187,7 @@ class LedgerClient:
         answer = await self._lease.ask(scripts.RESERVE, names, scripts.WANTED_MS, scripts.KEPT_S, *arguments)
         figures = [int(part) for part in answer if isinstance(part, int)]
         if len(figures) != 1 + 3 * len(questions):
-            raise LapsedError("the quota ledger gave an answer that is none")
+            raise LapsedError("unexpected answer of the quota ledger")
         is_initialising = figures[0] > 0
         return [
             Verdict(granted, others, spare, is_initialising)

@@ -284,7 +284,7 @@ class LeasedRates:
         ]
         answer = await self._lease.ask(scripts.SHARE, names, scripts.KEPT_S, *arguments)
         if len(answer) != 1 + len(due):
-            raise LapsedError("the quota ledger gave an answer that is none")
+            raise LapsedError("unexpected answer of the quota ledger")
         for (tenant, rate), share in zip(due, answer[1:], strict=True):
             if isinstance(share, bytes):
                 tenant.fill(rate, float(share), self._hubs)
