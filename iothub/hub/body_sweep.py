@@ -37,8 +37,8 @@ class BodySweep:
         self._deleted = 0
         registry.feed(metrics.HBASE_BODIES_SWEPT, lambda: self._deleted)
 
-    async def look(self) -> None:
-        """Sweep if it is time and nobody else does. Raises BackendError, CorruptRecordError: it is tried again at the next look."""
+    async def run_once(self) -> None:
+        """Sweep if it is time and nobody else does. Raises BackendError, CorruptRecordError: it is tried again at the next run."""
         swept = await self._run("sweep.bodies", self._sweep)
         if swept is not None:
             log.info("bodies swept", bodies=swept.bodies, referenced=swept.referenced, deleted=swept.deleted)

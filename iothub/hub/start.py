@@ -64,7 +64,7 @@ class Start:
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             parts.monitoring.watch.require_room()
         self._sockets.open()
-        await parts.tasks.machine.look()
+        await parts.tasks.machine.run_once()
         self._require_descriptors()
         self._note_ready()
         parts.process.phase.become_ready()

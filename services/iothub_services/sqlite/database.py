@@ -254,7 +254,7 @@ class Seen(NamedTuple):
     tables: int
 
 
-def look(path: Path) -> Seen:
+def inspect_file(path: Path) -> Seen:
     """Read what a file is, and change nothing. Raises BackendError, retryable unless the file is damaged."""
     try:
         with contextlib.closing(connect(path, is_read_only=True)) as connection:

@@ -243,7 +243,7 @@ class Retaining:
         matches = self._index.match(topic_filter)
         found: list[bytes] = []
         while not matches.is_done:
-            found += [topic.topic for topic in matches.take(NODES, now_ms)]
+            found += [topic.topic for topic in matches.next_topics(NODES, now_ms)]
             if not matches.is_done:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
@@ -292,7 +292,7 @@ class _Pages:
         if not found and self._matches.is_done:
             return None
         if len(found) < SLICE:
-            found.extend(self._matches.take(NODES, now_ms))
+            found.extend(self._matches.next_topics(NODES, now_ms))
         page: list[bytes] = []
         size = 0
         while found and len(page) < SLICE and (not page or size + found[0].size <= PAGE_BYTES):

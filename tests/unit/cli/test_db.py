@@ -67,7 +67,7 @@ def test_nothing_is_adopted_by_accounts_without_tenants(cli: Cli) -> None:
     data_dir = DataDir(cli.data_dir)
     installation_of(Config(), data_dir).note(data_dir)
     assert "these accounts have no tenant" in cli("db", "adopt", OTHER, code=4).err
-    assert "expected 32 hexadecimal digits" in cli("db", "adopt", "mine", code=2).err
+    assert "expected the 32 hexadecimal digits" in cli("db", "adopt", "mine", code=2).err
     installation_of(Config(), data_dir).check_directory(data_dir)
 
 

@@ -270,7 +270,7 @@ def test_lease_of_a_dead_process_is_taken_and_the_dead_one_hears_it() -> None:
 
     harness.gateway.now += 2000
     assert successor.acquire()
-    with pytest.raises(ConflictError, match="this one was silent for too long"):
+    with pytest.raises(ConflictError, match="another sweep took over the lease"):
         silent.renew()
     silent.release(is_done=True)
     with pytest.raises(ConflictError):

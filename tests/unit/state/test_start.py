@@ -195,7 +195,7 @@ def test_shared_log_without_its_beginning_is_no_start(harness: Harness, monkeypa
     assert harness.start() == {"a": 2, "b": 2, "c": 1}
     harness.store, harness.checkpoints = MemoryStates(), MemoryCheckpoints()
 
-    with pytest.raises(ConflictError, match="begins at offset 4, neither checkpoint nor session states have"):
+    with pytest.raises(ConflictError, match="begins at offset 4, and neither checkpoint nor session states have"):
         harness.start()
     assert harness.alarms == []
 

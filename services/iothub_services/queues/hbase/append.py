@@ -88,7 +88,7 @@ class Appending:
         waiting = _waiting(items)
         while waiting:
             operations = self._round(waiting)
-            outcomes = self._regions.send([operation.step for operation in operations])
+            outcomes = self._regions.send_steps([operation.step for operation in operations])
             errors = [
                 error
                 for operation, outcome in zip(operations, outcomes, strict=True)
@@ -145,7 +145,7 @@ class Appending:
                 chosen = new.get(queue_id)
                 if chosen is None:
                     chosen = new[queue_id] = Operation(known)
-                chosen.take(item, share, most_bytes)
+                chosen.add_share(item, share, most_bytes)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
             left = UNBOUND if room is None else room.of(queue_id)

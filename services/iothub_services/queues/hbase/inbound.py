@@ -120,7 +120,7 @@ class Inbounds:
         items = [item for publishes in asked.values() for _, item in publishes]
         before = {id(item): item.progress for item in items}
         try:
-            moved = self._readers.send(moves)
+            moved = self._readers.send_moves(moves)
         except BackendError as error:
             if error.is_written:
                 for item in items:

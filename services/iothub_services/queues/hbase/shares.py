@@ -115,7 +115,7 @@ class Operation:
         self.is_uncertain = False
         self.step: Step = (b"", b"")
 
-    def take(self, item: Item, share: Share, most_bytes: int) -> None:
+    def add_share(self, item: Item, share: Share, most_bytes: int) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
         stored = self.stored_bytes + len(item.stored)
         if self.shares and (stored > most_bytes or len(self.shares) >= requests.MOST_RECORDS):

@@ -152,7 +152,7 @@ class Appending:
                 if queue_id in self._open:
                     old[queue_id] = self._open[queue_id]
                 elif known.tenant not in rooms or rooms[known.tenant].admits(queue_id, len(item.body)):
-                    new.setdefault(queue_id, Operation(known)).take(item, share)
+                    new.setdefault(queue_id, Operation(known)).add_share(item, share)
         now_ms = int(self._clock.wall() * 1000)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant)

@@ -166,7 +166,7 @@ class QueueIndex:
     def _fields(
         self, queue_ids: Sequence[int], ask: Callable[[Sequence[Call]], list[Reply]] | None = None
     ) -> list[tuple[int, _Fields]]:
-        """Return what Redis says of those queues that are there. `ask`: as `Sender.look` if it is asked where writes go."""
+        """Return what Redis says of those queues that are there. `ask`: `Sender.write` asks the server that takes writes."""
         calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
         outcomes = (ask or self._sender.ask)(calls)
         answers = looked([_NO_HASH if is_of_one_queue(outcome) else outcome for outcome in outcomes])

@@ -98,7 +98,7 @@ class Operation:
         self.went_back_to = -1  # where the queue was found, before what it had answered
         self.call = Call(())
 
-    def take(self, item: Item, share: Share) -> None:
+    def add_share(self, item: Item, share: Share) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
         size_bytes = self.size_bytes + len(item.body)
         if self.shares and (size_bytes > MOST_BYTES or len(self.shares) >= MOST_RECORDS):

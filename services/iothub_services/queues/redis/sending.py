@@ -73,10 +73,6 @@ class Sender:
         """Return all answers. Raises BackendError: nothing is written."""
         return looked(self.ask(calls))
 
-    def look(self, calls: Sequence[Call]) -> list[Reply]:
-        """Read where writes go: the server that other reads are asked of may be behind, and what it lacks is not gone. Raises as `read`."""
-        return looked(self.write(calls))
-
     def ask(self, calls: Sequence[Call]) -> list[Reply]:
         """Return the answer to each, or what was in its way."""
         return [outcome for part in _parts(calls) for outcome in self._read(part)]

@@ -155,7 +155,7 @@ class RedisQueues:
     def probe(self) -> None:
         """Write something small. Raises BackendError: Redis takes no writes now, or does not keep what it takes."""
         self._opened()
-        self._watch.look()
+        self._watch.check()
         self._sender.probe()
 
     def idle(self) -> bool:
@@ -300,7 +300,7 @@ class RedisQueues:
     def _writing(self) -> None:
         """Before anything is written. Raises BackendError: Redis does not keep what it takes."""
         self._opened()
-        self._watch.look_if_due()
+        self._watch.check_if_due()
 
     def _existing(self, queue_id: int) -> KnownQueue:
         self._writing()

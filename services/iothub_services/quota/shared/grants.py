@@ -136,7 +136,7 @@ class Grant:
     def _advance(self) -> int:
         return max(SPARE, self.limit // 20)
 
-    def take(self, verdict: Verdict, now: float) -> bool:
+    def apply_verdict(self, verdict: Verdict, now: float) -> bool:
         """Apply an answer, and let waiting callers go on, each of which may take at once. Return whether another request is needed."""
         self.is_asked = False
         self.granted, self.others = verdict.granted, verdict.others

@@ -168,7 +168,7 @@ class LedgerClient:
             self._apply_verdict(grant, verdict)
 
     def _apply_verdict(self, grant: Grant, verdict: Verdict) -> None:
-        if grant.take(verdict, self._clock.monotonic()):
+        if grant.apply_verdict(verdict, self._clock.monotonic()):
             self._changed[grant.name] = grant
             if not all(each.was_asked for each in grant.waiting):
                 self._call_soon()

@@ -123,7 +123,7 @@ class LeasedRate:
         """Count from here."""
         self._spent, self._held_back = watched.spent, watched.held_back
 
-    def look(self, watched: WatchedMeter, now: float) -> None:
+    def observe(self, watched: WatchedMeter, now: float) -> None:
         """See what was spent since the last look, and wish accordingly."""
         elapsed = now - self._at
         was_short = watched.held_back > self._held_back
@@ -194,7 +194,7 @@ class TenantRates:
         """Look at every rate; return those that have something to report."""
         now = self._clock.monotonic()
         for watched, _, _, rate in self._leases.values():
-            rate.look(watched, now)
+            rate.observe(watched, now)
             if rate.is_due:
                 yield rate
 

@@ -145,7 +145,7 @@ def test_read_only_database_says_where_to_read_on(fresh_database: Path) -> None:
 
 def test_broken_constraint_is_a_conflict(store: AccountStore) -> None:
     """What no verb has foreseen still reads as what it is, without the statement and its values."""
-    with pytest.raises(ConflictError, match="duplicate") as refusal, store.write() as writer:
+    with pytest.raises(ConflictError, match="concurrent change") as refusal, store.write() as writer:
         writer.connection.execute(text("INSERT INTO plan (name, weight, created_ms) VALUES ('standard', 1, 1)"))
 
     assert "INSERT" not in str(refusal.value)
