@@ -289,6 +289,6 @@ def _translated(error: DBAPIError, file: Path | None) -> IotHubError:
     if is_ours and file is not None:
         cause, own_remedy = explain(cast("Any", error.orig), file)
         remedy = "; ".join(part for part in (own_remedy, remedy) if part)
-    if isinstance(error, OperationalError):
-        return BackendError(f"the accounts database failed: {cause}", retryable=True, remedy=remedy)
-    return BackendError(f"the accounts database failed: {cause}", retryable=False, remedy=remedy)
+    return BackendError(
+        f"the accounts database failed: {cause}", retryable=isinstance(error, OperationalError), remedy=remedy
+    )
