@@ -226,7 +226,7 @@ class Plane:
         self.resume(connection)
 
     def resume(self, connection: Connection) -> None:
-        """The control plane has answered `packet`: parsing goes on, at once or at the end of the running batch."""
+        """The control plane has answered `packet`: parsing continues, at once or at the end of the running batch."""
         if not connection.is_waiting:
             self._settle()
             return

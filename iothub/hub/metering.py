@@ -4,7 +4,7 @@ Knows where the numbers are and no log's inside. The message plane counts all th
 
 Theory: counters only rise, so a period is the difference of two looks. It is closed into an event with a number of its own, and the event is
 kept until the log has it: a second attempt has the same number, so what was written twice is counted once. Periods end with the minutes of the
-wall clock, so that hours can be told apart. A killed hub loses what it has counted since its last look, and nothing else; a stop looks once more.
+wall clock, so that hours are separate. A killed hub loses what it has counted since its last look, and nothing else; a stop looks once more.
 """
 
 from __future__ import annotations

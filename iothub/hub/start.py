@@ -75,7 +75,7 @@ class Start:
         self._log.info("ready", twin=parts.process.twin, sessions=sessions, **self._addresses())
 
     def _require_wanted(self) -> None:
-        """Raises UnavailableError: the hub has been told to stop meanwhile, and its listeners must not open."""
+        """Raises UnavailableError: the hub has been stopped meanwhile, and its listeners must not open."""
         if self._parts.process.phase.is_stopping:
             raise UnavailableError("the hub stops")
 

@@ -69,7 +69,7 @@ class Patience:
 class Source:
     """Where operations come from that must not overtake each other: none is done behind one of them that was given up.
 
-    `may_skip`: those behind one that was given up, and that is not written for certain, are done all the same: the source is told of each.
+    `may_skip`: those behind one that was given up, and that is not written for certain, are done all the same: the source is notified of each.
     Written by the reactor thread; `is_cut` by the one that does the batches.
     """
 

@@ -35,7 +35,7 @@ class Removal:
 
 
 def plan_removal(spec: Spec, checkpoints: Checkpoints, pointer: Pointer) -> Removal:
-    """Say what goes when this pointer counts. Reads alone."""
+    """Say what is deleted once this pointer is the current one. Reads only."""
     whole = [each for each in marks.kept(checkpoints) if each.version < pointer.version]
     older = whole[-1] if whole else None
     found = {*checkpoints.versions(), *marks.marked_versions(checkpoints)}

@@ -86,7 +86,7 @@ class QueueWriter:
     Invariants: `_order` holds every publish without an answer, oldest first; the plane is answered from its left end only.
     """
 
-    def __init__(  # noqa: PLR0913 - the stores and who is told, all but four by name
+    def __init__(  # noqa: PLR0913 - the stores and the listeners, all but four by name
         self,
         queues: QueueStore,
         retained: RetainedStore,
@@ -363,7 +363,7 @@ class QueueWriter:
 
     def _submit_move(self, move: Move, session: Session, verb: str) -> None:
         if self._writes.is_closing:
-            return  # not durable, so nobody is told
+            return  # not durable, so nobody is notified
         self._writes.submit(move, partial(self._move_done, move, session, verb))
 
     def _move_done(self, move: Move, session: Session, verb: str, answer: object) -> None:

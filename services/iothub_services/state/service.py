@@ -113,7 +113,7 @@ class StateService:
     def load(self) -> list[SessionState]:
         """Bring the store up to the end of the log and return every persistent session. Blocking.
 
-        The sessions are those of the checkpoint that counts, with what the log has behind it. Without one, or when it cannot be used
+        The sessions are those of the current checkpoint, with what the log has behind it. Without one, or when it cannot be used
         (an alarm says why), they are those of the store, with what the log has behind that. When a server fails in the middle, it may be
         called again: nothing of the attempt before is left.
 
@@ -158,7 +158,7 @@ class StateService:
         return [state for state in states.values() if not state.is_ended]
 
     def _on_unusable_checkpoint(self, why: str) -> None:
-        self._on_alarm("checkpoint_unused", f"{why}; the start goes on from the session states")
+        self._on_alarm("checkpoint_unused", f"{why}; the start continues from the session states")
 
     def _load_stored(self) -> list[SessionState]:
         self._check_begin()
@@ -225,7 +225,9 @@ class StateService:
         seen = self._seen(last)
         if not any(seen) or (len(last) == len(seen) and all(map(operator.ge, last, seen))):
             return
-        text = f"the session log ends at {_shown(last)}, states or checkpoint at {_shown(seen)}: it goes on above"
+        text = (
+            f"the session log ends at {_shown(last)}, states or checkpoint at {_shown(seen)}: it continues above that"
+        )
         self._on_alarm("event_log_lost", text)
         above = self._log.after_loss(seen)
         self._store.apply(above, [])  # first: a crash between the two looks like another loss, not like a gap

@@ -1,8 +1,8 @@
 """Whether the live session states are what the log says: every session is folded anew and compared.
 
-Knows ports, not drivers; reads alone, so it may run beside a hub. Takes memory for every session twice.
+Knows ports, not drivers; only reads, so it may run beside a hub. Takes memory for every session twice.
 
-Theory: a hub writes states after its log, so the rows alone lag. What a start would make of them counts: the rows with the tail of the log folded
+Theory: a hub writes states after its log, so only the rows lag. What a start would make of them counts: the rows with the tail of the log folded
 over them, from the applied offsets on. These are read before the rows, the log's end after them: so every row includes the applied offsets, and none
 more than that end. The other side is the checkpoint, or nothing, with everything after it folded over.
 """

@@ -105,7 +105,7 @@ _PLAIN_KEY = re.compile(rb"(0|[1-9][0-9]{0,8})/([ !#-\[\]-~]*)")
 
 
 class Session:
-    """Reads the events of one key in a log with so many partitions."""
+    """Reads the events of one key in a log with this number of partitions."""
 
     def __init__(self, key: bytes, partitions: int) -> None:
         self._key = key

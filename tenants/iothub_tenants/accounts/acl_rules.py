@@ -107,7 +107,7 @@ def list_all(store: AccountStore, tenant: str) -> list[AclRule]:
 def list_applying(store: AccountStore, tenant: str, subject: str) -> list[AclRule]:
     """Return the rules that a subject is judged by, in order of precedence: of a device its own, its groups' and `*`; of a group its own and `*`.
 
-    Rules of `*` are for devices: a stream has its own alone.
+    Rules of `*` are for devices: a stream has only its own.
 
     Raises:
         NotFoundError: no such tenant, device, stream or group.

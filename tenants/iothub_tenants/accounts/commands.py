@@ -48,7 +48,7 @@ class CommandState(StrEnum):
 class Command:
     """One command. `tenant` is "" (id 0) where it concerns the whole hub.
 
-    `answer` of a failed one: {"error": text, "exit_code": number}; of a running one how far it is, if it tells: {"done": number, "total": number}.
+    `answer` of a failed one: {"error": text, "exit_code": number}; of a running one its progress, if known: {"done": number, "total": number}.
     """
 
     id: int
@@ -237,7 +237,7 @@ def _give_up(store: AccountStore, command_id: int, kind: type[IotHubError], why:
             what = "no hub took the command, and it was withdrawn"
         else:
             so_far = "" if now.answer is None else f" ({now.answer['done']} of {now.answer['total']})"
-            what = f"the hub has not finished the command{so_far}, and goes on with it"
+            what = f"the hub has not finished the command{so_far}, and continues it"
     raise kind(f"{why}: {what}; see `iothub status`")
 
 

@@ -71,12 +71,12 @@ def copy_accounts(
     on_compared: OnProgress = lambda done, of: None,
     named: str = "the target",
 ) -> Copied:
-    """Copy, or go on where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
+    """Copy, or continue where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
 
     Raises:
         ConfigError: A url cannot be read.
         ConflictError: The target has accounts; or the source was changed meanwhile, by a hub or a command; or a later program made it.
-        BackendError: A database failed. The same call goes on.
+        BackendError: A database failed. The same call continues.
     """
     source = open_engine(source_url, _BOUNDS)
     with _of_target(named):
@@ -104,7 +104,7 @@ def copy_accounts(
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """Whom a copy tells how far it is."""
+    """Gets the progress of a copy."""
 
     on_progress: OnProgress
     on_begin: OnBegin

@@ -23,7 +23,7 @@ from iothub.records.events import Topic
 from iothub.records.layout import kafka_base, kafka_topic, newest_generation
 from iothub_services.events.kafka.cluster import RECORD_BYTES, KafkaCluster
 
-_SAFE_COPIES = 3  # with so many, two must have a record before it is acknowledged
+_SAFE_COPIES = 3  # with this many, two must have a record before it is acknowledged
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ class HBaseQueues:
         tenant.max_bytes = size_bytes
 
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
-        """From memory: what this hub has seen; what others append to a queue counts when it is told about that queue again."""
+        """From memory: what this hub has seen; what others append to a queue is included with the next answer about that queue."""
         return self._index.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
@@ -301,7 +301,7 @@ class HBaseQueues:
         return result
 
     def _with_token(self, verb: str, known: KnownQueue, step: Callable[[int], Step]) -> Result:
-        """Do an operation that its token tells from others, which is kept until it is answered."""
+        """Do an operation that its token distinguishes from others, which is kept until it is answered."""
         key = (verb, known.queue_id)
         result = self._one(known, step(self._tokens.setdefault(key, _token())))
         del self._tokens[key]
@@ -335,7 +335,7 @@ class HBaseQueues:
         return found
 
     def _answers(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsResult | Result]]:
-        """Return what the coprocessor tells of queues, without those that are gone."""
+        """Return what the coprocessor answers about queues, without those that are gone."""
         queues = {keys.meta_row(queue.key): queue for queue in known}
         rows = list(queues)
         parts = [rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE)]

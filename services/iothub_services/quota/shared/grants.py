@@ -98,7 +98,7 @@ class Grant:
         return self._measure()
 
     def fits(self, count: int) -> bool:
-        """Whether so many more are within what is granted, and within what the others' grants leave of the limit."""
+        """Whether this many more are within what is granted, and within what the others' grants leave of the limit."""
         return self._measure() + count <= min(self.granted, self.limit - self.others)
 
     def close(self) -> None:

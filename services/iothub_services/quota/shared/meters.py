@@ -165,7 +165,7 @@ class TenantRates:
     def apply_limits(self, meters: Mapping[Quota, Meter], hubs: int) -> Mapping[Quota, WatchedMeter]:
         """The limits were set, or set anew: `meters` are filled by whole limits. Return what the engine is to ask in their place.
 
-        `hubs`: among so many a new rate is divided at first.
+        `hubs`: number of hubs among which a new rate is divided at first.
         """
         before, self._leases = self._leases, {}
         return {quota: self._lease(quota, meter, before, hubs) for quota, meter in meters.items()}

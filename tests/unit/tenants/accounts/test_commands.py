@@ -118,7 +118,7 @@ def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:
     with pytest.raises(InterruptedWorkError, match=r"^interrupted: no hub took the command, and it was withdrawn"):
         commands.call(store, "acme", "retain.delete", {}, Patience(pause=interrupt))
     assert commands.take_queued(store) == []
-    with pytest.raises(InterruptedWorkError, match=r"\(256 of 1000\), and goes on with it"):
+    with pytest.raises(InterruptedWorkError, match=r"\(256 of 1000\), and continues it"):
         commands.call(store, "acme", "retain.delete", {}, Patience(pause=begin_and_interrupt))
     assert [command.answer for command in commands.under_way(store)] == [{"done": 256, "total": 1000}]
 
