@@ -16,7 +16,7 @@ from iothub.engine.wire import Wire
 READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
 
 
-class Starving:
+class StarvedPublishers:
     """Reads publishers of `turn.starved`, and those that wait for a sink.
 
     Invariant: a publisher that has sent all it may, and holds memory, is closed when its pause is over.

@@ -26,7 +26,7 @@ from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.events.port import NOWHERE, EventLog, LoggedEvent, Offsets, reached
 from iothub_services.events.reading import PAGE, counted_by, read_between
 from iothub_services.events.retention import TrimStatistics, trim_statistics
-from iothub_services.group_thread import CallInReactor, GroupThread, Patience
+from iothub_services.group_thread import CallInReactor, GroupThread, RetryPolicy
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite, StoredState
 from iothub_services.state.start import Checkpoint, find_checkpoint, includes
@@ -37,7 +37,7 @@ Alarm = Callable[[str, str], None]
 _GATHERED = 2_000  # changed records that are written without waiting for idle time
 _REMEMBERED = 20_000  # folded states in memory, changed or not
 
-PATIENCE = Patience(0.25, 30.0)
+RETRIES = RetryPolicy(0.25, 30.0)
 
 STORE = "state"  # by which damaged rows are counted
 _FAILING = "state_failing"  # the alarm
@@ -428,7 +428,7 @@ def journal_thread(
     call_in_reactor: CallInReactor,
     clock: Clock,
     on_alarm: Alarm,
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRIES,
     on_commit: Callable[[str, float], None] | None = None,
 ) -> GroupThread[StateOp, object]:
     """Return the thread of the session-event log: submit lists of events, each is durable when it is answered."""
@@ -437,7 +437,7 @@ def journal_thread(
         service,
         call_in_reactor,
         clock,
-        patience=patience,
+        retry_policy=retry_policy,
         idle=service.idle,
         probe=service.probe,
         on_alarm=on_alarm,

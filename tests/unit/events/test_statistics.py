@@ -13,7 +13,7 @@ from iothub.testing.event_contract import event, sample
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, StatisticsWriter, statistics_thread
-from iothub_services.group_thread import Patience
+from iothub_services.group_thread import RetryPolicy
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 STATISTICS = "iothub.analytics-events"
@@ -37,7 +37,7 @@ class Harness:
             lambda call: call(),
             ManualClock(),
             lambda word, text: self.alarms.append((word, text)),
-            Patience(),
+            RetryPolicy(),
         )
 
     def written(self) -> list[int]:
