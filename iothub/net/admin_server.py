@@ -127,7 +127,7 @@ class AdminExchange(TwistedProtocol):
             last = admin_frames.refusal_frame(error)
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: the asker hears of a defect, too
             log.error("defect in an admin request", verb=request.verb, exc_info=error)
-            last = admin_frames.refusal_frame(IotHubError("internal error in the hub; see its log"))
+            last = admin_frames.refusal_frame(IotHubError("internal error; see the hub's log"))
         log.info("admin request", verb=request.verb, tenant=request.tenant, is_heard=not self._is_over)
         self._end(last)
 

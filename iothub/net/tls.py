@@ -166,7 +166,7 @@ def _read(key: str, path: str) -> bytes:
 
 
 def _subject(tls: ssl.SSLObject) -> str | None:
-    """The subject of a verified client certificate; its common name alone where the rest has no form that is compared.
+    """The subject of a verified client certificate; only its common name where the rest has no form that is compared.
 
     Raises:
         FilterClosed: the common name is not one that can be compared and logged safely (several, empty, NUL, line breaks).
