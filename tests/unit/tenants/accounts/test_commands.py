@@ -74,7 +74,7 @@ def test_slow_command_goes_on(store: AccountStore, clock: ManualClock) -> None:
         taken.extend(command.id for command in commands.take_queued(store))
         clock.advance(seconds)
 
-    with pytest.raises(UnavailableError, match="goes on with it"):
+    with pytest.raises(UnavailableError, match="and continues it"):
         commands.call(store, "acme", "queue.purge", {}, WaitLimits(1, pause=pause))
     commands.answer(store, taken[0], {})
 
