@@ -136,8 +136,8 @@ class Hooks:
     Method also a Challenge (one more step) or a Proof.
     `authorise(client, action, topic)`: action is "publish", "subscribe" (topic is a Topic Filter) or "receive"; True
     allows and False denies in place of the tenant's rules, None leaves it to them.
-    `publish(client, publication)` and `deliver(client, publication)`: the publication to go on with, or None to drop it
-    (`Drop.HOOK`). `lifecycle(happening)`: told afterwards; nothing waits for it.
+    `publish(client, publication)` and `deliver(client, publication)`: the publication to continue with, or None to drop it
+    (`Drop.HOOK`). `lifecycle(happening)`: called afterwards; nothing waits for it.
     With several plug-ins in one place, the first opinion counts, and publications pass through all of them.
     """
 
@@ -193,7 +193,9 @@ class Hooks:
                 if answer is None:
                     return None
                 if not _differs_in_payload_only(answer, current):
-                    self._refusal(plug, TypeError("expected the publication, with another payload at most, or None"))
+                    self._refusal(
+                        plug, TypeError("expected None or the publication, of which only the payload may differ")
+                    )
                     return None
                 current = cast("Publication", answer)
             return current

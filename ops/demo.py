@@ -124,7 +124,7 @@ def main() -> int:
     sys.stdout.write("starting the hub ...\n")
     sys.stdout.flush()
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={port}"]
-    # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends without a goodbye.
+    # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends at once, without DISCONNECT.
     hub = subprocess.Popen(command, process_group=0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, lambda *_: hub.poll() is None and hub.send_signal(signal.SIGTERM))

@@ -6,7 +6,7 @@ Theory. A hub may be killed at any moment and loses nothing that it has acknowle
 opened, nothing is committed to them. Other processes, commands and jobs, commit to `accounts.db` and `checkpoints.db` meanwhile: what is in the
 hub's own files was in the accounts before, so the accounts may be later than they, never earlier. A job trims `events.db` after its checkpoint is
 made, so `events.db` is opened before `checkpoints.db`. Small files are copied before the databases, for they may say less than those, never more
-(`obeyed.json`); what is in folders is listed afterwards, for it may be more (`archive/`).
+(`applied-changes.json`); what is in folders is listed afterwards, for it may be more (`archive/`).
 """
 
 from __future__ import annotations

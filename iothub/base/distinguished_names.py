@@ -83,7 +83,7 @@ def _parse(text: str) -> tuple[Attributes, ...]:
         if found is None:
             raise ConfigError(f"the subject is not readable at character {at + 1}: expected a form like CN=dev1,O=Acme")
         if found[2].lstrip().startswith("#"):
-            raise ConfigError(f"the subject's {found[1]} is in hexadecimal: give it as text, or the common name alone")
+            raise ConfigError(f"the subject's {found[1]} is in hexadecimal: give it as text, or give only the common name")
         parts[-1].append((found[1], _unescaped(found[2])))
         at, mark = found.end(), found[3] or ""
         if mark == ",":
@@ -112,7 +112,7 @@ def _sorted(part: Iterable[tuple[str, str]]) -> Attributes:
         known = _KNOWN.get(kind.lower())
         if known is None:
             names = ", ".join(dict.fromkeys(_TYPES.values()))
-            raise ConfigError(f"a subject's {kind!r} is not compared: expected {names}; or give the common name alone")
+            raise ConfigError(f"a subject's {kind!r} is not compared: expected {names}; or give only the common name")
         if not value or not value.isprintable():
             raise ConfigError(f"the subject's {known} is empty or not printable")
         attributes.append((known, value))

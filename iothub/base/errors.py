@@ -64,7 +64,7 @@ class UnavailableError(IotHubError):
 
 
 class InterruptedWorkError(IotHubError):
-    """A person stopped it with Ctrl-C; the text says what is done, what is not, and how to go on."""
+    """A person stopped it with Ctrl-C; the text says what is done, what is not, and how to continue."""
 
     exit_code = 130
 
@@ -123,7 +123,7 @@ _BY_EXIT_CODE: dict[int, type[IotHubError]] = {
 
 
 def error_of(exit_code: object, text: str, details: Iterable[str] = ()) -> IotHubError:
-    """Return the error that another process tells of by its exit code and texts."""
+    """Return the error that another process reports by its exit code and texts."""
     kind = _BY_EXIT_CODE.get(exit_code, IotHubError) if isinstance(exit_code, int) else IotHubError
     error = kind(text)
     error.details = tuple(details)

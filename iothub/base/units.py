@@ -23,7 +23,7 @@ OFF_WORDS = frozenset({"off", "none", "never"})
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many in so many seconds."""
+    """A number of units in a number of seconds."""
 
     count: int
     seconds: float
@@ -97,7 +97,7 @@ def format_size_roughly(size_bytes: int) -> str:
 
 
 def parse_rate(text: str) -> Rate | None:
-    """Read "100/10s" (so many in so long) or "off"."""
+    """Read "100/10s" (a number in a time) or "off"."""
     if text in OFF_WORDS:
         return None
     count, slash, window = text.partition("/")

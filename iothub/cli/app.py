@@ -186,8 +186,8 @@ class App:
                 on_progress(int(str(so_far["done"])), int(str(so_far["total"])))
 
         silence_s, total_s = (COMMAND_TIMEOUT_S, math.inf) if timeout_s is None else (timeout_s, timeout_s)
-        patience = commands.Patience(silence_s, total_s, report)
-        return commands.call(self.store(), tenant, verb, argument, patience)
+        limits = commands.WaitLimits(silence_s, total_s, report)
+        return commands.call(self.store(), tenant, verb, argument, limits)
 
     def close(self) -> None:
         if self._store is not None:

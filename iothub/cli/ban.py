@@ -105,7 +105,7 @@ def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
 
 def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:
     if app.data_dir.holder() is None:
-        raise NotFoundError("no hub runs here: bans after failed logins end with the hub, so there are none")
+        raise NotFoundError("no hub runs here, so no bans after failed logins are in force")
     app.ask_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
 
 

@@ -92,7 +92,7 @@ class DataDir:
         self.lock_file = path / "lock"
         self.pepper_file = path / "pepper"
         self.hub_file = path / "hub.json"
-        self.applied_file = path / "obeyed.json"
+        self.applied_file = path / "applied-changes.json"
         self.member_file = path / "member.json"
         self.id_file = path / "hub-id"
         self.installation_file = path / "installation.json"
@@ -235,7 +235,7 @@ class DataDir:
             raise NotFoundError(f"{self.path} is not initialised yet; run `iothub --data-dir {where} init` first")
 
     def make_directory(self) -> None:
-        """Make the directory alone, unless it exists. Raises UnavailableError."""
+        """Make only the directory, unless it exists. Raises UnavailableError."""
         self.require_directory()
         with _unavailable(self.path):
             self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ class Loaded:
 class _Given:
     """A value as it was written. `where` is for messages, `origin` for `config show --origin`.
 
-    `file`, `lines`: where it is from, if that is a file; so one table of a list can be told from another. `is_text`: it is from a flag or the
+    `file`, `lines`: where it is from, if that is a file; it distinguishes the tables of a list. `is_text`: it is from a flag or the
     environment, else TOML.
     """
 

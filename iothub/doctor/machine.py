@@ -24,7 +24,7 @@ from iothub.doctor.findings import Check, Finding, State, timed
 from iothub.hub.from_settings import plane_limits
 from iothub.net.descriptors import UNLIMITED, file_limit, reserve_of
 from iothub_services.metrics import probes
-from iothub_services.sqlite.database import look
+from iothub_services.sqlite.database import inspect_file
 
 SLOW_SYNC_S = 0.05
 _DIRECTORY = "data directory"
@@ -169,7 +169,7 @@ def _file(path: Path, known: int) -> Iterator[Finding]:
         yield Finding(path.name, State.OK, "does not exist yet: the first `iothub serve` creates it")
         return
     try:
-        seen, seconds = timed(partial(look, path))
+        seen, seconds = timed(partial(inspect_file, path))
     except BackendError as error:
         advice = (
             "" if error.retryable else "restore it from a backup; a start sets it aside and copies its readable rows"

@@ -17,7 +17,7 @@ _NAME = "Redis"
 _WITHOUT_LEDGER = "until then each hub refuses what exceeds its last share of the limits (quota.ledger)"
 _WITHOUT_CACHE = "until then the hub works without this cache"
 _OLDEST = (6, 2)
-_ASKED = 5  # the fastest of so many counts: the first ones are colder
+_ASKED = 5  # the fastest of this many counts: the first ones are colder
 _SLOW_S = 0.01
 _LOSSLESS = "noeviction"
 

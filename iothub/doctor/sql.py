@@ -14,7 +14,7 @@ from iothub.doctor.findings import Finding, State, timed
 from iothub_tenants.accounts.servers import MYSQL
 
 _NAME = "accounts"
-_ASKED = 5  # the fastest of so many counts: the first ones are colder
+_ASKED = 5  # the fastest of this many counts: the first ones are colder
 _SLOW_S = 0.02  # each lookup of a device that is not cached takes a few of these
 _CLOCK_S = 30.0  # times are the hub's own; a difference shows in other tools
 _HEADROOM = 0.8

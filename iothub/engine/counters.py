@@ -13,7 +13,7 @@ _WORDS = {kind: kind.name.lower() for kind in PacketType}
 
 
 class Counters:
-    """One set of counters. The plane's leaves blocks and fan-out alone; a tenant's leaves turns and packets by type alone."""
+    """One set of counters. The plane's does not count blocks and fan-out; a tenant's does not count turns and packets by type."""
 
     def __init__(self) -> None:
         self.bytes_received = 0

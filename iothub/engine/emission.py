@@ -84,7 +84,7 @@ class Emission:
     def _own_frame(
         self, connection: Connection, message: Message, is_identified: bool, expiry: int, identifiers: tuple[int, ...]
     ) -> bytes:
-        """Encode a frame for this receiver alone."""
+        """Encode a frame for this receiver only."""
         alias = 0
         topic = message.topic
         if connection.topic_alias_maximum:

@@ -29,7 +29,7 @@ from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay
 from iothub.engine.router import Subscription
-from iothub.engine.starving import Starving
+from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
 from iothub.engine.turn import ACCEPTS_NOBODY, Turn
@@ -76,7 +76,7 @@ class Plane:
         self.storage = Storage(self.turn, self.answers, self.outbound)
         self.replays = Replay(self.turn, self.publishing, self.outbound)
         self.redistribution = Redistribution(self.turn, self.publishing, self.distribution)
-        self.starving = Starving(self.turn, self.publishing.wire)
+        self.starving = StarvedPublishers(self.turn, self.publishing.wire)
         self.connection_count = 0
         self.call_soon = call_soon
         self.is_called_soon = False
@@ -226,7 +226,7 @@ class Plane:
         self.resume(connection)
 
     def resume(self, connection: Connection) -> None:
-        """The control plane has answered `packet`: parsing goes on, at once or at the end of the running batch."""
+        """The control plane has answered `packet`: parsing continues, at once or at the end of the running batch."""
         if not connection.is_waiting:
             self._settle()
             return

@@ -362,7 +362,7 @@ cdef class Poller:
                     self.warm.append(socket)
                 if socket.flags & CLOSING and socket.stream is not None and not socket.flags & FILTERS_ENDED:
                     socket.flags |= FILTERS_ENDED
-                    socket.stream.farewell()
+                    socket.stream.add_final_bytes()
                     continue
                 if socket.interest & EPOLLOUT:
                     self.sockets.watch(socket, socket.interest & ~<uint32_t> EPOLLOUT)

@@ -1,7 +1,7 @@
 """Publishers that wait for memory or for the store, and owe acknowledgements themselves: they are read on, a little at each tick.
 
 Knows no packets: `inbound` takes what it finds behind a blocked PUBLISH. What fills the worker may wait for the PUBACKs of those very clients;
-without this neither would ever go on.
+without this neither would ever continue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from iothub.engine.wire import Wire
 READ_AHEAD_BYTES = 64 << 10  # behind a blocked PUBLISH; a chunk more at most
 
 
-class Starving:
+class StarvedPublishers:
     """Reads publishers of `turn.starved`, and those that wait for a sink.
 
     Invariant: a publisher that has sent all it may, and holds memory, is closed when its pause is over.

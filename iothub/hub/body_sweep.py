@@ -37,8 +37,8 @@ class BodySweep:
         self._deleted = 0
         registry.feed(metrics.HBASE_BODIES_SWEPT, lambda: self._deleted)
 
-    async def look(self) -> None:
-        """Sweep if it is time and nobody else does. Raises BackendError, CorruptRecordError: it is tried again at the next look."""
+    async def run_once(self) -> None:
+        """Sweep if it is time and nobody else does. Raises BackendError, CorruptRecordError: it is tried again at the next run."""
         swept = await self._run("sweep.bodies", self._sweep)
         if swept is not None:
             log.info("bodies swept", bodies=swept.bodies, referenced=swept.referenced, deleted=swept.deleted)
@@ -57,7 +57,7 @@ class BodySweep:
             before = swept.deleted
             took_s = self._clock.monotonic() - page_began
             if self._is_stopping.wait(min(took_s * _REST, _MOST_REST_S)):
-                raise InterruptedWorkError("the hub stops; another one, or the next start, sweeps again")
+                raise InterruptedWorkError("the hub stops; the sweep begins again at another hub or at the next start")
             page_began = self._clock.monotonic()
 
         with from_settings.direct_caller(settings) as caller:

@@ -1,6 +1,6 @@
 """How a tenant's broker is made when the tenant is needed, and what is kept of it when it is dropped.
 
-Knows the parts that a broker is composed over, and no session. The store is told the tenant's limits before anything is stored for it.
+Knows the parts that a broker is composed over, and no session. The store gets the tenant's limits before anything is stored for it.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class HubCluster:
     # --- the hub's life
 
     async def join(self, on_replaced: Callable[[ConflictError], None]) -> Peers:
-        """Become a hub among others; `on_replaced`: another one has this one's place since. Raises ConfigError, ConflictError, UnavailableError."""
+        """Become a hub among others; `on_replaced`: another one took over this one's number. Raises ConfigError, ConflictError, UnavailableError."""
         parts, self._on_replaced = self._parts, on_replaced
         await self.members.join(parts.data_dir.read_member(), parts.pause)
         await self._require_shared_queues()
@@ -147,7 +147,7 @@ class HubCluster:
             await self.members.deregister()
             raise ConfigError(
                 "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or redis "
-                f"as queues.driver and in every queues.choices; a {self._parts.data_dir.queues.name} from before must go once its sessions have ended"
+                f"as queues.driver and in every queues.choices; delete {self._parts.data_dir.queues.name} after its sessions have ended"
             )
 
     async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
@@ -233,7 +233,9 @@ class HubCluster:
                 self._accompanied_at = self._parts.clock.monotonic()
             if self.members.is_replaced and not self._is_over:
                 self._on_replaced(
-                    ConflictError("another hub has begun with this node.number: this one was silent too long")
+                    ConflictError(
+                        f"another hub took over node.number {self.members.number}: this one sent no heartbeat for too long"
+                    )
                 )
                 return
             self._judge()

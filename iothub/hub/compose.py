@@ -62,7 +62,7 @@ from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.damaged import DamagedRecords
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, statistics_thread
-from iothub_services.group_thread import Bounds, Patience
+from iothub_services.group_thread import Bounds, RetryPolicy
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.routing import RoutingStore
@@ -144,14 +144,14 @@ def _writers(foundation: _Foundation) -> Writers:
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     settings, clock, call_in_reactor = process.settings, process.clock, process.reactor.callFromThread
     telemetry, store_alarms = monitoring.telemetry, monitoring.store_alarms
-    retained, patience = StoredRetained(foundation.brokers), Patience(RETRY_S, settings.queues.give_up_s)
+    retained, retry_policy = StoredRetained(foundation.brokers), RetryPolicy(RETRY_S, settings.queues.give_up_s)
     writer = QueueWriter(
         stores.queues,
         stores.retained,
         call_in_reactor,
         clock,
         bounds=Bounds(waiting_bytes=settings.queues.pending_bytes),
-        patience=patience,
+        retry_policy=retry_policy,
         on_alarm=store_alarms,
         listeners=StoreListeners(
             on_retained=retained.on_stored,
@@ -167,7 +167,7 @@ def _writers(foundation: _Foundation) -> Writers:
         call_in_reactor,
         clock,
         store_alarms,
-        patience=patience,
+        retry_policy=retry_policy,
         on_commit=telemetry.committed,
     )
     journal = ThreadJournal(thread, foundation.on_event, process.reactor.callLater, foundation.members.signature)

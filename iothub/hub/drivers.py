@@ -287,8 +287,8 @@ def queue_drivers(settings: Config, data_dir: DataDir) -> tuple[str, ...]:
         )
         if not is_set:
             raise ConfigError(
-                f"a hub was here with queues on {server} (driver {driver}), and these settings do not say where that is: "
-                f"give the --config that the hub has, or set {setting}; removing {data_dir.path / _NOTE} gives up whatever messages are there"
+                f"a hub of this data directory has queues on {server} (driver {driver}), but the settings do not say how to reach it: "
+                f"use the hub's --config, or set {setting}; to give up the messages there, remove {data_dir.path / _NOTE}"
             )
     used.update(before)
     if data_dir.queues.exists():

@@ -140,7 +140,7 @@ class _Tables:
         found = claim(self._caller, self._columns, self._installation.owner)
         self._require(found)
         if None in found.values():
-            raise BackendError("HBase did not keep whose the tables are", retryable=True)
+            raise BackendError("HBase did not store the owner of the tables; will retry", retryable=True)
 
     def _require(self, found: Mapping[bytes, Owner | None]) -> None:
         for table, owner in found.items():

@@ -4,7 +4,7 @@ Knows where the numbers are and no log's inside. The message plane counts all th
 
 Theory: counters only rise, so a period is the difference of two looks. It is closed into an event with a number of its own, and the event is
 kept until the log has it: a second attempt has the same number, so what was written twice is counted once. Periods end with the minutes of the
-wall clock, so that hours can be told apart. A killed hub loses what it has counted since its last look, and nothing else; a stop looks once more.
+wall clock, so that hours are separate. A killed hub loses what it has counted since its last look, and nothing else; a stop looks once more.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Metering:
         self._is_begun = True
         self._begun_ms = self._now_ms()
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Close the period when its minute (or whatever it is) is over; to be called every `LOOK_INTERVAL_S`."""
         now_ms = self._now_ms()
         if now_ms // self._period_ms == self._begun_ms // self._period_ms:
@@ -130,13 +130,13 @@ class Metering:
 
     def _of_counts(self, from_ms: int, to_ms: int) -> Iterator[Event]:
         happened = self._happened
-        for tenant_id, device, word, times in happened.drops.take():
+        for tenant_id, device, word, times in happened.drops.take_counts():
             period = self._period(from_ms, to_ms)
             yield analytics.message_dropped(tenant_id, period, reason=word, count=times, device=device)
-        for tenant_id, device, word, times in happened.refusals.take():
+        for tenant_id, device, word, times in happened.refusals.take_counts():
             period = self._period(from_ms, to_ms)
             yield analytics.quota_refused(tenant_id, period, quota=word, count=times, device=device)
-        for tenant_id, device, word, times in happened.failed_logins.take():
+        for tenant_id, device, word, times in happened.failed_logins.take_counts():
             period = self._period(from_ms, to_ms)
             yield analytics.auth_failed(tenant_id, period, cause=word, count=times, device=device)
 

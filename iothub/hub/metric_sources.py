@@ -1,4 +1,4 @@
-"""Where the hub's metrics come from: each function tells the registry, once, how one part's numbers are read.
+"""Where the hub's metrics come from: each function registers, once, how one part's numbers are read.
 
 Knows the parts by reference and changes none of them; numbers are read when somebody asks, never pushed.
 """

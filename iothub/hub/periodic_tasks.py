@@ -95,8 +95,8 @@ class JobHistory:
     accounts: AccountStore
     run: Run
 
-    async def look(self) -> None:
-        self.watch.take(await self.run("accounts.jobs", job_runs.overview, self.accounts))
+    async def run_once(self) -> None:
+        self.watch.update(await self.run("accounts.jobs", job_runs.overview, self.accounts))
         self.watch.take_marks(await self.run("accounts.marks", marks.moved, self.accounts))
 
 
@@ -110,7 +110,7 @@ class AccountChanges:
     alarms: Alarms
     shared_records: SharedRecords | None
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         try:
             await self.following.follow_changes()
             await self.streaming.refresh()
@@ -124,7 +124,7 @@ class AccountChanges:
         shared = self.shared_records
         await self.following.begin(watcher, None if shared is None else shared.watermark)
         await self.streaming.refresh()
-        await self.jobs.look()
+        await self.jobs.run_once()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,10 +138,10 @@ class MachineCheck:
     shared_records: SharedRecords | None
     listeners: Listeners
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """While the machine is short of memory, listeners let in only a few more, whose CONNECT is rejected (`Hub.is_short_of_memory`)."""
         self.data_dir.write_heartbeat()
-        self.watch.look()
+        self.watch.sample()
         self._look_at_descriptors()
         if self.shared_records is not None:
             is_forged = self.shared_records.is_forged_lately
@@ -172,7 +172,7 @@ class QueueTails:
     plane: Plane
     on_lost: Callable[[Session], None]
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         online = {
             session.queue_id: session
             for broker in self.brokers
@@ -269,24 +269,24 @@ class PeriodicTasks:
     def start(self) -> None:
         """From here on all is done in its time."""
         settings, add = self.settings, self.runner.add
-        add("accounts", settings.sql.poll_interval_s, self.accounts.look)
+        add("accounts", settings.sql.poll_interval_s, self.accounts.run_once)
         add("deadlines", 0.2, self.sessions.run_deadlines)
         add("connect timeouts", CONNECT_TIMEOUTS_INTERVAL_S, self.connect_timeouts.reject_overdue)
-        add("tails", settings.queues.poll_interval_s, self.tails.look)
+        add("tails", settings.queues.poll_interval_s, self.tails.run_once)
         add("usage", FLUSH_INTERVAL_S, lambda: self.usage.flush(self.run))
         add("queue expiry", EXPIRY_INTERVAL_S, self.expiry.turn)
         add("retained expiry", 5.0, self.retained.expire)
-        add("streams", STREAMS_INTERVAL_S, self.streaming.look)
+        add("streams", STREAMS_INTERVAL_S, self.streaming.run_once)
         add("deletions", 1.0, self.deletion.finish)
         self.metering.begin()
-        add("metering", LOOK_INTERVAL_S, self.metering.look)
+        add("metering", LOOK_INTERVAL_S, self.metering.run_once)
         add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
-        add("watch", WATCH_INTERVAL_S, self.machine.look)
+        add("watch", WATCH_INTERVAL_S, self.machine.run_once)
         if settings.events.driver == "sqlite":
             add("statistics", HOUSEKEEPING_INTERVAL_S, self.statistics.trim)
         if self.sweep is not None:
-            add("bodies", SWEEP_INTERVAL_S, self.sweep.look, self.sweep.stop)
-        add("jobs", JOBS_INTERVAL_S, self.accounts.jobs.look)
+            add("bodies", SWEEP_INTERVAL_S, self.sweep.run_once, self.sweep.stop)
+        add("jobs", JOBS_INTERVAL_S, self.accounts.jobs.run_once)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self.housekeeping.tidy)
         self.runner.start()
 

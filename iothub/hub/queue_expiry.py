@@ -46,7 +46,7 @@ class QueueExpiry:
         self._after = EARLIEST
 
     async def turn(self) -> None:
-        """Remove what is due, at most so many looks long. Raises BackendError."""
+        """Remove what is due, in a limited number of steps. Raises BackendError."""
         sessions: dict[int, dict[int, Session]] = {}  # by tenant and queue; for this turn
         for _ in range(LOOKS_PER_TURN):
             now_ms = int(self._clock.wall() * 1000)

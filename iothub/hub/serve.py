@@ -110,8 +110,8 @@ class HubProcess:
         self._end(self._stop.run_unstarted())
 
     def _replaced(self, error: ConflictError) -> None:
-        """Another hub has this one's place: it must not go on."""
-        self._log.error("another hub has this one's place, stopping", cause=str(error))
+        """Another hub took over this one's node.number: stop at once."""
+        self._log.error("another hub took over this node.number, stopping", cause=str(error))
         self._failure = error
         self._phase.stop()
         self._stop_now("replaced")

@@ -25,7 +25,7 @@ class SessionLocks:
     def holding(self, tenant_id: int, client_id: str) -> Hold:
         return Hold(self, (tenant_id, client_id))
 
-    def take(self, key: Key) -> Deferred[None] | None:
+    def acquire(self, key: Key) -> Deferred[None] | None:
         """Take a free lock and return None, or get in line for a held one and return one's turn."""
         held = self._held
         if key not in held:
@@ -65,7 +65,7 @@ class Hold:
         self._key = key
 
     async def __aenter__(self) -> None:
-        turn = self._directory.take(self._key)
+        turn = self._directory.acquire(self._key)
         if turn is not None:
             await turn
 

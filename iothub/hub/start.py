@@ -36,7 +36,7 @@ class Start:
         announce: Callable[[str], None],
         on_replaced: Callable[[ConflictError], None],
     ) -> None:
-        """`announce`: gets the addresses of the listeners. `on_replaced`: another hub has this one's place."""
+        """`announce`: gets the addresses of the listeners. `on_replaced`: another hub took over this one's node.number."""
         self._parts = parts
         self._sockets = sockets
         self._announce = announce
@@ -64,7 +64,7 @@ class Start:
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             parts.monitoring.watch.require_room()
         self._sockets.open()
-        await parts.tasks.machine.look()
+        await parts.tasks.machine.run_once()
         self._require_descriptors()
         self._note_ready()
         parts.process.phase.become_ready()
@@ -75,7 +75,7 @@ class Start:
         self._log.info("ready", twin=parts.process.twin, sessions=sessions, **self._addresses())
 
     def _require_wanted(self) -> None:
-        """Raises UnavailableError: the hub has been told to stop meanwhile, and its listeners must not open."""
+        """Raises UnavailableError: the hub has been stopped meanwhile, and its listeners must not open."""
         if self._parts.process.phase.is_stopping:
             raise UnavailableError("the hub stops")
 

@@ -18,7 +18,7 @@ from iothub.hub.from_settings import listener_infos
 from iothub.net import http
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.sockets import try_port
-from iothub_services.sqlite.database import look, refuse_future
+from iothub_services.sqlite.database import inspect_file, refuse_future
 from iothub_tenants.accounts.database import accounts_url
 from iothub_tenants.accounts.store import AccountStore
 
@@ -54,7 +54,7 @@ def _require_known(file: Path, known: int) -> None:
     if not file.exists():
         return  # the start makes it
     try:
-        version = look(file).version
+        version = inspect_file(file).version
     except BackendError as error:
         if error.retryable:
             raise

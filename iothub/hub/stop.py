@@ -103,7 +103,7 @@ class Stop:
     async def close_stores(self) -> bool:
         """Write what is on its way, while the reactor still turns: HBase is reached through it. A server that is silent is given up.
 
-        False: a thread of the stores had to be left alone with what it had.
+        False: a thread of the stores did not end, and was left behind with its work.
         """
         parts, process, writers = self._parts, self._parts.process, self._parts.writers
         run, timeout_s = process.threads.run, self._closing_s

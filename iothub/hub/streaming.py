@@ -52,7 +52,7 @@ class Pace:
         self._before: dict[int, int] = {}
         self._paces: dict[int, float] = {}
 
-    def look(self, counts: Mapping[int, int]) -> None:
+    def note_counts(self, counts: Mapping[int, int]) -> None:
         """`counts`: messages of each stream so far."""
         elapsed_s = self._clock.monotonic() - self._began
         if elapsed_s < self.SPAN_S:
@@ -158,11 +158,11 @@ class Streaming:
             return True
         return max((*others.living(), others.node), key=lambda node: _weight(stream.id, node)) == others.node
 
-    async def look(self) -> None:
+    async def run_once(self) -> None:
         """Give up what waited too long, say what is wrong, and take over what another hub has left. Several times a second."""
-        self.sink_store.look()
+        self.sink_store.check_waiting()
         self.share_out()
-        self._pace.look({stream.id: self._work_of(stream).messages for stream in self.registry})
+        self._pace.note_counts({stream.id: self._work_of(stream).messages for stream in self.registry})
         has_any = len(self.registry) > 0
         self._watch.watch(is_needed=has_any)
         trouble = self._out_trouble.text or (self._receiver.trouble if self._followed else "")

@@ -187,7 +187,7 @@ class Telemetry:
 
     def would_refuse(self, tenant_id: int, quota: Quota) -> None:
         self.tenant_trials.add(tenant_id, quota.value)
-        self._log.info("dry-run limit would have refused", tenant_id=tenant_id, quota=quota.value)
+        self._log.info("dry-run limit would have rejected", tenant_id=tenant_id, quota=quota.value)
 
     def unbalanced(self, tenant_id: int, quota: Quota) -> None:
         self._log.error("quota count fell below zero", tenant_id=tenant_id, quota=quota.value)

@@ -1,7 +1,7 @@
 """Deleted tenants leave the hub: connections, sessions, queues, retained messages, session states, usage; then the name is free again.
 
 Knows the order only: first nobody can come in any more, then the stores are emptied, last the accounts forget the tenant. Every step can be
-repeated, so a hub that dies in between goes on at its next start.
+repeated, so a hub that dies in between continues at its next start.
 """
 
 from __future__ import annotations

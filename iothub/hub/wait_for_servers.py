@@ -68,7 +68,7 @@ class Waiting:
         return bool(self._troubles)
 
     def end(self) -> None:
-        """The hub ends: nothing is waited for any more, and that a server does not answer is no news."""
+        """The hub ends: stop waiting; further failures are not reported."""
         self._is_over = True
 
     async def until_all_answer(self, needed: Mapping[str, Callable[[], None]]) -> None:
@@ -106,7 +106,7 @@ class Waiting:
                 return answer
 
     def _begins(self, reason: str) -> None:
-        """What does not answer is the better reason."""
+        """Keep the reason of a server that has failed."""
         if not self._troubles:
             self._say(reason)
 

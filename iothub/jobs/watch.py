@@ -41,7 +41,7 @@ class JobWatch:
         self._age_s = settings.alarms.checkpoint_age_s
         self._mark_age_s = settings.alarms.job_mark_age_s
 
-    def take(self, found: Overview) -> None:
+    def update(self, found: Overview) -> None:
         """Store the history, and raise or clear the alarm."""
         self._found = found
         summary = found.summaries.get(COMPACTION)

@@ -1,6 +1,6 @@
 """One complete Control Packet of a client to its value: `decode_packet`, total over types, versions and bodies.
 
-Knows no connection: whether a packet may come now is asked in `fixed_header` as far as one packet can tell, the rest by the engine.
+Knows no connection: whether a packet may come now is asked in `fixed_header` as far as one packet shows it, the rest by the engine.
 """
 
 from __future__ import annotations

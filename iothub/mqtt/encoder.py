@@ -67,7 +67,7 @@ def _suback(packet: Suback, version: int) -> _Encoded:
 
 
 def _unsuback(packet: Unsuback, version: int) -> _Encoded:
-    """Encode UNSUBACK [MQTT-3.11.3-2], in the order of the Topic Filters [MQTT-3.11.3-1]; in 3.x it is the Packet Identifier alone."""
+    """Encode UNSUBACK [MQTT-3.11.3-2], in the order of the Topic Filters [MQTT-3.11.3-1]; in 3.x it is only the Packet Identifier."""
     head = _packet_id(packet.packet_id)
     if version != MQTT_5_0:
         return PacketType.UNSUBACK << 4, head

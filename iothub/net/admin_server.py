@@ -98,7 +98,7 @@ class AdminExchange(TwistedProtocol):
                 self._room = Deferred()
                 await self._room
             if self._is_over:
-                raise UnavailableError("the asker has closed the connection")
+                raise UnavailableError("the caller has closed the connection")
             self._transport.write(frame)
 
     # --- private
@@ -127,7 +127,7 @@ class AdminExchange(TwistedProtocol):
             last = admin_frames.refusal_frame(error)
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: the asker hears of a defect, too
             log.error("defect in an admin request", verb=request.verb, exc_info=error)
-            last = admin_frames.refusal_frame(IotHubError("defect in the hub: its log says more"))
+            last = admin_frames.refusal_frame(IotHubError("internal error; see the hub's log"))
         log.info("admin request", verb=request.verb, tenant=request.tenant, is_heard=not self._is_over)
         self._end(last)
 

@@ -38,7 +38,7 @@ def count_open() -> int:
 
 
 def reserve_of(limit: int) -> int:
-    """Return how many descriptors of so many are kept back."""
+    """Return how many descriptors of the limit are kept back."""
     return min(max(limit // _RESERVE_PART, _LEAST_RESERVE), _MOST_RESERVE)
 
 

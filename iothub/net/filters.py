@@ -12,7 +12,7 @@ from iothub.base.reasons import Reason
 
 
 class FilterClosed(Exception):  # noqa: N818 - an end, not always an error
-    """This layer ends the connection. What it wants to tell the peer is in its `replies`; `data` came before the end and counts.
+    """This layer ends the connection. Its last bytes for the peer are in `replies`; `data` came before the end and is processed.
 
     The text is for the log at debug level and holds nothing that the peer sent.
     """
@@ -51,5 +51,5 @@ class Filter(Protocol):
     def send(self, data: bytes) -> bytes:
         """Take bytes from the inner side, give those for the outer side."""
 
-    def farewell(self) -> bytes:
-        """What this layer sends outward before a polite end."""
+    def final_bytes(self) -> bytes:
+        """Return what this layer sends outward before an orderly close (close frame, close_notify)."""

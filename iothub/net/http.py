@@ -38,7 +38,7 @@ Answer = tuple[HTTPStatus, str, Page]  # status, content type, body
 
 
 class Health(Protocol):
-    """What the composition root tells about the hub. All calls are made on the reactor thread and return at once."""
+    """What the HTTP listener asks of the hub. All calls are made on the reactor thread and return at once."""
 
     def reasons(self) -> list[str]:
         """Why the hub is not ready to serve, in words for an operator; empty when it is."""
@@ -236,7 +236,7 @@ class HttpFactory(ServerFactory[_Exchange]):
 
 
 def listen(reactor: Reactor, factory: HttpFactory, bind: str, port: int) -> IListeningPort:
-    """Open the HTTP listener; `port.getHost()` tells the real port.
+    """Open the HTTP listener; `port.getHost()` has the real port.
 
     Raises:
         UnavailableError: The port is in use or may not be opened.

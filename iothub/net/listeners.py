@@ -37,7 +37,7 @@ class TickReactor(Protocol):
 
 
 class Listeners:
-    """The doors of this process.
+    """The listeners of this process.
 
     Start either all listeners or none: a port in use leaves nothing open.
     """
@@ -62,7 +62,7 @@ class Listeners:
         self._next_tick: DelayedCall | None = None
 
     def try_ports(self) -> None:
-        """See that every port can be had, and let go of it: who waits before the doors open hears of it first. Raises as `start`."""
+        """Check that every port is free, before waiting for anything else. Raises as `start`."""
         for acceptor in self._acceptors:
             try_port(acceptor.listener)
 

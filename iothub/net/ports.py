@@ -57,8 +57,8 @@ class ByteStream(Protocol):
     def pending(self) -> bytearray:
         """Bytes for the socket; the channel removes what it has written and asks again until nothing is there."""
 
-    def farewell(self) -> None:
-        """Put what politeness asks before the end (close frame, close_notify) into `pending()`. Idempotent."""
+    def add_final_bytes(self) -> None:
+        """Put what belongs before an orderly close (close frame, close_notify) into `pending()`. Idempotent."""
 
     def time_out(self) -> None:
         """The handshakes took too long; the channel closes."""
@@ -91,13 +91,13 @@ class ChannelAcceptor(Protocol):
         """How many clients may be accepted now (accept rate); 0: ask again at the next tick."""
 
     def accepted(self, channel: Channel, ip: str, port: int, /) -> bool:
-        """Let a client in; False: close its socket at once."""
+        """Accept a client; False: close its socket at once."""
 
     def shed(self, ip: str, port: int, /) -> None:
         """A client was closed because no descriptor was free to accept it with."""
 
     def released(self, channel: Channel, /) -> None:
-        """The socket of a client that was let in is gone; exactly once."""
+        """The socket of an accepted client is closed; called exactly once."""
 
 
 class Transports(Protocol):

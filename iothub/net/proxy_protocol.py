@@ -65,7 +65,7 @@ class ProxyFilter:
     def send(self, data: bytes) -> bytes:
         return data
 
-    def farewell(self) -> bytes:
+    def final_bytes(self) -> bytes:
         return b""
 
 

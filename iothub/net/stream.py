@@ -75,13 +75,13 @@ class Stream:
                 self._outward(len(self._filters), chunk)
         return self._raw
 
-    def farewell(self) -> None:
-        """Put each layer's good-bye into `pending()`, innermost first. Idempotent."""
+    def add_final_bytes(self) -> None:
+        """Put each layer's final bytes into `pending()`, innermost first. Idempotent."""
         if self._has_ended:
             return
         self._has_ended = True
         for depth in range(len(self._filters) - 1, -1, -1):
-            self._outward(depth, self._filters[depth].farewell())
+            self._outward(depth, self._filters[depth].final_bytes())
 
     def time_out(self) -> None:
         """The handshakes took too long; the channel closes."""
@@ -118,5 +118,5 @@ class Stream:
             self._end(Reason.ADDRESS_DENIED)
 
     def _end(self, reason: Reason) -> None:
-        self.farewell()
+        self.add_final_bytes()
         self._channel.fail(reason)

@@ -59,7 +59,7 @@ class TlsFilter:
             written += self._tls.write(data if written == 0 else data[written:])
         return self._outgoing.read()
 
-    def farewell(self) -> bytes:
+    def final_bytes(self) -> bytes:
         """close_notify, once the handshake is over."""
         if self.is_open and not self._has_ended:
             self._has_ended = True
@@ -166,7 +166,7 @@ def _read(key: str, path: str) -> bytes:
 
 
 def _subject(tls: ssl.SSLObject) -> str | None:
-    """The subject of a verified client certificate; its common name alone where the rest has no form that is compared.
+    """The subject of a verified client certificate; only its common name where the rest has no form that is compared.
 
     Raises:
         FilterClosed: the common name is not one that can be compared and logged safely (several, empty, NUL, line breaks).

@@ -232,7 +232,7 @@ class PlainChannel(Protocol):
             self.transport.abortConnection()
 
     def peer_has_gone(self) -> None:
-        """A paused peer has closed or reset. What it sent before may still be read, for a while; its goodbye may be with the engine already."""
+        """A paused peer has closed or reset. What it sent before may still be read, for a while; its DISCONNECT may be with the engine already."""
         has_more = self.connection is not None and self.connection.partial is not None
         if unread_bytes(self.transport.getHandle()) == 0 and not has_more:
             self.abort()
@@ -243,7 +243,7 @@ class PlainChannel(Protocol):
         if self.stream is not None:
             source = self.stream.pending()
             if not source and self._is_closing:
-                self.stream.farewell()
+                self.stream.add_final_bytes()
                 source = self.stream.pending()
             return source
         return self.connection.out if self.connection is not None else bytearray()

@@ -39,7 +39,7 @@ class WebSocketFilter:
     def send(self, data: bytes) -> bytes:
         return b"" if self._has_closed else encode_frame(Opcode.BINARY, data)  # [MQTT-6.0.0-1]
 
-    def farewell(self) -> bytes:
+    def final_bytes(self) -> bytes:
         if not self.is_open or self._has_closed:
             return b""
         self._has_closed = True

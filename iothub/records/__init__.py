@@ -1,1 +1,1 @@
-"""What hubs and jobs share: stored formats, the fold, the key grammar, and what a job is told. Standard library only."""
+"""What hubs and jobs share: stored formats, the fold, the key grammar, and the spec of a job. Standard library only."""

@@ -36,7 +36,7 @@ class Verb(StrEnum):
 
 
 class Query(StrEnum):
-    """What only reads, or concerns the hub of one data directory alone: it goes over the local socket.
+    """What only reads, or concerns only the hub of one data directory: it goes over the local socket.
 
     Each names a tenant, but for `config`, `status` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the page that
     follows. A queue is {"queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "limits"}.
@@ -74,7 +74,7 @@ class Reply(Protocol):
     """Where the rows of an answer go."""
 
     async def rows(self, rows: Sequence[Json]) -> None:
-        """Send some, at their own pace: it returns when there is room for more. None at all says that the work goes on.
+        """Send some, at their own pace: it returns when there is room for more. None at all says that the work continues.
 
         Raises UnavailableError: nobody listens any more.
         """

@@ -3,7 +3,7 @@
 Knows no table and no job: whoever makes checkpoints and whoever starts from one share these formats.
 
 Theory: a checkpoint is what the log says up to a place: the folded record of every session, under a version of its own that nobody reads yet. Then
-one compare-and-swap of the pointer makes it the one that counts. The checksum is a sum, so that the rows may be written and read in any order and
+one compare-and-swap of the pointer makes it the current one. The checksum is a sum, so that the rows may be written and read in any order and
 by many workers, each of which adds up its own.
 """
 

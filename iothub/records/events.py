@@ -121,7 +121,7 @@ def encode_event(event: Event) -> bytes:
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition of a key in a log that has so many: all events of a session are in one, in their order."""
+    """Return the partition of a key in a log with this number of partitions: all events of a session are in one, in their order."""
     return zlib.crc32(key.encode()) % partitions
 
 

@@ -44,12 +44,12 @@ def decode_owner(value: bytes, where: str) -> Owner:
         version, installation, hub, at_ms = fields["v"], fields["installation"], fields["hub"], fields["at"]
         require_utf8(value, fields)
     except UNREADABLE as error:
-        raise CorruptRecordError(f"{where}: whose it is cannot be read ({in_words(error)}): {_REMEDY}") from error
+        raise CorruptRecordError(f"{where}: the owner record is damaged ({in_words(error)}): {_REMEDY}") from error
     if type(version) is int and version > VERSION:
         raise ConflictError(
             f"{where}: a newer iothub has written this store (its version is {version}, this program knows {VERSION}): upgrade this program"
         )
     is_right = version == VERSION and type(at_ms) is int and isinstance(hub, str)
     if not is_right or not isinstance(installation, str) or not installation:
-        raise CorruptRecordError(f"{where}: whose it is cannot be read (wrong fields): {_REMEDY}")
+        raise CorruptRecordError(f"{where}: the owner record is damaged (wrong fields): {_REMEDY}")
     return Owner(installation, hub, at_ms)

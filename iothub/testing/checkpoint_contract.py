@@ -77,7 +77,7 @@ def version_is_dropped_unless_it_counts(store: CheckpointStore) -> None:
 
     assert store.drop(1) == 30
     assert store.versions() == [2]
-    with pytest.raises(ConflictError, match="checkpoint 2 is the one that counts"):
+    with pytest.raises(ConflictError, match="checkpoint 2 is in use"):
         store.drop(2)
     assert len(list(store.rows(2))) == 30
 

@@ -111,7 +111,7 @@ def _check(connection: Connection) -> SchemaState:
     if _COPYING in stored:
         raise ConflictError(
             f"the accounts database {_name(connection)} is an unfinished copy: "
-            "give the same `db copy --to-url-file` again, with the data directory it was begun with; it goes on"
+            "run the same `db copy --to-url-file` again, with the same data directory; it continues"
         )
     version = stored.get("version", 0)
     if stored.get("compat_version", 0) > SCHEMA_VERSION:

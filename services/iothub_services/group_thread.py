@@ -3,8 +3,8 @@
 Knows no driver and no reactor: `execute` does a batch in one commit, `call_in_reactor` brings the answers back, one call per batch.
 
 Theory: order is kept through every failure. A batch whose commit failed for a reason that may pass is tried again, before
-anything that came later, until each of its operations has waited `Patience.give_up_s` (or what `submit` said); then it is answered
-with the error. What waits behind such a batch has the same patience. A batch that can never succeed is taken apart, so that one bad
+anything that came later, until each of its operations has waited `RetryPolicy.give_up_s` (or what `submit` said); then it is answered
+with the error. What waits behind such a batch has the same limit. A batch that can never succeed is taken apart, so that one bad
 operation does not fail the others. The alarm about a failing store ends when a commit has really written something: an operation that had nothing
 to write proves nothing, so `probe` is called, again and again while nothing else is written. Without a probe the kind of work that failed must
 succeed: a commit for a commit, idle work for idle work.
@@ -59,7 +59,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How long a failing store is tried again; all zero: not at all."""
 
     retry_s: float = 0.0
@@ -69,7 +69,7 @@ class Patience:
 class Source:
     """Where operations come from that must not overtake each other: none is done behind one of them that was given up.
 
-    `may_skip`: those behind one that was given up, and that is not written for certain, are done all the same: the source is told of each.
+    `may_skip`: those behind one that was given up, and that is not written for certain, are done all the same: the source is notified of each.
     Written by the reactor thread; `is_cut` by the one that does the batches.
     """
 
@@ -100,7 +100,7 @@ class GroupThread(Generic[Op, Answer]):
         clock: Clock,
         *,
         bounds: Bounds | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         idle: Callable[[], bool] | None = None,
         probe: Callable[[], None] | None = None,
         on_alarm: Callable[[str, str], None] | None = None,
@@ -113,7 +113,7 @@ class GroupThread(Generic[Op, Answer]):
         self._call_in_reactor = call_in_reactor
         self._clock = clock
         self._bounds = bounds or Bounds()
-        self._patience = patience or Patience()
+        self._retry_policy = retry_policy or RetryPolicy()
         self._idle = idle
         self._probe = probe
         self._on_alarm = on_alarm
@@ -167,14 +167,14 @@ class GroupThread(Generic[Op, Answer]):
     ) -> None:
         """Put an operation into the next batch; `callback` gets its answer, or the exception, in the reactor thread.
 
-        `give_up_s`: a patience of its own; `FOREVER_S`: it fails only with the thread's end, or when it cannot succeed.
+        `give_up_s`: a limit of its own; `FOREVER_S`: it fails only with the thread's end, or when it cannot succeed.
         """
         if self._is_closing:
             raise BackendError(f"{self.name} is closed", retryable=False)
         self._submitted += 1
         self._submitted_bytes += size_bytes
-        patience_s = self._patience.give_up_s if give_up_s is None else give_up_s
-        self._pending.append((op, callback, size_bytes, self._clock.monotonic() + patience_s, source))
+        give_up_s = self._retry_policy.give_up_s if give_up_s is None else give_up_s
+        self._pending.append((op, callback, size_bytes, self._clock.monotonic() + give_up_s, source))
         if self._is_asleep:  # set before the thread looks at what is pending: no operation is overlooked
             with self._wakeup:
                 self._wakeup.notify()
@@ -301,7 +301,7 @@ class GroupThread(Generic[Op, Answer]):
     def _after_failure(self, batch: list[_Waiting[Op, Answer]], error: BackendError) -> list[_Waiting[Op, Answer]]:
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""
         now = self._clock.monotonic()
-        is_over = self._is_closing or not self._patience.retry_s
+        is_over = self._is_closing or not self._retry_policy.retry_s
         given_up = [waiting for waiting in batch if is_over or waiting[3] <= now]
         if given_up:
             _cut(given_up, error)
@@ -311,7 +311,7 @@ class GroupThread(Generic[Op, Answer]):
         rest = [] if is_over else [waiting for waiting in batch if waiting[3] > now]
         if rest:
             with self._wakeup:
-                self._wakeup.wait_for(lambda: self._is_closing, self._patience.retry_s)
+                self._wakeup.wait_for(lambda: self._is_closing, self._retry_policy.retry_s)
         return rest
 
     def _give_up_pending(self, now: float, error: BackendError) -> None:

@@ -63,7 +63,7 @@ class Pool:
             self._calls.put(None)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the threads that `end` has told. False: one still runs; it ends with the process."""
+        """Wait for the threads that `end` has stopped. False: one still runs; it ends with the process."""
         until = monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(until - monotonic(), 0.0))

@@ -1,6 +1,6 @@
 """Whom the job `erase` may remove: a tenant that is named by its number, and is gone.
 
-Knows the accounts' names of tenants alone.
+Knows only the accounts' names of tenants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a job reads, and from where: a compaction the checkpoint that counts and the log behind it, `usage` what is behind its mark, or the whole log.
+"""What a job reads, and from where: a compaction the current checkpoint and the log behind it, `usage` what is behind its mark, or the whole log.
 
 Knows places, not records, and no Spark: what is refused here is refused before it starts.
 Whatever would make a checkpoint without events that somebody relies on is refused by name.
@@ -26,7 +26,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One compaction. `base`: the version that it goes on from, None: from nothing. `begin`: where the log begins."""
+    """One compaction. `base`: the version to start from, None: the beginning of the log. `begin`: where the log begins."""
 
     pointer: Pointer | None
     base: Pointer | None
@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Nothing has come since the checkpoint that counts."""
+        """Nothing has come since the current checkpoint."""
         return self.base is not None and self.base == self.pointer and self.wanted.upto == self.base.offsets
 
 
@@ -99,10 +99,10 @@ def require_comparable(log: Log, pointer: Pointer | None, applied: Offsets) -> N
 def plan_compaction(log: Log, pointer: Pointer | None, older: Pointer | None = None, *, is_full: bool) -> Plan:
     """Capture the end of the log and say what is to be read.
 
-    `is_full`: not from the checkpoint that counts, but from the first event, or, where the log does not reach back so far, from an older
+    `is_full`: not from the current checkpoint, but from the first event, or, where the log does not reach back so far, from an older
     checkpoint.
 
-    Raises ConflictError: events are missing before or behind what is read, or it is another log.
+    Raises ConflictError: events are missing before or behind what is read, or it is the wrong log.
     """
     begin = log.begin()
     if pointer is not None:

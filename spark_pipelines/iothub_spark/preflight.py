@@ -1,4 +1,4 @@
-"""What can be told of a run before Spark is started: that there is no log yet, that it lacks events, that a file is damaged, that a server is silent.
+"""What is checked of a run before Spark is started: that there is no log yet, that it lacks events, that a file is damaged, that a server is silent.
 
 Knows which stores each job reads, not what it does with them. Java takes seconds to start; whoever is refused need not wait for it.
 """

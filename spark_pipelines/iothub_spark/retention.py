@@ -3,7 +3,7 @@
 Knows what is kept and why; the stores remove. Everything here may be repeated, and stop anywhere.
 
 Theory: two versions are kept, and the log from the older one on: should the newer one be damaged, the older one and the log make it again.
-A version above the one that counts may be another run's, which has not finished: it stays. What a killed run has left lies below the next one
+A version above the current one may be another run's, which has not finished: it stays. What a killed run has left lies below the next one
 that counts.
 """
 
@@ -35,7 +35,7 @@ class Removal:
 
 
 def plan_removal(spec: Spec, checkpoints: Checkpoints, pointer: Pointer) -> Removal:
-    """Say what goes when this pointer counts. Reads alone."""
+    """Say what is deleted once this pointer is the current one. Reads only."""
     whole = [each for each in marks.kept(checkpoints) if each.version < pointer.version]
     older = whole[-1] if whole else None
     found = {*checkpoints.versions(), *marks.marked_versions(checkpoints)}

@@ -31,7 +31,7 @@ def start_session(settings: SparkSettings, name: str) -> SparkSession:
 
 
 def session_options(settings: SparkSettings) -> dict[str, str]:
-    """Return what Spark is told."""
+    """Return the settings of Spark."""
     options = {
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.ui.enabled": "false",

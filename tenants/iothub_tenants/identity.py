@@ -1,4 +1,4 @@
-"""Names: the strict `{tenant}/{device}` of a username, and the alphabets of everything that has a name.
+"""Names: the strict `{tenant}/{device}` of a username, the alphabets of everything that has a name, and how an error quotes them.
 
 Knows no store: that a name is well formed says nothing about whether it exists.
 """
@@ -22,6 +22,7 @@ PLAN_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 # Words that other programs and our own columns use for "nobody" or "everybody" (the lesson of emqx#18123).
 RESERVED = frozenset({"global", "null", "none", "undefined", "system", "_internal"})
 
+_TEXT_LIMIT_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
 _DEVICE_RULE = "1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
 _GROUP_RULE = "1 to 64 of A-Z, a-z, 0-9 and . _ : @ -, beginning with a letter or digit"
 _STREAM_RULE = "1 to 64 of a-z, 0-9 and -, beginning with a letter"
@@ -79,6 +80,15 @@ def check_stream_name(name: str) -> None:
 def check_plan_name(name: str) -> None:
     """Raise ConfigError unless a plan may have this name."""
     _check("plan", name, PLAN_NAME, _PLAN_RULE)
+
+
+def invalid_filter(text: str, limit_bytes: int = _TEXT_LIMIT_BYTES) -> ConfigError:
+    """Return the error for a text that is no Topic Filter [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1]."""
+    if not 1 <= len(text.encode("utf-8", "replace")) <= limit_bytes or "\0" in text:
+        return ConfigError(f"topic filter {shown(text)} is not valid: expected 1 to {limit_bytes} bytes without NUL")
+    return ConfigError(
+        f"topic filter {shown(text)} is not valid: + must be alone in its level, # must be alone in the last level"
+    )
 
 
 def shown(text: str, limit: int = 64) -> str:

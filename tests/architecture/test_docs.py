@@ -154,12 +154,12 @@ def test_architecture_page_draws_the_layers_of_setup_cfg() -> None:
     assert re.findall(r"\biothub(?:_\w+)?(?:\.\w+)*", drawing) == names
 
 
-def test_architecture_page_names_every_room() -> None:
+def test_architecture_page_names_every_package() -> None:
     """A newcomer finds each package on the page."""
     text = _text(DOCS / "architecture.md")
-    rooms = [path.parent for path in (ROOT / "services/iothub_services").glob("*/__init__.py")]
+    packages = [path.parent for path in (ROOT / "services/iothub_services").glob("*/__init__.py")]
 
-    assert [room.name for room in rooms if room.name not in text] == []
+    assert [package.name for package in packages if package.name not in text] == []
 
 
 def test_guide_names_every_alarm_and_every_cause_of_a_refused_login() -> None:

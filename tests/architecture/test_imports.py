@@ -11,7 +11,7 @@ import pytest
 
 from tests.architecture.tree import ROOT, imports, modules
 
-# Library -> the modules, or whole rooms (ending in a dot), that may import it.
+# Library -> the modules, or whole packages (ending in a dot), that may import it.
 ALLOWED = {
     "sqlalchemy": ("iothub.doctor.sql", "iothub_tenants.", "iothub_migrations.", "iothub_spark.stores.accounts"),
     "psycopg": ("iothub_tenants.accounts.postgresql",),
@@ -102,13 +102,13 @@ def test_every_third_party_library_is_on_the_list() -> None:
     assert sorted(tops - known) == []
 
 
-@pytest.mark.parametrize("room", PLAIN)
-def test_codec_engine_and_records_need_the_standard_library_alone(room: str) -> None:
+@pytest.mark.parametrize("package", PLAIN)
+def test_codec_engine_and_records_need_only_the_standard_library(package: str) -> None:
     """No framework, no driver: bytes in, bytes out."""
     foreign = {
         (name, line)
         for name, path in modules().items()
-        if name == room or name.startswith(f"{room}.")
+        if name == package or name.startswith(f"{package}.")
         for line in imports(path)
         if line.partition(".")[0] not in sys.stdlib_module_names and not line.startswith(GROUND)
     }
@@ -117,7 +117,7 @@ def test_codec_engine_and_records_need_the_standard_library_alone(room: str) -> 
 
 
 def test_records_import_nothing_of_the_hub_but_errors_units_and_themselves() -> None:
-    """Spark imports this room alone."""
+    """Spark imports only this package."""
     lines = {
         line
         for name, path in modules().items()

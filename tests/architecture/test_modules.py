@@ -93,8 +93,8 @@ def test_functions_stay_within_their_budget() -> None:
     assert short / len(lengths) >= SHORT_SHARE
 
 
-def test_package_init_files_import_no_other_room() -> None:
-    """`__init__.py` holds a docstring and what its own room needs; nothing of another one."""
+def test_package_init_files_import_no_other_package() -> None:
+    """`__init__.py` holds a docstring and what its own package needs; nothing of another one."""
     tops = {name.partition(".")[0] for name in modules()}
     for name, path in modules().items():
         if path.name == "__init__.py":

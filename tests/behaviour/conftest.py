@@ -13,7 +13,7 @@ import pytest
 from iothub.cli.main import run
 from tests.support.clients import TRANSPORTS, Listener
 from tests.support.hub import Hub, free_port
-from tests.support.party import FOREIGN_BROKER, Party
+from tests.support.mqtt_clients import FOREIGN_BROKER, Clients
 
 DEVICES = ("dev1", "dev2", "dev3", "dev4")
 # Every number is far from the plan's, so that a test sees whose limit acts.
@@ -84,23 +84,23 @@ def listener(hub: Hub, request: pytest.FixtureRequest) -> Listener:
 
 
 @pytest.fixture
-def join(listener: Listener) -> Iterator[Party]:
-    """Guests through every listener."""
-    party = Party(listener)
-    yield party
-    party.leave()
+def join(listener: Listener) -> Iterator[Clients]:
+    """Clients through every listener."""
+    clients = Clients(listener)
+    yield clients
+    clients.leave()
 
 
 @pytest.fixture
-def tcp(hub: Hub) -> Iterator[Party]:
-    """Guests over TCP alone: for what takes long or has nothing to do with transports."""
+def tcp(hub: Hub) -> Iterator[Clients]:
+    """Clients over TCP alone: for what takes long or has nothing to do with transports."""
     assert FOREIGN_BROKER or hub.is_running(), hub.log[-4000:]
-    party = Party(Listener(hub, "tcp"))
-    yield party
-    party.leave()
+    clients = Clients(Listener(hub, "tcp"))
+    yield clients
+    clients.leave()
 
 
 @pytest.fixture(params=(4, 5), ids=("3.1.1", "5.0"))
 def version(request: pytest.FixtureRequest) -> int:
-    """Protocol level of a guest."""
+    """Protocol level of a client."""
     return int(request.param)

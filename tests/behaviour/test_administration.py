@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.packets import DISCONNECT
-from tests.support.party import Guest, Party
 
 Say = Callable[..., None]
 APPLIED_WITHIN_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests
@@ -38,12 +38,12 @@ def tenant(say: Say, tenants: list[str], tmp_path: Path) -> str:
     return name
 
 
-def closed_in_time(*guests: Guest, codes: tuple[int, ...] = ()) -> None:
+def closed_in_time(*connected: Client, codes: tuple[int, ...] = ()) -> None:
     """Every connection is gone within the second; in 5.0 it was told why."""
     deadline = time.monotonic() + APPLIED_WITHIN_S
-    for guest in guests:
-        said = guest.expect_closed(timeout=max(deadline - time.monotonic(), 0.01))
-        if guest.version == 5:
+    for client in connected:
+        said = client.expect_closed(timeout=max(deadline - time.monotonic(), 0.01))
+        if client.version == 5:
             assert said[-1].kind == DISCONNECT
             assert said[-1].code in codes, f"0x{said[-1].code:02X}"
 
@@ -55,7 +55,7 @@ def within_a_second(fact: object, what: str) -> None:
         assert time.monotonic() < deadline, what
 
 
-def test_a_new_tenant_works_at_once(tcp: Party, tenant: str) -> None:
+def test_a_new_tenant_works_at_once(tcp: Clients, tenant: str) -> None:
     """Tenant and devices were made under the running hub."""
     one, two, topic = tcp(5, tenant=tenant), tcp(4, tenant=tenant, device="dev2"), unique("t")
     one.subscribe((topic, 1))
@@ -65,12 +65,12 @@ def test_a_new_tenant_works_at_once(tcp: Party, tenant: str) -> None:
     assert one.payloads() == [b"hello"]
 
 
-def test_suspending_a_tenant_closes_and_refuses(tcp: Party, say: Say, tenant: str) -> None:
+def test_suspending_a_tenant_closes_and_refuses(tcp: Clients, say: Say, tenant: str) -> None:
     """Everybody of the tenant, nobody else; resuming finds sessions and messages in place."""
     topic, bystander = unique("t"), tcp(5)
     three, five = tcp(4, tenant=tenant, keep=True), tcp(5, tenant=tenant, keep=True, device="dev2")
-    for guest in (three, five):
-        guest.subscribe((topic, 1))
+    for client in (three, five):
+        client.subscribe((topic, 1))
     three.publish(topic, b"before", 1)
 
     say("tenant", "suspend", tenant)
@@ -87,7 +87,9 @@ def test_suspending_a_tenant_closes_and_refuses(tcp: Party, say: Say, tenant: st
 
 
 @pytest.mark.parametrize("verb", ["disable", "delete", "set-password"])
-def test_revoking_a_device_closes_its_connections(tcp: Party, say: Say, tenant: str, verb: str, tmp_path: Path) -> None:
+def test_revoking_a_device_closes_its_connections(
+    tcp: Clients, say: Say, tenant: str, verb: str, tmp_path: Path
+) -> None:
     """And lets the old secret in no more; the neighbour stays."""
     three, five = tcp(4, tenant=tenant), tcp(5, tenant=tenant)
     neighbour = tcp(5, tenant=tenant, device="dev2")
@@ -104,12 +106,12 @@ def test_revoking_a_device_closes_its_connections(tcp: Party, say: Say, tenant: 
         assert tcp(5, tenant=tenant, password="another").connack.code == 0
 
 
-def test_a_denied_filter_stops_deliveries(tcp: Party, say: Say, tenant: str) -> None:
+def test_a_denied_filter_stops_deliveries(tcp: Clients, say: Say, tenant: str) -> None:
     """A rule inside an allowed filter acts on live messages, on the queue and on retained replay; new SUBSCRIBEs are refused. (P4)."""
     publisher = tcp(5, tenant=tenant, device="dev2")
     live, waiting = tcp(5, tenant=tenant), tcp(5, tenant=tenant, keep=True)
-    for guest in (live, waiting):
-        guest.subscribe(("a/#", 1))
+    for client in (live, waiting):
+        client.subscribe(("a/#", 1))
     waiting.disconnect()
     publisher.publish("a/secret", b"queued", 1)
     publisher.publish("a/secret/kept", b"kept", 1, retain=True)
@@ -143,7 +145,7 @@ def test_a_denied_filter_stops_deliveries(tcp: Party, say: Say, tenant: str) -> 
     assert late.payloads() == [b"no retained one"]
 
 
-def test_a_denied_topic_cannot_be_published(tcp: Party, say: Say, tenant: str, version: int) -> None:
+def test_a_denied_topic_cannot_be_published(tcp: Clients, say: Say, tenant: str, version: int) -> None:
     """5.0 is told 0x87; 3.1.1 gets its acknowledgement and the message goes nowhere; the connection stays. [MQTT3-3.3.5-2]."""
     publisher, watcher = tcp(version, tenant=tenant), tcp(4, tenant=tenant, device="dev2")
     watcher.subscribe(("#", 1))
@@ -169,11 +171,11 @@ def test_a_denied_topic_cannot_be_published(tcp: Party, say: Say, tenant: str, v
     watcher.nothing()
 
 
-def test_a_will_is_checked_at_connect_and_again_when_it_fires(tcp: Party, say: Say, tenant: str) -> None:
+def test_a_will_is_checked_at_connect_and_again_when_it_fires(tcp: Clients, say: Say, tenant: str) -> None:
     """Denied at CONNECT it is refused; denied afterwards it is not published."""
     watcher = tcp(4, tenant=tenant, device="dev2")
     watcher.subscribe(("wills/#", 0))
-    guest = tcp(5, tenant=tenant, will=("wills/late", b"x", 0, False))
+    client = tcp(5, tenant=tenant, will=("wills/late", b"x", 0, False))
     say("acl", "deny", tenant, "dev1", "publish", "wills/#")
 
     def refuses() -> bool:
@@ -184,12 +186,14 @@ def test_a_will_is_checked_at_connect_and_again_when_it_fires(tcp: Party, say: S
 
     within_a_second(refuses, "a denied Will is still accepted")
     assert tcp.ask(4, tenant=tenant, will=("wills/now", b"x", 0, False)).connack.code == 5
-    guest.drop()
+    client.drop()
     tcp(5, tenant=tenant).ping()
     watcher.nothing()
 
 
-def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenants: list[str], tmp_path: Path) -> None:
+def test_a_closed_tenant_allows_only_what_is_granted(
+    tcp: Clients, say: Say, tenants: list[str], tmp_path: Path
+) -> None:
     """Default deny; SUBSCRIBE needs an allowed filter that covers it; templates know the device."""
     name = tenants.pop()
     say("tenant", "create", name, "--plan", "unlimited", "--closed")
@@ -197,9 +201,9 @@ def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenan
     say("device", "create", name, "dev1", "--secret-file", str(tmp_path / "secret"))
     say("acl", "allow", name, "*", "subscribe", "to/{device}/#")
     say("acl", "allow", name, "dev1", "publish", "from/+/x")
-    guest = tcp(5, tenant=name)
+    client = tcp(5, tenant=name)
 
-    codes = guest.subscribe(
+    codes = client.subscribe(
         ("to/dev1/a", 0),
         ("to/dev1/#", 1),
         ("to/+/a", 0),
@@ -208,7 +212,7 @@ def test_a_closed_tenant_allows_only_what_is_granted(tcp: Party, say: Say, tenan
         ("$share/g/to/dev1/+", 0),
         ("$share/g/#", 0),
     ).codes
-    answers = [guest.publish(topic, b"", 1) for topic in ("from/me/x", "from/me/y", "to/dev1/a")]
+    answers = [client.publish(topic, b"", 1) for topic in ("from/me/x", "from/me/y", "to/dev1/a")]
 
     assert codes == [0, 1, 0x87, 0x87, 0x87, 0, 0x87]
     assert [answer.code in (0, 0x10) for answer in answers if answer] == [True, False, False]

@@ -6,19 +6,19 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.party import Guest, Party
+from tests.support.mqtt_clients import Client, Clients
 
 TENANTS = ("acme", "beta")
 
 
-def pair(join: Party, version: int, **options: object) -> tuple[Guest, Guest]:
+def pair(join: Clients, version: int, **options: object) -> tuple[Client, Client]:
     """The same client in both tenants."""
     name = unique()
     one, two = (join(version, name, tenant=tenant, **options) for tenant in TENANTS)
     return one, two
 
 
-def test_same_client_identifier_lives_in_both_tenants(join: Party, version: int) -> None:
+def test_same_client_identifier_lives_in_both_tenants(join: Clients, version: int) -> None:
     """Nobody is taken over, whatever the order and Clean Start; Session Present is each tenant's own."""
     one, two = pair(join, version, keep=True)
     one.nothing()
@@ -32,7 +32,7 @@ def test_same_client_identifier_lives_in_both_tenants(join: Party, version: int)
 
 
 @pytest.mark.parametrize("name", ["#", "+/#", "{topic}", "{topic}/#", "+/+/+", "acme/#", "beta/#", "/acme/#", "../#"])
-def test_messages_stay_in_their_tenant(join: Party, version: int, name: str) -> None:
+def test_messages_stay_in_their_tenant(join: Clients, version: int, name: str) -> None:
     """Whatever filter another tenant subscribes with (one in which nothing is retained)."""
     topic = unique("t")
     here, there = pair(join, version)
@@ -48,7 +48,7 @@ def test_messages_stay_in_their_tenant(join: Party, version: int, name: str) -> 
     spy.nothing()
 
 
-def test_retained_messages_stay_in_their_tenant(join: Party, version: int) -> None:
+def test_retained_messages_stay_in_their_tenant(join: Clients, version: int) -> None:
     """The same topic retains two messages; removing one leaves the other."""
     topic = unique("t")
     here, there = pair(join, version)
@@ -64,13 +64,13 @@ def test_retained_messages_stay_in_their_tenant(join: Party, version: int) -> No
     late_here.nothing()
 
 
-def test_queues_stay_in_their_tenant(join: Party, version: int) -> None:
+def test_queues_stay_in_their_tenant(join: Clients, version: int) -> None:
     """Offline Sessions of the same Client Identifier and filter."""
     topic = unique("t")
     here, there = pair(join, version, keep=True)
-    for guest in (here, there):
-        guest.subscribe((topic, 1))
-        guest.disconnect()
+    for client in (here, there):
+        client.subscribe((topic, 1))
+        client.disconnect()
     join(version).publish(topic, b"here", 1)
 
     assert join(version, here.client_id, keep=True).payloads() == [b"here"]
@@ -79,12 +79,12 @@ def test_queues_stay_in_their_tenant(join: Party, version: int) -> None:
     other.nothing()
 
 
-def test_wills_stay_in_their_tenant(join: Party, version: int) -> None:
+def test_wills_stay_in_their_tenant(join: Clients, version: int) -> None:
     """The same Client Identifier with the same Will topic: each tenant hears its own."""
     topic, name = unique("w"), unique()
     here, there = pair(join, version)
-    for guest in (here, there):
-        guest.subscribe((topic, 1))
+    for client in (here, there):
+        client.subscribe((topic, 1))
     victims = [join(version, name, tenant=tenant, will=(topic, tenant.encode(), 1, False)) for tenant in TENANTS]
 
     victims[0].drop()
@@ -96,12 +96,12 @@ def test_wills_stay_in_their_tenant(join: Party, version: int) -> None:
     here.nothing()
 
 
-def test_shared_groups_stay_in_their_tenant(join: Party, version: int) -> None:
+def test_shared_groups_stay_in_their_tenant(join: Clients, version: int) -> None:
     """The same group name and filter: two groups; no tenant's messages are dealt to the other's members."""
     topic = unique("t")
     here, there = pair(join, version)
-    for guest in (here, there):
-        guest.subscribe((f"$share/g/{topic}", 1))
+    for client in (here, there):
+        client.subscribe((f"$share/g/{topic}", 1))
 
     for number in range(6):
         join(version).publish(topic, b"%d" % number, 1)
@@ -110,12 +110,12 @@ def test_shared_groups_stay_in_their_tenant(join: Party, version: int) -> None:
     there.nothing()
 
 
-def test_topic_aliases_and_response_topics_stay_in_their_tenant(join: Party) -> None:
+def test_topic_aliases_and_response_topics_stay_in_their_tenant(join: Clients) -> None:
     """An alias is a connection's own, a Response Topic names a topic of the requester's tenant."""
     topic = unique("t")
     here, there = pair(join, 5)
-    for guest in (here, there):
-        guest.subscribe((f"{topic}/+", 1))
+    for client in (here, there):
+        client.subscribe((f"{topic}/+", 1))
 
     here.publish(f"{topic}/here", b"1", 1, props=[(names.TOPIC_ALIAS, 1), (names.RESPONSE_TOPIC, f"{topic}/reply")])
     there.publish(f"{topic}/there", b"2", 1, props=[(names.TOPIC_ALIAS, 1)])
@@ -126,11 +126,11 @@ def test_topic_aliases_and_response_topics_stay_in_their_tenant(join: Party) -> 
     assert [(got.topic, got.payload) for got in there.take(2)] == [(f"{topic}/there", b"2"), (f"{topic}/reply", b"4")]
 
 
-def test_unsubscribing_in_one_tenant_leaves_the_other(join: Party, version: int) -> None:
+def test_unsubscribing_in_one_tenant_leaves_the_other(join: Clients, version: int) -> None:
     topic = unique("t")
     here, there = pair(join, version)
-    for guest in (here, there):
-        guest.subscribe((topic, 1))
+    for client in (here, there):
+        client.subscribe((topic, 1))
 
     there.unsubscribe(topic)
     here.publish(topic, b"still", 1)
@@ -138,7 +138,7 @@ def test_unsubscribing_in_one_tenant_leaves_the_other(join: Party, version: int)
     assert here.payloads() == [b"still"]
 
 
-def test_no_matching_subscribers_says_nothing_about_others(join: Party) -> None:
+def test_no_matching_subscribers_says_nothing_about_others(join: Clients) -> None:
     """0x10 or not must not depend on another tenant's subscriptions."""
     topic = unique("t")
     here, there = pair(join, 5)
@@ -155,6 +155,6 @@ def test_no_matching_subscribers_says_nothing_about_others(join: Party) -> None:
 @pytest.mark.parametrize(
     "username", ["beta/../acme/dev1", "beta/acme/dev1", "beta//acme", "acme\\dev1", "Acme/dev1", "\u0430cme/dev1"]
 )
-def test_look_alike_user_names_are_nobody(tcp: Party, username: str) -> None:
+def test_look_alike_user_names_are_nobody(tcp: Clients, username: str) -> None:
     """Nothing in a user name leads from one tenant into another, nor does a look-alike letter."""
     assert tcp.ask(5, username=username).connack.code == 0x87

@@ -6,8 +6,8 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Clients
 from tests.support.packets import CONNACK, PUBACK, packet, string
-from tests.support.party import Party
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
 EITHER = (MALFORMED, PROTOCOL_ERROR)
@@ -48,39 +48,39 @@ HEADERS = [
 
 
 @pytest.mark.parametrize(("bad", "codes"), HEADERS)
-def test_bad_fixed_headers_close(tcp: Party, version: int, bad: bytes, codes: tuple[int, ...]) -> None:
+def test_bad_fixed_headers_close(tcp: Clients, version: int, bad: bytes, codes: tuple[int, ...]) -> None:
     """Flags, types and lengths that no version has.
 
     [MQTT-2.1.3-1] [MQTT-1.5.5-1] [MQTT-3.3.1-4] [MQTT-3.6.1-1] [MQTT-3.8.1-1] [MQTT-3.10.1-1] [MQTT-3.14.1-1] [MQTT-4.13.1-1] [MQTT-4.13.2-1]
     [MQTT3-2.2.2-1] [MQTT3-2.2.2-2] [MQTT3-3.3.1-4] [MQTT3-3.6.1-1] [MQTT3-3.8.1-1] [MQTT3-3.10.1-1] [MQTT3-3.14.1-1] [MQTT3-4.8.0-1]
     """
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(bad)
+    client.send(bad)
 
-    guest.refused(*codes)
+    client.refused(*codes)
 
 
-def test_bad_packet_closes_through_every_listener(join: Party, version: int) -> None:
+def test_bad_packet_closes_through_every_listener(join: Clients, version: int) -> None:
     """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]."""
-    guest = join(version)
+    client = join(version)
 
-    guest.send(packet(0xC0, b"x"))
+    client.send(packet(0xC0, b"x"))
 
-    guest.refused(MALFORMED)
+    client.refused(MALFORMED)
 
 
-def test_client_that_goes_on_sending_can_read_why_it_was_closed(tcp: Party) -> None:
+def test_client_that_goes_on_sending_can_read_why_it_was_closed(tcp: Clients) -> None:
     """No reset takes the DISCONNECT away from it. [MQTT-4.13.1-1]."""
-    guest, witness = tcp(5), tcp(4)
-    guest.send(packet(0xC1, b""))
+    client, witness = tcp(5), tcp(4)
+    client.send(packet(0xC1, b""))
     for _ in range(3):
         witness.ping()  # the hub has closed its side meanwhile
-        guest.send(bytes(1000))
+        client.send(bytes(1000))
     witness.ping()
 
     said = b""
-    while data := guest.stream.recv(4096):  # a reset raises ConnectionResetError
+    while data := client.stream.recv(4096):  # a reset raises ConnectionResetError
         said += data
 
     assert said == b"\xe0\x01\x81"
@@ -100,26 +100,26 @@ TOPICS = [
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-def test_bad_topic_names_close(tcp: Party, version: int, topic: bytes) -> None:
+def test_bad_topic_names_close(tcp: Clients, version: int, topic: bytes) -> None:
     """A Topic Name is well-formed UTF-8 without U+0000 and wildcards.
 
     [MQTT-1.5.4-1] [MQTT-1.5.4-2] [MQTT-3.3.2-1] [MQTT-3.3.2-2] [MQTT-4.7.0-1] [MQTT-4.7.3-2]
     [MQTT3-1.5.3-1] [MQTT3-1.5.3-2] [MQTT3-3.3.2-1] [MQTT3-3.3.2-2] [MQTT3-4.7.1-1] [MQTT3-4.7.3-2]
     """
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(publish(topic, version=version))
+    client.send(publish(topic, version=version))
 
-    guest.refused(MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID)
+    client.refused(MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID)
 
 
-def test_empty_topic_name_closes(tcp: Party, version: int) -> None:
+def test_empty_topic_name_closes(tcp: Clients, version: int) -> None:
     """Without a Topic Alias it means nothing. [MQTT-4.7.3-1] [MQTT3-4.7.3-1]."""
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(publish(b"", version=version))
+    client.send(publish(b"", version=version))
 
-    guest.refused(PROTOCOL_ERROR, TOPIC_INVALID)
+    client.refused(PROTOCOL_ERROR, TOPIC_INVALID)
 
 
 @pytest.mark.parametrize(
@@ -130,25 +130,25 @@ def test_empty_topic_name_closes(tcp: Party, version: int) -> None:
         pytest.param(0x38, b"", id="qos 0, dup"),
     ],
 )
-def test_publish_against_the_rules_closes(tcp: Party, version: int, header: int, identifier: bytes) -> None:
+def test_publish_against_the_rules_closes(tcp: Clients, version: int, header: int, identifier: bytes) -> None:
     """[MQTT-2.2.1-3] [MQTT-3.3.1-2] [MQTT-4.3.1-1] [MQTT3-2.3.1-1] [MQTT3-3.3.1-2] [MQTT3-4.3.1-1]."""
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(publish(b"t", header, identifier, version))
+    client.send(publish(b"t", header, identifier, version))
 
-    guest.refused(*EITHER)
+    client.refused(*EITHER)
 
 
 @pytest.mark.parametrize(
     "bad", [packet(0x30, b"\x00\x09t"), packet(0x30, b"\x00"), packet(0x32, b"\x00\x01t\x00"), packet(0x30, b"")]
 )
-def test_publish_cut_short_closes(tcp: Party, version: int, bad: bytes) -> None:
+def test_publish_cut_short_closes(tcp: Clients, version: int, bad: bytes) -> None:
     """[MQTT-4.13.1-1] [MQTT3-4.8.0-1]."""
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(bad)
+    client.send(bad)
 
-    guest.refused(MALFORMED)
+    client.refused(MALFORMED)
 
 
 def subscribe_body(version: int, *filters: tuple[bytes, int], identifier: int = 1) -> bytes:
@@ -170,17 +170,17 @@ def subscribe_body(version: int, *filters: tuple[bytes, int], identifier: int = 
     ],
 )
 def test_bad_subscribe_closes(
-    tcp: Party, version: int, filters: list[tuple[bytes, int]], identifier: int, codes: tuple[int, ...]
+    tcp: Clients, version: int, filters: list[tuple[bytes, int]], identifier: int, codes: tuple[int, ...]
 ) -> None:
     """In 3.1.1 every bit above the QoS is reserved.
 
     [MQTT-3.8.3-1] [MQTT-3.8.3-2] [MQTT-3.8.3-4] [MQTT-3.8.3-5] [MQTT-2.2.1-3] [MQTT3-3.8.3-1] [MQTT3-3.8.3-3] [MQTT3-3.8.3-4] [MQTT3-2.3.1-1]
     """
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(packet(0x82, subscribe_body(version, *filters, identifier=identifier)))
+    client.send(packet(0x82, subscribe_body(version, *filters, identifier=identifier)))
 
-    guest.refused(*codes)
+    client.refused(*codes)
 
 
 @pytest.mark.parametrize(
@@ -192,13 +192,13 @@ def test_bad_subscribe_closes(
         pytest.param(b"\x00\x05t", 1, id="filter cut short"),
     ],
 )
-def test_bad_unsubscribe_closes(tcp: Party, version: int, rest: bytes, identifier: int) -> None:
+def test_bad_unsubscribe_closes(tcp: Clients, version: int, rest: bytes, identifier: int) -> None:
     """[MQTT-3.10.3-1] [MQTT-3.10.3-2] [MQTT3-3.10.3-1] [MQTT3-3.10.3-2]."""
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(packet(0xA2, identifier.to_bytes(2, "big") + (b"\x00" if version == 5 else b"") + rest))
+    client.send(packet(0xA2, identifier.to_bytes(2, "big") + (b"\x00" if version == 5 else b"") + rest))
 
-    guest.refused(*EITHER)
+    client.refused(*EITHER)
 
 
 FILTERS = [b"a/#/b", b"a#", b"a/b#", b"a+", b"a/b+/c", b"a/++", b"##", b"", b"a\x00b"]
@@ -215,36 +215,36 @@ SHARED = [
 
 
 @pytest.mark.parametrize("name", FILTERS + SHARED)
-def test_bad_topic_filters_close(tcp: Party, version: int, name: bytes) -> None:
+def test_bad_topic_filters_close(tcp: Clients, version: int, name: bytes) -> None:
     """Nothing of the packet is in force: what stands before the bad filter is not subscribed.
 
     [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.7.3-2] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT-4.13.1-1]
     [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1] [MQTT3-4.8.0-1]
     """
-    topic, guest = unique("t"), tcp(version, keep=True)
+    topic, client = unique("t"), tcp(version, keep=True)
 
-    guest.send(packet(0x82, subscribe_body(version, (topic.encode(), 1), (name, 0))))
+    client.send(packet(0x82, subscribe_body(version, (topic.encode(), 1), (name, 0))))
 
-    guest.refused(MALFORMED)
+    client.refused(MALFORMED)
     tcp(4).publish(topic, b"x", 1)
-    tcp(version, guest.client_id, keep=True).nothing()
+    tcp(version, client.client_id, keep=True).nothing()
 
 
 @pytest.mark.parametrize("name", FILTERS + SHARED)
-def test_unsubscribe_of_bad_topic_filters_closes(tcp: Party, version: int, name: bytes) -> None:
+def test_unsubscribe_of_bad_topic_filters_closes(tcp: Clients, version: int, name: bytes) -> None:
     """Nothing of the packet is in force: what stands before the bad filter is still subscribed.
 
     [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT3-4.7.1-2] [MQTT3-4.7.1-3] [MQTT3-4.7.3-1]
     """
-    topic, guest = unique("t"), tcp(version, keep=True)
-    guest.subscribe((topic, 1))
+    topic, client = unique("t"), tcp(version, keep=True)
+    client.subscribe((topic, 1))
 
     head = b"\x00\x09" + (b"\x00" if version == 5 else b"")
-    guest.send(packet(0xA2, head + string(topic) + string(name)))
+    client.send(packet(0xA2, head + string(topic) + string(name)))
 
-    guest.refused(MALFORMED)
+    client.refused(MALFORMED)
     tcp(4).publish(topic, b"kept", 1)
-    assert tcp(version, guest.client_id, keep=True).payloads() == [b"kept"]
+    assert tcp(version, client.client_id, keep=True).payloads() == [b"kept"]
 
 
 FIRST_BYTES = [
@@ -267,14 +267,14 @@ FIRST_BYTES = [
 @pytest.mark.parametrize("rest", [b"", b"\xff", b"\x64half"], ids=["alone", "half a length", "half a packet"])
 @pytest.mark.parametrize(("first", "code"), FIRST_BYTES)
 def test_first_byte_that_may_not_come_closes_at_once(
-    tcp: Party, version: int, first: int, code: int, rest: bytes
+    tcp: Clients, version: int, first: int, code: int, rest: bytes
 ) -> None:
     """Whatever would follow. [MQTT-2.1.3-1] [MQTT-3.1.0-2] [MQTT-3.3.1-4] [MQTT-4.13.1-1] [MQTT3-2.2.2-2] [MQTT3-3.1.0-2] [MQTT3-4.8.0-1]."""
-    guest = tcp(version)
+    client = tcp(version)
 
-    guest.send(bytes((first,)) + rest)
+    client.send(bytes((first,)) + rest)
 
-    guest.refused(code)
+    client.refused(code)
 
 
 def prop(name: int, value: bytes) -> bytes:
@@ -305,13 +305,13 @@ PUBLISH_PROPERTIES = [
 
 
 @pytest.mark.parametrize(("block", "codes"), PUBLISH_PROPERTIES)
-def test_bad_publish_properties_close(tcp: Party, block: bytes, codes: tuple[int, ...]) -> None:
+def test_bad_publish_properties_close(tcp: Clients, block: bytes, codes: tuple[int, ...]) -> None:
     """[MQTT-3.3.2-8] [MQTT-3.3.2-13] [MQTT-3.3.2-14] [MQTT-4.7.3-1] [MQTT-3.3.2-19] [MQTT-3.3.4-6] [MQTT-1.5.4-1] [MQTT-1.5.4-2] [MQTT-1.5.7-1]."""
-    guest = tcp(5)
+    client = tcp(5)
 
-    guest.send(publish(b"t", 0x32, b"\x00\x01", 5, block))
+    client.send(publish(b"t", 0x32, b"\x00\x01", 5, block))
 
-    guest.refused(*codes)
+    client.refused(*codes)
 
 
 @pytest.mark.parametrize(
@@ -325,13 +325,13 @@ def test_bad_publish_properties_close(tcp: Party, block: bytes, codes: tuple[int
         pytest.param(prop(names.TOPIC_ALIAS, b"\x00\x01"), EITHER, id="a property of publish"),
     ],
 )
-def test_bad_subscribe_properties_close(tcp: Party, block: bytes, codes: tuple[int, ...]) -> None:
+def test_bad_subscribe_properties_close(tcp: Clients, block: bytes, codes: tuple[int, ...]) -> None:
     """§3.8.2.1."""
-    guest = tcp(5)
+    client = tcp(5)
 
-    guest.send(packet(0x82, b"\x00\x01" + bytes([len(block)]) + block + string("t") + b"\x00"))
+    client.send(packet(0x82, b"\x00\x01" + bytes([len(block)]) + block + string("t") + b"\x00"))
 
-    guest.refused(*codes)
+    client.refused(*codes)
 
 
 @pytest.mark.parametrize(
@@ -348,28 +348,28 @@ def test_bad_subscribe_properties_close(tcp: Party, block: bytes, codes: tuple[i
         pytest.param(packet(0xE0, b"\x00\x04\x1c\x00\x01x"), EITHER, id="server reference from a client"),
     ],
 )
-def test_bad_reason_codes_and_properties_close(tcp: Party, bad: bytes, codes: tuple[int, ...]) -> None:
+def test_bad_reason_codes_and_properties_close(tcp: Clients, bad: bytes, codes: tuple[int, ...]) -> None:
     """[MQTT-3.4.2-1] [MQTT-3.6.2-1] [MQTT-3.14.2-1] and §3.14.2.2.2: an expiry of 0 cannot be raised by DISCONNECT."""
-    guest = tcp(5)
+    client = tcp(5)
 
-    guest.send(bad)
+    client.send(bad)
 
-    guest.refused(*codes)
+    client.refused(*codes)
 
 
 @pytest.mark.parametrize(
     "bad", [packet(0x40, b"\x00\x01\x00"), packet(0xE0, b"\x00"), packet(0x62, b"\x00\x01\x00"), packet(0x50, b"\x00")]
 )
-def test_acknowledgements_of_3_1_1_have_one_length(tcp: Party, bad: bytes) -> None:
+def test_acknowledgements_of_3_1_1_have_one_length(tcp: Clients, bad: bytes) -> None:
     """What 5.0 appends does not exist in 3.1.1. [MQTT3-4.8.0-1] [MQTT3-2.3.1-6]."""
-    guest = tcp(4)
+    client = tcp(4)
 
-    guest.send(bad)
+    client.send(bad)
 
-    guest.refused()
+    client.refused()
 
 
-def test_others_do_not_notice(tcp: Party) -> None:
+def test_others_do_not_notice(tcp: Clients) -> None:
     """A witness pair goes on while a neighbour sends nonsense."""
     topic, witness, other = unique("t"), tcp(4), tcp(5)
     witness.subscribe((topic, 1))
@@ -385,26 +385,26 @@ def test_others_do_not_notice(tcp: Party) -> None:
 @pytest.mark.parametrize(
     "first", [b"\x10\xff\xff\xff\x7f\x00", b"\x10\xff\xff\xff\xff\x7f", b"\x10\x80\x80\x80\x80\x80"]
 )
-def test_strangers_cannot_announce_a_great_packet(tcp: Party, first: bytes) -> None:
+def test_clients_without_connect_cannot_announce_a_great_packet(tcp: Clients, first: bytes) -> None:
     """256 MB of CONNECT, or a length of five bytes: closed at the header, long before the connect time-out. [MQTT-1.5.5-1] [MQTT-4.13.1-1]."""
-    guest = tcp.stranger(5)
+    client = tcp.open_connection(5)
 
-    guest.send(first)
+    client.send(first)
 
-    assert all(said.kind == CONNACK and said.code in (0x81, 0x95) for said in guest.expect_closed(timeout=2))
+    assert all(said.kind == CONNACK and said.code in (0x81, 0x95) for said in client.expect_closed(timeout=2))
 
 
-def test_ten_thousand_user_properties_do_no_harm(tcp: Party) -> None:
+def test_ten_thousand_user_properties_do_no_harm(tcp: Clients) -> None:
     """Delivered whole, while a witness goes on. [MQTT-3.3.2-17]."""
-    topic, witness, other, guest, watcher = unique("t"), tcp(4), tcp(4), tcp(5), tcp(5)
+    topic, witness, other, client, watcher = unique("t"), tcp(4), tcp(4), tcp(5), tcp(5)
     witness.subscribe((f"{topic}/w", 1))
     watcher.subscribe((topic, 1))
     props = [(names.USER_PROPERTY, (str(number), "v")) for number in range(10_000)]
 
-    guest.send(guest.publish_bytes(topic, b"x", 1, 1, props=props))
+    client.send(client.publish_bytes(topic, b"x", 1, 1, props=props))
     other.publish(f"{topic}/w", b"alive", 1)
 
     assert witness.payloads() == [b"alive"]
-    assert guest.expect(PUBACK).code == 0
+    assert client.expect(PUBACK).code == 0
     (got,) = watcher.take()
     assert got.properties == props

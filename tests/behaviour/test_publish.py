@@ -6,14 +6,14 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Clients
 from tests.support.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
-from tests.support.party import Party
 
 QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 
 
 @QOS
-def test_publish_is_delivered_at_the_lower_qos(join: Party, version: int, qos: int) -> None:
+def test_publish_is_delivered_at_the_lower_qos(join: Clients, version: int, qos: int) -> None:
     """Three subscribers, one for each granted QoS; each publication is answered according to its own.
 
     [MQTT-3.3.4-1] [MQTT-3.8.4-7] [MQTT-3.8.4-8] [MQTT-4.5.0-1] [MQTT-3.3.2-3] [MQTT3-3.3.4-1] [MQTT3-3.8.4-6] [MQTT3-4.5.0-1] [MQTT3-3.3.2-3]
@@ -36,7 +36,7 @@ def test_publish_is_delivered_at_the_lower_qos(join: Party, version: int, qos: i
 
 @pytest.mark.parametrize("publishing", [3, 4, 5])
 @pytest.mark.parametrize("receiving", [3, 4, 5])
-def test_versions_understand_each_other(join: Party, publishing: int, receiving: int) -> None:
+def test_versions_understand_each_other(join: Clients, publishing: int, receiving: int) -> None:
     """A message of any version reaches a subscriber of any other; what only 5.0 knows stays in 5.0. [MQTT-3.3.2-3] [MQTT3-3.3.2-3]."""
     topic, publisher, subscriber = unique("t"), join(publishing), join(receiving)
     subscriber.subscribe((topic, 2))
@@ -52,7 +52,7 @@ def test_versions_understand_each_other(join: Party, publishing: int, receiving:
     }
 
 
-def test_empty_and_big_payloads_pass(join: Party, version: int) -> None:
+def test_empty_and_big_payloads_pass(join: Clients, version: int) -> None:
     """Zero bytes, every byte value, and more than one buffer's worth. [MQTT-4.2.0-1] [MQTT3-7.1.1-1]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 1))
@@ -65,7 +65,7 @@ def test_empty_and_big_payloads_pass(join: Party, version: int) -> None:
 
 
 @QOS
-def test_pipelined_publications_keep_their_order(join: Party, version: int, qos: int) -> None:
+def test_pipelined_publications_keep_their_order(join: Clients, version: int, qos: int) -> None:
     """Fifty in one write, received in order at the subscriber's QoS; the acknowledgements leave in the order of the PUBLISH packets.
 
     [MQTT-4.6.0-5] [MQTT-4.6.0-6] [MQTT3-4.6.0-5] [MQTT3-4.6.0-6] [MQTT-4.5.0-1]
@@ -88,7 +88,7 @@ def test_pipelined_publications_keep_their_order(join: Party, version: int, qos:
     assert {packet.qos for packet in got} == {qos}
 
 
-def test_order_holds_for_each_of_many_publishers(tcp: Party, version: int) -> None:
+def test_order_holds_for_each_of_many_publishers(tcp: Clients, version: int) -> None:
     """Three publishers at once to one wildcard subscriber. [MQTT-4.6.0-5] [MQTT3-4.6.0-6]."""
     root, subscriber = unique("t"), tcp(version)
     subscriber.subscribe((f"{root}/+", 1))
@@ -105,7 +105,7 @@ def test_order_holds_for_each_of_many_publishers(tcp: Party, version: int) -> No
         assert mine == [b"%d" % n for n in range(30)]
 
 
-def test_incoming_dup_is_not_passed_on(join: Party, version: int) -> None:
+def test_incoming_dup_is_not_passed_on(join: Clients, version: int) -> None:
     """The outgoing flag has its own meaning: first delivery. [MQTT-3.3.1-3] [MQTT3-3.3.1-3] [MQTT-4.3.2-2] [MQTT-4.3.3-2]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 2))
@@ -116,7 +116,7 @@ def test_incoming_dup_is_not_passed_on(join: Party, version: int) -> None:
     assert [packet.dup for packet in subscriber.take(2)] == [False, False]
 
 
-def test_packet_identifiers_of_deliveries_are_unused_and_not_zero(join: Party, version: int) -> None:
+def test_packet_identifiers_of_deliveries_are_unused_and_not_zero(join: Clients, version: int) -> None:
     """[MQTT-2.2.1-4] [MQTT-4.3.2-1] [MQTT-4.3.3-1] [MQTT3-2.3.1-4]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 2))
@@ -129,42 +129,42 @@ def test_packet_identifiers_of_deliveries_are_unused_and_not_zero(join: Party, v
     assert 0 not in identifiers
 
 
-def test_identifiers_of_both_directions_are_independent(join: Party, version: int) -> None:
+def test_identifiers_of_both_directions_are_independent(join: Clients, version: int) -> None:
     """A client may use for its own PUBLISH the Packet Identifier that the hub is using. [MQTT-2.2.1-5] [MQTT3-2.3.1-6]."""
-    topic, guest = unique("t"), join(version)
-    guest.subscribe((topic, 1))
-    guest.publish(topic, b"1", 1, packet_id=1)
-    (first,) = guest.get()
+    topic, client = unique("t"), join(version)
+    client.subscribe((topic, 1))
+    client.publish(topic, b"1", 1, packet_id=1)
+    (first,) = client.get()
 
-    guest.publish(topic, b"2", 1, packet_id=first.packet_id)
+    client.publish(topic, b"2", 1, packet_id=first.packet_id)
 
-    guest.complete(first)
-    assert guest.payloads() == [b"2"]
+    client.complete(first)
+    assert client.payloads() == [b"2"]
 
 
-def test_acknowledgements_of_nothing_are_ignored(join: Party, version: int) -> None:
+def test_acknowledgements_of_nothing_are_ignored(join: Clients, version: int) -> None:
     """PUBACK and PUBCOMP of an identifier that is not in use change nothing; in 5.0 PUBREC and PUBREL are answered with 0x92. §4.3.3."""
-    guest = join(version)
+    client = join(version)
 
-    guest.ack(PUBACK, 999)
-    guest.ack(PUBCOMP, 999)
-    guest.nothing()
-    guest.ack(PUBREL, 998)
-    completed = guest.expect(PUBCOMP)
+    client.ack(PUBACK, 999)
+    client.ack(PUBCOMP, 999)
+    client.nothing()
+    client.ack(PUBREL, 998)
+    completed = client.expect(PUBCOMP)
     assert (completed.packet_id, completed.code) == (998, 0x92 if version == 5 else 0)
 
 
-def test_pubrec_of_nothing_in_5_0(tcp: Party) -> None:
+def test_pubrec_of_nothing_in_5_0(tcp: Clients) -> None:
     """§3.6.2.1: the receiver of an unknown PUBREC says so in PUBREL."""
-    guest = tcp(5)
+    client = tcp(5)
 
-    guest.ack(PUBREC, 997)
+    client.ack(PUBREC, 997)
 
-    released = guest.expect(PUBREL)
+    released = client.expect(PUBREL)
     assert (released.packet_id, released.code) == (997, 0x92)
 
 
-def test_qos_2_from_a_client_is_routed_once(join: Party, version: int) -> None:
+def test_qos_2_from_a_client_is_routed_once(join: Clients, version: int) -> None:
     """A repeated PUBLISH gets PUBREC again and is no second message; after PUBCOMP the identifier means a new one.
 
     [MQTT-4.3.3-8] [MQTT-4.3.3-10] [MQTT-4.3.3-11] [MQTT-4.3.3-12] [MQTT3-4.3.3-2] [MQTT-2.2.1-5]
@@ -185,7 +185,7 @@ def test_qos_2_from_a_client_is_routed_once(join: Party, version: int) -> None:
     subscriber.nothing()
 
 
-def test_qos_2_to_a_client_takes_four_steps(join: Party, version: int) -> None:
+def test_qos_2_to_a_client_takes_four_steps(join: Clients, version: int) -> None:
     """PUBREC is answered with PUBREL, PUBCOMP ends it, and on a live connection nothing is ever sent twice.
 
     [MQTT-4.3.3-3] [MQTT-4.3.3-4] [MQTT-4.3.3-5] [MQTT-4.3.3-6] [MQTT-4.4.0-1] [MQTT3-4.3.3-1] [MQTT-2.2.1-5]
@@ -205,7 +205,7 @@ def test_qos_2_to_a_client_takes_four_steps(join: Party, version: int) -> None:
     subscriber.nothing()
 
 
-def test_failed_pubrec_ends_the_delivery(join: Party) -> None:
+def test_failed_pubrec_ends_the_delivery(join: Clients) -> None:
     """A 5.0 subscriber that says 0x80 gets no PUBREL, and the identifier is free. [MQTT-4.3.3-4] [MQTT-4.3.3-9] [MQTT-4.4.0-2]."""
     topic, publisher, subscriber = unique("t"), join(5), join(5, props=[(names.RECEIVE_MAXIMUM, 1)])
     subscriber.subscribe((topic, 2))
@@ -220,7 +220,7 @@ def test_failed_pubrec_ends_the_delivery(join: Party) -> None:
     subscriber.nothing()
 
 
-def test_failed_puback_acknowledges(join: Party) -> None:
+def test_failed_puback_acknowledges(join: Clients) -> None:
     """[MQTT-4.4.0-2]."""
     topic, publisher, subscriber = unique("t"), join(5), join(5, props=[(names.RECEIVE_MAXIMUM, 1)])
     subscriber.subscribe((topic, 1))
@@ -233,7 +233,7 @@ def test_failed_puback_acknowledges(join: Party) -> None:
     assert subscriber.payloads() == [b"2"]
 
 
-def test_publish_without_subscribers_is_acknowledged(join: Party) -> None:
+def test_publish_without_subscribers_is_acknowledged(join: Clients) -> None:
     """0x10, No matching subscribers. [MQTT-3.3.4-1] [MQTT-4.3.2-4]."""
     publisher = join(5)
 
@@ -243,18 +243,18 @@ def test_publish_without_subscribers_is_acknowledged(join: Party) -> None:
         assert answer.code == 0x10
 
 
-def test_publisher_that_subscribes_gets_its_own_messages(join: Party, version: int) -> None:
+def test_publisher_that_subscribes_gets_its_own_messages(join: Clients, version: int) -> None:
     """[MQTT-4.5.0-1] [MQTT3-4.5.0-1]."""
-    topic, guest = unique("t"), join(version)
-    guest.subscribe((topic, 2))
+    topic, client = unique("t"), join(version)
+    client.subscribe((topic, 2))
 
     for qos in range(3):
-        guest.publish(topic, b"%d" % qos, qos)
+        client.publish(topic, b"%d" % qos, qos)
 
-    assert guest.payloads(3) == [b"0", b"1", b"2"]
+    assert client.payloads(3) == [b"0", b"1", b"2"]
 
 
-def test_fan_out_reaches_everybody_once(tcp: Party) -> None:
+def test_fan_out_reaches_everybody_once(tcp: Clients) -> None:
     """[MQTT-4.5.0-1] [MQTT3-4.5.0-1]."""
     topic, publisher = unique("t"), tcp(4)
     crowd = [tcp(4 + number % 2) for number in range(40)]
@@ -269,7 +269,7 @@ def test_fan_out_reaches_everybody_once(tcp: Party) -> None:
         subscriber.nothing()
 
 
-def test_qos_1_is_sent_once_on_a_connection(join: Party, version: int) -> None:
+def test_qos_1_is_sent_once_on_a_connection(join: Clients, version: int) -> None:
     """Without PUBACK nothing is repeated while the connection lives. [MQTT-4.4.0-1] [MQTT-4.3.2-3] [MQTT-4.3.2-5]."""
     topic, publisher, subscriber = unique("t"), join(version), join(version)
     subscriber.subscribe((topic, 1))
@@ -284,14 +284,14 @@ def test_qos_1_is_sent_once_on_a_connection(join: Party, version: int) -> None:
     subscriber.nothing()
 
 
-def test_deliveries_begin_only_after_connack(tcp: Party) -> None:
+def test_deliveries_begin_only_after_connack(tcp: Clients) -> None:
     """A resumed Session's messages come behind CONNACK. [MQTT-3.2.0-1] [MQTT3-3.2.0-1]."""
-    topic, guest, publisher = unique("t"), tcp(4, keep=True), tcp(4)
-    guest.subscribe((topic, 1))
-    guest.disconnect()
+    topic, client, publisher = unique("t"), tcp(4, keep=True), tcp(4)
+    client.subscribe((topic, 1))
+    client.disconnect()
     publisher.publish(topic, b"waiting", 1)
 
-    again = tcp.stranger(4)
-    again.send(again.connect_bytes(guest.client_id, "acme/dev1", clean=False))
+    again = tcp.open_connection(4)
+    again.send(again.connect_bytes(client.client_id, "acme/dev1", clean=False))
 
     assert [again.next().kind, again.next().kind] == [2, PUBLISH]

@@ -6,33 +6,33 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.packets import PUBACK, packet, string
-from tests.support.party import Guest, Party
 
 RETAIN_AS_PUBLISHED, NO_LOCAL = 0x08, 0x04
 
 
-def late(join: Party, topic: str, version: int = 4, qos: int = 2) -> list[tuple[bytes, int, bool]]:
+def late(join: Clients, topic: str, version: int = 4, qos: int = 2) -> list[tuple[bytes, int, bool]]:
     """What a new subscriber gets at once: (payload, QoS, RETAIN)."""
-    guest = join(version)
-    guest.subscribe((topic, qos))
-    return replayed(join, guest)
+    client = join(version)
+    client.subscribe((topic, qos))
+    return replayed(join, client)
 
 
-def replayed(join: Party, guest: Guest) -> list[tuple[bytes, int, bool]]:
+def replayed(join: Clients, client: Client) -> list[tuple[bytes, int, bool]]:
     """What came before the retained message of a later SUBSCRIBE: replay takes its time, a PINGRESP does not wait for it."""
     fence = unique("fence")
     join(4).publish(fence, b"fence", 1, retain=True)
-    guest.subscribe((fence, 0))
+    client.subscribe((fence, 0))
     found = []
-    while (got := guest.take()[0]).topic != fence:
+    while (got := client.take()[0]).topic != fence:
         found.append((got.payload, got.qos, got.retain))
-    guest.nothing()
+    client.nothing()
     return found
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_retained_message_waits_for_new_subscribers(join: Party, version: int, qos: int) -> None:
+def test_retained_message_waits_for_new_subscribers(join: Clients, version: int, qos: int) -> None:
     """With RETAIN 1, at the lower QoS, also after its publisher has gone.
 
     [MQTT-3.3.1-5] [MQTT-3.3.1-9] [MQTT3-3.3.1-5] [MQTT3-3.3.1-6] [MQTT3-3.3.1-8] [MQTT3-3.1.2-7]
@@ -45,18 +45,18 @@ def test_retained_message_waits_for_new_subscribers(join: Party, version: int, q
     assert late(join, topic, version, qos=0) == [(b"kept", 0, True)]
 
 
-def test_established_subscriptions_get_retain_0(join: Party, version: int) -> None:
+def test_established_subscriptions_get_retain_0(join: Clients, version: int) -> None:
     """[MQTT3-3.3.1-9] [MQTT-3.3.1-12]."""
-    topic, publisher, guest = unique("t"), join(version), join(version)
-    guest.subscribe((topic, 1))
+    topic, publisher, client = unique("t"), join(version), join(version)
+    client.subscribe((topic, 1))
 
     publisher.publish(topic, b"live", 1, retain=True)
 
-    assert [(got.payload, got.retain) for got in guest.take()] == [(b"live", False)]
-    guest.nothing()
+    assert [(got.payload, got.retain) for got in client.take()] == [(b"live", False)]
+    client.nothing()
 
 
-def test_a_new_retained_message_replaces_the_old(join: Party, version: int) -> None:
+def test_a_new_retained_message_replaces_the_old(join: Clients, version: int) -> None:
     """Also when the new one is of QoS 0. [MQTT-3.3.1-5] [MQTT3-3.3.1-5] [MQTT3-3.3.1-7]."""
     topic, publisher = unique("t"), join(version)
 
@@ -70,37 +70,37 @@ def test_a_new_retained_message_replaces_the_old(join: Party, version: int) -> N
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_subscription_misses_no_retained_message_on_its_way_to_disk(join: Party, version: int, qos: int) -> None:
+def test_a_subscription_misses_no_retained_message_on_its_way_to_disk(join: Clients, version: int, qos: int) -> None:
     """Who subscribes behind the PUBLISH gets its message, as live or as retained, however slow the disk.
 
     [MQTT-3.3.1-5] [MQTT-3.3.1-9] [MQTT3-3.3.1-6]
     """
-    guest = join(version)
+    client = join(version)
     for number in range(10):
         topic = unique("t")
         body = b"\x00\x09" + (b"\x00" if version == 5 else b"") + string(topic) + b"\x00"
 
-        guest.send(guest.publish_bytes(topic, b"%d" % number, qos, number + 1, retain=True) + packet(0x82, body))
+        client.send(client.publish_bytes(topic, b"%d" % number, qos, number + 1, retain=True) + packet(0x82, body))
 
-        assert guest.payloads() == [b"%d" % number]
+        assert client.payloads() == [b"%d" % number]
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_an_empty_payload_removes_and_is_not_kept(join: Party, version: int, qos: int) -> None:
+def test_an_empty_payload_removes_and_is_not_kept(join: Clients, version: int, qos: int) -> None:
     """It is delivered to those who are there as any message. [MQTT-3.3.1-6] [MQTT-3.3.1-7] [MQTT3-3.3.1-10] [MQTT3-3.3.1-11]."""
-    topic, publisher, guest = unique("t"), join(version), join(version)
+    topic, publisher, client = unique("t"), join(version), join(version)
     publisher.publish(topic, b"x", 1, retain=True)
-    guest.subscribe((topic, 1))
-    guest.take()
+    client.subscribe((topic, 1))
+    client.take()
 
     publisher.publish(topic, b"", qos, retain=True)
     publisher.ping()
 
-    assert [(got.payload, got.retain) for got in guest.take()] == [(b"", False)]
+    assert [(got.payload, got.retain) for got in client.take()] == [(b"", False)]
     assert late(join, topic, version) == []
 
 
-def test_retain_0_neither_stores_nor_removes(join: Party, version: int) -> None:
+def test_retain_0_neither_stores_nor_removes(join: Clients, version: int) -> None:
     """[MQTT-3.3.1-8] [MQTT3-3.3.1-12]."""
     one, two, publisher = unique("t"), unique("t"), join(version)
     publisher.publish(one, b"kept", 1, retain=True)
@@ -113,7 +113,7 @@ def test_retain_0_neither_stores_nor_removes(join: Party, version: int) -> None:
     assert late(join, two, version) == []
 
 
-def test_wildcards_find_retained_messages(join: Party, version: int) -> None:
+def test_wildcards_find_retained_messages(join: Clients, version: int) -> None:
     """Every match once, nothing else. [MQTT-3.3.1-9] [MQTT3-3.3.1-6] [MQTT-3.3.2-3]."""
     root, publisher = unique("t"), join(version)
     for name in ("a", "b", "c/d", "c/e/f"):
@@ -133,46 +133,46 @@ def test_wildcards_find_retained_messages(join: Party, version: int) -> None:
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("way", ["again", "unsubscribed", "overlapping"])
 def test_message_that_has_just_come_live_is_retained_for_the_next_subscription(
-    tcp: Party, version: int, way: str, qos: int, is_one_segment: bool
+    tcp: Clients, version: int, way: str, qos: int, is_one_segment: bool
 ) -> None:
     """While the replay to the subscription before is not finished, 25 times.
 
     [MQTT-3.3.1-9] [MQTT-3.8.4-4] [MQTT3-3.3.1-6] [MQTT3-3.8.4-3]
     """
-    guest = tcp(version)
+    client = tcp(version)
     head = b"\x00\x09" + (b"\x00" if version == 5 else b"")
     for number in range(25):
         topic = unique("t") + "/x"
         second = topic[:-1] + "+" if way == "overlapping" else topic
         packets = [
             packet(0x82, head + string(topic) + bytes((qos,))),
-            guest.publish_bytes(topic, b"live", qos, number + 1, retain=True),
+            client.publish_bytes(topic, b"live", qos, number + 1, retain=True),
             packet(0xA2, head + string(topic)) if way == "unsubscribed" else b"",
             packet(0x82, head + string(second) + bytes((qos,))),
         ]
 
         for data in [b"".join(packets)] if is_one_segment else packets:
-            guest.send(data)
+            client.send(data)
 
-        assert [(got.topic, got.retain) for got in guest.take(2)] == [(topic, False), (topic, True)]
-        guest.unsubscribe(topic, second)
-        guest.received.clear()
+        assert [(got.topic, got.retain) for got in client.take(2)] == [(topic, False), (topic, True)]
+        client.unsubscribe(topic, second)
+        client.received.clear()
 
 
-def test_resubscribing_sends_retained_messages_again(join: Party, version: int) -> None:
+def test_resubscribing_sends_retained_messages_again(join: Clients, version: int) -> None:
     """[MQTT-3.8.4-4] [MQTT3-3.8.4-3] [MQTT-3.3.1-9]."""
-    topic, publisher, guest = unique("t"), join(version), join(version)
+    topic, publisher, client = unique("t"), join(version), join(version)
     publisher.publish(topic, b"kept", 1, retain=True)
 
     for _ in range(3):
-        guest.subscribe((topic, 1))
-        assert [(got.payload, got.retain) for got in guest.take()] == [(b"kept", True)]
-    guest.nothing()
+        client.subscribe((topic, 1))
+        assert [(got.payload, got.retain) for got in client.take()] == [(b"kept", True)]
+    client.nothing()
 
 
-def test_many_retained_messages_all_arrive(tcp: Party, version: int) -> None:
+def test_many_retained_messages_all_arrive(tcp: Clients, version: int) -> None:
     """Three hundred, more than any window. [MQTT-3.3.1-9] [MQTT3-3.3.1-6]."""
-    root, publisher, guest = unique("t"), tcp(version), tcp(version)
+    root, publisher, client = unique("t"), tcp(version), tcp(version)
     for start in range(0, 300, 20):
         numbers = range(start, start + 20)
         publisher.send(
@@ -180,21 +180,21 @@ def test_many_retained_messages_all_arrive(tcp: Party, version: int) -> None:
         )
         assert [publisher.expect(PUBACK).packet_id for n in numbers] == [n + 1 for n in numbers]
 
-    guest.subscribe((f"{root}/#", 1))
+    client.subscribe((f"{root}/#", 1))
 
-    assert {got.payload for got in guest.take(300)} == {b"%d" % n for n in range(300)}
-    guest.nothing()
+    assert {got.payload for got in client.take(300)} == {b"%d" % n for n in range(300)}
+    client.nothing()
 
 
-def test_persistent_session_gets_retained_messages_with_qos(join: Party, version: int) -> None:
+def test_persistent_session_gets_retained_messages_with_qos(join: Clients, version: int) -> None:
     """Replay goes the way of everything else: window, acknowledgement, resend. [MQTT-3.3.1-9] [MQTT-4.4.0-1] [MQTT3-4.4.0-1]."""
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
     publisher.publish(topic, b"kept", 1, retain=True)
-    guest.subscribe((topic, 1))
-    (first,) = guest.get()
-    guest.drop()
+    client.subscribe((topic, 1))
+    (first,) = client.get()
+    client.drop()
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
 
     (second,) = again.take()
     assert (second.payload, second.retain, second.packet_id) == (b"kept", True, first.packet_id)
@@ -205,68 +205,68 @@ def test_persistent_session_gets_retained_messages_with_qos(join: Party, version
 # --- the options of 5.0
 
 
-def subscribed(join: Party, topic: str, options: int) -> Guest:
-    guest = join(5)
-    guest.subscribe((topic, options))
-    return guest
+def subscribed(join: Clients, topic: str, options: int) -> Client:
+    client = join(5)
+    client.subscribe((topic, options))
+    return client
 
 
-def test_retain_handling_0_always_sends(join: Party) -> None:
+def test_retain_handling_0_always_sends(join: Clients) -> None:
     """[MQTT-3.3.1-9]."""
     topic = unique("t")
     join(5).publish(topic, b"kept", 1, retain=True)
-    guest = subscribed(join, topic, 0x01)
-    assert guest.payloads() == [b"kept"]
+    client = subscribed(join, topic, 0x01)
+    assert client.payloads() == [b"kept"]
 
-    guest.subscribe((topic, 0x01))
+    client.subscribe((topic, 0x01))
 
-    assert guest.payloads() == [b"kept"]
+    assert client.payloads() == [b"kept"]
 
 
-def test_retain_handling_1_sends_to_a_new_subscription_only(join: Party) -> None:
+def test_retain_handling_1_sends_to_a_new_subscription_only(join: Clients) -> None:
     """[MQTT-3.3.1-10]."""
     topic = unique("t")
     join(5).publish(topic, b"kept", 1, retain=True)
-    guest = subscribed(join, topic, 0x11)
-    assert guest.payloads() == [b"kept"]
+    client = subscribed(join, topic, 0x11)
+    assert client.payloads() == [b"kept"]
 
-    guest.subscribe((topic, 0x12))
-    assert replayed(join, guest) == []
-    guest.unsubscribe(topic)
-    guest.subscribe((topic, 0x11))
+    client.subscribe((topic, 0x12))
+    assert replayed(join, client) == []
+    client.unsubscribe(topic)
+    client.subscribe((topic, 0x11))
 
-    assert guest.payloads() == [b"kept"]
-    guest.nothing()
+    assert client.payloads() == [b"kept"]
+    client.nothing()
 
 
-def test_retain_handling_1_knows_a_resumed_subscription(join: Party) -> None:
+def test_retain_handling_1_knows_a_resumed_subscription(join: Clients) -> None:
     """A subscription that survived in the Session is not new. [MQTT-3.3.1-10]."""
     topic = unique("t")
     join(5).publish(topic, b"kept", 1, retain=True)
-    guest = join(5, keep=True)
-    guest.subscribe((topic, 0x11))
-    guest.take()
-    guest.disconnect()
+    client = join(5, keep=True)
+    client.subscribe((topic, 0x11))
+    client.take()
+    client.disconnect()
 
-    again = join(5, guest.client_id, keep=True)
+    again = join(5, client.client_id, keep=True)
     again.subscribe((topic, 0x11))
 
     assert replayed(join, again) == []
 
 
-def test_retain_handling_2_sends_none(join: Party) -> None:
+def test_retain_handling_2_sends_none(join: Clients) -> None:
     """[MQTT-3.3.1-11]."""
     topic, publisher = unique("t"), join(5)
     publisher.publish(topic, b"kept", 1, retain=True)
-    guest = subscribed(join, topic, 0x21)
-    assert replayed(join, guest) == []
+    client = subscribed(join, topic, 0x21)
+    assert replayed(join, client) == []
 
     publisher.publish(topic, b"live", 1)
 
-    assert guest.payloads() == [b"live"]
+    assert client.payloads() == [b"live"]
 
 
-def test_retain_as_published_keeps_the_flag(join: Party) -> None:
+def test_retain_as_published_keeps_the_flag(join: Clients) -> None:
     """1 keeps what the publisher set, 0 clears it. [MQTT-3.3.1-12] [MQTT-3.3.1-13]."""
     topic, publisher = unique("t"), join(5)
     keeping, clearing = subscribed(join, topic, 0x01 | RETAIN_AS_PUBLISHED), subscribed(join, topic, 0x01)
@@ -278,46 +278,46 @@ def test_retain_as_published_keeps_the_flag(join: Party) -> None:
     assert [got.retain for got in clearing.take(2)] == [False, False]
 
 
-def test_no_local_keeps_own_messages_away(join: Party) -> None:
+def test_no_local_keeps_own_messages_away(join: Clients) -> None:
     """Also those of the same Session on a wildcard; others get them. [MQTT-3.8.3-3]."""
     topic, other = unique("t"), join(5)
-    guest = subscribed(join, f"{topic}/#", 0x02 | NO_LOCAL)
+    client = subscribed(join, f"{topic}/#", 0x02 | NO_LOCAL)
     other.subscribe((f"{topic}/a", 0x02))
 
     for qos in range(3):
-        guest.publish(f"{topic}/a", b"mine", qos)
+        client.publish(f"{topic}/a", b"mine", qos)
     other.publish(f"{topic}/a", b"yours", 1)
 
-    assert guest.payloads() == [b"yours"]
-    guest.nothing()
+    assert client.payloads() == [b"yours"]
+    client.nothing()
     assert other.payloads(4) == [b"mine"] * 3 + [b"yours"]
 
 
-def test_no_local_belongs_to_one_subscription(join: Party) -> None:
+def test_no_local_belongs_to_one_subscription(join: Clients) -> None:
     """Another subscription of the same Session without it delivers. [MQTT-3.8.3-3]."""
-    topic, guest = unique("t"), join(5)
-    guest.subscribe((f"{topic}/a", 0x01 | NO_LOCAL), (f"{topic}/+", 0x01))
+    topic, client = unique("t"), join(5)
+    client.subscribe((f"{topic}/a", 0x01 | NO_LOCAL), (f"{topic}/+", 0x01))
 
-    guest.publish(f"{topic}/a", b"mine", 1)
+    client.publish(f"{topic}/a", b"mine", 1)
 
-    assert guest.payloads() == [b"mine"]
-    guest.nothing()
+    assert client.payloads() == [b"mine"]
+    client.nothing()
 
 
-def test_no_local_holds_for_the_queue_of_a_persistent_session(join: Party) -> None:
+def test_no_local_holds_for_the_queue_of_a_persistent_session(join: Clients) -> None:
     """[MQTT-3.8.3-3]."""
-    topic, guest = unique("t"), join(5, keep=True)
-    guest.subscribe((topic, 0x01 | NO_LOCAL))
+    topic, client = unique("t"), join(5, keep=True)
+    client.subscribe((topic, 0x01 | NO_LOCAL))
 
-    guest.publish(topic, b"mine", 1)
-    guest.drop()
+    client.publish(topic, b"mine", 1)
+    client.drop()
 
-    join(5, guest.client_id, keep=True).nothing()
+    join(5, client.client_id, keep=True).nothing()
 
 
-def test_retained_message_carries_its_properties(join: Party) -> None:
+def test_retained_message_carries_its_properties(join: Clients) -> None:
     """[MQTT-3.3.2-17] [MQTT-3.3.2-18] [MQTT-3.3.2-20] [MQTT-3.3.2-4] [MQTT-3.3.4-3]."""
-    topic, guest = unique("t"), join(5)
+    topic, client = unique("t"), join(5)
     props = [
         (names.PAYLOAD_FORMAT, 1),
         (names.CONTENT_TYPE, "text/plain"),
@@ -326,8 +326,8 @@ def test_retained_message_carries_its_properties(join: Party) -> None:
     ]
     join(5).publish(topic, b"kept", 1, retain=True, props=props)  # type: ignore[arg-type]
 
-    guest.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 9)])
+    client.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 9)])
 
-    (got,) = guest.take()
+    (got,) = client.take()
     assert [pair for pair in got.properties if pair[0] != names.SUBSCRIPTION_ID] == props
     assert got.property(names.SUBSCRIPTION_ID) == 9

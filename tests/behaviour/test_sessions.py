@@ -6,12 +6,12 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Clients
 from tests.support.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet, properties
-from tests.support.party import Party
 from tests.support.waiting import until
 
 
-def test_session_present_tells_the_truth(join: Party, version: int) -> None:
+def test_session_present_tells_the_truth(join: Clients, version: int) -> None:
     """Nothing there, there, discarded by clean start, nothing there.
 
     [MQTT-3.1.2-4] [MQTT-3.1.2-5] [MQTT-3.1.2-6] [MQTT-3.2.2-2] [MQTT-3.2.2-3] [MQTT-3.1.4-4]
@@ -20,9 +20,9 @@ def test_session_present_tells_the_truth(join: Party, version: int) -> None:
     name = unique()
 
     def present(**options: object) -> bool:
-        guest = join(version, name, **options)
-        guest.disconnect()
-        return guest.connack.session_present
+        client = join(version, name, **options)
+        client.disconnect()
+        return client.connack.session_present
 
     assert not present(keep=True)
     assert present(keep=True)
@@ -31,14 +31,14 @@ def test_session_present_tells_the_truth(join: Party, version: int) -> None:
     assert not present(keep=True)
 
 
-def test_subscriptions_survive_the_connection(join: Party, version: int) -> None:
+def test_subscriptions_survive_the_connection(join: Clients, version: int) -> None:
     """[MQTT-4.1.0-1] [MQTT-3.1.2-5] [MQTT-3.1.2-23] [MQTT3-4.1.0-1] [MQTT3-3.1.2-4] [MQTT3-4.1.0-2]."""
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((f"{topic}/a", 0), (f"{topic}/b", 1), (f"{topic}/gone", 1))
-    guest.unsubscribe(f"{topic}/gone")
-    guest.disconnect()
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((f"{topic}/a", 0), (f"{topic}/b", 1), (f"{topic}/gone", 1))
+    client.unsubscribe(f"{topic}/gone")
+    client.disconnect()
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
     for name in ("gone", "a", "b"):
         publisher.publish(f"{topic}/{name}", name.encode(), 2)
 
@@ -46,28 +46,28 @@ def test_subscriptions_survive_the_connection(join: Party, version: int) -> None
     again.nothing()
 
 
-def test_clean_session_keeps_nothing(join: Party, version: int) -> None:
+def test_clean_session_keeps_nothing(join: Clients, version: int) -> None:
     """[MQTT3-3.1.2-6] [MQTT-3.1.2-4] [MQTT-4.1.0-2]."""
-    topic, publisher, guest = unique("t"), join(version), join(version)
-    guest.subscribe((topic, 1))
-    guest.drop()
+    topic, publisher, client = unique("t"), join(version), join(version)
+    client.subscribe((topic, 1))
+    client.drop()
     publisher.publish(topic, b"lost", 1)
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
 
     assert not again.connack.session_present
     publisher.publish(topic, b"lost too", 1)
     again.nothing()
 
 
-def test_clean_start_throws_queue_and_subscriptions_away(join: Party, version: int) -> None:
+def test_clean_start_throws_queue_and_subscriptions_away(join: Clients, version: int) -> None:
     """[MQTT-3.1.2-4] [MQTT3-3.1.2-6]."""
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, 1))
-    guest.disconnect()
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, 1))
+    client.disconnect()
     publisher.publish(topic, b"old", 1)
 
-    fresh = join(version, guest.client_id, keep=True, clean=True)
+    fresh = join(version, client.client_id, keep=True, clean=True)
     publisher.publish(topic, b"new", 1)
 
     assert not fresh.connack.session_present
@@ -75,18 +75,18 @@ def test_clean_start_throws_queue_and_subscriptions_away(join: Party, version: i
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_messages_wait_for_an_offline_session(join: Party, version: int, qos: int) -> None:
+def test_messages_wait_for_an_offline_session(join: Clients, version: int, qos: int) -> None:
     """In order, at the lower QoS, DUP 0, RETAIN 0, once.
 
     [MQTT-4.5.0-1] [MQTT-4.6.0-5] [MQTT-4.6.0-6] [MQTT-3.8.4-8] [MQTT-4.1.0-1] [MQTT3-3.1.2-5] [MQTT3-4.5.0-1] [MQTT3-4.6.0-6] [MQTT3-4.6.0-5]
     """
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, qos))
-    guest.disconnect()
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, qos))
+    client.disconnect()
     for number in range(25):
         publisher.publish(topic, b"%d" % number, 1 + number % 2)
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
 
     got = again.take(25)
     assert [each.payload for each in got] == [b"%d" % number for number in range(25)]
@@ -94,14 +94,14 @@ def test_messages_wait_for_an_offline_session(join: Party, version: int, qos: in
     assert {(each.dup, each.retain) for each in got} == {(False, False)}
     again.nothing()
     again.disconnect()
-    join(version, guest.client_id, keep=True).nothing()
+    join(version, client.client_id, keep=True).nothing()
 
 
-def test_offline_and_online_messages_do_not_overtake(tcp: Party, version: int) -> None:
+def test_offline_and_online_messages_do_not_overtake(tcp: Clients, version: int) -> None:
     """The publisher goes on while the session comes back: one unbroken order across store and memory. [MQTT-4.6.0-5] [MQTT3-4.6.0-6]."""
-    topic, publisher, guest = unique("t"), tcp(version), tcp(version, keep=True)
-    guest.subscribe((topic, 1))
-    guest.drop()
+    topic, publisher, client = unique("t"), tcp(version), tcp(version, keep=True)
+    client.subscribe((topic, 1))
+    client.drop()
     number = 0
 
     def publish(count: int) -> None:
@@ -112,14 +112,14 @@ def test_offline_and_online_messages_do_not_overtake(tcp: Party, version: int) -
 
     publish(30)
     for _ in range(3):
-        again = tcp(version, guest.client_id, keep=True)
+        again = tcp(version, client.client_id, keep=True)
         publish(10)
         first = again.take(7)
         again.drop()
         publish(5)
         start = int(first[0].payload)
         assert [int(each.payload) for each in first] == list(range(start, start + 7))
-    last = tcp(version, guest.client_id, keep=True)
+    last = tcp(version, client.client_id, keep=True)
     publish(10)
 
     seen = []
@@ -129,37 +129,37 @@ def test_offline_and_online_messages_do_not_overtake(tcp: Party, version: int) -
     assert seen[0] <= 21
 
 
-def test_qos_0_does_not_wait(join: Party, version: int) -> None:
+def test_qos_0_does_not_wait(join: Clients, version: int) -> None:
     """Neither a QoS 0 message nor a QoS 0 subscription is queued for an offline session."""
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((f"{topic}/0", 0), (f"{topic}/1", 1))
-    guest.disconnect()
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((f"{topic}/0", 0), (f"{topic}/1", 1))
+    client.disconnect()
     publisher.publish(f"{topic}/0", b"", 2)
     publisher.publish(f"{topic}/1", b"", 0)
     publisher.publish(f"{topic}/1", b"kept", 1)
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
 
     assert again.payloads() == [b"kept"]
     again.nothing()
 
 
-def test_unacknowledged_qos_1_is_sent_again(join: Party, version: int) -> None:
+def test_unacknowledged_qos_1_is_sent_again(join: Clients, version: int) -> None:
     """Same identifiers, DUP 1, same order, before anything newer; what was acknowledged stays away.
 
     [MQTT-4.4.0-1] [MQTT-3.3.1-1] [MQTT-4.3.2-3] [MQTT-4.3.2-5] [MQTT3-4.4.0-1] [MQTT3-3.3.1-1] [MQTT3-4.3.2-1]
     """
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, 1))
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, 1))
     for number in range(4):
         publisher.publish(topic, b"%d" % number, 1)
-    sent = guest.get(4)
-    guest.ack(PUBACK, sent[0].packet_id)
-    guest.nothing()
-    guest.drop()
+    sent = client.get(4)
+    client.ack(PUBACK, sent[0].packet_id)
+    client.nothing()
+    client.drop()
     publisher.publish(topic, b"new", 1)
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
 
     got = again.take(4)
     assert [each.payload for each in got] == [b"1", b"2", b"3", b"new"]
@@ -168,18 +168,18 @@ def test_unacknowledged_qos_1_is_sent_again(join: Party, version: int) -> None:
     again.nothing()
 
 
-def test_qos_2_goes_on_where_it_was_broken_off(join: Party, version: int) -> None:
+def test_qos_2_goes_on_where_it_was_broken_off(join: Clients, version: int) -> None:
     """Before PUBREC the PUBLISH comes again, after it only PUBREL, and after PUBCOMP nothing.
 
     [MQTT-4.4.0-1] [MQTT-4.3.3-3] [MQTT-4.3.3-5] [MQTT-4.3.3-6] [MQTT-3.3.1-1] [MQTT3-4.4.0-1] [MQTT3-4.3.3-1]
     """
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, 2))
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, 2))
     publisher.publish(topic, b"x", 2)
-    (first,) = guest.get()
-    guest.drop()
+    (first,) = client.get()
+    client.drop()
 
-    second = join(version, guest.client_id, keep=True)
+    second = join(version, client.client_id, keep=True)
     (again,) = second.get()
     assert (again.packet_id, again.dup, again.payload) == (first.packet_id, True, b"x")
     second.ack(PUBREC, again.packet_id)
@@ -187,25 +187,25 @@ def test_qos_2_goes_on_where_it_was_broken_off(join: Party, version: int) -> Non
     second.drop()
 
     for _ in range(2):
-        third = join(version, guest.client_id, keep=True)
+        third = join(version, client.client_id, keep=True)
         released = third.expect(PUBREL)
         assert (released.packet_id, released.flags) == (first.packet_id, 2)
         third.nothing()
         third.drop()
-    last = join(version, guest.client_id, keep=True)
+    last = join(version, client.client_id, keep=True)
     last.ack(PUBCOMP, last.expect(PUBREL).packet_id)
     last.nothing()
     last.disconnect()
-    join(version, guest.client_id, keep=True).nothing()
+    join(version, client.client_id, keep=True).nothing()
 
 
-def test_qos_2_publisher_may_break_off_anywhere(join: Party, version: int) -> None:
+def test_qos_2_publisher_may_break_off_anywhere(join: Clients, version: int) -> None:
     """The PUBLISH repeated on a new connection is the same message; its PUBREL ends it.
 
     [MQTT-4.3.3-10] [MQTT-4.3.3-11] [MQTT3-4.3.3-2] [MQTT-4.1.0-1]
     """
-    topic, guest, publisher = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, 2))
+    topic, client, publisher = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, 2))
     publisher.send(publisher.publish_bytes(topic, b"once", 2, 9))
     publisher.expect(PUBREC)
     publisher.drop()
@@ -220,44 +220,44 @@ def test_qos_2_publisher_may_break_off_anywhere(join: Party, version: int) -> No
     assert (publisher.expect(PUBCOMP).packet_id, len(publisher.received)) == (9, 0)
     publisher.publish(topic, b"next", 2, packet_id=9)
 
-    assert guest.payloads(2) == [b"once", b"next"]
-    guest.nothing()
+    assert client.payloads(2) == [b"once", b"next"]
+    client.nothing()
 
 
-def test_take_over_moves_the_session(join: Party, version: int) -> None:
+def test_take_over_moves_the_session(join: Clients, version: int) -> None:
     """The old connection gets 0x8E and is closed, the new one goes on with what was unacknowledged.
 
     [MQTT-3.1.4-3] [MQTT3-3.1.4-2] [MQTT-3.14.2-2] [MQTT-4.4.0-1]
     """
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, 1))
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, 1))
     publisher.publish(topic, b"x", 1)
-    (sent,) = guest.get()
+    (sent,) = client.get()
 
-    again = join(version, guest.client_id, keep=True)
+    again = join(version, client.client_id, keep=True)
 
-    guest.refused(0x8E)
-    assert all(found.property(names.SESSION_EXPIRY) is None for found in guest.received)
+    client.refused(0x8E)
+    assert all(found.property(names.SESSION_EXPIRY) is None for found in client.received)
     assert again.connack.session_present
     (got,) = again.take()
     assert (got.payload, got.packet_id, got.dup) == (b"x", sent.packet_id, True)
     again.nothing()
 
 
-def test_take_over_of_a_transient_session(join: Party, version: int) -> None:
+def test_take_over_of_a_transient_session(join: Clients, version: int) -> None:
     """Without anything to keep there is no session to be present. [MQTT-3.1.4-3] [MQTT3-3.1.4-2]."""
-    topic, publisher, guest = unique("t"), join(version), join(version)
-    guest.subscribe((topic, 1))
+    topic, publisher, client = unique("t"), join(version), join(version)
+    client.subscribe((topic, 1))
 
-    again = join(version, guest.client_id)
+    again = join(version, client.client_id)
 
-    guest.refused(0x8E)
+    client.refused(0x8E)
     assert not again.connack.session_present
     publisher.publish(topic, b"x", 1)
     again.nothing()
 
 
-def test_take_over_across_versions(tcp: Party) -> None:
+def test_take_over_across_versions(tcp: Clients) -> None:
     """A session is the client's, not the protocol level's. [MQTT-3.1.4-3] [MQTT3-3.1.4-2] [MQTT-3.1.2-5]."""
     topic, publisher, old = unique("t"), tcp(5), tcp(4, keep=True)
     old.subscribe((topic, 1))
@@ -270,7 +270,7 @@ def test_take_over_across_versions(tcp: Party) -> None:
     assert new.payloads() == [b"x"]
 
 
-def test_a_storm_of_take_overs_leaves_one(tcp: Party, version: int) -> None:
+def test_a_storm_of_take_overs_leaves_one(tcp: Clients, version: int) -> None:
     """Twenty connections with one Client Identifier: the last one lives, the session never broke. [MQTT-3.1.4-3] [MQTT3-3.1.4-2]."""
     topic, publisher, first = unique("t"), tcp(version), tcp(version, keep=True)
     first.subscribe((topic, 1))
@@ -287,15 +287,15 @@ def test_a_storm_of_take_overs_leaves_one(tcp: Party, version: int) -> None:
 # --- the end of a session, in 5.0
 
 
-def test_expiry_interval_zero_ends_with_the_connection(join: Party) -> None:
+def test_expiry_interval_zero_ends_with_the_connection(join: Clients) -> None:
     """Absent is the same as 0. [MQTT-4.1.0-2] [MQTT-3.2.2-3]."""
     for props in ([], [(names.SESSION_EXPIRY, 0)]):
-        guest = join(5, clean=False, props=props)
-        guest.disconnect()
-        assert not join(5, guest.client_id, clean=False).connack.session_present
+        client = join(5, clean=False, props=props)
+        client.disconnect()
+        assert not join(5, client.client_id, clean=False).connack.session_present
 
 
-def test_disconnect_may_change_the_expiry_interval(join: Party) -> None:
+def test_disconnect_may_change_the_expiry_interval(join: Clients) -> None:
     """To 0: the Session ends at once; from 3600 to the greatest: it stays. §3.14.2.2.2 [MQTT-3.1.2-23] [MQTT-4.1.0-2]."""
     ended, kept = join(5, keep=True), join(5, keep=True)
 
@@ -306,18 +306,18 @@ def test_disconnect_may_change_the_expiry_interval(join: Party) -> None:
     assert join(5, kept.client_id, clean=False).connack.session_present
 
 
-def test_connect_without_expiry_ends_a_kept_session_at_its_end(join: Party) -> None:
+def test_connect_without_expiry_ends_a_kept_session_at_its_end(join: Clients) -> None:
     """The last CONNECT's interval holds: a Session resumed without one ends with that connection. [MQTT-3.1.2-23] [MQTT-4.1.0-2]."""
-    guest = join(5, keep=True)
-    guest.disconnect()
-    resumed = join(5, guest.client_id, clean=False)
+    client = join(5, keep=True)
+    client.disconnect()
+    resumed = join(5, client.client_id, clean=False)
     assert resumed.connack.session_present
     resumed.disconnect()
 
-    assert not join(5, guest.client_id, clean=False).connack.session_present
+    assert not join(5, client.client_id, clean=False).connack.session_present
 
 
-def test_sessions_expire_and_others_do_not(tcp: Party) -> None:
+def test_sessions_expire_and_others_do_not(tcp: Clients) -> None:
     """One second; ten seconds; DISCONNECT makes a second out of an hour; a 3.1.1 session has no end.
 
     [MQTT-4.1.0-2] [MQTT-3.1.2-23] [MQTT3-4.1.0-1]
@@ -327,8 +327,8 @@ def test_sessions_expire_and_others_do_not(tcp: Party) -> None:
     longer = tcp(5, props=[(names.SESSION_EXPIRY, 30)])
     shortened = tcp(5, keep=True)
     old = tcp(4, keep=True)
-    for guest in (short, longer, shortened, old):
-        guest.subscribe((topic, 1))
+    for client in (short, longer, shortened, old):
+        client.subscribe((topic, 1))
     short.drop()
     longer.drop()
     shortened.disconnect(0, [(names.SESSION_EXPIRY, 1)])
@@ -345,50 +345,50 @@ def test_sessions_expire_and_others_do_not(tcp: Party) -> None:
         assert back.payloads() == [b"x"]
 
 
-def test_a_connected_session_does_not_expire(tcp: Party) -> None:
+def test_a_connected_session_does_not_expire(tcp: Clients) -> None:
     """The interval begins when the connection ends. [MQTT-3.1.2-23] [MQTT-4.1.0-1] [MQTT3-4.1.0-2]."""
-    topic, guest = unique("t"), tcp(5, props=[(names.SESSION_EXPIRY, 1)])
-    guest.subscribe((topic, 1))
+    topic, client = unique("t"), tcp(5, props=[(names.SESSION_EXPIRY, 1)])
+    client.subscribe((topic, 1))
     tcp.a_while()
 
-    again = tcp(5, guest.client_id, clean=False)
+    again = tcp(5, client.client_id, clean=False)
 
     assert again.connack.session_present
 
 
-def test_malformed_packet_does_not_end_a_session(join: Party, version: int) -> None:
+def test_malformed_packet_does_not_end_a_session(join: Clients, version: int) -> None:
     """The connection is closed, the Session stays as its interval says. [MQTT-4.13.1-1] [MQTT3-4.8.0-1] [MQTT-3.1.2-23]."""
-    topic, publisher, guest = unique("t"), join(version), join(version, keep=True)
-    guest.subscribe((topic, 1))
+    topic, publisher, client = unique("t"), join(version), join(version, keep=True)
+    client.subscribe((topic, 1))
 
-    guest.send(packet(0xC0, b"x"))
-    guest.refused(0x81)
+    client.send(packet(0xC0, b"x"))
+    client.refused(0x81)
     publisher.publish(topic, b"x", 1)
 
-    assert join(version, guest.client_id, keep=True).payloads() == [b"x"]
+    assert join(version, client.client_id, keep=True).payloads() == [b"x"]
 
 
-def test_publications_of_a_client_that_goes_at_once_arrive(join: Party, version: int) -> None:
+def test_publications_of_a_client_that_goes_at_once_arrive(join: Clients, version: int) -> None:
     """PUBLISH, DISCONNECT, close in one write: what was sent before counts. [MQTT-4.5.0-1] [MQTT3-4.5.0-1]."""
-    topic, guest, publisher = unique("t"), join(version), join(version)
-    guest.subscribe((topic, 1))
+    topic, client, publisher = unique("t"), join(version), join(version)
+    client.subscribe((topic, 1))
 
     publisher.send(
         b"".join(publisher.publish_bytes(topic, b"%d" % n, n % 2, n + 1) for n in range(10)) + packet(0xE0, b"")
     )
 
-    assert guest.payloads(10) == [b"%d" % n for n in range(10)]
+    assert client.payloads(10) == [b"%d" % n for n in range(10)]
 
 
-def test_disconnect_properties_are_accepted(join: Party) -> None:
+def test_disconnect_properties_are_accepted(join: Clients) -> None:
     """Reason String and User Property of a DISCONNECT are no error. §3.14.2.2."""
-    guest = join(5, keep=True)
+    client = join(5, keep=True)
 
     body = properties([(names.REASON_STRING, "bye"), (names.USER_PROPERTY, ("a", "b"))])
-    guest.send_packet(DISCONNECT << 4, b"\x00" + body)
+    client.send_packet(DISCONNECT << 4, b"\x00" + body)
 
-    assert guest.expect_closed() == []
-    until(lambda: join(5, guest.client_id, keep=True).connack.session_present, "the session is kept")
+    assert client.expect_closed() == []
+    until(lambda: join(5, client.client_id, keep=True).connack.session_present, "the session is kept")
 
 
 def test_publish_kinds_are_what_the_tests_think() -> None:

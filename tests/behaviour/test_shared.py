@@ -6,11 +6,11 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.packets import PUBACK, PUBREC
-from tests.support.party import Guest, Party
 
 
-def drain(*members: Guest) -> list[list[bytes]]:
+def drain(*members: Client) -> list[list[bytes]]:
     """What each member has got by now."""
     found = []
     for member in members:
@@ -25,7 +25,7 @@ def numbers(count: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_each_message_goes_to_one_member(join: Party, version: int, qos: int) -> None:
+def test_each_message_goes_to_one_member(join: Clients, version: int, qos: int) -> None:
     """Three online members: together exactly the messages, each its share. §4.8.2 [MQTT-4.8.2-1]."""
     topic, publisher = unique("t"), join(version)
     members = [join(version) for _ in range(3)]
@@ -41,7 +41,7 @@ def test_each_message_goes_to_one_member(join: Party, version: int, qos: int) ->
     assert all(len(share) >= 5 for share in shares)
 
 
-def test_groups_and_plain_subscriptions_each_get_everything(join: Party) -> None:
+def test_groups_and_plain_subscriptions_each_get_everything(join: Clients) -> None:
     """Two groups, the same group name on another filter, and a plain subscription are four subscriptions. §4.8.2."""
     topic, publisher = unique("t"), join(5)
     one, two, other, plain = (join(5) for _ in range(4))
@@ -53,47 +53,47 @@ def test_groups_and_plain_subscriptions_each_get_everything(join: Party) -> None
     for number in range(5):
         publisher.publish(topic, b"%d" % number, 1)
 
-    for guest in (one, two, other, plain):
-        assert guest.payloads(5) == numbers(5)
-        guest.nothing()
+    for client in (one, two, other, plain):
+        assert client.payloads(5) == numbers(5)
+        client.nothing()
 
 
-def test_a_member_with_a_plain_subscription_gets_both(join: Party) -> None:
+def test_a_member_with_a_plain_subscription_gets_both(join: Clients) -> None:
     """A shared and a non-shared subscription of one Session are separate deliveries. §4.8.2."""
-    topic, publisher, guest = unique("t"), join(5), join(5)
-    guest.subscribe((f"$share/g/{topic}", 1), props=[(names.SUBSCRIPTION_ID, 1)])
-    guest.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 2)])
+    topic, publisher, client = unique("t"), join(5), join(5)
+    client.subscribe((f"$share/g/{topic}", 1), props=[(names.SUBSCRIPTION_ID, 1)])
+    client.subscribe((topic, 1), props=[(names.SUBSCRIPTION_ID, 2)])
 
     publisher.publish(topic, b"x", 1)
 
-    got = guest.take(2)
+    got = client.take(2)
     assert sorted(int(str(each.property(names.SUBSCRIPTION_ID))) for each in got) == [1, 2]
-    guest.nothing()
+    client.nothing()
 
 
-def test_shared_delivery_respects_the_members_qos(join: Party) -> None:
+def test_shared_delivery_respects_the_members_qos(join: Clients) -> None:
     """[MQTT-4.8.2-3]."""
-    topic, publisher, guest = unique("t"), join(5), join(5)
-    guest.subscribe((f"$share/g/{topic}", 1))
+    topic, publisher, client = unique("t"), join(5), join(5)
+    client.subscribe((f"$share/g/{topic}", 1))
 
     publisher.publish(topic, b"x", 2)
 
-    assert [got.qos for got in guest.take()] == [1]
+    assert [got.qos for got in client.take()] == [1]
 
 
-def test_shared_subscriptions_get_no_retained_messages(join: Party, version: int) -> None:
+def test_shared_subscriptions_get_no_retained_messages(join: Clients, version: int) -> None:
     """§4.8.2."""
-    topic, guest = unique("t"), join(version)
+    topic, client = unique("t"), join(version)
     join(version).publish(topic, b"kept", 1, retain=True)
 
-    guest.subscribe((f"$share/g/{topic}", 1))
-    guest.subscribe((topic, 0))
+    client.subscribe((f"$share/g/{topic}", 1))
+    client.subscribe((topic, 0))
 
-    assert [(got.payload, got.qos) for got in guest.take()] == [(b"kept", 0)]
-    guest.nothing()
+    assert [(got.payload, got.qos) for got in client.take()] == [(b"kept", 0)]
+    client.nothing()
 
 
-def test_unsubscribing_leaves_the_group(join: Party, version: int) -> None:
+def test_unsubscribing_leaves_the_group(join: Clients, version: int) -> None:
     """The others go on; the plain filter of the same text is another subscription. [MQTT-3.10.4-1] [MQTT-3.10.4-2]."""
     topic, publisher, leaving, staying = unique("t"), join(version), join(version), join(version)
     for member in (leaving, staying):
@@ -108,7 +108,7 @@ def test_unsubscribing_leaves_the_group(join: Party, version: int) -> None:
     leaving.nothing()
 
 
-def test_a_gone_member_gets_nothing(join: Party, version: int) -> None:
+def test_a_gone_member_gets_nothing(join: Clients, version: int) -> None:
     """A transient member leaves with its connection."""
     topic, publisher, gone, here = unique("t"), join(version), join(version), join(version)
     for member in (gone, here):
@@ -122,7 +122,7 @@ def test_a_gone_member_gets_nothing(join: Party, version: int) -> None:
     assert here.payloads(6) == numbers(6)
 
 
-def test_online_members_come_first(join: Party, version: int) -> None:
+def test_online_members_come_first(join: Clients, version: int) -> None:
     """An offline persistent member gets messages only while nobody is online; then nothing is lost."""
     topic, publisher = unique("t"), join(version)
     sleeper, awake = join(version, keep=True), join(version)
@@ -145,7 +145,7 @@ def test_online_members_come_first(join: Party, version: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
-def test_unsent_qos_1_of_an_ended_session_goes_to_another_member(join: Party, keep: bool) -> None:
+def test_unsent_qos_1_of_an_ended_session_goes_to_another_member(join: Clients, keep: bool) -> None:
     """What waited behind the first member's window when its Session ended reaches the second. §4.8.2."""
     topic, publisher = unique("t"), join(5)
     failing = join(5, keep=keep, props=[(names.RECEIVE_MAXIMUM, 1)])
@@ -164,7 +164,7 @@ def test_unsent_qos_1_of_an_ended_session_goes_to_another_member(join: Party, ke
         rescued |= set(rescuer.payloads())
 
 
-def test_unacknowledged_qos_1_of_an_ended_session_goes_to_another_member(join: Party) -> None:
+def test_unacknowledged_qos_1_of_an_ended_session_goes_to_another_member(join: Clients) -> None:
     """§4.8.2: if the Session terminates before the Client reconnects, the Server SHOULD send it to another member."""
     topic, publisher, failing = unique("t"), join(5), join(5)
     failing.subscribe((f"$share/g/{topic}", 1))
@@ -178,7 +178,7 @@ def test_unacknowledged_qos_1_of_an_ended_session_goes_to_another_member(join: P
     assert rescuer.payloads() == [b"x"]
 
 
-def test_qos_2_begun_is_completed_with_its_member(join: Party) -> None:
+def test_qos_2_begun_is_completed_with_its_member(join: Clients) -> None:
     """The member's Session lives: it gets the rest at reconnection, nobody else does. [MQTT-4.8.2-4]."""
     topic, publisher = unique("t"), join(5)
     member = join(5, keep=True)
@@ -196,7 +196,7 @@ def test_qos_2_begun_is_completed_with_its_member(join: Party) -> None:
     other.nothing()
 
 
-def test_qos_2_begun_dies_with_its_session(join: Party) -> None:
+def test_qos_2_begun_dies_with_its_session(join: Clients) -> None:
     """[MQTT-4.8.2-5]."""
     topic, publisher, watcher = unique("t"), join(5), join(5)
     member = join(5, will=(topic + "/gone", b"", 0, False))
@@ -214,7 +214,7 @@ def test_qos_2_begun_dies_with_its_session(join: Party) -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_a_rejected_message_is_discarded(join: Party, qos: int) -> None:
+def test_a_rejected_message_is_discarded(join: Clients, qos: int) -> None:
     """Nobody else gets what a member refused. [MQTT-4.8.2-6]."""
     topic, publisher = unique("t"), join(5)
     member = join(5)
@@ -231,11 +231,11 @@ def test_a_rejected_message_is_discarded(join: Party, qos: int) -> None:
     other.nothing()
 
 
-def test_retain_as_published_holds_for_shared_subscriptions(join: Party) -> None:
+def test_retain_as_published_holds_for_shared_subscriptions(join: Clients) -> None:
     """[MQTT-3.3.1-13]."""
-    topic, publisher, guest = unique("t"), join(5), join(5)
-    guest.subscribe((f"$share/g/{topic}", 0x09))
+    topic, publisher, client = unique("t"), join(5), join(5)
+    client.subscribe((f"$share/g/{topic}", 0x09))
 
     publisher.publish(topic, b"x", 1, retain=True)
 
-    assert [got.retain for got in guest.take()] == [True]
+    assert [got.retain for got in client.take()] == [True]

@@ -8,20 +8,20 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.packets import Properties, packet, string
-from tests.support.party import Guest, Party
 
 BUSY_S = 5.0  # the machine may be busy with other tests
 
 
-def watch(join: Party, version: int, topic: str, options: int = 2) -> Guest:
-    guest = join(version)
-    guest.subscribe((topic, options))
-    return guest
+def watch(join: Clients, version: int, topic: str, options: int = 2) -> Client:
+    client = join(version)
+    client.subscribe((topic, options))
+    return client
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_will_is_published_when_the_connection_breaks(join: Party, version: int, qos: int) -> None:
+def test_will_is_published_when_the_connection_breaks(join: Clients, version: int, qos: int) -> None:
     """At its QoS, RETAIN 0, once. [MQTT-3.1.2-7] [MQTT-3.1.2-8] [MQTT-3.1.2-14] [MQTT3-3.1.2-8] [MQTT3-3.1.2-16]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -33,7 +33,7 @@ def test_will_is_published_when_the_connection_breaks(join: Party, version: int,
     watcher.nothing()
 
 
-def test_retained_will_is_retained(join: Party, version: int) -> None:
+def test_retained_will_is_retained(join: Clients, version: int) -> None:
     """[MQTT-3.1.2-15] [MQTT3-3.1.2-17]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -45,7 +45,7 @@ def test_retained_will_is_retained(join: Party, version: int) -> None:
     assert (kept.payload, kept.retain, kept.qos) == (b"gone", True, 1)
 
 
-def test_disconnect_discards_the_will(join: Party, version: int) -> None:
+def test_disconnect_discards_the_will(join: Clients, version: int) -> None:
     """[MQTT-3.1.2-10] [MQTT-3.14.4-3] [MQTT3-3.1.2-10] [MQTT3-3.14.4-3]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -57,7 +57,7 @@ def test_disconnect_discards_the_will(join: Party, version: int) -> None:
     watcher.nothing()
 
 
-def test_disconnect_with_will_publishes_it(join: Party) -> None:
+def test_disconnect_with_will_publishes_it(join: Clients) -> None:
     """Reason Code 0x04. [MQTT-3.1.2-8] §3.14.2.1."""
     topic = unique("w")
     watcher = watch(join, 5, topic)
@@ -68,7 +68,7 @@ def test_disconnect_with_will_publishes_it(join: Party) -> None:
 
 
 @pytest.mark.parametrize("code", [0x80, 0x81, 0x93])
-def test_disconnect_with_an_error_publishes_the_will(tcp: Party, code: int) -> None:
+def test_disconnect_with_an_error_publishes_the_will(tcp: Clients, code: int) -> None:
     """Any code but 0x00 keeps the Will. [MQTT-3.1.2-8] [MQTT-3.14.4-3]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
@@ -78,7 +78,7 @@ def test_disconnect_with_an_error_publishes_the_will(tcp: Party, code: int) -> N
     assert watcher.payloads() == [b"failed"]
 
 
-def test_connections_without_a_will_publish_none(join: Party, version: int) -> None:
+def test_connections_without_a_will_publish_none(join: Clients, version: int) -> None:
     """Nor does one whose earlier connection had one. [MQTT3-3.1.2-12] [MQTT-3.1.2-10] [MQTT3-3.1.2-10]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -93,7 +93,7 @@ def test_connections_without_a_will_publish_none(join: Party, version: int) -> N
     watcher.nothing()
 
 
-def test_protocol_error_publishes_the_will(join: Party, version: int) -> None:
+def test_protocol_error_publishes_the_will(join: Clients, version: int) -> None:
     """[MQTT-3.1.2-8] [MQTT3-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -103,7 +103,7 @@ def test_protocol_error_publishes_the_will(join: Party, version: int) -> None:
     assert watcher.payloads() == [b"clumsy"]
 
 
-def test_take_over_publishes_the_will_of_the_old_connection(join: Party, version: int) -> None:
+def test_take_over_publishes_the_will_of_the_old_connection(join: Clients, version: int) -> None:
     """Its connection was closed without DISCONNECT; there was no delay to wait for. [MQTT-3.1.2-8] [MQTT3-3.1.2-8] [MQTT-3.1.4-3]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -117,7 +117,7 @@ def test_take_over_publishes_the_will_of_the_old_connection(join: Party, version
 
 @pytest.mark.parametrize("is_broken", [True, False], ids=["broken", "taken-over"])
 def test_will_of_a_kept_session_is_published_though_its_client_is_back(
-    join: Party, version: int, is_broken: bool
+    join: Clients, version: int, is_broken: bool
 ) -> None:
     """The session goes on, the old connection does not; without a delay there is nothing to wait for. [MQTT-3.1.2-8] [MQTT3-3.1.2-8]."""
     topic = unique("w")
@@ -132,7 +132,7 @@ def test_will_of_a_kept_session_is_published_though_its_client_is_back(
     watcher.nothing()
 
 
-def test_keep_alive_publishes_the_will(tcp: Party, version: int) -> None:
+def test_keep_alive_publishes_the_will(tcp: Clients, version: int) -> None:
     """A silent client is gone after one and a half Keep Alive. [MQTT-3.1.2-22] [MQTT-3.1.2-8] [MQTT3-3.1.2-24] [MQTT3-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(tcp, version, topic)
@@ -144,7 +144,7 @@ def test_keep_alive_publishes_the_will(tcp: Party, version: int) -> None:
     assert 1.0 <= time.monotonic() - began < 1.5 + BUSY_S
 
 
-def test_will_carries_its_properties(join: Party) -> None:
+def test_will_carries_its_properties(join: Clients) -> None:
     """Everything but the delay, in order. [MQTT-3.1.3-10] [MQTT-3.3.2-4] [MQTT-3.3.2-15] [MQTT-3.3.2-16] [MQTT-3.3.2-20]."""
     topic = unique("w")
     watcher = watch(join, 5, topic)
@@ -164,7 +164,7 @@ def test_will_carries_its_properties(join: Party) -> None:
     assert got.properties == props
 
 
-def test_will_expires_like_any_message(tcp: Party) -> None:
+def test_will_expires_like_any_message(tcp: Clients) -> None:
     """The remaining Message Expiry Interval is forwarded. [MQTT-3.3.2-6]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
@@ -175,7 +175,7 @@ def test_will_expires_like_any_message(tcp: Party) -> None:
     assert got.property(names.MESSAGE_EXPIRY) in (59, 60)
 
 
-def test_will_of_an_empty_payload_removes_a_retained_message(join: Party, version: int) -> None:
+def test_will_of_an_empty_payload_removes_a_retained_message(join: Clients, version: int) -> None:
     """A Will is a publication like any other. [MQTT-3.1.2-15] [MQTT-3.3.1-6] [MQTT3-3.1.2-17]."""
     topic = unique("w")
     watcher = watch(join, version, topic)
@@ -189,7 +189,7 @@ def test_will_of_an_empty_payload_removes_a_retained_message(join: Party, versio
     late.nothing()
 
 
-def test_will_reaches_offline_sessions(tcp: Party, version: int) -> None:
+def test_will_reaches_offline_sessions(tcp: Clients, version: int) -> None:
     """[MQTT-4.5.0-1] [MQTT3-3.1.2-5]."""
     topic = unique("w")
     sleeper, watcher = tcp(version, keep=True), watch(tcp, version, topic)
@@ -203,28 +203,28 @@ def test_will_reaches_offline_sessions(tcp: Party, version: int) -> None:
 
 
 @pytest.mark.parametrize(("topic", "code"), [("a/+", 0x90), ("#", 0x90), ("", 0x90), ("a\x00b", 0x81)])
-def test_bad_will_topics_are_refused(tcp: Party, version: int, topic: str, code: int) -> None:
+def test_bad_will_topics_are_refused(tcp: Clients, version: int, topic: str, code: int) -> None:
     """At CONNECT, not when it is too late. [MQTT-3.1.3-11] [MQTT-4.7.0-1] [MQTT3-3.1.3-10] [MQTT3-4.7.1-1]."""
-    guest = tcp.stranger(version)
+    client = tcp.open_connection(version)
 
-    guest.send(guest.connect_bytes(unique(), "acme/dev1", will=(topic, b"", 0, False)))
+    client.send(client.connect_bytes(unique(), "acme/dev1", will=(topic, b"", 0, False)))
 
-    said = guest.expect_closed(timeout=3)
+    said = client.expect_closed(timeout=3)
     assert [each.code for each in said] == ([code] if version == 5 else [])
 
 
-def test_user_name_stands_behind_the_will(tcp: Party, version: int) -> None:
+def test_user_name_stands_behind_the_will(tcp: Clients, version: int) -> None:
     """Client Identifier, Will, User Name, Password.
 
     [MQTT-3.1.3-1] [MQTT3-3.1.3-1] [MQTT-3.1.3-12] [MQTT3-3.1.3-11] [MQTT-3.1.2-17] [MQTT-3.1.2-19]
     """
-    guest = tcp.stranger(version)
+    client = tcp.open_connection(version)
     props = b"\x00" if version == 5 else b""
     payload = string(unique()) + props + string("w") + string("gone") + string("acme/dev1") + string("secret")
 
-    guest.send(packet(0x10, string("MQTT") + bytes([version, 0xC6, 0, 60]) + props + payload))
+    client.send(packet(0x10, string("MQTT") + bytes([version, 0xC6, 0, 60]) + props + payload))
 
-    assert guest.next().code == 0
+    assert client.next().code == 0
 
 
 # --- delay
@@ -234,7 +234,7 @@ def delayed(topic: str, seconds: int) -> dict[str, object]:
     return {"will": (topic, b"late", 1, False), "will_props": [(names.WILL_DELAY, seconds)]}
 
 
-def test_will_delay_is_waited_for(tcp: Party) -> None:
+def test_will_delay_is_waited_for(tcp: Clients) -> None:
     """[MQTT-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
@@ -248,7 +248,7 @@ def test_will_delay_is_waited_for(tcp: Party) -> None:
     watcher.nothing()
 
 
-def test_session_end_comes_before_the_will_delay(tcp: Party) -> None:
+def test_session_end_comes_before_the_will_delay(tcp: Clients) -> None:
     """No kept Session: at once. A Session of one second: after that second. Clean start: the Session ended.
 
     [MQTT-3.1.2-8] [MQTT-3.1.3-9]
@@ -269,14 +269,14 @@ def test_session_end_comes_before_the_will_delay(tcp: Party) -> None:
     assert watcher.take()[0].topic == expiring
 
 
-def test_reconnecting_in_time_prevents_the_will(tcp: Party) -> None:
+def test_reconnecting_in_time_prevents_the_will(tcp: Clients) -> None:
     """The delay runs out later, and nothing happens; a new connection's own Will is another. [MQTT-3.1.3-9]."""
     topic, other = unique("w"), unique("w")
     watcher = tcp(5)
     watcher.subscribe((topic, 1), (other, 1))
-    guest = tcp(5, keep=True, **delayed(topic, 1))
-    guest.drop()
-    again = tcp(5, guest.client_id, keep=True, **delayed(other, 0))
+    client = tcp(5, keep=True, **delayed(topic, 1))
+    client.drop()
+    again = tcp(5, client.client_id, keep=True, **delayed(other, 0))
 
     tcp.a_while()
 
@@ -285,7 +285,7 @@ def test_reconnecting_in_time_prevents_the_will(tcp: Party) -> None:
     assert [got.topic for got in watcher.take()] == [other]
 
 
-def test_disconnect_changes_when_a_delayed_will_comes(tcp: Party) -> None:
+def test_disconnect_changes_when_a_delayed_will_comes(tcp: Clients) -> None:
     """DISCONNECT 0x04 that ends the Session publishes at once. [MQTT-3.1.2-8]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)
@@ -295,7 +295,7 @@ def test_disconnect_changes_when_a_delayed_will_comes(tcp: Party) -> None:
     assert watcher.payloads() == [b"late"]
 
 
-def test_take_over_within_the_delay_prevents_the_will(tcp: Party) -> None:
+def test_take_over_within_the_delay_prevents_the_will(tcp: Clients) -> None:
     """The Session goes on with a new connection before the delay is over. [MQTT-3.1.3-9] [MQTT-3.1.4-3]."""
     topic = unique("w")
     watcher = watch(tcp, 5, topic)

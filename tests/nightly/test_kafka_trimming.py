@@ -88,7 +88,7 @@ def test_log_on_kafka_is_trimmed_behind_the_older_checkpoint(
             assert live == {key: facts for key, facts in whole.sessions.items() if not facts["is_ended"]}
         assert alarms == []
         assert verify.run(spark, replace(spec, job="verify"), Quiet())["sides"].startswith("checkpoint ")
-        with pytest.raises(ConflictError, match="neither checkpoint nor session states have what was before"):
+        with pytest.raises(ConflictError, match="neither checkpoint nor session states have the events before it"):
             StateService(log, MemoryStates(), lambda name, text: None).load()
 
         more = list(mill.events(400))

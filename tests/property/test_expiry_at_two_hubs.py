@@ -116,7 +116,7 @@ def test_client_is_connected_and_stays_so(directory: Path, order: list[bool], be
     path = directory / str(sum(1 for _ in directory.iterdir()))
     path.mkdir()
     log, first, second = pair(path)
-    client = second.harness.stranger()
+    client = second.harness.open_connection()
     client.timeout = 0.2  # all is done at once
     client.send(client.connect_bytes("c", "acme/dev1", "secret", clean=False, props=KEPT, keep_alive=0))
 

@@ -1,4 +1,4 @@
-"""Order of one publisher across outages longer than the patience: what receivers get first is in the order in which it was sent."""
+"""Order of one publisher across outages longer than the retry limit: what receivers get first is in the order in which it was sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.state import AckSlot, Session, TenantPlane
 from iothub.records.message import decode_message
 from iothub.testing.clock import ManualClock
-from iothub_services.group_thread import Bounds, Patience
+from iothub_services.group_thread import Bounds, RetryPolicy
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueLimits
 from iothub_services.queues.writer import QueueWriter
@@ -86,7 +86,7 @@ class World:
             self.turns.append,
             self.clock,
             bounds=Bounds(commit=commit),
-            patience=Patience(1e-9, GIVE_UP_S),
+            retry_policy=RetryPolicy(1e-9, GIVE_UP_S),
             on_alarm=lambda _, __: None,
         )
         self.writer._plane = self  # type: ignore[assignment]

@@ -11,8 +11,8 @@ from iothub.base.errors import CorruptRecordError
 from iothub.records import events
 from iothub.records.events import Event, Subject, decode_event, encode_event
 from iothub.records.state import SessionState, encode_state, fold
+from iothub_spark.transforms.event_summary import _DOES, Does, Session
 from iothub_spark.transforms.fold import Bounds, Row, fold_rows
-from iothub_spark.transforms.glance import _DOES, Does, Session
 from iothub_spark.transforms.needed import needed
 from tests.support.night import by_day
 
@@ -167,7 +167,7 @@ def test_job_goes_on_from_a_checkpoint_wherever_it_was_taken(
 def test_glance_at_an_event_sees_what_decoding_it_shows(event: Event, client_id: str) -> None:
     """What the patterns accept, and what they leave to the decoder."""
     event = replace(event, client_id=client_id)
-    seen = Session(event.key.encode(), 1).glance(0, 3, encode_event(event))
+    seen = Session(event.key.encode(), 1).summarise(0, 3, encode_event(event))
     facts = event.facts
 
     assert (seen.does, seen.epoch, seen.offset) == (_DOES[event.type], event.epoch, 3)
@@ -188,7 +188,7 @@ def test_glance_refuses_whatever_the_decoder_refuses(event: Event, at: int, octe
     except CorruptRecordError:
         decoded = None
     try:
-        seen = Session(b"7/c", 1).glance(0, 1, spoilt)
+        seen = Session(b"7/c", 1).summarise(0, 1, spoilt)
     except CorruptRecordError:
         return
 
@@ -197,7 +197,7 @@ def test_glance_refuses_whatever_the_decoder_refuses(event: Event, at: int, octe
 
 
 def test_most_events_of_a_hub_are_never_decoded() -> None:
-    """A device that comes and goes a thousand times costs a glance each time."""
+    """A device that comes and goes a thousand times costs one regular expression each time."""
     subject = Subject(7, "c", 1, 50)
     log = [events.session_created(subject, device="d", queue_id=1, protocol_version=5, session_expiry_s=9)]
     for epoch in range(2, 1_002):
@@ -211,8 +211,8 @@ def test_most_events_of_a_hub_are_never_decoded() -> None:
         log.append(events.session_disconnected(claimed, reason="network"))
     values = [encode_event(event) for event in log]
     session = Session(b"7/c", 1)
-    kept = needed(None, [session.glance(0, offset, value) for offset, value in enumerate(values, 1)])
-    assert [glance.does for glance in kept] == [Does.CREATE, Does.RESUME, Does.CONNECT, Does.LEAVE]
+    kept = needed(None, [session.summarise(0, offset, value) for offset, value in enumerate(values, 1)])
+    assert [summary.does for summary in kept] == [Does.CREATE, Does.RESUME, Does.CONNECT, Does.LEAVE]
     assert encode_state(next(filter(None, [_plain(values, "7/c")]))) == next(
         row[3] for row in fold_rows(_rows("7/c", values), EVERYTHING)
     )

@@ -98,7 +98,7 @@ def test_retained_state_is_there_for_newcomers_until_it_is_removed(mosquitto: Mo
     assert mosquitto.run("sub", "console", "-t", f"{topic}/#", "-q", "1", "-C", "1", "-W", "20") == "fence\n"
 
 
-def test_a_killed_light_says_goodbye_by_its_will(mosquitto: Mosquitto) -> None:
+def test_a_killed_light_is_reported_by_its_will(mosquitto: Mosquitto) -> None:
     """Kill -9 of a client with a retained Will: those who wait hear it, newcomers find it."""
     topic, console = unique("light"), mosquitto.keep(unique("console"))
     mosquitto.run("sub", "console", *console, "-q", "1", "-t", f"{topic}/state", "-E")

@@ -21,8 +21,8 @@ from ops.services.places import HOST
 from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.hub import Hub, free_port
+from tests.support.mqtt_clients import Clients
 from tests.support.own_tables import caller_of, reopen_regions
-from tests.support.party import Party
 from tests.support.server_hub import alarms, own_stores, server_hub
 from tests.support.waiting import until
 
@@ -44,10 +44,10 @@ def caller(services: Services) -> Iterator[DirectCaller]:
 
 
 @pytest.fixture
-def party(hub: Hub) -> Iterator[Party]:
-    party = Party(Listener(hub, "tcp"))
-    yield party
-    party.leave()
+def clients(hub: Hub) -> Iterator[Clients]:
+    clients = Clients(Listener(hub, "tcp"))
+    yield clients
+    clients.leave()
 
 
 def fetch(hub: Hub, path: str) -> str:
@@ -56,7 +56,7 @@ def fetch(hub: Hub, path: str) -> str:
 
 
 def again(hub: Hub, is_killed: bool) -> None:
-    """End the hub, with a goodbye or without, and start it again."""
+    """End the hub, by a signal or by a kill, and start it again."""
     if is_killed:
         hub.kill()
     else:
@@ -64,9 +64,9 @@ def again(hub: Hub, is_killed: bool) -> None:
     hub.start()
 
 
-def test_offline_sessions_get_everything_once_and_in_order(hub: Hub, party: Party) -> None:
+def test_offline_sessions_get_everything_once_and_in_order(hub: Hub, clients: Clients) -> None:
     """QoS 1 and 2, through a clean restart and through kill -9; the retained message is there, too."""
-    subscriber = party(5, "offline", keep=True)
+    subscriber = clients(5, "offline", keep=True)
     subscriber.subscribe(("room/#", 2))
     subscriber.disconnect()
     sent = []
@@ -76,12 +76,12 @@ def test_offline_sessions_get_everything_once_and_in_order(hub: Hub, party: Part
         payload = f"{number}".encode()
         sent.append(payload)
         version, is_kept = 5 if number % 2 else 4, number % 3 == 0
-        publisher = party(version, f"p{number % 3}", device="dev2", keep=is_kept)
+        publisher = clients(version, f"p{number % 3}", device="dev2", keep=is_kept)
         publisher.publish("room/temperature", payload, qos=1 + number % 2, retain=number == 29)
         publisher.disconnect()
 
-    back = party(5, "offline", keep=True)
-    late = party(5)
+    back = clients(5, "offline", keep=True)
+    late = clients(5)
     late.subscribe(("room/+", 1))
     assert back.connack.session_present
     assert back.payloads(30) == sent
@@ -89,16 +89,16 @@ def test_offline_sessions_get_everything_once_and_in_order(hub: Hub, party: Part
     back.nothing()
 
 
-def test_second_connection_takes_the_session_over(party: Party) -> None:
+def test_second_connection_takes_the_session_over(clients: Clients) -> None:
     """What the first has not acknowledged comes to the second, with DUP; the first hears 0x8E."""
-    first = party(5, "taken", keep=True)
+    first = clients(5, "taken", keep=True)
     first.subscribe(("a", 1))
-    publisher = party(device="dev2")
+    publisher = clients(device="dev2")
     for number in range(3):
         publisher.publish("a", f"{number}".encode(), qos=1)
     seen = [packet.payload for packet in first.get(3)]
 
-    second = party(5, "taken", keep=True)
+    second = clients(5, "taken", keep=True)
 
     first.refused(0x8E)
     packets = second.take(3)
@@ -106,12 +106,12 @@ def test_second_connection_takes_the_session_over(party: Party) -> None:
     assert all(packet.dup for packet in packets)
 
 
-def test_commands_show_what_is_on_the_servers(hub: Hub, party: Party) -> None:
+def test_commands_show_what_is_on_the_servers(hub: Hub, clients: Clients) -> None:
     """The hub tells what its servers have, before a start and after it; without one the readers go where the settings say."""
-    subscriber = party(5, "meter-7", keep=True)
+    subscriber = clients(5, "meter-7", keep=True)
     subscriber.subscribe(("seen/#", 1))
     subscriber.disconnect()
-    publisher = party(device="dev2")
+    publisher = clients(device="dev2")
     publisher.publish("seen/a", b"21", qos=1, retain=True)
     publisher.publish("seen/b", b"22", qos=1)
 
@@ -133,9 +133,9 @@ def test_commands_show_what_is_on_the_servers(hub: Hub, party: Party) -> None:
     assert "meter-7" not in [row["name"] for row in hub.rows("session", "list", "acme")]
 
 
-def test_session_whose_queue_is_damaged_ends(hub: Hub, party: Party, services: Services) -> None:
+def test_session_whose_queue_is_damaged_ends(hub: Hub, clients: Clients, services: Services) -> None:
     """The first message for it shows that its state in HBase is damaged: others have the message, and its client begins anew."""
-    subscriber = party(5, "meter-9", keep=True)
+    subscriber = clients(5, "meter-9", keep=True)
     subscriber.subscribe(("broken", 1))
     (row,) = (row for row in hub.rows("queue", "list", "acme") if row["name"] == "meter-9")
     (tenant_id,) = (int(str(row["id"])) for row in hub.rows("tenant", "list") if row["name"] == "acme")
@@ -144,10 +144,10 @@ def test_session_whose_queue_is_damaged_ends(hub: Hub, party: Party, services: S
     with caller_of(services) as caller:
         caller.call(calls.mutate_row(table, meta, {b"m:s": b"\x09nonsense"}))
     reopen_regions(services, table, 1)  # they keep the newest states in memory
-    other = party(5, "meter-10", keep=True)
+    other = clients(5, "meter-10", keep=True)
     other.subscribe(("broken", 1))
 
-    answer = party(device="dev2").publish("broken", b"for the other", qos=1)
+    answer = clients(device="dev2").publish("broken", b"for the other", qos=1)
 
     assert answer is not None
     assert answer.code == 0
@@ -156,16 +156,18 @@ def test_session_whose_queue_is_damaged_ends(hub: Hub, party: Party, services: S
     assert ("store_corrupt", "queue_lost") in alarms(hub)
     assert ("store_failed", "queues") not in alarms(hub)
     hub.run("session", "discard", "acme", "meter-10", "--yes")
-    back = party(5, "meter-9", keep=True)
+    back = clients(5, "meter-9", keep=True)
     assert not back.connack.session_present
     back.subscribe(("broken", 1))
-    party(device="dev2").publish("broken", b"whole", qos=1)
+    clients(device="dev2").publish("broken", b"whole", qos=1)
     assert back.payloads(1) == [b"whole"]
 
 
-def test_damaged_retained_message_is_passed_over_and_can_be_deleted(hub: Hub, party: Party, services: Services) -> None:
+def test_damaged_retained_message_is_passed_over_and_can_be_deleted(
+    hub: Hub, clients: Clients, services: Services
+) -> None:
     """It keeps neither the hub from starting nor the others away; one whose header alone is damaged is delivered."""
-    publisher = party(5)
+    publisher = clients(5)
     for topic in ("kept/body", "kept/header", "kept/whole"):
         publisher.publish(topic, topic.encode(), qos=1, retain=True)
     (tenant_id,) = (int(str(row["id"])) for row in hub.rows("tenant", "list") if row["name"] == "acme")
@@ -179,7 +181,7 @@ def test_damaged_retained_message_is_passed_over_and_can_be_deleted(hub: Hub, pa
             caller.call(calls.mutate_row(table, key, {column: b"\x09" + cell.value[1:]}, timestamp=cell.timestamp))
     again(hub, is_killed=False)
 
-    new = party(5, device="dev2")
+    new = clients(5, device="dev2")
     new.subscribe(("kept/#", 1))
     assert sorted(new.payloads(2)) == [b"kept/header", b"kept/whole"]
     new.nothing()
@@ -187,20 +189,20 @@ def test_damaged_retained_message_is_passed_over_and_can_be_deleted(hub: Hub, pa
     assert 'iothub_damaged_records_total{store="retained"} 1' in fetch(hub, "/metrics")
 
     hub.run("retain", "delete", "acme", "kept/body", "--yes")
-    publisher = party(5)
+    publisher = clients(5)
     publisher.publish("kept/body", b"new", qos=1, retain=True)
-    late = party(5, device="dev2")
+    late = clients(5, device="dev2")
     late.subscribe(("kept/#", 1))
     assert sorted(late.payloads(3)) == [b"kept/header", b"kept/whole", b"new"]
     hub.run("retain", "delete", "acme", "#", "--yes")
     assert hub.rows("retain", "list", "acme") == []
 
 
-def test_damaged_state_is_rebuilt_from_the_log(hub: Hub, party: Party, services: Services) -> None:
+def test_damaged_state_is_rebuilt_from_the_log(hub: Hub, clients: Clients, services: Services) -> None:
     """The commands pass over its row with a warning; a start has the session."""
     for name in ("meter-11", "meter-12"):
-        party(5, name, keep=True).subscribe(("states", 1))
-    party.leave()
+        clients(5, name, keep=True).subscribe(("states", 1))
+    clients.leave()
     assert hub.stop() == 0
     (tenant_id,) = (int(str(row["id"])) for row in hub.rows("tenant", "list") if row["name"] == "acme")
     table, key = Tables(hub.environment["IOTHUB_HBASE__NAMESPACE"]).state, keys.state_key(tenant_id, "meter-11")
@@ -216,16 +218,16 @@ def test_damaged_state_is_rebuilt_from_the_log(hub: Hub, party: Party, services:
     hub.start()
     assert ("record_damaged", "state") in alarms(hub)
     for name in ("meter-11", "meter-12"):
-        assert party(5, name, keep=True).connack.session_present
-    party.leave()
+        assert clients(5, name, keep=True).connack.session_present
+    clients.leave()
     assert {"meter-11", "meter-12"} <= {str(row["name"]) for row in hub.rows("session", "list", "acme")}
     for name in ("meter-11", "meter-12"):
         hub.run("session", "discard", "acme", name, "--yes")
 
 
-def test_metrics_tell_of_hbase(hub: Hub, party: Party) -> None:
+def test_metrics_tell_of_hbase(hub: Hub, clients: Clients) -> None:
     """Calls by verb and outcome, their durations, connections up."""
-    subscriber = party(5, "measured", keep=True)
+    subscriber = clients(5, "measured", keep=True)
     subscriber.subscribe(("a", 1))
 
     page = fetch(hub, "/metrics")

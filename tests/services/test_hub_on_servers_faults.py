@@ -15,8 +15,8 @@ from tests.support.clients import Listener
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.kills import run_kills, steady_cast
+from tests.support.mqtt_clients import Clients
 from tests.support.night import by_day
-from tests.support.party import Party
 from tests.support.server_hub import Stores, alarms, own_stores, server_hub, share_accounts, sister
 from tests.support.waiting import until
 
@@ -113,16 +113,16 @@ def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
     """
     hub.settings["node.stop_timeout"] = f"{STOP_TIMEOUT_S}s"
     hub.start()
-    party = Party(Listener(hub, "tcp"))
-    party(5, "s", keep=True).subscribe(("a", 1))
+    clients = Clients(Listener(hub, "tcp"))
+    clients(5, "s", keep=True).subscribe(("a", 1))
     services.kill("hbase")
-    publisher = party(5, device="dev2")
+    publisher = clients(5, device="dev2")
     publisher.send(publisher.publish_bytes("a", b"never acknowledged", 1, 1))
     publisher.ping()
     began = time.monotonic()
     assert hub.stop() == 0
     assert time.monotonic() - began < STOP_S
-    party.leave()
+    clients.leave()
     refused = hub.start_impatiently()
     assert refused.returncode == 7
     assert refused.stderr.splitlines()[-1].startswith("iothub: HBase's gateway 127.0.0.1:")
@@ -135,8 +135,8 @@ def test_hub_waits_for_hbase_at_the_start(services: Services, hub: Hub) -> None:
     services.up("hbase")
 
     until(lambda: is_ready(hub), "the hub is ready", RECOVERY_S)
-    assert party(5, "s", keep=True).connack.session_present
-    party.leave()
+    assert clients(5, "s", keep=True).connack.session_present
+    clients.leave()
     assert hub.stop() == 0
     assert "Traceback" not in hub.log
 

@@ -1,4 +1,4 @@
-"""Hubs whose accounts are on MariaDB or PostgreSQL: what others change is applied within a second, and no fault of the server opens a door."""
+"""Hubs whose accounts are on MariaDB or PostgreSQL: what others change is applied within a second, and no fault of the server grants access."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
-from tests.support.party import Guest, Party
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.server_hub import alarms
 from tests.support.sql_hub import sql_hubs
 from tests.support.sql_servers import SERVERS, own_database
@@ -39,8 +39,8 @@ class _Stage:
     server: str
     hubs: list[Hub]
 
-    def party(self, number: int = 0) -> Party:
-        return Party(Listener(self.hubs[number], "tcp"))
+    def clients(self, number: int = 0) -> Clients:
+        return Clients(Listener(self.hubs[number], "tcp"))
 
     def restore(self) -> None:
         self.services.up(self.server)
@@ -74,50 +74,50 @@ def _is_well(hub: Hub) -> bool:
     return readiness(hub)[0] and GONE not in alarms(hub)
 
 
-def _publish_code(guest: Guest, topic: str) -> int:
-    puback = guest.publish(topic, b"", qos=1)
+def _publish_code(client: Client, topic: str) -> int:
+    puback = client.publish(topic, b"", qos=1)
     assert puback is not None
     return puback.code
 
 
 def _connect_code(stage: _Stage, number: int, device: str) -> int:
-    """The CONNACK's reason code; the guest goes again."""
-    party = stage.party(number)
-    guest = party.ask(5, device=device)
-    party.leave()
-    return guest.connack.code
+    """The CONNACK's reason code; the client goes again."""
+    clients = stage.clients(number)
+    client = clients.ask(5, device=device)
+    clients.leave()
+    return client.connack.code
 
 
 def test_denied_filter_is_denied_at_every_hub_within_a_second(stage: _Stage) -> None:
     """One hub's command line is nobody's privilege: all follow the same change log."""
-    parties = [stage.party(0), stage.party(1)]
-    guests = [party(5, device="dev1") for party in parties]
+    all_clients = [stage.clients(0), stage.clients(1)]
+    connected = [clients(5, device="dev1") for clients in all_clients]
     topic = f"locked/{time.monotonic_ns()}"
     stage.hubs[0].run("acl", "deny", "acme", "dev1", "publish", "locked/#")
     began = time.monotonic()
 
-    for guest in guests:
-        while _publish_code(guest, topic) != NOT_AUTHORIZED:
+    for client in connected:
+        while _publish_code(client, topic) != NOT_AUTHORIZED:
             assert time.monotonic() - began < APPLIED_S
     sys.stdout.write(f"denied everywhere after {time.monotonic() - began:.2f} s\n")
-    for party in parties:
-        party.leave()
+    for clients in all_clients:
+        clients.leave()
     stage.hubs[0].run("acl", "remove", "acme", "dev1", "publish", "locked/#")
 
 
 def test_revoked_device_is_put_out_at_every_hub_within_a_second(stage: _Stage) -> None:
     """Its connections are closed, and it does not come in again."""
-    parties = [stage.party(0), stage.party(1)]
-    guests = [party(5, device="dev2") for party in parties]
+    all_clients = [stage.clients(0), stage.clients(1)]
+    connected = [clients(5, device="dev2") for clients in all_clients]
     stage.hubs[1].run("device", "disable", "acme", "dev2")
     began = time.monotonic()
 
-    for guest in guests:
-        guest.expect_closed(timeout=APPLIED_S)
+    for client in connected:
+        client.expect_closed(timeout=APPLIED_S)
     took = time.monotonic() - began
     sys.stdout.write(f"put out everywhere after {took:.2f} s\n")
-    for party in parties:
-        party.leave()
+    for clients in all_clients:
+        clients.leave()
     codes = [_connect_code(stage, number, "dev2") for number in (0, 1)]
     stage.hubs[0].run("device", "enable", "acme", "dev2")
 
@@ -134,11 +134,11 @@ def test_server_that_goes_opens_no_door(stage: _Stage, fault: str) -> None:
     hub = stage.hubs[0]
     hub.stop()
     hub.start()  # nobody is in memory
-    party = stage.party()
+    clients = stage.clients()
     sleeper = f"sleeper {stage.server} {fault}"
-    party(5, sleeper, keep=True).subscribe(("kept", 1))
-    party.leave()
-    publisher = party(5)
+    clients(5, sleeper, keep=True).subscribe(("kept", 1))
+    clients.leave()
+    publisher = clients(5)
     with Witness(hub, limit_s=1.5):
         getattr(stage.services, fault)(stage.server)
         for _ in range(KEPT):
@@ -153,10 +153,10 @@ def test_server_that_goes_opens_no_door(stage: _Stage, fault: str) -> None:
         returned = time.monotonic()
         until(lambda: _connect_code(stage, 0, "dev2") == 0, "dev2 comes in", RECOVERY_S)
         until(lambda: GONE not in alarms(hub), "no alarm", RECOVERY_S)
-    back = party(5, sleeper, keep=True)
+    back = clients(5, sleeper, keep=True)
     assert len(back.take(KEPT)) == KEPT
     back.nothing()
-    party.leave()
+    clients.leave()
     sys.stdout.write(f"well {time.monotonic() - returned:.1f} s after the return of {stage.server}\n")
 
     assert _connect_code(stage, 0, "nobody") not in (0, REFUSED)

@@ -18,8 +18,8 @@ from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.kills import run_kills, steady_cast
+from tests.support.mqtt_clients import Clients
 from tests.support.night import at_night
-from tests.support.party import Party
 from tests.support.server_hub import Stores, own_stores, server_hub
 from tests.support.waiting import until
 
@@ -43,10 +43,10 @@ def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
     hub = server_hub(tmp_path_factory.mktemp("hub"), stores)
     hub.environment = {**hub.environment, "IOTHUB_HBASE__TIMEOUT": TIMEOUT_S}
     hub.start()
-    party = Party(Listener(hub, "tcp"))
+    clients = Clients(Listener(hub, "tcp"))
     for number in range(SESSIONS):
-        party(5, f"s{number}", keep=True).subscribe((f"a/{number}", 1))
-    party.leave()
+        clients(5, f"s{number}", keep=True).subscribe((f"a/{number}", 1))
+    clients.leave()
     assert hub.stop() == 0
     return hub
 
@@ -118,9 +118,9 @@ def test_hub_starts_beside_a_gateway_that_hangs(services: Services, hub: Hub, se
     assert f'"gateway": "{second}"' in hub.log
     assert {f"s{number}" for number in range(SESSIONS)} <= sessions(hub)
     assert len(hub.rows("queue", "list", "acme")) >= SESSIONS
-    party = Party(Listener(hub, "tcp"))
-    assert party(5, "s0", keep=True).connack.session_present
-    party.leave()
+    clients = Clients(Listener(hub, "tcp"))
+    assert clients(5, "s0", keep=True).connack.session_present
+    clients.leave()
 
     services.resume("gateway")
 
@@ -137,11 +137,11 @@ def test_gateway_that_hangs_is_noticed_by_an_idle_hub(services: Services, hub: H
 
     until(lambda: not gateway_is_up(hub, second), "the metric", NOTICE_S)
     assert is_ready(hub)
-    party = Party(Listener(hub, "tcp"))
+    clients = Clients(Listener(hub, "tcp"))
     began = time.monotonic()
-    party(5, "new", keep=True).subscribe(("b", 1))
+    clients(5, "new", keep=True).subscribe(("b", 1))
     assert time.monotonic() - began < NOTICE_S / 2
-    party.leave()
+    clients.leave()
     assert hub.stop() == 0
 
 
@@ -177,10 +177,10 @@ def test_start_waits_when_the_only_gateway_hangs_in_the_middle_of_the_loading(
     hanging.let_go()
 
     until(lambda: is_ready(hub), "the hub is ready", START_S)
-    party = Party(Listener(hub, "tcp"))
+    clients = Clients(Listener(hub, "tcp"))
     for number in range(SESSIONS):
-        assert party(5, f"s{number}", keep=True).connack.session_present
-    party.leave()
+        assert clients(5, f"s{number}", keep=True).connack.session_present
+    clients.leave()
     assert hub.stop() == 0
     assert "Traceback" not in hub.log
     hub.run("state", "verify")

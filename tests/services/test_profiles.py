@@ -14,7 +14,7 @@ from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.hub import Hub, free_port
 from tests.support.kafka import own_topics
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 from tests.support.server_hub import own_stores
 from tests.support.sql_servers import own_database
 from tests.support.waiting import until
@@ -107,7 +107,7 @@ def test_cluster_hands_a_session_from_hub_to_hub(hubs: list[Hub]) -> None:
     """What one hub accepts while a session is away reaches it at the other one; the devices are those of one set of accounts."""
     one, two = hubs
     _begin(hubs)
-    at_one, at_two = Party(Listener(one, "tcp")), Party(Listener(two, "tcp"))
+    at_one, at_two = Clients(Listener(one, "tcp")), Clients(Listener(two, "tcp"))
     reader = at_one(5, "reader", keep=True)
     reader.subscribe(("room/#", 1))
     reader.disconnect()
@@ -146,14 +146,14 @@ def test_single_server_is_in_order_and_outlives_its_servers(services: Services, 
         },
     )
     hub.start()
-    party = Party(Listener(hub, "tcp"))
+    clients = Clients(Listener(hub, "tcp"))
     try:
-        party(5, "reader", keep=True).subscribe(("room/#", 1))
-        party.leave()
-        party(5, "writer").publish("room/1", b"21.5", qos=1)
-        assert party(5, "reader", keep=True).payloads(1) == [b"21.5"]
+        clients(5, "reader", keep=True).subscribe(("room/#", 1))
+        clients.leave()
+        clients(5, "writer").publish("room/1", b"21.5", qos=1)
+        assert clients(5, "reader", keep=True).payloads(1) == [b"21.5"]
         assert failures(hub) == {}, "the hub runs and refuses nothing"
         assert {"Kafka", "Redis"} <= set(not_ok(hub))
     finally:
-        party.leave()
+        clients.leave()
         hub.close()

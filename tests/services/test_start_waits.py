@@ -25,9 +25,9 @@ from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
 from tests.support.many_sessions import acme_id, leave_many
+from tests.support.mqtt_clients import Clients
 from tests.support.night import at_night, by_day
 from tests.support.own_tables import caller_of, drop_tables
-from tests.support.party import Party
 from tests.support.server_hub import REGIONS, TIMEOUT_S, Stores, own_stores, server_hub
 from tests.support.waiting import until
 
@@ -56,9 +56,9 @@ def made(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Hub:
 def leave_first(hub: Hub) -> None:
     """Have a session of a client's own."""
     hub.start()
-    party = Party(Listener(hub, "tcp"))
-    party(5, "first", keep=True)
-    party.leave()
+    clients = Clients(Listener(hub, "tcp"))
+    clients(5, "first", keep=True)
+    clients.leave()
     assert hub.stop() == 0
 
 
@@ -96,10 +96,10 @@ def test_start_waits_for_hbase_in_the_middle_and_goes_on(services: Services, hub
     until(lambda: readiness(hub)[0], "the hub is ready", READY_S)
     sys.stdout.write(f"ready {time.monotonic() - resumed:.1f} s after the pause, with {SESSIONS + 1} sessions\n")
     assert len(hub.rows("session", "list", "acme", "--limit", str(2 * SESSIONS))) == SESSIONS + 1
-    party = Party(Listener(hub, "tcp"))
+    clients = Clients(Listener(hub, "tcp"))
     for client_id in ("first", "many-0", f"many-{SESSIONS - 1}"):
-        assert party(5, client_id, keep=True).connack.session_present
-    party.leave()
+        assert clients(5, client_id, keep=True).connack.session_present
+    clients.leave()
     assert hub.stop() == 0
     assert "Traceback" not in hub.log
 

@@ -22,9 +22,9 @@ from tests.support.clients import Listener
 from tests.support.hanging_gateway import HangingGateway
 from tests.support.hub import Hub
 from tests.support.kafka_hub import readiness
+from tests.support.mqtt_clients import Clients
 from tests.support.night import by_day
 from tests.support.packets import DISCONNECT, SUBACK
-from tests.support.party import Party
 from tests.support.server_hub import own_stores
 from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.waiting import until
@@ -32,7 +32,7 @@ from tests.support.waiting import until
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
 KILLS, KILLS_S = by_day((2, 8.0), (4, 32.0))  # by day each of the two once
 
-At = Callable[[Hub], Party]
+At = Callable[[Hub], Clients]
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +52,16 @@ def pair(made: Pair) -> Pair:
 
 @pytest.fixture
 def at() -> Iterator[At]:
-    """Lets clients in at one hub."""
-    opened: list[Party] = []
+    """Connects clients to one hub."""
+    opened: list[Clients] = []
 
-    def door(hub: Hub) -> Party:
-        opened.append(Party(Listener(hub, "tcp")))
+    def clients_of(hub: Hub) -> Clients:
+        opened.append(Clients(Listener(hub, "tcp")))
         return opened[-1]
 
-    yield door
-    for party in opened:
-        party.leave()
+    yield clients_of
+    for clients in opened:
+        clients.leave()
 
 
 def row(hub: Hub, client_id: str) -> dict[str, object]:
@@ -169,8 +169,8 @@ def test_clean_start_at_one_hub_ends_the_session_at_the_other(pair: Pair, at: At
         ]
         assert not client.connack.session_present
         client.subscribe((f"new/{turn}", 1))
-        for door in (pair.first, pair.second):
-            publisher = at(door)(5, device="dev2")
+        for hub in (pair.first, pair.second):
+            publisher = at(hub)(5, device="dev2")
             publisher.publish(f"old/{turn}", b"old", qos=1)
             publisher.publish(f"new/{turn}", b"new", qos=1)
         assert client.payloads(2) == [b"new", b"new"]
@@ -189,7 +189,7 @@ def test_unsubscribed_is_unsubscribed_at_both(pair: Pair, at: At) -> None:
     client.nothing()
 
 
-def test_start_and_goodbye_of_the_second_disturb_nobody_at_the_first(pair: Pair, at: At) -> None:
+def test_start_and_stop_of_the_second_disturb_nobody_at_the_first(pair: Pair, at: At) -> None:
     """Connections stay, sessions and their queues stay, messages come; a session of the second goes on at the first."""
     online, offline = at(pair.first)(5, "stays", keep=True), at(pair.second)(5, "away", keep=True)
     for client in (online, offline):

@@ -40,7 +40,7 @@ from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.traffic import PastTraffic
 from iothub_tenants.control.control import ControlPlane
-from tests.support.party import Guest
+from tests.support.mqtt_clients import Client
 
 PEPPER = bytes(32)
 SECRET = "secret"
@@ -239,7 +239,7 @@ class Recorder(RecordingObserver):
 
 
 class Loopback:
-    """The socket of a Guest: bytes go straight into the plane."""
+    """The socket of a Client: bytes go straight into the plane."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -373,22 +373,22 @@ class Harness:
         """Replace the limits of `acme` before its broker is made."""
         self.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), limits=limits))
 
-    def stranger(self, version: int = 5) -> Guest:
-        return Guest(0, version, stream=Loopback(self))
+    def open_connection(self, version: int = 5) -> Client:
+        return Client(0, version, stream=Loopback(self))
 
-    def ask(self, client_id: str = "c", version: int = 5, username: str = "acme/dev1", **options: Any) -> Guest:
+    def ask(self, client_id: str = "c", version: int = 5, username: str = "acme/dev1", **options: Any) -> Client:
         """Send CONNECT and take the CONNACK, whatever it says."""
-        guest = self.stranger(version)
-        guest.client_id = client_id
+        client = self.open_connection(version)
+        client.client_id = client_id
         options.setdefault("keep_alive", 65_535)
-        guest.connack = guest.connect(client_id, username, **options)
-        return guest
+        client.connack = client.connect(client_id, username, **options)
+        return client
 
-    def join(self, client_id: str = "c", version: int = 5, **options: Any) -> Guest:
+    def join(self, client_id: str = "c", version: int = 5, **options: Any) -> Client:
         """Connect successfully."""
-        guest = self.ask(client_id, version, **options)
-        assert guest.connack.code == 0, guest.connack
-        return guest
+        client = self.ask(client_id, version, **options)
+        assert client.connack.code == 0, client.connack
+        return client
 
     def later(self, seconds: float, call: Callable[[], None]) -> None:
         self.laters.append((self.clock.monotonic() + seconds, call))

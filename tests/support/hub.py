@@ -153,7 +153,7 @@ class Hub:
         return self.process.wait(timeout=30)
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye, no flush."""
+        """SIGKILL: no DISCONNECT, no flush."""
         assert self.process is not None
         self.process.kill()
         self.process.wait(timeout=30)

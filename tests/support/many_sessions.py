@@ -101,7 +101,7 @@ def _make_queues(caller: DirectCaller, tables: Tables, subjects: Sequence[Subjec
             )
             for number, each in enumerate(part, at)
         ]
-        require(regions.send(made))
+        require(regions.send_steps(made))
 
 
 def _queue_of(subject: Subject) -> int:

@@ -124,10 +124,10 @@ class Walk:
 
 
 def _free_ports(count: int) -> list[int]:
-    doors = [socket.socket() for _ in range(count)]
-    for door in doors:
-        door.bind(("127.0.0.1", 0))
-    ports = [int(door.getsockname()[1]) for door in doors]
-    for door in doors:
-        door.close()
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
     return ports

@@ -58,7 +58,7 @@ def pair_of_hubs(directory: Path, stores: Stores) -> Iterator[Pair]:
 
 
 class AnyDoor(Plan):
-    """Clients come through one door or the other, as chance has it; a door that is shut lets them try again."""
+    """Clients connect to one hub or the other, as chance has it; when a hub is down they try again."""
 
     def choose(self, pair: Pair) -> None:
         self.port = self.random.choice((pair.first, pair.second)).ports["tcp"]

@@ -183,15 +183,15 @@ def _serve(path: str, kind: str) -> None:
     """Fork for every connection, until whoever started us has gone."""
     _load(kind)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as door:
-        door.bind(path)
-        door.listen(_CALLERS)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(path)
+        listening.listen(_CALLERS)
         os.write(1, _READY)
-        while door.fileno() in select.select([_INPUT, door.fileno()], [], [])[0]:
-            connection, _ = door.accept()
+        while listening.fileno() in select.select([_INPUT, listening.fileno()], [], [])[0]:
+            connection, _ = listening.accept()
             with connection:
                 if os.fork() == 0:
-                    door.close()
+                    listening.close()
                     _attend(connection)
 
 

@@ -98,7 +98,7 @@ class CheckPool:
         return FAILED_REPLY_S * max(1, math.ceil(wait_s / FAILED_REPLY_S))
 
     def digest(self, kind: str, asker: Asker, bound_to: str, secret: bytes) -> bytes:
-        """Return a name of this secret of this device that means something in this process alone.
+        """Return a name of this secret of this device that means something only in this process.
 
         `bound_to`: what the answer depends on besides; when that changes, nothing that was remembered is found.
         """

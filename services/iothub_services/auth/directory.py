@@ -233,7 +233,7 @@ class Directory:
         if is_urgent:
             return await ask()
         if self._tenant_loads[tenant_id] >= self._most_loads(tenant_id):
-            raise TooManyWaitError("the accounts do not answer fast enough; too many wait for them")
+            raise TooManyWaitError("the accounts database answers too slowly; too many logins wait for it")
         self._loads += 1
         self._tenant_loads[tenant_id] += 1
         try:

@@ -95,9 +95,7 @@ def read_shared_secret(secret: str, pepper: bytes) -> TokenKey:
     """Read a secret for HS256 and seal it. Raises ConfigError."""
     octets = secret.encode()
     if _PEM_SIGN in secret or secret.startswith(("ssh-", "{")):
-        raise ConfigError(
-            "this looks like a key pair's part, not like a shared secret: use --public-key-file or --jwks-file"
-        )
+        raise ConfigError("this is a public or private key, not a shared secret: use --public-key-file or --jwks-file")
     if len(octets) < MIN_SECRET_BYTES:
         raise ConfigError(
             f"the secret has {len(octets)} bytes, HS256 needs at least {MIN_SECRET_BYTES}: `openssl rand -base64 48`"
@@ -115,7 +113,7 @@ def algorithm_of(key: object) -> TokenAlgorithm:
         low, high = RSA_BITS
         if not low <= key.key_size <= high or key.public_numbers().e.bit_length() > _RSA_EXPONENT_BITS:
             raise ConfigError(
-                f"the RSA key has {key.key_size} bits or an odd exponent: expected {low} to {high} bits, exponent 65537"
+                f"the RSA key has {key.key_size} bits, exponent {key.public_numbers().e}: expected {low} to {high} bits, exponent 65537"
             )
         return TokenAlgorithm.RS256
     raise ConfigError("a key of this type is not supported: expected EC P-256 (ES256), RSA (RS256) or Ed25519 (EdDSA)")
@@ -147,7 +145,7 @@ def ready_key(algorithm: TokenAlgorithm, material: str, pepper: bytes) -> Public
 def seal(secret: bytes, pepper: bytes) -> str:
     """Encrypt a secret so that only a server with this pepper reads it. Raises ConfigError without a pepper."""
     if not pepper:
-        raise ConfigError("a secret cannot be stored without the server's pepper: open the store with it")
+        raise ConfigError("a secret cannot be stored without the server's pepper: open the store with the pepper")
     nonce = os.urandom(_NONCE_BYTES)
     sealed = AESGCM(_sealing_key(pepper)).encrypt(nonce, secret, _SEAL_INFO)
     return _SEALED + base64.b64encode(nonce + sealed).decode()

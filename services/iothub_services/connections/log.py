@@ -28,7 +28,7 @@ _REFUSED = "client refused"
 
 
 class LineRate(NamedTuple):
-    """At most so many lines of one tenant in `seconds`; None in its place: no limit."""
+    """Maximum number of lines of one tenant in `seconds`; None in its place: no limit."""
 
     lines: int
     seconds: float

@@ -22,7 +22,7 @@ Later = Callable[[float, Callable[[], None]], object]
 """`later(seconds, call)`: the reactor's `callLater`."""
 
 GATHER_S = 0.05  # a note waits so long for others: one wake-up and one commit for all of them
-GATHER = 512  # or until there are so many
+GATHER = 512  # or until there are this many
 _EVENT_BYTES = 512  # what an event takes in memory, a Will's payload apart
 
 

@@ -17,9 +17,9 @@ from iothub.base.errors import BackendError, ConflictError
 from iothub.records.events import Event, Topic
 from iothub_services.events.journal import answer_of
 from iothub_services.events.port import LoggedEvent
-from iothub_services.group_thread import CallInReactor, GroupThread, Patience
+from iothub_services.group_thread import CallInReactor, GroupThread, RetryPolicy
 
-PATIENCE = Patience(retry_s=1.0, give_up_s=30.0)
+RETRIES = RetryPolicy(retry_s=1.0, give_up_s=30.0)
 
 StatisticsThread: TypeAlias = GroupThread[list[Event], object]
 
@@ -86,7 +86,7 @@ def statistics_thread(
     call_in_reactor: CallInReactor,
     clock: Clock,
     on_alarm: Callable[[str, str], None],
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRIES,
 ) -> StatisticsThread:
     """Return the thread: submit lists of events; each is durable when it is answered."""
     writer = StatisticsWriter(log)
@@ -95,7 +95,7 @@ def statistics_thread(
         writer,
         call_in_reactor,
         clock,
-        patience=patience,
+        retry_policy=retry_policy,
         idle=writer.idle,
         probe=writer.probe,
         on_alarm=on_alarm,

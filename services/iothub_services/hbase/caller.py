@@ -145,7 +145,7 @@ class DirectCaller(ThreadCaller):
 def asked_again(
     attempt: Callable[[Sequence[Asked]], list[T | BackendError]], asked: Sequence[Asked], times: int
 ) -> list[T | BackendError]:
-    """Ask, which gives the result or the error of each, and then so many times again where the gateway was lost."""
+    """Ask, which gives the result or the error of each, and repeat it up to `times` times where the gateway was lost."""
     outcomes = attempt(asked)
     for _ in range(times):
         lost = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, LostError)]

@@ -52,7 +52,7 @@ class Verb(Generic[T_co]):
 
 
 class Call(Generic[T_co]):
-    """One call, encoded. Immutable by convention. `scanner`: the one that it asks, on the connection that has opened it alone."""
+    """One call, encoded. Immutable by convention. `scanner`: the one that it asks, known only to the connection that has opened it."""
 
     __slots__ = ("body", "pin", "scanner", "verb")
 
@@ -196,7 +196,7 @@ def check_and_put(
 def mutate_row(
     table: bytes, row: bytes, puts: Columns, deletes: Sequence[bytes] = (), timestamp: int | None = None
 ) -> Call[None]:
-    """Change columns of one row, all or nothing if it is puts alone or deletes alone; `timestamp`: of every cell."""
+    """Change columns of one row, all or nothing if it is only puts or only deletes; `timestamp`: of every cell."""
     body = _row(table, row) + _LIST[3] + _changes(puts, deletes)
     is_both = bool(puts) and bool(deletes)
     if timestamp is None:
@@ -269,7 +269,7 @@ class Scan:
 
 
 def open_scan(scan: Scan) -> Call[Scanner]:
-    """Open a scanner, for this connection alone: what follows needs the same pin, and fails with `LostError` when it has gone."""
+    """Open a scanner, for this connection only: what follows needs the same pin, and fails with `LostError` when it has gone."""
     options = [_TEXT[1] + thrift.text(scan.start)]
     if scan.stop:
         options.append(_TEXT[2] + thrift.text(scan.stop))

@@ -97,7 +97,7 @@ class HBaseClient:
             else:
                 batches.setdefault(self.connection(call.pin), []).append(pending)
         for connection, batch in batches.items():
-            connection.send(batch)
+            connection.send_calls(batch)
 
     def _on_trouble(self, gateway: Endpoint, reason: str) -> None:
         gateways = self.gateways
@@ -146,7 +146,7 @@ class GatewayProber:
         self._connection.close()
 
     def _ask(self) -> None:
-        self._connection.send([PendingCall(calls.table_names(), self)])
+        self._connection.send_calls([PendingCall(calls.table_names(), self)])
 
     def on_outcome(self, _index: int, outcome: bytes | BackendError) -> None:
         """Be called with an answer, or ask again; the connection pauses between attempts."""

@@ -112,7 +112,7 @@ class Connection:
         self._is_closed = False
         self._pause = self._reactor.callLater(LONGEST_PAUSE_S, self._connect)
 
-    def send(self, batch: Sequence[PendingCall]) -> None:
+    def send_calls(self, batch: Sequence[PendingCall]) -> None:
         """Send calls in this order as soon as there is room, in turn with other batches; their caller keeps their number bounded."""
         if self._is_closed:
             for pending in batch:
@@ -160,7 +160,7 @@ class Connection:
 
     def _ask(self, wire: Wire) -> None:
         self._probe = self._reactor.callLater(self._bounds.silence_s, self._on_no_answer)
-        wire.send(self._pipeline.send(PendingCall(calls.server_type(), _ProbeReceiver())))
+        wire.write(self._pipeline.encode_call(PendingCall(calls.server_type(), _ProbeReceiver())))
 
     def _end_probe(self) -> None:
         """Forget the question, which is all that is in flight."""
@@ -325,9 +325,9 @@ class Connection:
                 strays.append(pending)
                 continue
             pending.sent_at = now
-            pieces += pipeline.send(pending)
+            pieces += pipeline.encode_call(pending)
         if pieces:
-            wire.send(pieces)
+            wire.write(pieces)
         for stray in strays:
             stray.fail(LostError, _SCANNER_GONE)
 

@@ -73,7 +73,7 @@ class Pipeline:
     def in_flight(self) -> int:
         return len(self._sent)
 
-    def send(self, pending: PendingCall) -> tuple[bytes, bytes]:
+    def encode_call(self, pending: PendingCall) -> tuple[bytes, bytes]:
         """Return the frame of a call, in two pieces; it is now in flight. Not one to a scanner that this connection has not."""
         self._count += 1
         sequence = self._count & _SEQUENCES

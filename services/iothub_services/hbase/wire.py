@@ -77,7 +77,7 @@ class Wire(TwistedProtocol):
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
         self._owner.on_lost(self, f"closed the connection ({_words(reason)})")
 
-    def send(self, pieces: Sequence[bytes]) -> None:
+    def write(self, pieces: Sequence[bytes]) -> None:
         self.transport.writeSequence(pieces)  # type: ignore[union-attr]
 
     def drop(self) -> None:

@@ -103,7 +103,7 @@ REACTOR_TICK = _histogram(
     _TICKS_S,
 )
 REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "Delay of the reactor at the last sample.")
-ENGINE_TURNS = _counter("iothub_engine_turns_total", "Turns of the message plane.")
+ENGINE_TURNS = _counter("iothub_engine_turns_total", "Iterations of the message plane.")
 LAST_RELOAD_GOOD = _gauge(
     "iothub_config_last_reload_successful",
     "1: the last reload succeeded; 0: the configuration was refused, and nothing was changed.",

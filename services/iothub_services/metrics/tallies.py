@@ -44,7 +44,7 @@ class Tally:
                 self._devices += 1
         counts[key] = counts.get(key, 0) + count
 
-    def take(self) -> list[Count]:
+    def take_counts(self) -> list[Count]:
         """Return everything that was counted since the last call, and forget it."""
         taken, self._counts, self._devices = self._counts, {}, 0
         return [

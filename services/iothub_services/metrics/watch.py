@@ -70,15 +70,15 @@ class Watch:
         self._late_at: deque[float] = deque(maxlen=LATE_TICKS)  # when the last ticks were late
 
     def apply(self, levels: AlarmLevels, memory_limit: int, certificates: Mapping[str, Path]) -> None:
-        """Judge by other levels from now on, and look at once; the certificates may be other files."""
+        """Judge by other levels from now on, and measure at once; the certificates may be other files."""
         self._levels = levels
         self._memory_limit = memory_limit
         self._certificates = certificates
         self._certificates_at = 0.0
-        self.look()
+        self.sample()
 
-    def look(self) -> None:
-        """Look at everything; a few system calls, certificates once an hour."""
+    def sample(self) -> None:
+        """Measure everything; a few system calls, certificates once an hour."""
         self._look_at_disk()
         self._look_at_memory()
         if not self._certificates_at or self._clock.monotonic() >= self._certificates_at:

@@ -1,6 +1,6 @@
-"""Who the queue writer tells, and what: the plane, and those who want to hear of limits, retained messages, take-overs and alarms.
+"""Whom the queue writer notifies, and of what: the plane, and the listeners of limits, retained messages, take-overs and alarms.
 
-Knows no store and no thread: protocols alone.
+Knows no store and no thread, only protocols.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Appended(NamedTuple):
     `is_stale`: the publisher's session was claimed by somebody else (or is gone); nothing was written either.
     `dropped`: (queue_id, position) pairs that the overflow policy removed to make room.
     `hit`: the quota behind each FULL and each drop: `session_queued_messages`, `session_queued_bytes`, `queued_messages`, `queued_bytes`;
-    two answers are the same whatever hits they tell of.
+    two answers are the same whatever hits they report.
     """
 
     positions: tuple[int, ...]

@@ -266,7 +266,7 @@ class RoutingStore:
         """Return the one driver that gets a message; the default one says of queues that nobody has that they are gone.
 
         Raises:
-            BackendError: Its queues are with several drivers, since hubs with different settings have made them.
+            BackendError: Its queues are in several drivers, since hubs with different settings have made them.
         """
         ids = [delivery.queue_id for delivery in op.deliveries]
         if op.inbound is not None:
@@ -276,7 +276,7 @@ class RoutingStore:
         if len(homes) > 1:
             places = ", ".join(f"queue {queue_id} is with {name}" for name, queue_id in homes.items())
             raise BackendError(
-                f"queues of one tenant are with several drivers: {places}",
+                f"queues of one tenant are in several drivers: {places}",
                 retryable=False,
                 remedy="give every hub the same queues.driver and queues.choices, and discard the sessions of one of the drivers",
             )

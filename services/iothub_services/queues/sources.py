@@ -1,6 +1,6 @@
 """The connections whose publishes wait for the store: what keeps each one's order when some are given up.
 
-Knows connections by identity alone, and no store.
+Knows connections only by identity, and no store.
 
 Theory: a client whose publish was given up is closed, and sends all that was not answered again, in order. What waits of a connection has one
 `Source`. When the failure has been reported, a new source begins: for another connection, or for what the same one sends from then on. QoS 0 is
@@ -18,7 +18,7 @@ from iothub_services.group_thread import Source
 
 
 class Sources:
-    """All for the reactor thread. Invariant: a connection is here as long as publishes of it wait, and it was not told of a failure."""
+    """All for the reactor thread. Invariant: a connection is here as long as publishes of it wait, and no failure was reported to it."""
 
     def __init__(self) -> None:
         self._sources: dict[Connection, Source] = {}
@@ -32,7 +32,7 @@ class Sources:
         if connection is None or publish.slot is None:
             return None
         source = self._sources.get(connection)
-        if source is None:  # 5.0 is told of each that was refused, and goes on if that is certain
+        if source is None:  # 5.0 gets an answer for each that was refused, and continues if that is certain
             source = self._sources[connection] = Source(may_skip=connection.version == 5)
         if publish.retain:
             source.may_skip = False  # its other half may be written all the same: then the connection is closed

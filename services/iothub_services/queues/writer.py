@@ -23,7 +23,7 @@ from iothub.base.errors import BackendError, NotFoundError
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
-from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, Patience, Source
+from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, RetryPolicy, Source
 from iothub_services.queues.conversions import append_of, body_of, retained_write
 from iothub_services.queues.listeners import NOBODY, Alarm, Plane, StoreListeners
 from iothub_services.queues.port import (
@@ -86,7 +86,7 @@ class QueueWriter:
     Invariants: `_order` holds every publish without an answer, oldest first; the plane is answered from its left end only.
     """
 
-    def __init__(  # noqa: PLR0913 - the stores and who is told, all but four by name
+    def __init__(  # noqa: PLR0913 - the stores and the listeners, all but four by name
         self,
         queues: QueueStore,
         retained: RetainedStore,
@@ -94,7 +94,7 @@ class QueueWriter:
         clock: Clock,
         *,
         bounds: Bounds | None = None,
-        patience: Patience | None = None,
+        retry_policy: RetryPolicy | None = None,
         on_alarm: Alarm,
         listeners: StoreListeners = NOBODY,
         on_commit: Callable[[str, float], None] | None = None,
@@ -112,7 +112,7 @@ class QueueWriter:
         self._unread = 0  # a queue that the store fails to read, 0: none
         self._call_in_reactor = call_in_reactor
         self._clock = clock
-        patience = patience or Patience(RETRY_S, GIVE_UP_S)
+        retry_policy = retry_policy or RetryPolicy(RETRY_S, GIVE_UP_S)
         bounds = bounds or Bounds()
         self._writes: GroupThread[WriteOp, object] = GroupThread(
             "queues",
@@ -120,7 +120,7 @@ class QueueWriter:
             self._in_batch,
             clock,
             bounds=bounds,
-            patience=patience,
+            retry_policy=retry_policy,
             idle=getattr(queues, "idle", None),
             probe=getattr(queues, "probe", None),
             on_alarm=on_alarm,
@@ -135,7 +135,7 @@ class QueueWriter:
             self._in_batch,
             clock,
             bounds=bounds,
-            patience=patience,
+            retry_policy=retry_policy,
             probe=getattr(retained, "probe", None),
             on_alarm=on_alarm,
             on_commit=on_commit,
@@ -363,7 +363,7 @@ class QueueWriter:
 
     def _submit_move(self, move: Move, session: Session, verb: str) -> None:
         if self._writes.is_closing:
-            return  # not durable, so nobody is told
+            return  # not durable, so nobody is notified
         self._writes.submit(move, partial(self._move_done, move, session, verb))
 
     def _move_done(self, move: Move, session: Session, verb: str, answer: object) -> None:

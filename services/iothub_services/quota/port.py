@@ -20,7 +20,7 @@ class QuotaObserver(Protocol):
         """A limit refused something."""
 
     def would_refuse(self, tenant_id: int, quota: Quota) -> None:
-        """A dry-run limit would have refused something."""
+        """A dry-run limit would have rejected something."""
 
     def unbalanced(self, tenant_id: int, quota: Quota) -> None:
         """More was given back than reserved: a defect of ours. The count stays at 0."""

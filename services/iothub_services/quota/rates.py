@@ -142,7 +142,7 @@ class Rate:
 
 
 class DryRunRate:
-    """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have refused."""
+    """A rate with dry-run windows: what passes is counted in them, and `on_trial` is called when they would have rejected something."""
 
     __slots__ = ("_enforced", "_on_refusal", "_trial")
 
@@ -236,7 +236,7 @@ class Rates:
         return DryRunRate(enforced, trial, lambda: self._observer.would_refuse(self._owner[0], quota))
 
     def take(self, quota: Quota, units: int = 1) -> float:
-        """Take units of a `REFUSING` rate: 0.0, or > 0: refused for so many seconds, or -1.0: refused until the window ends."""
+        """Take units of a `REFUSING` rate: 0.0, or > 0: refused for that many seconds, or -1.0: refused until the window ends."""
         now = self._clock.monotonic()
         sliding, day = self._sliding.get(quota), self._days.get(quota)
         refused = 0.0 if sliding is None else sliding.take(units, now)

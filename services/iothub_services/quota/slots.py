@@ -67,7 +67,7 @@ class SlotFile:
             if digest:
                 yield SlotRecord(slot, digest, owner >> 32, owner & _MASK, start, used)
 
-    def take(self, digest: int, tenant_id: int, seconds: int, start: int, used: int) -> int:
+    def take_slot(self, digest: int, tenant_id: int, seconds: int, start: int, used: int) -> int:
         """Give a slot to a counter; 0 if none is free."""
         if not self._free:
             return 0

@@ -116,7 +116,7 @@ class Usage:
         if known is not None:
             self._free(known)
         if self._slots is not None:
-            cell.slot = self._slots.take(_digest(key), key.tenant_id, key.seconds, cell.start, cell.used)
+            cell.slot = self._slots.take_slot(_digest(key), key.tenant_id, key.seconds, cell.start, cell.used)
         before = self._mapped.pop(_digest(key), None)
         if before is not None:
             self._release(before.slot)  # after its figure has a new slot: a kill in between loses nothing

@@ -42,7 +42,7 @@ class DayCounter:
         windows: Iterable[Window],
         on_trial: Callable[[], None],
     ) -> None:
-        """`owner`: tenant id and device name, "" for the tenant. `on_trial` is called when a dry-run limit would have refused."""
+        """`owner`: tenant id and device name, "" for the tenant. `on_trial` is called when a dry-run limit would have rejected something."""
         self._usage = usage
         self._clock = clock
         self._owner = owner

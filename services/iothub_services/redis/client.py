@@ -60,7 +60,7 @@ class Bounds:
     batch: int = 512
     batch_bytes: int = 1 << 20
     gather_s: float = 0.001
-    gather_calls: int = 32  # so many are sent without waiting for more
+    gather_calls: int = 32  # this many are sent without waiting for more
 
 
 class Meter(Protocol):

@@ -89,7 +89,7 @@ class RedisWire:
         try:
             packed = self._connection.pack_commands([call.arguments for call in calls])
         except (exceptions.DataError, UnicodeError) as error:
-            raise RedisRefusedError(f"Redis cannot be sent this: {error}") from None
+            raise RedisRefusedError(f"cannot be sent to Redis: {error}") from None
         try:
             self._connection.send_packed_command(packed, check_health=False)
         except (exceptions.RedisError, OSError) as error:

@@ -118,7 +118,7 @@ class Matches:
     def is_done(self) -> bool:
         return not self._stack
 
-    def take(self, nodes: int, now_ms: int) -> list[RetainedTopic]:
+    def next_topics(self, nodes: int, now_ms: int) -> list[RetainedTopic]:
         """Visit at most `nodes` nodes and return what was found among them; expired messages are left out."""
         found: list[RetainedTopic] = []
         while self._stack and nodes:

@@ -303,13 +303,13 @@ class SessionManager:
         if not session.is_persistent:
             self._forget(home, session, control.will if keeps_will else None)
             return
-        goodbye = [
+        ending = [
             events.session_disconnected(subject_of(session, self._clock), reason=reason.word, session_expiry_s=expiry_s)
         ]
         if control.will is not None and not keeps_will:
             control.will = None  # [MQTT-3.1.2-10]
-            goodbye.append(events.will_cleared(subject_of(session, self._clock)))
-        self._journal.note(goodbye)
+            ending.append(events.will_cleared(subject_of(session, self._clock)))
+        self._journal.note(ending)
         if control.will is not None and not min(control.will.delay_s, control.expiry_s):
             # at once, also when the next connection is here already [MQTT-3.1.2-8] [MQTT-3.1.4-3]
             self._wills.fire(home, session)

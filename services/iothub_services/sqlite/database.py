@@ -199,7 +199,7 @@ class Database:
 def open_database(
     path: Path, schema: Schema, clock: Clock, on_alarm: Alarm, commits: CommitLock | None = None
 ) -> Database:
-    """Open or create a file; a damaged one is set aside, its readable rows are copied, and `on_alarm` is told.
+    """Open or create a file; a damaged one is set aside, its readable rows are copied, and `on_alarm` is called.
 
     Raises ConflictError for a future schema, UnavailableError when the file or its directory cannot be used.
     """
@@ -254,7 +254,7 @@ class Seen(NamedTuple):
     tables: int
 
 
-def look(path: Path) -> Seen:
+def inspect_file(path: Path) -> Seen:
     """Read what a file is, and change nothing. Raises BackendError, retryable unless the file is damaged."""
     try:
         with contextlib.closing(connect(path, is_read_only=True)) as connection:
@@ -275,7 +275,7 @@ def refuse_future(path: Path, version: int, known: int) -> None:
 
 
 def keep_private(path: Path) -> None:
-    """Make a database its owner's alone, with its log, if it was restored or made otherwise; what is not there is left out."""
+    """Make a database readable only by its owner, with its log, if it was restored or made otherwise; what is not there is left out."""
     for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
         with contextlib.suppress(FileNotFoundError, PermissionError):  # another owner's: he knows why
             if file.stat().st_mode & 0o077:

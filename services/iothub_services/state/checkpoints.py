@@ -36,7 +36,7 @@ class CheckpointStore(Protocol):
         """Every version that has rows, ascending."""
 
     def drop(self, version: int) -> int:
-        """Remove a version's rows; returns how many. Raises ConflictError when it is the one that counts."""
+        """Remove a version's rows; returns how many. Raises ConflictError when it is in use."""
 
     def close(self) -> None: ...
 
@@ -57,4 +57,4 @@ def verified(pointer: Pointer, rows: Iterable[StoredState]) -> Iterator[StoredSt
 
 def in_use(version: int) -> str:
     """Say why a version is not dropped."""
-    return f"checkpoint {version} is the one that counts: move the pointer to another version first"
+    return f"checkpoint {version} is in use: move the pointer to another version first"

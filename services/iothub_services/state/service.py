@@ -26,7 +26,7 @@ from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.events.port import NOWHERE, EventLog, LoggedEvent, Offsets, reached
 from iothub_services.events.reading import PAGE, counted_by, read_between
 from iothub_services.events.retention import TrimStatistics, trim_statistics
-from iothub_services.group_thread import CallInReactor, GroupThread, Patience
+from iothub_services.group_thread import CallInReactor, GroupThread, RetryPolicy
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore, StateWrite, StoredState
 from iothub_services.state.start import Checkpoint, find_checkpoint, includes
@@ -37,7 +37,7 @@ Alarm = Callable[[str, str], None]
 _GATHERED = 2_000  # changed records that are written without waiting for idle time
 _REMEMBERED = 20_000  # folded states in memory, changed or not
 
-PATIENCE = Patience(0.25, 30.0)
+RETRIES = RetryPolicy(0.25, 30.0)
 
 STORE = "state"  # by which damaged rows are counted
 _FAILING = "state_failing"  # the alarm
@@ -113,7 +113,7 @@ class StateService:
     def load(self) -> list[SessionState]:
         """Bring the store up to the end of the log and return every persistent session. Blocking.
 
-        The sessions are those of the checkpoint that counts, with what the log has behind it. Without one, or when it cannot be used
+        The sessions are those of the current checkpoint, with what the log has behind it. Without one, or when it cannot be used
         (an alarm says why), they are those of the store, with what the log has behind that. When a server fails in the middle, it may be
         called again: nothing of the attempt before is left.
 
@@ -158,7 +158,7 @@ class StateService:
         return [state for state in states.values() if not state.is_ended]
 
     def _on_unusable_checkpoint(self, why: str) -> None:
-        self._on_alarm("checkpoint_unused", f"{why}; the start goes on from the session states")
+        self._on_alarm("checkpoint_unused", f"{why}; the start continues from the session states")
 
     def _load_stored(self) -> list[SessionState]:
         self._check_begin()
@@ -198,8 +198,8 @@ class StateService:
         elif len(self._folded) != len(last):
             if any(begin <= end for begin, end in zip(first, last, strict=True)):
                 raise ConflictError(
-                    f"the session states are of a log with {len(self._folded)} partitions, this one has {len(last)}: "
-                    "choose the log that they are of, or remove them to start from this log alone"
+                    f"the session states belong to a log with {len(self._folded)} partitions, this one has {len(last)}: "
+                    "choose the log that they belong to, or remove them to start from this log"
                 )
         elif any(begin > offset + 1 for begin, offset in zip(first, self._folded, strict=True)):
             needed = tuple(offset + 1 for offset in self._folded)
@@ -212,7 +212,7 @@ class StateService:
         """Raises ConflictError for a shared log: what was trimmed is stored elsewhere, and a start without it would lose sessions."""
         if self._log.is_shared:
             raise ConflictError(
-                f"the session log begins at offset {_shown(first)}, neither checkpoint nor session states have what was before: "
+                f"the session log begins at offset {_shown(first)}, and neither checkpoint nor session states have the events before it: "
                 "choose the state.driver and hbase.namespace that have them, or another kafka.topic_prefix to start without sessions"
             )
 
@@ -225,7 +225,9 @@ class StateService:
         seen = self._seen(last)
         if not any(seen) or (len(last) == len(seen) and all(map(operator.ge, last, seen))):
             return
-        text = f"the session log ends at {_shown(last)}, states or checkpoint at {_shown(seen)}: it goes on above"
+        text = (
+            f"the session log ends at {_shown(last)}, states or checkpoint at {_shown(seen)}: it continues above that"
+        )
         self._on_alarm("event_log_lost", text)
         above = self._log.after_loss(seen)
         self._store.apply(above, [])  # first: a crash between the two looks like another loss, not like a gap
@@ -426,7 +428,7 @@ def journal_thread(
     call_in_reactor: CallInReactor,
     clock: Clock,
     on_alarm: Alarm,
-    patience: Patience = PATIENCE,
+    retry_policy: RetryPolicy = RETRIES,
     on_commit: Callable[[str, float], None] | None = None,
 ) -> GroupThread[StateOp, object]:
     """Return the thread of the session-event log: submit lists of events, each is durable when it is answered."""
@@ -435,7 +437,7 @@ def journal_thread(
         service,
         call_in_reactor,
         clock,
-        patience=patience,
+        retry_policy=retry_policy,
         idle=service.idle,
         probe=service.probe,
         on_alarm=on_alarm,

@@ -1,4 +1,4 @@
-"""What a start begins from: the checkpoint that counts, if the log reaches back to it and its rows are complete.
+"""What a start begins from: the current checkpoint, if the log reaches back to it and its rows are complete.
 
 Knows pointer, rows and the log's bounds; the service folds the tail.
 """
@@ -30,7 +30,7 @@ class Checkpoint:
 def find_checkpoint(
     store: CheckpointStore | None, log: EventLog, applied: Offsets, on_unusable: Callable[[str], None]
 ) -> Checkpoint | None:
-    """Read the checkpoint that counts; None: there is none, or it cannot be used, and `on_unusable` was called with the cause.
+    """Read the current checkpoint; None: there is none, or it cannot be used, and `on_unusable` was called with the cause.
 
     `applied`: what the live states include. When they have seen more than the log has, only they have it.
     """

@@ -1,8 +1,8 @@
 """Whether the live session states are what the log says: every session is folded anew and compared.
 
-Knows ports, not drivers; reads alone, so it may run beside a hub. Takes memory for every session twice.
+Knows ports, not drivers; only reads, so it may run beside a hub. Takes memory for every session twice.
 
-Theory: a hub writes states after its log, so the rows alone lag. What a start would make of them counts: the rows with the tail of the log folded
+Theory: a hub writes states after its log, so only the rows lag. What a start would make of them counts: the rows with the tail of the log folded
 over them, from the applied offsets on. These are read before the rows, the log's end after them: so every row includes the applied offsets, and none
 more than that end. The other side is the checkpoint, or nothing, with everything after it folded over.
 """
@@ -43,7 +43,7 @@ class Difference(NamedTuple):
 class Verification:
     """What was found.
 
-    `checkpoint`: the version that it began from, None: from the beginning of the log. `unusable`: why not from the one that counts.
+    `checkpoint`: the version that it began from, None: from the beginning of the log. `unusable`: why not from the current one.
     `unreachable`: sessions older than the log, which were not compared. `damaged`: events that were passed over, with why.
     """
 
@@ -108,7 +108,7 @@ def _require_tail(applied: Offsets, begin: Offsets, end: Offsets) -> None:
         return
     if len(applied) != len(end):
         raise ConflictError(
-            f"the session states are of a log with {len(applied)} partitions, this one has {len(end)}: nothing to compare"
+            f"the session states belong to a log with {len(applied)} partitions, this one has {len(end)}: nothing to compare"
         )
     if any(first > offset + 1 for first, offset in zip(begin, applied, strict=True)):
         raise ConflictError(

@@ -294,7 +294,7 @@ class SinkStore:
             self._order.popleft()
         return found
 
-    def look(self) -> None:
+    def check_waiting(self) -> None:
         """Give up what has waited too long, and say whether Kafka takes anything. Called several times a second."""
         now = self._clock.monotonic()
         late = [pending for pending in self._order if pending.deadline <= now and not pending.is_over]

@@ -1,4 +1,4 @@
-"""`compact_events`: the checkpoint that counts, and what the log has behind it, become a new checkpoint.
+"""`compact_events`: the current checkpoint, and what the log has behind it, become a new checkpoint.
 
 Knows the order of the steps; each is elsewhere. Killed anywhere, the pointer names a whole version that was looked at: rows are written under a
 version that nobody reads, then read back, then one compare-and-swap lets them count, and only then older ones go.

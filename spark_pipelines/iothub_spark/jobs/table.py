@@ -1,6 +1,6 @@
 """Which module runs which job: one for each name of `iothub.records.job_catalogue`.
 
-Knows names alone.
+Knows only names.
 """
 
 from __future__ import annotations

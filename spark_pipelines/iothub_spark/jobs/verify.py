@@ -58,7 +58,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
     Raises:
         BackendError: A store does not answer.
         ConflictError: There is nothing to compare with, or the log lacks events.
-        CorruptRecordError: There are differences; the first ones have been told.
+        CorruptRecordError: There are differences; the first ones have been reported.
     """
     with (
         opened_log(spec.events) as log,
@@ -78,7 +78,7 @@ def run(spark: SparkSession, spec: Spec, report: Report) -> Figures:
 
 
 def _sides(views: _Views, log: Log, pointer: Pointer | None, kept: list[Pointer]) -> list[tuple[str, DataFrame]]:
-    """Return what the log says, from as far back as it can be told, and what the checkpoint says."""
+    """Return what the log says, from as far back as possible, and what the checkpoint says."""
     begin = log.begin()
     found: list[tuple[str, DataFrame]] = []
     if is_whole(begin):

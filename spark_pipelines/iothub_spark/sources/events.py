@@ -37,7 +37,7 @@ def read_events(spark: SparkSession, spec: Spec, wanted: LogRange) -> DataFrame:
 
 
 def read_stored(spark: SparkSession, spec: Spec, wanted: LogRange, keys: tuple[bytes, ...] = ()) -> DataFrame:
-    """Return the events of a range as they are stored: columns `STORED_EVENTS`. `keys`: of these sessions alone."""
+    """Return the events of a range as they are stored: columns `STORED_EVENTS`. `keys`: of these sessions only."""
     return _frame(spark, spec, wanted, "stored", keys)
 
 

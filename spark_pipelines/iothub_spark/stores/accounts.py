@@ -1,6 +1,6 @@
 """The accounts database as jobs use it: usage by the hour, marks in the logs, the names of tenants.
 
-Knows these tables alone, by their names; `iothub_migrations` makes them. Everything blocks. A hub may be working in the same file.
+Knows only these tables, by their names; `iothub_migrations` makes them. Everything blocks. A hub may be working in the same file.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def last_gap_ms(archive: Path, log: str) -> int | None:
         raise BackendError(f"{file}: cannot be read: {error.strerror}", retryable=True) from error
     except UNREADABLE as error:
         raise CorruptRecordError(
-            f"{file}: damaged ({in_words(error)}): remove it, and reports no longer say what the archive lacks"
+            f"{file}: damaged ({in_words(error)}): remove it; reports then no longer show what the archive lacks"
         ) from error
 
 

@@ -49,7 +49,7 @@ class LogRange:
         return sum(max(0, upto - after) for after, upto in zip(self.after, self.upto, strict=True))
 
     def stretches(self, pieces: int, least: int = 20_000) -> list[Stretch]:
-        """Return it in about so many even pieces, none much shorter than `least`, so that one large partition keeps all cores busy."""
+        """Return it in about this number of even pieces, none much shorter than `least`, so that one large partition keeps all cores busy."""
         size = max(least, -(-self.offsets // max(1, pieces)))
         return [
             Stretch(partition, start, min(upto, start + size))
@@ -68,7 +68,7 @@ class Log(Protocol):
         """The last offsets ever given; as many as the topic has partitions."""
 
     def read(self, stretch: Stretch, topic: Topic = Topic.SESSIONS, keys: tuple[bytes, ...] = ()) -> Iterator[Page]:
-        """Yield the events of a stretch, ascending, in pages; with `keys`, perhaps those of these keys alone."""
+        """Yield the events of a stretch, ascending, in pages; with `keys`, perhaps only those of these keys."""
 
     def where(self, partition: int, offset: int, topic: Topic = Topic.SESSIONS) -> str:
         """Say for a person where an event is."""
@@ -85,9 +85,7 @@ def range_after(log: Log, after: Offsets | None, topic: Topic = Topic.SESSIONS) 
     if after is None:
         return LogRange(topic, tuple(offset - 1 for offset in begin), end)
     if len(after) != len(end):
-        raise ConflictError(
-            f"the log has {len(end)} partitions, but the job has read one with {len(after)}: it is another log"
-        )
+        raise ConflictError(f"wrong log: it has {len(end)} partitions, expected {len(after)}")
     if any(first > offset + 1 for first, offset in zip(begin, after, strict=True)):
         needed = tuple(offset + 1 for offset in after)
         raise ConflictError(

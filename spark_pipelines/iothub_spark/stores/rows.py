@@ -36,7 +36,7 @@ class States(Protocol):
         """The log up to here is in the rows; () in a new store."""
 
     def parts(self, pieces: int) -> list[Part]:
-        """Return about so many parts that together are everything."""
+        """Return about this number of parts that together are everything."""
 
     def rows(self, part: Part) -> Iterator[StateRow]: ...
 

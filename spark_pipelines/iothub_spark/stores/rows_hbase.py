@@ -209,7 +209,7 @@ class HBaseCheckpoints:
     def drop(self, version: int) -> int:
         pointer = self.pointer()
         if pointer is not None and pointer.version == version:
-            raise ConflictError(f"checkpoint {version} is the one that counts: it is not deleted")
+            raise ConflictError(f"checkpoint {version} is in use and cannot be deleted")
         prefix = row_keys.checkpoint_prefix(version)
         whole = Part(prefix, row_keys.prefix_end(prefix))
         return self._table.delete((key for key, _ in self._table.scan(whole, CHECKPOINT_COLUMN)), CHECKPOINT_COLUMN)

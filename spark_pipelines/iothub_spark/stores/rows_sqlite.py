@@ -129,7 +129,7 @@ class SqliteCheckpoints:
             (SELECT tenant, client_id FROM {CHECKPOINT_TABLE} WHERE version = ?1 LIMIT ?2)"""  # noqa: S608
         pointer = self.pointer()
         if pointer is not None and pointer.version == version:
-            raise ConflictError(f"checkpoint {version} is the one that counts: it is not deleted")
+            raise ConflictError(f"checkpoint {version} is in use and cannot be deleted")
         removed = 0
         with errors_translated(self._path):
             while count := self._connection.execute(statement, (version, _DROPPED)).rowcount:

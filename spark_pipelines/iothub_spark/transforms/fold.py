@@ -24,7 +24,7 @@ from iothub.base.errors import CorruptRecordError
 from iothub.records.events import decode_event, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold_all
 from iothub_spark.schemas.states import FOLDED
-from iothub_spark.transforms.glance import Glance, Session
+from iothub_spark.transforms.event_summary import EventSummary, Session
 from iothub_spark.transforms.needed import needed
 
 _OUT = to_arrow_schema(FOLDED)
@@ -101,7 +101,7 @@ def fold_rows(rows: Iterable[Row], bounds: Bounds) -> Iterator[Folded]:
 def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folded]:
     record: bytes | None = None
     state: SessionState | None = None
-    session, glances = Session(key, len(bounds.begin)), list[Glance]()
+    session, summaries = Session(key, len(bounds.begin)), list[EventSummary]()
     offset = 0
     for _, partition, place, value in rows:
         if partition == _STATE:
@@ -114,12 +114,12 @@ def _fold_key(key: bytes, rows: Iterator[Row], bounds: Bounds) -> Iterator[Folde
         if record is not None and state is None:
             state = decode_state(record)
         try:
-            glances.append(session.glance(partition, place, value))
+            summaries.append(session.summarise(partition, place, value))
         except CorruptRecordError as error:
             yield None, None, place, None, f"event of {_named(key)}, partition {partition}, offset {place}: {error}"
-        if len(glances) >= _IN_MEMORY:
-            state, glances = _folded(state, glances), []
-    state = _folded(state, glances)
+        if len(summaries) >= _IN_MEMORY:
+            state, summaries = _folded(state, summaries), []
+    state = _folded(state, summaries)
     if state is not None:
         record, offset = encode_state(state), state.offset
     if record is not None and not _is_over(key, record, offset, bounds):
@@ -136,10 +136,10 @@ def _damage(key: bytes, record: bytes) -> str | None:
     return None
 
 
-def _folded(state: SessionState | None, glances: list[Glance]) -> SessionState | None:
-    if not glances:
+def _folded(state: SessionState | None, summaries: list[EventSummary]) -> SessionState | None:
+    if not summaries:
         return state
-    return fold_all(state, ((glance.offset, decode_event(glance.value)) for glance in needed(state, glances)))
+    return fold_all(state, ((summary.offset, decode_event(summary.value)) for summary in needed(state, summaries)))
 
 
 def _is_over(key: bytes, record: bytes, offset: int, bounds: Bounds) -> bool:

@@ -16,7 +16,7 @@ from iothub_services.auth.port import Action, Effect, Scope
 from iothub_tenants.accounts import devices, streams, tenants
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import acl_rule as table
-from iothub_tenants.identity import shown
+from iothub_tenants.identity import invalid_filter, shown
 
 FILTER_LIMIT_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
 PLACEHOLDERS = ("{device}", "{clientid}")
@@ -107,7 +107,7 @@ def list_all(store: AccountStore, tenant: str) -> list[AclRule]:
 def list_applying(store: AccountStore, tenant: str, subject: str) -> list[AclRule]:
     """Return the rules that a subject is judged by, in order of precedence: of a device its own, its groups' and `*`; of a group its own and `*`.
 
-    Rules of `*` are for devices: a stream has its own alone.
+    Rules of `*` are for devices: a stream has only its own.
 
     Raises:
         NotFoundError: no such tenant, device, stream or group.
@@ -159,15 +159,12 @@ def check_filter(text: str) -> None:
     except UnicodeEncodeError as error:
         raise ConfigError("the topic filter is not UTF-8 text") from error
     if not 1 <= size <= FILTER_LIMIT_BYTES or "\0" in text:
-        raise ConfigError(f"the topic filter is empty, longer than {FILTER_LIMIT_BYTES} bytes or holds a NUL")
+        raise invalid_filter(text, FILTER_LIMIT_BYTES)
     levels = text.split("/")
     if levels[0] == "$share":
-        raise ConfigError(
-            "a rule names the filter itself, without $share/GROUP/: a shared subscription is judged by it"
-        )
-    for level in levels[:-1]:
-        if "#" in level:
-            raise ConfigError(f"topic filter {shown(text)}: # may stand only at the very end, alone in its level")
+        raise ConfigError("give the topic filter without $share/GROUP/: the rule applies to shared subscriptions, too")
+    if any("#" in level for level in levels[:-1]):
+        raise invalid_filter(text)
     for level in levels:
         _check_level(level, text)
 
@@ -183,13 +180,13 @@ def require_subject(connection: Connection, owner: tenants.Tenant, scope: Scope,
 
 def _check_level(level: str, text: str) -> None:
     if len(level) > 1 and ("+" in level or "#" in level):
-        raise ConfigError(f"topic filter {shown(text)}: + and # must be alone in their level, as in a/+/b or a/#")
+        raise invalid_filter(text)
     if level in PLACEHOLDERS:
         return
     if _PLACEHOLDER_LIKE.fullmatch(level) or any(placeholder in level for placeholder in PLACEHOLDERS):
         known = " and ".join(PLACEHOLDERS)
         raise ConfigError(
-            f"topic filter {shown(text)}: {shown(level)} is no placeholder; {known} stand for whole levels"
+            f"topic filter {shown(text)}: {shown(level)} is not a placeholder; {known} must be a whole level"
         )
 
 

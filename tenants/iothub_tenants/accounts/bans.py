@@ -47,7 +47,9 @@ def add(store: AccountStore, tenant: str, kind: str, value: str, *, until_ms: in
             f"the reason is too long or not printable: expected up to {REASON_LIMIT} characters on one line"
         )
     if until_ms < 0 or 0 < until_ms <= store.now_ms():
-        raise ConfigError("the end of the ban is in the past: expected a time to come, or none for good")
+        raise ConfigError(
+            "the end of the ban is in the past: expected a time in the future, or none for a ban without end"
+        )
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         if kind_ is BanKind.DEVICE:

@@ -12,7 +12,7 @@ class SqlBounds:
     """Of one process. SQLite has its own.
 
     Attributes:
-        connections: At most so many at once; whoever needs another one waits for at most `timeout_s`.
+        connections: Maximum number at once; whoever needs another one waits for at most `timeout_s`.
         connect_timeout_s: Until a new connection is there.
         timeout_s: Until a statement is answered, lock included; the socket is given up a little later.
         recycle_s: A connection that is older is replaced before it is used again.

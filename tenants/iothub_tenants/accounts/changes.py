@@ -60,7 +60,7 @@ class ChangeWatcher:
             found = [_change(row) for row in connection.execute(query)]
         if self._last is not None:
             if found[:1] != [self._last]:
-                raise PlaceLostError(f"the log of account changes has no line {self._last.id} any more as it was read")
+                raise PlaceLostError(f"the account change log no longer has line {self._last.id} as it was read")
             del found[0]
         if found:
             self._last = found[-1]

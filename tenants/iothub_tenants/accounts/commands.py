@@ -48,7 +48,7 @@ class CommandState(StrEnum):
 class Command:
     """One command. `tenant` is "" (id 0) where it concerns the whole hub.
 
-    `answer` of a failed one: {"error": text, "exit_code": number}; of a running one how far it is, if it tells: {"done": number, "total": number}.
+    `answer` of a failed one: {"error": text, "exit_code": number}; of a running one its progress, if known: {"done": number, "total": number}.
     """
 
     id: int
@@ -62,7 +62,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WaitLimits:
     """How long somebody waits: `timeout_s` for a sign of life, `total_s` in all. `on_progress` gets how far a running command is."""
 
     timeout_s: float = 10.0
@@ -71,14 +71,14 @@ class Patience:
     pause: Callable[[float], None] = time.sleep
 
 
-_USUAL = Patience()
+_USUAL = WaitLimits()
 
 
 # --- the CLI's side
 
 
 def call(
-    store: AccountStore, tenant: str, verb: str, argument: Mapping[str, object], patience: Patience = _USUAL
+    store: AccountStore, tenant: str, verb: str, argument: Mapping[str, object], limits: WaitLimits = _USUAL
 ) -> Json:
     """Have the running hub do something and return its answer.
 
@@ -90,7 +90,7 @@ def call(
     """
     command_id = enqueue(store, tenant, verb, argument)
     try:
-        finished = wait(store, command_id, patience)
+        finished = wait(store, command_id, limits)
     except KeyboardInterrupt:
         finished = _give_up(store, command_id, InterruptedWorkError, "interrupted")
     answer = finished.answer or {}
@@ -112,7 +112,7 @@ def enqueue(store: AccountStore, tenant: str, verb: str, argument: Mapping[str, 
         return int(key[0])
 
 
-def wait(store: AccountStore, command_id: int, patience: Patience = _USUAL) -> Command:
+def wait(store: AccountStore, command_id: int, limits: WaitLimits = _USUAL) -> Command:
     """Return the command once it is done or failed. Raises UnavailableError (no answer in time), NotFoundError."""
     heard: tuple[CommandState, Json | None] | None = None
     began = heard_at = store.clock.monotonic()
@@ -122,11 +122,11 @@ def wait(store: AccountStore, command_id: int, patience: Patience = _USUAL) -> C
             return found
         if heard != (found.state, found.answer):
             heard, heard_at = (found.state, found.answer), now
-            if found.answer is not None and patience.on_progress is not None:
-                patience.on_progress(found.answer)
-        if now - heard_at >= patience.timeout_s or now - began >= patience.total_s:
+            if found.answer is not None and limits.on_progress is not None:
+                limits.on_progress(found.answer)
+        if now - heard_at >= limits.timeout_s or now - began >= limits.total_s:
             return _give_up(store, command_id, UnavailableError, f"no answer within {max(1, round(now - began))} s")
-        patience.pause(POLL_S)
+        limits.pause(POLL_S)
 
 
 def show(store: AccountStore, command_id: int) -> Command:
@@ -237,7 +237,7 @@ def _give_up(store: AccountStore, command_id: int, kind: type[IotHubError], why:
             what = "no hub took the command, and it was withdrawn"
         else:
             so_far = "" if now.answer is None else f" ({now.answer['done']} of {now.answer['total']})"
-            what = f"the hub has not finished the command{so_far}, and goes on with it"
+            what = f"the hub has not finished the command{so_far}, and continues it"
     raise kind(f"{why}: {what}; see `iothub status`")
 
 

@@ -71,12 +71,12 @@ def copy_accounts(
     on_compared: OnProgress = lambda done, of: None,
     named: str = "the target",
 ) -> Copied:
-    """Copy, or go on where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
+    """Copy, or continue where an earlier copy of the same accounts was cut short. Errors of the target begin with `named`, the file of its url.
 
     Raises:
         ConfigError: A url cannot be read.
         ConflictError: The target has accounts; or the source was changed meanwhile, by a hub or a command; or a later program made it.
-        BackendError: A database failed. The same call goes on.
+        BackendError: A database failed. The same call continues.
     """
     source = open_engine(source_url, _BOUNDS)
     with _of_target(named):
@@ -104,7 +104,7 @@ def copy_accounts(
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """Whom a copy tells how far it is."""
+    """Gets the progress of a copy."""
 
     on_progress: OnProgress
     on_begin: OnBegin
@@ -214,7 +214,7 @@ def _take(target: Engine, url: str, installation: str) -> bool:
             )
         if count:
             raise ConflictError(
-                f"the target has accounts, of {count} tenants: expected an empty database, or one that an unfinished copy has left; choose another"
+                f"the target has accounts already (tenants: {count}): expected an empty database, or an unfinished copy"
             )
     create_schema(url)
     with target.execution_options(**{WRITE: True}).begin() as connection:
@@ -231,7 +231,7 @@ def _installation(connection: Connection) -> str:
 def _require_known(source: Engine) -> None:
     """What this program does not know would be left behind."""
     if schema.check(source) is schema.SchemaState.NEWER:
-        raise ConflictError("the accounts were made by a later program: copy them with that one")
+        raise ConflictError("a newer program has made these accounts: copy them with that program")
 
 
 def _require_still(source: Engine, counted: int) -> None:

@@ -113,7 +113,7 @@ def read_options(engine: Engine) -> dict[str, str]:
 
 
 def _parse(url: str) -> URL:
-    """Read a url; a password that it shows at the wrong place is not told to anybody."""
+    """Read a url; a password at the wrong place is not shown to anybody."""
     try:
         parsed = make_url(url)
         parsed.get_dialect()

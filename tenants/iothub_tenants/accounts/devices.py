@@ -39,7 +39,7 @@ _LOOKUP = 500  # names per query
 
 
 class CredentialForm(StrEnum):
-    """What a device proves itself with, finer than `auth.port.CredentialKind`: both kinds of secrets are told apart."""
+    """What a device proves itself with, finer than `auth.port.CredentialKind`: both kinds of secrets are distinguished."""
 
     GENERATED = "generated"  # a secret of ours, >= 128 bit: salted HMAC with the pepper
     PASSWORD = "password"  # noqa: S105  chosen by people: argon2id
@@ -59,7 +59,7 @@ class Device:
     groups: tuple[str, ...]
     created_ms: int
     changed_ms: int
-    certificate_subject: str | None = None  # no secret; of X.509 devices alone
+    certificate_subject: str | None = None  # no secret; of X.509 devices only
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def create(
     groups: Sequence[str] = (),
     with_token: bool = False,
 ) -> NewSecret:
-    """Create a device with the given password, with a generated secret that is returned once, or for tokens alone.
+    """Create a device with the given password, with a generated secret that is returned once, or for tokens only.
 
     Raises:
         ConfigError: the name or the password is malformed.
@@ -200,7 +200,7 @@ def make_credential(store: AccountStore, password: str | None) -> tuple[str | No
         check_password(password)
         return None, Credential(CredentialForm.PASSWORD, hash_password(password))
     if not store.pepper:
-        raise ConfigError("a secret cannot be generated without the server's pepper: open the store with it")
+        raise ConfigError("a secret cannot be generated without the server's pepper: open the store with the pepper")
     secret = generate_secret()
     return secret, Credential(CredentialForm.GENERATED, hash_generated(secret, store.pepper))
 

@@ -20,7 +20,7 @@ from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 _BATCH = 256  # passwords that wait for a thread at once
 
 Progress = Callable[[int, int], None]
-"""`progress(done, of)`: so many passwords are hashed."""
+"""`progress(done, of)`: number of passwords hashed so far."""
 
 Keep = Callable[[Sequence[tuple[str, str]]], None]
 """`keep([(name, secret), ...])`: the generated secrets, which cannot be read again."""
@@ -101,7 +101,7 @@ def _mark_subject(connection: Connection, tenant_id: int, parsed: CsvRows, name:
 
 
 def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials: dict[str, Credential]) -> None:
-    """Write the devices; one line of the change log tells a hub of all of them."""
+    """Write the devices; one line of the change log covers all of them."""
     insert_devices(writer, owner.id, [(name, credentials[name]) for name in parsed.devices])
     groups.insert_members(writer.connection, owner.id, {name: row.groups for name, row in parsed.devices.items()})
     own = {name: row.limits for name, row in parsed.devices.items() if row.limits}

@@ -31,13 +31,13 @@ def adopt(store: AccountStore, installation: str) -> str:
     """
     if not _ID.fullmatch(installation):
         raise ConfigError(
-            f"{installation[:64]!r} is no installation: expected 32 hexadecimal digits, as the refusal says"
+            f"{installation[:64]!r} is not an installation id: expected the 32 hexadecimal digits of the error message"
         )
     before = own(store)
     with store.write() as writer:
         if not writer.connection.execute(select(func.count()).select_from(tables.tenant)).scalar_one():
             raise ConflictError(
-                "these accounts have no tenant: sessions in other stores are of other accounts; restore those, "
+                "these accounts have no tenant, so stored sessions belong to other accounts: restore those accounts, "
                 "or choose another hbase.namespace and kafka.topic_prefix"
             )
         writer.connection.execute(update(tables.installation).values(id=installation))

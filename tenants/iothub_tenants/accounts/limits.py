@@ -91,7 +91,7 @@ def _refuse_silent_trials(added: Limits) -> None:
     for quota, windows in added.items():
         if not quota.has_trial and any(window.is_dry_run for window in windows):
             raise ConfigError(
-                f"{quota.value} has no dry run: only counts and rates report what they would have refused"
+                f"{quota.value} has no dry run: only counts and rates report what they would have rejected"
             )
 
 

@@ -95,7 +95,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 def _text(name: str, value: str | tuple[str, ...]) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{OUR_URL}: {name} is there more than once")
+        raise ConfigError(f"{OUR_URL}: {name} is given more than once")
     return value
 
 

@@ -80,7 +80,7 @@ def set_plan(
     """Change what is given of a plan.
 
     Raises:
-        ConfigError: a limit or the weight is malformed, or too many plans stand above each other.
+        ConfigError: a limit or the weight is malformed, or the chain of plans is too long.
         ConflictError: a built-in plan is given a parent, or the parent inherits from this plan.
         NotFoundError: no such plan or parent.
     """
@@ -191,7 +191,7 @@ def _check_parent(connection: Connection, name: str, parent: str) -> None:
     levels = len(above) + len(_levels(connection, name))
     if levels > MOST_LEVELS:
         raise ConfigError(
-            f"plan {name} cannot inherit from {parent}: {levels} plans would stand above each other, expected at most {MOST_LEVELS}"
+            f"plan {name} cannot inherit from {parent}: the chain would have {levels} plans, expected at most {MOST_LEVELS}"
         )
 
 

@@ -14,7 +14,7 @@ import psycopg
 
 T = TypeVar("T")
 
-_library_log = logging.getLogger("psycopg")  # what it ignores when a connection dies: our own error tells of that
+_library_log = logging.getLogger("psycopg")  # what it ignores when a connection dies: our own error reports that
 _library_log.propagate = False
 _library_log.addHandler(logging.NullHandler())
 

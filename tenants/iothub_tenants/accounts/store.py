@@ -253,9 +253,7 @@ def errors_translated(file: Path | None = None) -> Iterator[None]:
     try:
         yield
     except IntegrityError as error:
-        raise ConflictError(
-            "the accounts database refused a duplicate or a row that belongs to nothing: somebody else changed it; try again"
-        ) from error
+        raise ConflictError("conflict with a concurrent change of the accounts; try again") from error
     except DBAPIError as error:
         raise _translated(error, file) from error
     except TimeoutError as error:
@@ -275,9 +273,9 @@ def _commit_loss_reported() -> Iterator[None]:
         if is_of_sqlite(error):
             raise
         if not error.connection_invalidated:
-            raise BackendError(f"the accounts database did not do it: {cause_of(error)}", retryable=True) from error
+            raise BackendError(f"the accounts database did not commit: {cause_of(error)}", retryable=True) from error
         raise GoneError(
-            f"the accounts database went away before it had said whether the change was made: look, before you repeat it: {cause_of(error)}"
+            f"connection to the accounts database lost before it confirmed the change; check before you repeat it: {cause_of(error)}"
         ) from error
 
 
@@ -291,6 +289,6 @@ def _translated(error: DBAPIError, file: Path | None) -> IotHubError:
     if is_ours and file is not None:
         cause, own_remedy = explain(cast("Any", error.orig), file)
         remedy = "; ".join(part for part in (own_remedy, remedy) if part)
-    if isinstance(error, OperationalError):
-        return BackendError(f"the accounts database did not do it: {cause}", retryable=True, remedy=remedy)
-    return BackendError(f"the accounts database failed: {cause}", retryable=False, remedy=remedy)
+    return BackendError(
+        f"the accounts database failed: {cause}", retryable=isinstance(error, OperationalError), remedy=remedy
+    )

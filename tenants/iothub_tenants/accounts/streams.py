@@ -21,7 +21,7 @@ from iothub_tenants.accounts.tables import acl_rule, quota_override
 from iothub_tenants.accounts.tables import device as device_table
 from iothub_tenants.accounts.tables import stream as table
 from iothub_tenants.accounts.tables import tenant as tenant_table
-from iothub_tenants.identity import check_stream_name, shown
+from iothub_tenants.identity import check_stream_name, invalid_filter, shown
 
 FILTER_LIMIT_BYTES = 4_096
 MOST_PARTITIONS = 1_000
@@ -128,7 +128,7 @@ def insert_row(writer: Writer, owner: tenants.Tenant, wanted: Wanted) -> None:
     device = and_(device_table.c.tenant_id == owner.id, device_table.c.name == SUBJECT + wanted.name)
     if writer.connection.execute(select(device_table.c.id).where(device)).first() is not None:
         raise ConflictError(
-            f"tenant {owner.name} has a device {SUBJECT}{wanted.name}, whose access rules would be the stream's: choose another name"
+            f"tenant {owner.name} has a device {SUBJECT}{wanted.name}, whose access rules would apply to the stream: choose another name"
         )
     values = {
         "tenant_id": owner.id,
@@ -162,13 +162,13 @@ def check_filter(text: str) -> None:
     octets = text.encode("utf-8", "replace")
     levels = text.split("/")
     if not 1 <= len(octets) <= FILTER_LIMIT_BYTES or "\0" in text:
-        raise ConfigError(f"the topic filter is empty, longer than {FILTER_LIMIT_BYTES} bytes or holds a NUL")
+        raise invalid_filter(text, FILTER_LIMIT_BYTES)
     if text.startswith("$"):
         raise ConfigError(f"topic filter {shown(text)}: a stream has no topics that begin with $")
     if any("#" in level for level in levels[:-1]) or ("#" in levels[-1] and levels[-1] != "#"):
-        raise ConfigError(f"topic filter {shown(text)}: # may stand only at the very end, alone in its level")
+        raise invalid_filter(text)
     if any("+" in level and level != "+" for level in levels):
-        raise ConfigError(f"topic filter {shown(text)}: + must be alone in its level, as in a/+/b")
+        raise invalid_filter(text)
 
 
 # --- private
@@ -180,7 +180,7 @@ def _check(wanted: Wanted) -> None:
     if not 1 <= wanted.partitions <= MOST_PARTITIONS:
         raise ConfigError(f"{wanted.partitions} partitions: expected 1 to {MOST_PARTITIONS}")
     if wanted.retention_ms != -1 and wanted.retention_ms < 1_000:
-        raise ConfigError("the retention is below a second: expected a longer one")
+        raise ConfigError("expected a retention of one second or more")
 
 
 def _check_room(connection: Connection, owner: tenants.Tenant) -> None:

@@ -166,7 +166,9 @@ def _checked(changes: Changes) -> dict[str, object]:
             values[name] = text
     if changes.leeway_s is not None:
         if not 0 <= changes.leeway_s <= LEEWAY_LIMIT_S:
-            raise ConfigError(f"the leeway is not between 0 and {LEEWAY_LIMIT_S:g} seconds: set the clocks instead")
+            raise ConfigError(
+                f"expected a leeway of 0 to {LEEWAY_LIMIT_S:g} seconds; if clocks differ by more, set them"
+            )
         values["leeway_ms"] = round(changes.leeway_s * 1000)
     if changes.keys is not None:
         values["key_set"] = _key_set(changes.keys)

@@ -15,7 +15,7 @@ from iothub_tenants.accounts import acl_rules
 from iothub_tenants.accounts.acl_rules import AclRule
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
-from iothub_tenants.identity import shown
+from iothub_tenants.identity import invalid_filter, shown
 
 _MOST_LEVELS, _MOST_BYTES = 65_536, 65_535
 
@@ -64,10 +64,10 @@ def _checked(action: Action, topic: str) -> str:
     octets = topic.encode("utf-8", "surrogatepass")
     if action is Action.PUBLISH:
         if check_topic_name(octets, _MOST_LEVELS, _MOST_BYTES):
-            raise ConfigError(f"{shown(topic)} is no topic name: expected 1 to 65,535 bytes without + and #")
+            raise ConfigError(f"{shown(topic)} is not a topic name: expected 1 to 65,535 bytes without +, # and NUL")
         return topic
     if check_topic_filter(octets, _MOST_LEVELS, _MOST_BYTES):
-        raise ConfigError(f"{shown(topic)} is no topic filter: + and # stand alone in a level, # only in the last one")
+        raise invalid_filter(topic)
     return split_share(octets)[1].decode()
 
 

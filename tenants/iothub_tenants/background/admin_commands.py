@@ -22,6 +22,7 @@ from iothub_tenants.accounts.commands import PASSED, SO_FAR, Command
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.retaining import Progress
+from iothub_tenants.identity import invalid_filter
 
 PROGRESS_INTERVAL_S = 0.5  # every progress report costs the accounts database a commit
 
@@ -137,7 +138,9 @@ class AdminCommands:
         tenant, client_id = command.tenant, str(command.argument["client_id"])
         broker = await self._broker(tenant)
         if not await self._hub.sessions.discard(broker, client_id, "operator"):
-            raise NotFoundError(f"tenant {tenant} has no session {client_id!r}; `iothub session list {tenant}`")
+            raise NotFoundError(
+                f"tenant {tenant} has no session {client_id!r}; `iothub session list {tenant}` shows them"
+            )
         return {}
 
     async def _purge(self, command: Command, _table: CommandTable) -> Json:
@@ -145,7 +148,9 @@ class AdminCommands:
         broker = await self._broker(tenant)
         session = broker.plane.sessions.get(client_id)
         if session is None or not session.is_persistent:
-            raise NotFoundError(f"tenant {tenant} has no queue of {client_id!r}; `iothub queue list {tenant}`")
+            raise NotFoundError(
+                f"tenant {tenant} has no queue of {client_id!r}; `iothub queue list {tenant}` shows them"
+            )
         count = await self._queues.purge(session.queue_id)
         if count:
             self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
@@ -154,7 +159,7 @@ class AdminCommands:
     async def _delete_retained(self, command: Command, table: CommandTable) -> Json:
         topic_filter = str(command.argument["filter"]).encode()
         if check_topic_filter(topic_filter, 65_536, 65_535):
-            raise ConfigError(f"{command.argument['filter']!r} is no Topic Filter: expected levels, + and a last #")
+            raise invalid_filter(str(command.argument["filter"]))
         broker = await self._broker(command.tenant)
         return {"messages": await broker.retained.delete(topic_filter, self._progress_of(command, table))}
 
@@ -188,7 +193,7 @@ class AdminCommands:
         if not count:
             whence = "" if address is None else f" from {address}"
             raise NotFoundError(
-                f"device {device!r} of tenant {tenant} is not banned for failed logins{whence}; `iothub ban list {tenant}`"
+                f"device {device!r} of tenant {tenant} is not banned for failed logins{whence}; `iothub ban list {tenant}` shows them"
             )
         log.info("failure bans lifted", tenant=tenant, device=device, address=source, count=count)
         return {"bans": count}
@@ -203,7 +208,7 @@ class AdminCommands:
     async def _broker(self, tenant: str) -> TenantBroker:
         record = await self._find_tenant(tenant)
         if record is None:
-            raise NotFoundError(f"there is no tenant {tenant!r}; `iothub tenant list`")
+            raise NotFoundError(f"there is no tenant {tenant!r}; `iothub tenant list` shows them")
         return await self._hub.brokers.broker(record)
 
 

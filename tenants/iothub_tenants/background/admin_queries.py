@@ -21,6 +21,7 @@ from iothub_services.connections.rejected import Rejected, RejectedConnects
 from iothub_services.queues.port import QueueStats, StaleEpochError
 from iothub_services.retained.port import RetainedTopic
 from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.identity import invalid_filter, shown
 
 SESSIONS = 128  # whose states, or queues, are read at once
 SUBSCRIPTIONS = 256  # in a piece of an answer
@@ -240,8 +241,10 @@ class _Filter:
         given = _text(request, "filter")
         self._filter = given.encode()
         self._is_everything = is_everything_shown and given == "#"
-        if check_topic_filter(self._filter, _MOST_BYTES, _MOST_BYTES) or given.startswith("$share/"):
-            raise ConfigError(f"{given!r} is no Topic Filter: + and # must be alone in their level, # the last one")
+        if given.startswith("$share/"):
+            raise ConfigError(f"topic filter {shown(given)} is not valid: give it without $share/GROUP/")
+        if check_topic_filter(self._filter, _MOST_BYTES, _MOST_BYTES):
+            raise invalid_filter(given)
 
     def __call__(self, topic: RetainedTopic) -> bool:
         return self._is_everything or topic_matches(self._filter, topic.topic)

@@ -161,6 +161,6 @@ class DeviceRemoval:
 
 
 def _device_id(session: Session) -> int:
-    """Return the id of the session's device; 0: unknown, so that a deleted and a new device of its name cannot be told apart."""
+    """Return the id of the session's device; 0: unknown, so that a deleted and a new device of its name cannot be distinguished."""
     control: SessionControl = session.control
     return control.device_id

@@ -162,7 +162,7 @@ class AccountFollower:
 
     async def _begin_anew(self, error: PlaceLostError) -> None:
         """The place in the log is lost: review every session. While that fails, the next `follow_changes` does it again."""
-        log.warning("place in the account change log lost, reviewing every session", cause=str(error))
+        log.warning("position in the account change log lost; checking every session", cause=str(error))
         watcher = await self._run("accounts.watch", ChangeWatcher, self._store)
         self._removal.restart_log()
         await self.begin(watcher, self._watermark)

@@ -116,7 +116,7 @@ class TenantBroker:
 
     @property
     def traffic(self) -> Traffic:
-        """The tenant's, not this broker's alone."""
+        """The tenant's, not only this broker's."""
         return self._past.plus(self.plane.counters)
 
     # --- limits

@@ -243,7 +243,7 @@ class Retaining:
         matches = self._index.match(topic_filter)
         found: list[bytes] = []
         while not matches.is_done:
-            found += [topic.topic for topic in matches.take(NODES, now_ms)]
+            found += [topic.topic for topic in matches.next_topics(NODES, now_ms)]
             if not matches.is_done:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
@@ -280,19 +280,19 @@ class Retaining:
 
 
 class _Pages:
-    """What a Topic Filter matches, so many topics at a time that their bodies make a page."""
+    """The topics that a Topic Filter matches, in pages of at most PAGE_BYTES of bodies."""
 
-    def __init__(self, walk: Matches) -> None:
-        self._walk = walk
+    def __init__(self, matches: Matches) -> None:
+        self._matches = matches
         self._found: deque[RetainedTopic] = deque()
 
     def next(self, now_ms: int) -> list[bytes] | None:
         """Return the topics of a page, none if a stretch of the index had none; None at the end."""
         found = self._found
-        if not found and self._walk.is_done:
+        if not found and self._matches.is_done:
             return None
         if len(found) < SLICE:
-            found.extend(self._walk.take(NODES, now_ms))
+            found.extend(self._matches.next_topics(NODES, now_ms))
         page: list[bytes] = []
         size = 0
         while found and len(page) < SLICE and (not page or size + found[0].size <= PAGE_BYTES):

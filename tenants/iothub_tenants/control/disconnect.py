@@ -42,7 +42,7 @@ async def disconnect(hub: Hub, connection: Connection, header: int, body: bytes)
     if expiry_s is not None and context.session is not None:
         control: SessionControl = context.session.control
         if control.expiry_s == 0 and expiry_s != 0:  # §3.14.2.2.2
-            raise ProtocolError("DISCONNECT: a session that ends with its connection cannot be given a longer life")
+            raise ProtocolError("DISCONNECT: a Session Expiry Interval of 0 cannot be changed")
         context.expiry_s = context.broker.expiry_of(context.session.device, expiry_s) if context.broker else expiry_s
     context.keeps_will = packet.reason_code != NORMAL
     hub.plane.close(connection, Reason.CLIENT if packet.reason_code == NORMAL else Reason.CLIENT_WITH_WILL)

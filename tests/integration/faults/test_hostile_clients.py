@@ -125,8 +125,8 @@ def assert_refused(client: RawClient, kind: int) -> None:
     try:
         found = client.expect(kind, 5)
     except ClosedError:
-        farewell = [one for one in client.received if one.kind == DISCONNECT]
-        assert all(one.code >= 0x80 for one in farewell)
+        final = [one for one in client.received if one.kind == DISCONNECT]
+        assert all(one.code >= 0x80 for one in final)
         return
     if kind == SUBACK:
         assert all(code >= 0x80 for code in found.codes)

@@ -13,7 +13,7 @@ QUEUED = 20
 SHUTTING_DOWN = 0x8B
 
 
-def test_sigterm_says_goodbye_to_two_hundred_clients(hub: Hub) -> None:
+def test_sigterm_sends_disconnect_to_two_hundred_clients(hub: Hub) -> None:
     """Exit 0 within 10 s; 5.0 clients get DISCONNECT 0x8B; queued messages arrive after the restart with DUP=0."""
     hub.start()
     port = hub.ports["tcp"]
@@ -36,8 +36,8 @@ def test_sigterm_says_goodbye_to_two_hundred_clients(hub: Hub) -> None:
     assert status == 0
     assert took < 10
     for client in clients:
-        farewell = [one.code for one in client.expect_closed() if one.kind == DISCONNECT]
-        assert farewell == ([SHUTTING_DOWN] if client.version == 5 else [])
+        final = [one.code for one in client.expect_closed() if one.kind == DISCONNECT]
+        assert final == ([SHUTTING_DOWN] if client.version == 5 else [])
         client.close()
     assert "Traceback" not in hub.log
     hub.start()

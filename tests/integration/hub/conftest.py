@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.clients import Listener
 from tests.support.hub import Hub, free_port
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 
 
 @pytest.fixture(scope="session")
@@ -40,14 +40,14 @@ def make_hub(tmp_path: Path, initialised: Path) -> Iterator[Callable[..., Hub]]:
 
 
 @pytest.fixture
-def party() -> Iterator[Callable[..., Party]]:
-    """Guests of a hub, over TCP if nothing else is said."""
-    parties: list[Party] = []
+def clients() -> Iterator[Callable[..., Clients]]:
+    """Clients of a hub, over TCP if nothing else is said."""
+    all_clients: list[Clients] = []
 
-    def host(hub: Hub, listener: str = "tcp") -> Party:
-        parties.append(Party(Listener(hub, listener)))
-        return parties[-1]
+    def host(hub: Hub, listener: str = "tcp") -> Clients:
+        all_clients.append(Clients(Listener(hub, listener)))
+        return all_clients[-1]
 
     yield host
-    for each in parties:
+    for each in all_clients:
         each.leave()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from iothub.config.datadir import DataDir
 from tests.support.hub import Hub
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 
 PAYLOAD = bytes(range(256)) * 3000
 
@@ -19,11 +19,11 @@ def shown(hub: Hub, *words: str) -> dict[str, object]:
 
 
 def test_hub_tells_of_sessions_queues_and_retained_messages(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
     hub = make_hub()
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     away = join(5, "away", keep=True)
     away.subscribe(("rooms/#", 1), ("$share/g/garden", 1))
     away.disconnect()

@@ -13,7 +13,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from tests.support import property_names as names
 from tests.support.hub import Hub
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 from tests.support.waiting import until
 
 STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")
@@ -21,7 +21,7 @@ STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")
 HISTORIES = {"change_log", "command"}
 
 
-def fill(hub: Hub, join: Party) -> None:
+def fill(hub: Hub, join: Clients) -> None:
     """Live and offline sessions, queues, retained messages, a Will, a shared group, an exchange that is not over, spent quotas."""
     will = ("wills/dev1", b"gone", 1, True)
     offline = join(5, "offline", keep=True)
@@ -63,13 +63,13 @@ def leftovers(hub: Hub, tenant_id: int) -> dict[str, dict[str, int]]:
 
 
 def test_deleted_tenant_leaves_nothing_in_any_store(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
     """Rows, files, topics and metrics: the next tenant of that name must find nothing."""
     hub = make_hub(auth__failure_reply_ms="0")
     hub.run("tenant", "update", "acme", "--plan", "standard")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     fill(hub, join)
     tenant_id = int(str(hub.rows("tenant", "list")[0]["id"]))
     until(lambda: {"queues.db", "retained.db", "state.db"} <= set(leftovers(hub, tenant_id)), "everything is stored")
@@ -84,35 +84,35 @@ def test_deleted_tenant_leaves_nothing_in_any_store(
     assert leftovers(hub, tenant_id) == {}
 
 
-def test_successor_inherits_nothing(make_hub: Callable[..., Hub], party: Callable[[Hub], Party]) -> None:
+def test_successor_inherits_nothing(make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]) -> None:
     """Not the sessions, messages, wills and spent quotas, and not the bans for its predecessor's wrong passwords."""
     hub = make_hub(auth__failure_reply_ms="0")
     hub.run("tenant", "update", "acme", "--plan", "standard")
     hub.run("quota", "set", "acme", "publish_messages=1000/1d")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     fill(hub, join)
     witness = join(5, "witness", device="dev2")
     hub.run("tenant", "delete", "acme", "--confirm", "acme")
     witness.refused(0x87, 0x98)
     hub.tenant("acme", "dev1", "dev2", plan="standard")
 
-    guest = join(5, "offline", keep=True)
-    assert not guest.connack.session_present
-    guest.subscribe(("#", 1))
+    client = join(5, "offline", keep=True)
+    assert not client.connack.session_present
+    client.subscribe(("#", 1))
     join(5, "live", device="dev2", keep=True).publish("rooms/9", b"new", 1)
 
-    assert guest.payloads() == [b"new"]
-    guest.nothing()
+    assert client.payloads() == [b"new"]
+    client.nothing()
     assert {row["name"] for row in hub.rows("session", "list", "acme")} == {"offline", "live"}
     assert hub.rows("retain", "list", "acme") == []
 
 
-def test_imported_tenant_inherits_nothing(make_hub: Callable[..., Hub], party: Callable[[Hub], Party]) -> None:
+def test_imported_tenant_inherits_nothing(make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]) -> None:
     """Accounts alone come back by an import; the sessions of the deleted tenant do not."""
     hub = make_hub(auth__failure_reply_ms="0")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     join(5, "sleeper", keep=True).subscribe(("#", 1))
     join(5, device="dev2").publish("a", b"old", 1)
     exported = hub.run("tenant", "export", "acme").stdout
@@ -126,12 +126,12 @@ def test_imported_tenant_inherits_nothing(make_hub: Callable[..., Hub], party: C
 
 
 def test_successor_of_a_deleted_device_inherits_nothing(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
     """Connections closed, sessions, queues and waiting wills gone, when the command returns; the other device does not notice."""
     hub = make_hub(auth__failure_reply_ms="0")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     witness = join(5, "witness", device="dev2", keep=True)
     witness.subscribe(("wills/#", 1))
     sleeper = join(5, "sleeper", keep=True)
@@ -149,21 +149,21 @@ def test_successor_of_a_deleted_device_inherits_nothing(
     assert rows_in(hub.data_dir / "queues.db", "queue") == 1
     hub.device("acme", "dev1")
     for client_id in ("sleeper", "live"):
-        guest = join(5, client_id, keep=True)
-        assert not guest.connack.session_present
-        guest.nothing()
+        client = join(5, client_id, keep=True)
+        assert not client.connack.session_present
+        client.nothing()
     witness.nothing()
 
 
 def test_deletions_that_could_not_be_noted_are_applied_and_spare_successors(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
-    """`obeyed.json` cannot be written: each start hears of every deletion again, and of those of the meantime."""
+    """`applied-changes.json` cannot be written: each start applies every deletion again, and those of the meantime."""
     hub = make_hub(auth__failure_reply_ms="0")
-    (hub.data_dir / "obeyed.json").unlink(missing_ok=True)
-    (hub.data_dir / "obeyed.json").mkdir()
+    (hub.data_dir / "applied-changes.json").unlink(missing_ok=True)
+    (hub.data_dir / "applied-changes.json").mkdir()
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     join(5, "sleeper", keep=True).subscribe(("a", 1))
     hub.run("device", "delete", "acme", "dev1", "--yes")
     hub.device("acme", "dev1")
@@ -185,12 +185,12 @@ def test_deletions_that_could_not_be_noted_are_applied_and_spare_successors(
 
 
 def test_device_deleted_while_the_hub_was_killed_is_not_resumed(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
-    """By whoever has the accounts, and made anew before the next start: the hub reads of it before it opens a door."""
+    """By whoever has the accounts, and made anew before the next start: the hub reads of it before it opens a port."""
     hub = make_hub(auth__failure_reply_ms="0")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     join(5, "sleeper", keep=True).subscribe(("a", 1))
     join(5, "other", device="dev2", keep=True).publish("a", b"old", 1)
     hub.kill()

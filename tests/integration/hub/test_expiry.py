@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.support import property_names as names
 from tests.support.hub import Hub
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 from tests.support.waiting import until
 
 SHORT = [(names.MESSAGE_EXPIRY, 1)]
@@ -26,12 +26,14 @@ def queued(hub: Hub) -> int:
     return int(str(hub.rows("queue", "list", "acme")[0]["messages"]))
 
 
-def test_messages_expire_while_their_client_is_away(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+def test_messages_expire_while_their_client_is_away(
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients]
+) -> None:
     """[MQTT-3.3.2-5]; the client got one message before, so that its positions are reserved far ahead. A full queue takes messages again."""
     hub = make_hub()
     hub.run("quota", "set", "acme", "session_queued_messages=5")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     sleeper = join(5, "sleeper", keep=True)
     sleeper.subscribe(("a", 1))
     writer = join(5, device="dev2")

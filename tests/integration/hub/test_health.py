@@ -9,7 +9,7 @@ from collections.abc import Callable
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.hub import Hub
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 from tests.support.waiting import until
 
 
@@ -36,17 +36,17 @@ def value(hub: Hub, path: str, name: str, **labels: str) -> float:
     return read(get(hub, path)[1])[name, frozenset(labels.items())]
 
 
-def test_numbers_follow_what_clients_do(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+def test_numbers_follow_what_clients_do(make_hub: Callable[..., Hub], clients: Callable[..., Clients]) -> None:
     hub = make_hub(auth__failure_reply_ms="0")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     sleeper = join(5, "sleeper", keep=True)
     sleeper.subscribe(("#", 1))
     sleeper.disconnect()
     writer = join(4, device="dev2")
     writer.publish("a", b"x" * 50, 1, retain=True)
     join.ask(5, password="wrong")
-    join.stranger()
+    join.open_connection()
 
     until(lambda: value(hub, "/metrics", "iothub_connections_pre_auth") == 1, "the silent one is counted")
     page = read(get(hub, "/metrics")[1])
@@ -67,11 +67,11 @@ def test_numbers_follow_what_clients_do(make_hub: Callable[..., Hub], party: Cal
     assert tenant["iothub_tenant_quota_used", frozenset({acme, ("quota", "connections")})] == 1
 
 
-def test_alarm_about_the_disk_refuses_nobody(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+def test_alarm_about_the_disk_refuses_nobody(make_hub: Callable[..., Hub], clients: Callable[..., Clients]) -> None:
     """Space is short, not gone."""
     hub = make_hub(alarms__disk_free="1000GiB")
     hub.start()
 
     assert "disk_low" in [alarm["name"] for alarm in json.loads(get(hub, "/status")[1])["alarms"]]
     assert value(hub, "/metrics", "iothub_alarms_active", severity="warning") >= 1
-    party(hub)(5).ping()
+    clients(hub)(5).ping()

@@ -16,20 +16,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.hub import Hub
+from tests.support.mqtt_clients import Clients
 from tests.support.packets import DISCONNECT
-from tests.support.party import Party
 from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stop_says_goodbye_to_everybody_and_is_quick(
-    make_hub: Callable[..., Hub], party: Callable[..., Party], number: signal.Signals
+def test_stop_disconnects_everybody_and_is_quick(
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients], number: signal.Signals
 ) -> None:
     """5.0 clients get 0x8B; one that has not sent CONNECT delays nothing."""
     hub = make_hub()
     hub.start()
-    join = party(hub)
-    old, new, silent = join(4), join(5), join.stranger()
+    join = clients(hub)
+    old, new, silent = join(4), join(5), join.open_connection()
     assert hub.process is not None
     began = time.monotonic()
     hub.process.send_signal(number)
@@ -43,10 +43,12 @@ def test_stop_says_goodbye_to_everybody_and_is_quick(
     assert "Traceback" not in hub.log
 
 
-def test_stop_loses_nothing_that_was_acknowledged(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+def test_stop_loses_nothing_that_was_acknowledged(
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients]
+) -> None:
     hub = make_hub()
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     reader = join(5, "reader", keep=True)
     reader.subscribe(("#", 1))
     reader.disconnect()
@@ -63,11 +65,11 @@ def test_stop_loses_nothing_that_was_acknowledged(make_hub: Callable[..., Hub], 
     assert again.payloads(acknowledged)[-1] == str(acknowledged).encode()
 
 
-def test_last_line_of_the_log_says_how_it_ended(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+def test_last_line_of_the_log_says_how_it_ended(make_hub: Callable[..., Hub], clients: Callable[..., Clients]) -> None:
     """With how many connections were closed, and whether anything was given up."""
     hub = make_hub()
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     join(4)
     join(5, "kept", keep=True)
 
@@ -80,12 +82,12 @@ def test_last_line_of_the_log_says_how_it_ended(make_hub: Callable[..., Hub], pa
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["persistent", "transient"])
 def test_stop_publishes_the_wills_of_who_was_there(
-    make_hub: Callable[..., Hub], party: Callable[..., Party], is_kept: bool
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients], is_kept: bool
 ) -> None:
-    """The server closes, no client has said goodbye [MQTT-3.1.2-8]; once, to a subscriber who was away, and retained."""
+    """The server closes, no client has sent DISCONNECT [MQTT-3.1.2-8]; once, to a subscriber who was away, and retained."""
     hub = make_hub()
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     reader = join(5, "reader", keep=True)
     reader.subscribe(("w", 1))
     reader.disconnect()
@@ -104,12 +106,12 @@ def test_stop_publishes_the_wills_of_who_was_there(
 
 
 def test_stop_knows_what_was_sent_of_sessions_that_had_left_before(
-    make_hub: Callable[..., Hub], party: Callable[..., Party]
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients]
 ) -> None:
     """DUP 1 for what was sent, DUP 0 for what came while the client was away, whether it is online at the stop or not [MQTT-3.3.1-1]."""
     hub = make_hub()
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     reader = join(5, "reader", keep=True)
     reader.subscribe(("a", 1))
     writer = join(5, device="dev2")
@@ -126,11 +128,11 @@ def test_stop_knows_what_was_sent_of_sessions_that_had_left_before(
     assert [(packet.payload, packet.dup) for packet in again.take(2)] == [(b"sent", True), (b"kept", False)]
 
 
-def test_second_signal_ends_the_hub_at_once(make_hub: Callable[..., Hub], party: Callable[..., Party]) -> None:
+def test_second_signal_ends_the_hub_at_once(make_hub: Callable[..., Hub], clients: Callable[..., Clients]) -> None:
     """A client that reads nothing makes the first stop wait for a moment."""
     hub = make_hub(listeners__tcp__send_buffer_bytes="4KiB")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     deaf = join(5)
     deaf.subscribe(("#", 0))
     busy = join(5, device="dev2")
@@ -162,7 +164,7 @@ def alarms(hub: Hub) -> dict[str, str]:
 
 
 def test_certificates_are_reloaded_without_touching_connections(
-    make_hub: Callable[..., Hub], party: Callable[..., Party], tmp_path: Path
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients], tmp_path: Path
 ) -> None:
     """New handshakes use the new one; a bad one keeps the old one and raises an alarm, until a good one comes."""
     hub = make_hub("tcp", "tls", "http")
@@ -171,31 +173,31 @@ def test_certificates_are_reloaded_without_touching_connections(
     new_certificate(hub, tmp_path / "first")
     hub.start()
     before = shown_by(hub)
-    guest = party(hub, "tls")(5)
+    client = clients(hub, "tls")(5)
     assert hub.process is not None
 
     (hub.data_dir / "cert.pem").write_text("no certificate")
     os.kill(hub.process.pid, signal.SIGHUP)
     until(lambda: "certificate_bad" in alarms(hub), "the alarm is raised")
     assert shown_by(hub) == before
-    guest.ping()
+    client.ping()
 
     new_certificate(hub, tmp_path / "second")
     os.kill(hub.process.pid, signal.SIGHUP)
     until(lambda: shown_by(hub) != before, "the new certificate is in use")
-    guest.ping()
+    client.ping()
     assert "certificate_bad" not in alarms(hub)
-    party(hub)(4).ping()
+    clients(hub)(4).ping()
 
 
 def test_reload_applies_what_may_change_and_names_the_rest(
-    make_hub: Callable[..., Hub], party: Callable[..., Party]
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients]
 ) -> None:
     """By the command and by SIGHUP; who is connected stays; the file, the environment and --set of the running process count."""
     hub = make_hub("tcp", "http")
     hub.settings["mqtt.max_inflight"] = "5"
     hub.start()
-    guest = party(hub)(5)
+    client = clients(hub)(5)
     file = hub.data_dir / "iothub.toml"
 
     file.write_text('[mqtt]\nmax_inflight = 9\nsys_interval = "5s"\n[listeners.tcp]\ndeny = ["127.0.0.1"]\n')
@@ -205,7 +207,7 @@ def test_reload_applies_what_may_change_and_names_the_rest(
         ("mqtt.sys_interval", "restart"),
         ("listeners.tcp.deny", "now"),
     ]
-    guest.ping()
+    client.ping()
     assert is_turned_away(hub)
     assert "certificates" not in hub.log
 
@@ -213,11 +215,11 @@ def test_reload_applies_what_may_change_and_names_the_rest(
     assert hub.process is not None
     os.kill(hub.process.pid, signal.SIGHUP)
     until(lambda: hub.log.count("configuration reloaded") == 2, "the signal is heard")
-    party(hub)(5).ping()
+    clients(hub)(5).ping()
 
 
 def test_refused_configuration_changes_nothing_and_says_so(
-    make_hub: Callable[..., Hub], party: Callable[..., Party]
+    make_hub: Callable[..., Hub], clients: Callable[..., Clients]
 ) -> None:
     """In the exit code, the log, the metric and an alarm, each mistake by name; the next good one ends that."""
     hub = make_hub("tcp", "http")
@@ -230,7 +232,7 @@ def test_refused_configuration_changes_nothing_and_says_so(
     assert refused.returncode == 2
     assert "line 2: unknown setting 'mqtt.max_inflght'" in refused.stderr
     assert "line 6: log.level" in refused.stderr
-    party(hub)(5).ping()
+    clients(hub)(5).ping()
     assert hub.log.count("configuration refused") == 2
     assert "config_refused" in page(hub, "status")  # commands cannot read the file either
     assert "iothub_config_last_reload_successful 0" in page(hub, "metrics")
@@ -249,7 +251,7 @@ def page(hub: Hub, name: str) -> str:
 def is_turned_away(hub: Hub) -> bool:
     """Is a new connection closed before anything is said? It may be reset before it is made."""
     try:
-        with socket.create_connection(("127.0.0.1", hub.ports["tcp"]), timeout=10) as stranger:
-            return stranger.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", hub.ports["tcp"]), timeout=10) as connection:
+            return connection.recv(1) == b""
     except ConnectionResetError:
         return True

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support.hub import Hub
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 from tests.support.waiting import until
 
 
 def test_tenant_reads_its_own_figures_and_nobody_elses(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
     """Another tenant's work moves nothing here; the rule that opens all topics does not open $SYS."""
     hub = make_hub(mqtt__sys_interval="1s")
     hub.tenant("beta", "dev1")
     hub.run("quota", "set", "acme", "connections=10")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     beta = join(5, tenant="beta")
     beta.publish("a", b"x", 1)
 
-    guest = join(5)
-    assert guest.subscribe(("$SYS/tenant/#", 0)).codes == [0x87]
+    client = join(5)
+    assert client.subscribe(("$SYS/tenant/#", 0)).codes == [0x87]
     hub.run("acl", "allow", "acme", "dev1", "subscribe", "$SYS/tenant/#")
-    until(lambda: guest.subscribe(("$SYS/tenant/#", 1)).codes == [1], "the rule is applied")
-    figures = {packet.topic: packet.payload for packet in guest.fence() if packet.topic}
+    until(lambda: client.subscribe(("$SYS/tenant/#", 1)).codes == [1], "the rule is applied")
+    figures = {packet.topic: packet.payload for packet in client.fence() if packet.topic}
 
     assert figures["$SYS/tenant/connections"] == b"1"
     assert figures["$SYS/tenant/quota/connections/limit"] == b"10"
@@ -35,19 +35,19 @@ def test_tenant_reads_its_own_figures_and_nobody_elses(
     assert not [topic for topic in figures if not topic.startswith("$SYS/tenant/")]
 
 
-def test_figures_come_again_every_interval(make_hub: Callable[..., Hub], party: Callable[[Hub], Party]) -> None:
+def test_figures_come_again_every_interval(make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]) -> None:
     hub = make_hub(mqtt__sys_interval="1s")
     hub.run("acl", "allow", "acme", "dev1", "subscribe", "$SYS/#")
     hub.start()
-    join = party(hub)
-    guest = join(4)
-    guest.subscribe(("$SYS/tenant/connections", 0))
+    join = clients(hub)
+    client = join(4)
+    client.subscribe(("$SYS/tenant/connections", 0))
 
-    first = guest.get()[0]
+    first = client.get()[0]
     join(4, device="dev2")
-    later = [guest.get()[0]]
-    while later[-1].payload == b"1" and len(later) < 10:  # the second guest took longer than an interval to come in
-        later.append(guest.get()[0])
+    later = [client.get()[0]]
+    while later[-1].payload == b"1" and len(later) < 10:  # the second client took longer than an interval to come in
+        later.append(client.get()[0])
 
     assert (first.payload, first.retain) == (b"1", True)
     assert later[-1].payload == b"2"
@@ -55,12 +55,12 @@ def test_figures_come_again_every_interval(make_hub: Callable[..., Hub], party: 
 
 
 def test_persistent_session_goes_on_reading_after_a_restart(
-    make_hub: Callable[..., Hub], party: Callable[[Hub], Party]
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
 ) -> None:
     hub = make_hub(mqtt__sys_interval="1s")
     hub.run("acl", "allow", "acme", "dev1", "subscribe", "$SYS/#")
     hub.start()
-    join = party(hub)
+    join = clients(hub)
     join(5, "watcher", keep=True).subscribe(("$SYS/tenant/sessions", 1))
     assert hub.stop() == 0
     hub.start()
@@ -68,12 +68,12 @@ def test_persistent_session_goes_on_reading_after_a_restart(
     assert join(5, "watcher", keep=True).get()[0].payload == b"1"
 
 
-def test_nobody_publishes_below_sys(make_hub: Callable[..., Hub], party: Callable[[Hub], Party]) -> None:
+def test_nobody_publishes_below_sys(make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]) -> None:
     """Class 20: not even with a rule that names it."""
     hub = make_hub()
     hub.run("acl", "allow", "acme", "dev1", "both", "$SYS/#")
     hub.start()
 
-    answer = party(hub)(5).publish("$SYS/tenant/connections", b"9", 1)
+    answer = clients(hub)(5).publish("$SYS/tenant/connections", b"9", 1)
     assert answer is not None
     assert answer.code == 0x87

@@ -42,7 +42,7 @@ def test_tcp_reader_that_was_slow_gets_everything(start) -> None:
 
 
 def test_tcp_close_writes_what_is_there_first(start) -> None:
-    """A farewell arrives before the end, even with input that nobody has read."""
+    """The final bytes arrive before the end, even with input that nobody has read."""
     hub = start(listener_info("tcp"))
 
     def refuse(connection, _data) -> None:

@@ -55,7 +55,7 @@ def test_reload_gives_new_handshakes_the_new_certificate(start, tmp_path) -> Non
 
 
 def test_handshake_storm_leaves_traffic_its_turns(start, authority, pair) -> None:
-    """A hundred handshakes at once: a plain client next door is served in between, and all of them get through."""
+    """A hundred handshakes at once: a plain client is served in between, and all of them get through."""
     hub = start(listener_info("tcp"), listener_info("tls", cert_file=pair.cert_file, key_file=pair.key_file))
     context = client_context(authority)
     witness = hub.client("tcp")

@@ -22,7 +22,7 @@ from iothub.records.events import Event, EventType, Topic, decode_event
 from iothub.records.layout import EVENT_TABLES
 from tests.support.clients import Listener
 from tests.support.hub import IOTHUB, Hub, free_port
-from tests.support.party import Guest, Party
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)  # one test starts Java
@@ -62,7 +62,7 @@ class Ledger:
     blocks_in: int = 0
     blocks_out: int = 0
     fanout: int = 0
-    guests: list[Guest] = field(default_factory=list)
+    connected: list[Client] = field(default_factory=list)
 
     def figures(self) -> dict[str, int]:
         return {
@@ -89,16 +89,16 @@ def ledger_of(hub: Hub) -> dict[int, Counter[str]]:
     return sums
 
 
-def load(hub: Hub, party: Party, tenant: str, rounds: int) -> Ledger:
+def load(hub: Hub, clients: Clients, tenant: str, rounds: int) -> Ledger:
     """One publisher, two who are there, one who is away with a queue; every PUBLISH is acknowledged before the next."""
     ledger = Ledger()
-    away = party(tenant=tenant, client_id="away", keep=True)
+    away = clients(tenant=tenant, client_id="away", keep=True)
     away.subscribe(("load", 1))
     away.drop()
-    listeners = [party(tenant=tenant) for _ in range(2)]
+    listeners = [clients(tenant=tenant) for _ in range(2)]
     for listener in listeners:
         listener.subscribe(("load", 1))
-    publisher = party(tenant=tenant)
+    publisher = clients(tenant=tenant)
     for number in range(rounds):
         payload = LARGE if number % 3 == 0 else b"small"
         blocks = 3 if number % 3 == 0 else 1
@@ -110,7 +110,7 @@ def load(hub: Hub, party: Party, tenant: str, rounds: int) -> Ledger:
             listener.take()
             ledger.messages_out += 1
             ledger.blocks_out += blocks
-    ledger.guests = [publisher, *listeners]
+    ledger.connected = [publisher, *listeners]
     return ledger
 
 
@@ -134,30 +134,30 @@ def as_the_job_has_it(hub: Hub) -> dict[str, dict[str, int]]:
     return {name: {key: int(str(row[words.get(key, key)])) for key in Ledger().figures()} for name, row in sums.items()}
 
 
-def all_loads(hub: Hub, party: Party, *rounds: int) -> dict[str, Ledger]:
-    return {name: load(hub, party, name, count) for name, count in zip(TENANTS, rounds, strict=True)}
+def all_loads(hub: Hub, clients: Clients, *rounds: int) -> dict[str, Ledger]:
+    return {name: load(hub, clients, name, count) for name, count in zip(TENANTS, rounds, strict=True)}
 
 
 @pytest.fixture
-def party() -> Iterator[Callable[[Hub], Party]]:
-    parties: list[Party] = []
+def clients() -> Iterator[Callable[[Hub], Clients]]:
+    all_clients: list[Clients] = []
 
-    def host(hub: Hub) -> Party:
-        parties.append(Party(Listener(hub, "tcp")))
-        return parties[-1]
+    def host(hub: Hub) -> Clients:
+        all_clients.append(Clients(Listener(hub, "tcp")))
+        return all_clients[-1]
 
     yield host
-    for each in parties:
+    for each in all_clients:
         each.leave()
 
 
 def test_ledger_agrees_with_the_clients_after_a_clean_stop(
-    hub: Hub, ids: dict[str, int], party: Callable[[Hub], Party]
+    hub: Hub, ids: dict[str, int], clients: Callable[[Hub], Clients]
 ) -> None:
     """To the message and to the block, tenant by tenant; also what was counted in the second that was not over."""
     hub.settings["events.usage_interval"] = "1h"
     hub.start()
-    loads = all_loads(hub, party(hub), 40, 25, 7)
+    loads = all_loads(hub, clients(hub), 40, 25, 7)
 
     assert hub.stop() == 0
 
@@ -169,18 +169,18 @@ def test_ledger_agrees_with_the_clients_after_a_clean_stop(
 
 
 def test_ledger_is_at_most_one_interval_short_after_a_kill(
-    hub: Hub, ids: dict[str, int], party: Callable[[Hub], Party]
+    hub: Hub, ids: dict[str, int], clients: Callable[[Hub], Clients]
 ) -> None:
     """What was written before stays, the next life goes on from 0, and nothing is counted twice."""
     hub.start()
-    first = all_loads(hub, party(hub), 20, 10, 5)
+    first = all_loads(hub, clients(hub), 20, 10, 5)
     until(lambda: ledgers(hub, ids, first) == figures_of(first), "the usage of the load is written")
-    load(hub, party(hub), TENANTS[0], 4)  # killed while this is in memory, or just after it was written
+    load(hub, clients(hub), TENANTS[0], 4)  # killed while this is in memory, or just after it was written
     hub.kill()
     killed = ledgers(hub, ids, first)
 
     hub.start()
-    last = all_loads(hub, party(hub), 3, 2, 1)
+    last = all_loads(hub, clients(hub), 3, 2, 1)
     assert hub.stop() == 0
 
     assert killed[TENANTS[1]] == first[TENANTS[1]].figures()
@@ -192,14 +192,14 @@ def test_ledger_is_at_most_one_interval_short_after_a_kill(
 
 
 def test_samples_drops_and_refusals_are_in_the_log(
-    hub: Hub, ids: dict[str, int], party: Callable[[Hub], Party]
+    hub: Hub, ids: dict[str, int], clients: Callable[[Hub], Clients]
 ) -> None:
     """What is stored, what nobody wanted, who could not come in; each of its own tenant."""
     hub.start()
-    guests = party(hub)
-    load(hub, guests, "acme", 6)
-    guests(tenant="globex").publish("nobody/listens", b"x", qos=1)
-    guests.ask(tenant="globex", password="wrong")
+    opened = clients(hub)
+    load(hub, opened, "acme", 6)
+    opened(tenant="globex").publish("nobody/listens", b"x", qos=1)
+    opened.ask(tenant="globex", password="wrong")
 
     hub.stop()
 

@@ -20,7 +20,7 @@ from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.datadirs import fresh_hub
 from tests.support.hub import Hub, free_port
-from tests.support.party import Party
+from tests.support.mqtt_clients import Clients
 from tests.support.server_hub import alarms
 from tests.support.waiting import until
 
@@ -50,22 +50,22 @@ def hub(redis_server: Services, tmp_path: Path) -> Iterator[Hub]:
 
 
 @pytest.fixture
-def party(hub: Hub) -> Iterator[Party]:
-    party = Party(Listener(hub, "tcp"))
-    yield party
-    party.leave()
+def clients(hub: Hub) -> Iterator[Clients]:
+    clients = Clients(Listener(hub, "tcp"))
+    yield clients
+    clients.leave()
 
 
-def keep(party: Party, client_id: str) -> None:
+def keep(clients: Clients, client_id: str) -> None:
     """Leave a session behind that wants everything."""
-    subscriber = party(5, client_id, keep=True)
+    subscriber = clients(5, client_id, keep=True)
     subscriber.subscribe(("room/#", 2))
     subscriber.disconnect()
 
 
-def test_offline_session_gets_everything_once_and_in_order(hub: Hub, party: Party, redis_server: Services) -> None:
+def test_offline_session_gets_everything_once_and_in_order(hub: Hub, clients: Clients, redis_server: Services) -> None:
     """QoS 1 and 2, while the hub is killed, while Redis is."""
-    keep(party, "offline")
+    keep(clients, "offline")
     sent = []
     for number in range(12):
         if number == 4:
@@ -75,18 +75,18 @@ def test_offline_session_gets_everything_once_and_in_order(hub: Hub, party: Part
             redis_server.kill("redis")
             redis_server.up("redis")
         sent.append(b"%d" % number)
-        publisher = party(5, "publisher", device="dev2", keep=True)
+        publisher = clients(5, "publisher", device="dev2", keep=True)
         publisher.publish("room/temperature", sent[-1], qos=1 + number % 2)
         publisher.disconnect()
 
-    back = party(5, "offline", keep=True)
+    back = clients(5, "offline", keep=True)
 
     assert back.connack.session_present
     assert back.payloads(12) == sent
     back.nothing()
 
 
-def test_tenant_with_a_driver_of_its_own_keeps_it(hub: Hub, party: Party) -> None:
+def test_tenant_with_a_driver_of_its_own_keeps_it(hub: Hub, clients: Clients) -> None:
     """Queues of one tenant are in the file, of the other one on Redis; a tenant that has queues stays where they are."""
     assert hub.stop() == 0
     hub.tenant("beta", "dev1", "dev2")
@@ -94,10 +94,10 @@ def test_tenant_with_a_driver_of_its_own_keeps_it(hub: Hub, party: Party) -> Non
     hub.start()
     drivers = {"acme": "redis", "beta": "sqlite"}
     for tenant in drivers:
-        subscriber = party(5, "offline", tenant=tenant, keep=True)
+        subscriber = clients(5, "offline", tenant=tenant, keep=True)
         subscriber.subscribe(("room", 2))
         subscriber.disconnect()
-        publisher = party(5, "publisher", tenant=tenant, device="dev2", keep=True)
+        publisher = clients(5, "publisher", tenant=tenant, device="dev2", keep=True)
         for number in range(4):
             publisher.publish("room", b"%d" % number, qos=1 + number % 2)
         publisher.disconnect()
@@ -108,14 +108,14 @@ def test_tenant_with_a_driver_of_its_own_keeps_it(hub: Hub, party: Party) -> Non
 
     for tenant, driver in drivers.items():
         assert {row["driver"] for row in hub.rows("queue", "list", tenant)} == {driver}
-        assert party(5, "offline", tenant=tenant, keep=True).payloads(4) == [b"0", b"1", b"2", b"3"]
+        assert clients(5, "offline", tenant=tenant, keep=True).payloads(4) == [b"0", b"1", b"2", b"3"]
     assert "the tenant's queues stay with the driver that has them" in hub.log
 
 
-def test_commands_and_doctor_look_at_the_same_queues(hub: Hub, party: Party) -> None:
+def test_commands_and_doctor_look_at_the_same_queues(hub: Hub, clients: Clients) -> None:
     """No other accounts may."""
-    keep(party, "away")
-    party(device="dev2").publish("room/1", b"x", qos=1)
+    keep(clients, "away")
+    clients(device="dev2").publish("room/1", b"x", qos=1)
     (row,) = hub.rows("queue", "list", "acme")
     assert (row["name"], row["messages"]) == ("away", 1)
     assert "acknowledged messages are on disk" in hub.run("doctor", check=False).stdout
@@ -129,10 +129,10 @@ def test_commands_and_doctor_look_at_the_same_queues(hub: Hub, party: Party) -> 
     assert f"Redis's queues {PREFIX}:queue:*: belongs to installation" in refused.stdout
 
 
-def test_emptied_redis_is_an_alarm(hub: Hub, party: Party, redis_server: Services) -> None:
+def test_emptied_redis_is_an_alarm(hub: Hub, clients: Clients, redis_server: Services) -> None:
     """The session's queue is gone; nobody makes a new one in silence."""
-    keep(party, "robbed")
-    party(device="dev2").publish("room/1", b"x", qos=1)
+    keep(clients, "robbed")
+    clients(device="dev2").publish("room/1", b"x", qos=1)
     with closing(connection(redis_server)) as redis:
         redis.run("FLUSHDB")
 
@@ -159,27 +159,27 @@ def test_hub_does_not_start_on_a_redis_that_keeps_nothing(hub: Hub, redis_server
         assert 'Redis does not keep queues safely: appendfsync is "everysec"' in text
 
 
-def test_damaged_queue_costs_its_own_session_alone(hub: Hub, party: Party, redis_server: Services) -> None:
+def test_damaged_queue_costs_its_own_session_alone(hub: Hub, clients: Clients, redis_server: Services) -> None:
     """The alarm names it, its session ends where the hub comes upon it, and others get their messages."""
-    blind = party(5, "blind", keep=True)
+    blind = clients(5, "blind", keep=True)
     blind.subscribe(("room/#", 2))
-    keep(party, "well")
+    keep(clients, "well")
     queue_id = next(row["queue_id"] for row in hub.rows("queue", "list", "acme") if row["name"] == "blind")
     with closing(connection(redis_server)) as redis:
         redis.run("HSET", f"{PREFIX}:queue:{{{queue_id}}}:m", "tail", "many", "epoch", "many")
 
-    publisher = party(5, "publisher", device="dev2", keep=True)
+    publisher = clients(5, "publisher", device="dev2", keep=True)
     sent = [publisher.publish(*each) for each in (("room/1", b"1", 1), ("room/2", b"2", 2), ("garden/3", b"3", 2))]
 
     assert [answer and answer.code for answer in sent] == [0, 0, 0x10]
     blind.refused(0x98)
     assert alarms(hub) == {("store_corrupt", "queue_lost")}
-    well = party(5, "well", keep=True)
+    well = clients(5, "well", keep=True)
     assert well.payloads(2) == [b"1", b"2"]
     with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/readyz", timeout=5) as answer:
         assert json.load(answer)["ready"]
     assert f"queue {queue_id} is damaged and lost" in hub.run("status").stdout
-    assert not party(5, "blind", keep=True).connack.session_present
+    assert not clients(5, "blind", keep=True).connack.session_present
     with closing(connection(redis_server)) as redis:
         until(
             lambda: redis.run("KEYS", f"{PREFIX}:queue:{{{queue_id}}}:*") == [], "the queue's keys to go", timeout_s=20
@@ -187,10 +187,10 @@ def test_damaged_queue_costs_its_own_session_alone(hub: Hub, party: Party, redis
 
 
 def test_session_of_a_queue_that_was_damaged_while_no_hub_ran_ends_at_the_start(
-    hub: Hub, party: Party, redis_server: Services
+    hub: Hub, clients: Clients, redis_server: Services
 ) -> None:
     """Nothing of the queue is left behind."""
-    keep(party, "blind")
+    keep(clients, "blind")
     queue_id = next(row["queue_id"] for row in hub.rows("queue", "list", "acme") if row["name"] == "blind")
     assert hub.stop() == 0
     with closing(connection(redis_server)) as redis:
@@ -200,4 +200,4 @@ def test_session_of_a_queue_that_was_damaged_while_no_hub_ran_ends_at_the_start(
 
         assert alarms(hub) == {("store_corrupt", "queue_lost")}
         assert redis.run("KEYS", f"{PREFIX}:queue:{{{queue_id}}}:*") == []
-    assert not party(5, "blind", keep=True).connack.session_present
+    assert not clients(5, "blind", keep=True).connack.session_present

@@ -1,4 +1,4 @@
-"""Two hubs on the same accounts and one real Redis: a cold hub asks no SQL, a revoked device is out everywhere, a stall opens and closes no door."""
+"""Two hubs on the same accounts and one real Redis: a cold hub asks no SQL, a revoked device is out everywhere, a stall changes no decision."""
 
 from __future__ import annotations
 

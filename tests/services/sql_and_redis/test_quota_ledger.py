@@ -15,7 +15,7 @@ from redis import Redis
 from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.hub import Hub
-from tests.support.party import Guest, Party
+from tests.support.mqtt_clients import Client, Clients
 from tests.support.three_hubs import Crowd, Hubs, brief, crowd, hubs_with_one_ledger
 from tests.support.waiting import until
 
@@ -171,27 +171,27 @@ def test_last_share_is_kept_while_redis_is_down(hubs: Hubs) -> None:
 def test_changed_rules_and_revoked_devices_are_applied_at_all_three(hubs: Hubs) -> None:
     """Within a second, though each device was let in by what Redis had of it."""
     hubs.first.tenant("rules", "dev1", "dev2")
-    parties = [Party(Listener(hub, "tcp")) for hub in hubs.all]
-    publishers = [party(5, tenant="rules", device="dev1") for party in parties]
-    revoked = [party(5, tenant="rules", device="dev2") for party in parties]
+    all_clients = [Clients(Listener(hub, "tcp")) for hub in hubs.all]
+    publishers = [clients(5, tenant="rules", device="dev1") for clients in all_clients]
+    revoked = [clients(5, tenant="rules", device="dev2") for clients in all_clients]
 
     hubs.all[1].run("acl", "deny", "rules", "dev1", "publish", "locked/#")
     began = time.monotonic()
-    for guest in publishers:
-        while _code(guest) != NOT_AUTHORIZED:
+    for client in publishers:
+        while _code(client) != NOT_AUTHORIZED:
             assert time.monotonic() - began < APPLIED_S
     hubs.all[2].run("device", "disable", "rules", "dev2")
     began = time.monotonic()
-    for guest in revoked:
-        guest.expect_closed(timeout=APPLIED_S)
+    for client in revoked:
+        client.expect_closed(timeout=APPLIED_S)
     assert time.monotonic() - began < APPLIED_S
-    for party in parties:
-        assert party.ask(5, tenant="rules", device="dev2").connack.code != 0
-        party.leave()
+    for clients in all_clients:
+        assert clients.ask(5, tenant="rules", device="dev2").connack.code != 0
+        clients.leave()
 
 
-def _code(guest: Guest) -> int:
-    puback = guest.publish("locked/a", b"", qos=1)
+def _code(client: Client) -> int:
+    puback = client.publish("locked/a", b"", qos=1)
     assert puback is not None
     return puback.code
 

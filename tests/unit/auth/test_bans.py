@@ -38,7 +38,7 @@ def test_mapped_address_is_the_ipv4_host() -> None:
 
 
 def test_damaged_ban_keeps_out() -> None:
-    """What cannot be read never opens a door."""
+    """What cannot be read never grants access."""
     assert is_banned(Ban(BanKind.ADDRESS, "192.0.2.0/99"))
     assert is_banned(Ban(BanKind.ADDRESS, "192.0.2.0/24"), address="garbage")
 

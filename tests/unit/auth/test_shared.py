@@ -193,7 +193,7 @@ def test_old_answer_of_sql_is_put_as_of_its_question(cold: Hub, accounts: Accoun
 
 
 def test_forged_entry_is_ignored_and_noticed(cold: Hub, accounts: Accounts, redis: DictRedis) -> None:
-    """Whoever can write to Redis opens no door."""
+    """Writing to Redis grants nobody access."""
     for key, octets in redis.entries.items():
         redis.entries[key] = octets[:-1] + b"x"
 
@@ -224,7 +224,7 @@ def test_hub_with_another_pepper_takes_nothing(
 
 
 def test_without_redis_sql_answers(cold: Hub, accounts: Accounts, redis: DictRedis) -> None:
-    """Down, flushed, or both: no door is opened, none is closed."""
+    """Down, flushed, or both: nobody is accepted or refused wrongly."""
     redis.is_down = True
     assert cold.device(ACME, "dev1") == [DEV]
     redis.is_down = False

@@ -116,7 +116,7 @@ def test_remembered_token_ends_when_it_ends(harness: Harness) -> None:
 
 
 def test_removed_issuer_is_forgotten_with_the_version(harness: Harness) -> None:
-    """The cache opens no door that was closed."""
+    """The cache accepts nothing that was refused without it."""
     shown = harness.token()
     harness.check(shown)
 

@@ -163,9 +163,9 @@ def test_secret_is_sealed_with_the_pepper() -> None:
     [
         ("short", "5 bytes"),
         ("s" * 31, "at least 32"),
-        (public_pem(ES256), "key pair"),
-        ("ssh-ed25519 " + "A" * 60, "key pair"),
-        ('{"kty": "oct", "k": "' + "A" * 60, "key pair"),
+        (public_pem(ES256), "public or private key"),
+        ("ssh-ed25519 " + "A" * 60, "public or private key"),
+        ('{"kty": "oct", "k": "' + "A" * 60, "public or private key"),
     ],
 )
 def test_secret_that_is_short_or_looks_public_is_refused(secret: str, words: str) -> None:

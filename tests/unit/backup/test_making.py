@@ -91,13 +91,13 @@ def test_backup_has_the_files_that_a_hub_needs(things: Things, make: Make, tmp_p
     """Keys, settings, the archive, whatever somebody has put there; not what belongs to a process or was set aside."""
     path = things.data_dir.path
     (path / "archive/events").mkdir(parents=True)
-    kept = ["archive/events/1.parquet", "iothub.toml", "obeyed.json", "own.pem"]
+    kept = ["archive/events/1.parquet", "iothub.toml", "applied-changes.json", "own.pem"]
     left = [
         "lock",
         "hub.json",
         "usage.map",
         "queues.db.corrupt-7",
-        ".obeyed.json-abcd1234",
+        ".applied-changes.json-abcd1234",
         "replaced-20260101T000000Z",
         "backup.json",  # somebody has copied a backup here by hand
         "backup-unfinished",

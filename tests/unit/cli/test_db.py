@@ -67,7 +67,7 @@ def test_nothing_is_adopted_by_accounts_without_tenants(cli: Cli) -> None:
     data_dir = DataDir(cli.data_dir)
     installation_of(Config(), data_dir).note(data_dir)
     assert "these accounts have no tenant" in cli("db", "adopt", OTHER, code=4).err
-    assert "expected 32 hexadecimal digits" in cli("db", "adopt", "mine", code=2).err
+    assert "expected the 32 hexadecimal digits" in cli("db", "adopt", "mine", code=2).err
     installation_of(Config(), data_dir).check_directory(data_dir)
 
 
@@ -119,7 +119,9 @@ def test_copy_into_accounts_of_others_names_the_file(acme: Cli, tmp_path: Path) 
     other("tenant", "create", "theirs")
     file = _url_file(tmp_path, sqlite_url(tmp_path / "other" / "accounts.db"))
 
-    assert f"{file}: the target has accounts, of 1 tenants" in acme("db", "copy", "--to-url-file", file, code=4).err
+    assert (
+        f"{file}: the target has accounts already (tenants: 1)" in acme("db", "copy", "--to-url-file", file, code=4).err
+    )
 
 
 def test_copy_that_begins_anew_says_so(acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +137,7 @@ def test_copy_that_begins_anew_says_so(acme: Cli, tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as there:
         there.setenv("IOTHUB_SQL__URL_FILE", file)
         refused = Cli(tmp_path / "third", acme.call)("init", code=4).err
-    assert "give the same `db copy --to-url-file` again, with the data directory it was begun with" in refused
+    assert "run the same `db copy --to-url-file` again, with the same data directory" in refused
     acme("tenant", "create", "beta")
 
     output = acme("db", "copy", "--to-url-file", file).err

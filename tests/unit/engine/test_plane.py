@@ -196,7 +196,7 @@ def test_plane_sends_no_packet_above_the_clients_maximum_packet_size() -> None:
     [(5, Reason.KEEPALIVE_TIMEOUT, True), (4, Reason.KEEPALIVE_TIMEOUT, False), (5, Reason.CLIENT, False)],
 )
 def test_plane_close_lets_the_client_read_why(version: int, reason: Reason, is_drained: bool) -> None:
-    """Where there is a DISCONNECT with a reason, and no client that has said goodbye [MQTT-4.13.1-1]."""
+    """Where there is a DISCONNECT with a reason, and no client that has sent DISCONNECT [MQTT-4.13.1-1]."""
     bench = Bench()
     client = bench.client("c", version=version)
 

@@ -73,7 +73,7 @@ def test_cluster_that_makes_no_topic_is_told(cluster: FakeCluster) -> None:
 def test_damaged_word_is_refused_by_name(cluster: FakeCluster) -> None:
     cluster.make(TOPIC, 1, {}).partitions[0].append(b"what?")
 
-    with pytest.raises(CorruptRecordError, match=r"^topic iothub\.installation: whose it is cannot be read"):
+    with pytest.raises(CorruptRecordError, match=r"^topic iothub\.installation: the owner record is damaged"):
         log_of(cluster).owner()
 
 

@@ -93,7 +93,7 @@ def test_reader_does_not_wait_for_ever(cluster: FakeCluster, monkeypatch: pytest
     monkeypatch.setattr(reader, "time", SimpleNamespace(monotonic=lambda: float(next(times))))
     monkeypatch.setattr(FakeConsumer, "poll", lambda *_, **__: {})
 
-    with pytest.raises(BackendError, match="no records came, although there are some") as caught:
+    with pytest.raises(BackendError, match="no records arrived, although the topic has some") as caught:
         KafkaReader(cluster).fetch(TOPIC, {0: 0}, 9)
     assert caught.value.retryable
 

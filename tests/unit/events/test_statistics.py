@@ -1,4 +1,4 @@
-"""`iothub_services.events.statistics`: a lane of their own for events that nobody folds; whatever becomes of it, sessions go on."""
+"""`iothub_services.events.statistics`: a log of their own for events that nobody folds; whatever becomes of it, sessions continue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from iothub.testing.event_contract import event, sample
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, StatisticsWriter, statistics_thread
-from iothub_services.group_thread import Patience
+from iothub_services.group_thread import RetryPolicy
 from tests.support.fake_kafka import SETTINGS, FakeCluster
 
 STATISTICS = "iothub.analytics-events"
@@ -26,18 +26,18 @@ class Harness:
         self.cluster = FakeCluster()
         self.sessions = KafkaEvents(SETTINGS, cluster=self.cluster)
         self.log = KafkaEvents(SETTINGS, cluster=self.cluster)
-        self.lane = StatisticsWriter(self.log)
+        self.writer = StatisticsWriter(self.log)
         self.alarms: list[tuple[str, str]] = []
         self.recorded: list[Event] = []
 
     def thread(self) -> StatisticsThread:
-        """The lane's thread, without patience, to be drained."""
+        """The writer's thread, which never retries, to be drained."""
         return statistics_thread(
             self.log,
             lambda call: call(),
             ManualClock(),
             lambda word, text: self.alarms.append((word, text)),
-            Patience(),
+            RetryPolicy(),
         )
 
     def written(self) -> list[int]:
@@ -53,43 +53,43 @@ def harness() -> Harness:
 
 def test_lane_writes_what_several_asked_for(harness: Harness) -> None:
     """Its topic is made before anybody counts; the session log is not touched."""
-    harness.lane.idle()
+    harness.writer.idle()
     assert list(harness.cluster.topics) == [STATISTICS]
 
-    assert harness.lane([[sample(1), sample(2)], [sample(3)]]) == [None, None]
+    assert harness.writer([[sample(1), sample(2)], [sample(3)]]) == [None, None]
     assert harness.written() == [1, 2, 3]
 
 
 def test_sessions_go_on_when_the_topic_of_the_statistics_is_deleted(harness: Harness) -> None:
-    """The lane goes on by itself, in a topic that it creates again."""
+    """The writer recovers by itself, in a topic that it creates again."""
     harness.sessions.append([event(1)])
-    harness.lane([[sample(1)]])
+    harness.writer([[sample(1)]])
     del harness.cluster.topics[STATISTICS]
     with pytest.raises(BackendError, match="not acknowledged yet"):
-        harness.lane([[sample(2)]])
+        harness.writer([[sample(2)]])
 
     harness.sessions.append([event(2)])
     harness.sessions.probe()
     assert len(harness.sessions.read(NOWHERE, 9)) == 2
 
-    harness.lane([[sample(2)]])
-    harness.lane.probe()
+    harness.writer([[sample(2)]])
+    harness.writer.probe()
     assert harness.written() == [2]
 
 
 def test_sessions_go_on_without_the_right_to_write_statistics(harness: Harness) -> None:
     """Each attempt has a producer of its own: one that was refused sends nothing more; a right that is given is seen."""
-    harness.lane.idle()
+    harness.writer.idle()
     refused = sample(1)
     harness.cluster.send_error = TopicAuthorizationFailedError("no right")
     for _ in range(2):
         with pytest.raises(BackendError, match="no right") as caught:
-            harness.lane([[refused]])
+            harness.writer([[refused]])
         assert caught.value.retryable
 
     harness.cluster.send_error = None
     harness.sessions.append([event(1)])
-    harness.lane([[refused]])
+    harness.writer([[refused]])
 
     assert harness.written() == [1]
 
@@ -117,11 +117,11 @@ def test_topic_that_the_cluster_refuses_to_make_is_an_alarm_until_it_lets_us(har
 
 def test_given_up_events_take_no_memory(harness: Harness) -> None:
     """What waits is with whoever counts, and bounded there."""
-    harness.lane([[sample(0)]])
+    harness.writer([[sample(0)]])
     harness.cluster.is_away = True
     for number in range(1, 50):
         with pytest.raises(BackendError):
-            harness.lane([[sample(number)]])
+            harness.writer([[sample(number)]])
 
     assert harness.log._writer._sent == {}
     assert all(not producer.waiting for producer in harness.cluster.producers)

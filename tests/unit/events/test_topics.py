@@ -101,7 +101,7 @@ def test_fewer_copies_than_configured_are_refused() -> None:
     cluster = FakeCluster(replace(SETTINGS, replication=3))
     cluster.make(LOG, 3, wanted_settings(cluster.settings, Topic.SESSIONS), copies=1)
 
-    with pytest.raises(ConflictError, match=r"has 1 copy of a record, kafka\.replication says 3"):
+    with pytest.raises(ConflictError, match=r"has 1 replica, kafka\.replication is 3"):
         open_topics(cluster)
 
 

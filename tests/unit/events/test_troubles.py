@@ -26,7 +26,7 @@ def heard(now_s: float, *lines: tuple[float, str]) -> str:
     words = LastFailures(lambda: now_s)
     for at_s, why in lines:
         words.emit(logging.makeLogRecord({"msg": f"Connection failed: {why}", "created": at_s}))
-    return words.take()
+    return words.take_recent()
 
 
 def test_cause_is_told_with_where_to_read_on() -> None:

@@ -43,7 +43,7 @@ def append(value: bytes) -> PendingCall:
 
 def sent_by(pipeline: Pipeline, asked: PendingCall) -> bytes:
     """Send a call; return its frame whole."""
-    return b"".join(pipeline.send(asked))
+    return b"".join(pipeline.encode_call(asked))
 
 
 def answers(gateway: FakeGateway, *frames: bytes) -> bytes:

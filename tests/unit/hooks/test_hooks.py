@@ -71,7 +71,7 @@ def test_failed_authentication_is_a_refusal(logs: list[structlog.typing.EventDic
 
 @pytest.mark.parametrize("answer", [1, "yes", object()])
 def test_answer_that_is_no_opinion_is_a_refusal(answer: object) -> None:
-    """A truthy mistake must not open a door."""
+    """A truthy mistake must not grant access."""
     loaded = made("authorise", lambda *_: answer)
 
     assert loaded.authorise is not None

@@ -55,7 +55,7 @@ class Harness:
 
     def look(self) -> None:
         failures: list[object] = []
-        Deferred.fromCoroutine(self.sweep.look()).addErrback(failures.append)
+        Deferred.fromCoroutine(self.sweep.run_once()).addErrback(failures.append)
         assert failures == []
 
     @property

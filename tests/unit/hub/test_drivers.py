@@ -177,7 +177,7 @@ def test_queues_on_hbase_are_not_left_behind_in_silence(tmp_path: Path) -> None:
         ours,
     ).queues()
 
-    with pytest.raises(ConfigError, match=r"driver hbase\).*give the --config that the hub has, or set hbase\.thrift"):
+    with pytest.raises(ConfigError, match=r"driver hbase\).*use the hub's --config, or set hbase\.thrift"):
         queue_drivers(Config(), directory)
 
 

@@ -9,17 +9,17 @@ from iothub.config.sections import Auth, Config, Listeners, Overload, TcpListene
 from iothub.hub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
 
 
-def test_door_without_a_port_is_off() -> None:
-    doors = listener_infos(Config(listeners=Listeners(tcp=TcpListener(port=1884), tls=TlsListener())))
+def test_listener_without_a_port_is_off() -> None:
+    infos = listener_infos(Config(listeners=Listeners(tcp=TcpListener(port=1884), tls=TlsListener())))
 
-    assert [(door.name, door.port) for door in doors] == [("tcp", 1884)]
+    assert [(info.name, info.port) for info in infos] == [("tcp", 1884)]
 
 
-def test_limits_of_a_door_reach_its_gate() -> None:
+def test_limits_of_a_listener_reach_its_gate() -> None:
     tcp = TcpListener(port=1884, max_connections=3, max_handshakes=2, backlog=7)
-    (door,) = listener_infos(Config(listeners=Listeners(tcp=tcp)))
+    (info,) = listener_infos(Config(listeners=Listeners(tcp=tcp)))
 
-    assert (door.max_connections, door.max_handshakes, door.backlog) == (3, 2, 7)
+    assert (info.max_connections, info.max_handshakes, info.backlog) == (3, 2, 7)
 
 
 def test_certificates_of_open_doors_are_watched() -> None:

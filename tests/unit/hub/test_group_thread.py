@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.testing.clock import ManualClock
 from iothub_services import group_thread as group_module
-from iothub_services.group_thread import FOREVER_S, Bounds, GroupThread, Patience, Source
+from iothub_services.group_thread import FOREVER_S, Bounds, GroupThread, RetryPolicy, Source
 
 Answers = list[object]
 
@@ -103,7 +103,10 @@ def test_group_with_patience_retries_the_batch_before_anything_later() -> None:
     clock, driver, answers, alarms = ManualClock(), Driver(), [], []
     driver.failures = [full(), full()]
     thread = group(
-        driver, clock=clock, patience=Patience(1e-9, 30.0), on_alarm=lambda name, text: alarms.append((name, text))
+        driver,
+        clock=clock,
+        retry_policy=RetryPolicy(1e-9, 30.0),
+        on_alarm=lambda name, text: alarms.append((name, text)),
     )
     driver.before = lambda: thread.submit(9, answers.append) if len(driver.batches) == 1 else None
     thread.submit(1, answers.append)
@@ -122,7 +125,7 @@ def test_group_gives_up_on_what_has_waited_too_long_only() -> None:
     """Each operation by its own age; once uncertain, always uncertain."""
     clock, driver, answers = ManualClock(), Driver(), []
     driver.failures = [full(is_written=True), full(), full()]
-    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0))
+    thread = group(driver, clock=clock, retry_policy=RetryPolicy(1e-9, 30.0))
     thread.submit(1, answers.append)
     clock.advance(20)
     thread.submit(2, answers.append)
@@ -148,7 +151,7 @@ def test_group_that_fails_for_good_after_an_uncertain_attempt_says_that_it_is_un
     """The first may have done all of the batch, whatever it is of the second that it fails; what is behind in its source waits."""
     driver, answers, source = Driver(), [], Source(may_skip=True)
     driver.failures = [full(is_written=True), *[failure for _ in range(count + (count > 1))]]
-    thread = group(driver, patience=Patience(1e-9, 30.0))
+    thread = group(driver, retry_policy=RetryPolicy(1e-9, 30.0))
     for number in range(count):
         thread.submit(number, answers.append, source=source if number == 0 else Source())
 
@@ -182,10 +185,10 @@ def test_group_that_fails_for_good_in_one_operation_knows_of_it_alone() -> None:
 
 
 def test_group_gives_up_behind_a_failing_batch_too() -> None:
-    """What was never tried has its own patience, and was not written for certain."""
+    """What was never tried has its own limit, and was not written for certain."""
     clock, driver, answers = ManualClock(), Driver(), []
     driver.failures = [full(is_written=True), full(), full()]
-    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0), bounds=Bounds(commit=1))
+    thread = group(driver, clock=clock, retry_policy=RetryPolicy(1e-9, 30.0), bounds=Bounds(commit=1))
     thread.submit(1, answers.append, 0, FOREVER_S)
     thread.submit(2, answers.append, 0, 5.0)
     thread.submit(3, answers.append)
@@ -209,7 +212,9 @@ def test_group_clears_its_alarm_only_after_a_commit_that_wrote_something() -> No
         if still_full:
             raise still_full[0]
 
-    thread = group(driver, probe=probe, patience=Patience(1e-9, 0.0), on_alarm=lambda _name, text: alarms.append(text))
+    thread = group(
+        driver, probe=probe, retry_policy=RetryPolicy(1e-9, 0.0), on_alarm=lambda _name, text: alarms.append(text)
+    )
     thread.submit(1, answers.append)
     thread.drain()
     assert isinstance(answers[0], BackendError)
@@ -372,7 +377,7 @@ def test_group_thread_that_is_closed_tries_a_failing_commit_no_more() -> None:
     driver.failures = [full()] * 1000
     is_failing = threading.Event()
     driver.before = lambda: is_failing.set() if driver.batches else None
-    thread = group(driver, patience=Patience(0.001, 1e9)).start()
+    thread = group(driver, retry_policy=RetryPolicy(0.001, 1e9)).start()
     thread.submit(1, answers.append)
     assert is_failing.wait(10)
 
@@ -513,10 +518,10 @@ def given_up(thread: GroupThread[int, object], clock: ManualClock, driver: Drive
 
 
 def test_group_does_nothing_of_a_source_behind_what_was_given_up() -> None:
-    """It has patience left, and would overtake the first one when that is sent again."""
+    """It has time left, and would overtake the first one when that is sent again."""
     clock, driver, source = ManualClock(), Driver(), Source()
     driver.failures = [full(), full()]
-    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0))
+    thread = group(driver, clock=clock, retry_policy=RetryPolicy(1e-9, 30.0))
 
     answers = given_up(thread, clock, driver, source)
 
@@ -532,7 +537,7 @@ def test_group_goes_on_behind_what_was_not_written_where_that_may_be_skipped(
     """A source that is told of each refusal loses only what was refused; what may be written is another matter."""
     clock, driver, source = ManualClock(), Driver(), Source(may_skip=True)
     driver.failures = [full(is_written=is_written), full()]
-    thread = group(driver, clock=clock, patience=Patience(1e-9, 30.0))
+    thread = group(driver, clock=clock, retry_policy=RetryPolicy(1e-9, 30.0))
 
     given_up(thread, clock, driver, source)
 

@@ -88,7 +88,7 @@ def test_tables_that_keep_nothing_are_asked_again(ours: Installation) -> None:
     caller = FakeCaller(TimedGateway(*COLUMNS))
     caller.gateway.verbs["checkAndPut"] = lambda _request: (2, b"\0")
 
-    with pytest.raises(BackendError, match="did not keep"):
+    with pytest.raises(BackendError, match="did not store the owner"):
         ours.tables(caller, COLUMNS).claim()
 
 

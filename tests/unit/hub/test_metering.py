@@ -77,7 +77,7 @@ class Harness:
 
     def look(self, seconds: float = 60) -> None:
         self.clock.advance(seconds)
-        assert Deferred.fromCoroutine(self.metering.look()).called
+        assert Deferred.fromCoroutine(self.metering.run_once()).called
 
     def finish(self) -> None:
         assert Deferred.fromCoroutine(self.metering.finish()).called

@@ -44,10 +44,10 @@ def test_accounts_that_do_not_answer_are_an_alarm_until_they_do() -> None:
     accounts.error = BackendError("away", retryable=True)
 
     with pytest.raises(BackendError):
-        now(changes.look())
+        now(changes.run_once())
     assert [(alarm.name, alarm.detail) for alarm in alarms.active()] == [(AlarmName.ACCOUNTS_UNREACHABLE, "away")]
     accounts.error = None
-    now(changes.look())
+    now(changes.run_once())
 
     assert list(alarms.active()) == []
 
@@ -83,7 +83,7 @@ def test_only_sessions_that_have_caught_up_look_at_their_tails() -> None:
     present = brokers(plane=SimpleNamespace(sessions=sessions))
     tails = QueueTails(cast("Any", Queues()), present, cast("Any", plane), lost.append)
 
-    now(tails.look())
+    now(tails.run_once())
 
     assert [len(part) for part in asked] == [TAIL_SLICE, 1]
     assert announced == [(each, 5) for each in online if each.queue_id not in (8, 9)]
@@ -109,7 +109,7 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
     beats: list[str] = []
     narrow: list[bool] = []
     gate = SimpleNamespace(set_narrow=lambda *, is_narrow: narrow.append(is_narrow))
-    watch = SimpleNamespace(look=lambda: None, is_overloaded=True)
+    watch = SimpleNamespace(sample=lambda: None, is_overloaded=True)
     parts: dict[str, Any] = {
         "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat")),
         "alarms": Alarms(ManualClock()),
@@ -120,10 +120,10 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
     }
     check = MachineCheck(**parts)
 
-    now(check.look())
+    now(check.run_once())
     assert (narrow, beats) == ([True], ["beat"])
     watch.is_overloaded = False
-    now(check.look())
+    now(check.run_once())
 
     assert narrow == [True, False]
 
@@ -134,20 +134,20 @@ def test_clients_that_use_up_the_descriptors_are_an_alarm() -> None:
     check = MachineCheck(
         data_dir=some(write_heartbeat=lambda: None),
         alarms=alarms,
-        watch=some(look=lambda: None, is_overloaded=False),
+        watch=some(sample=lambda: None, is_overloaded=False),
         descriptors=descriptors,
         shared_records=None,
         listeners=some(gates=dict),
     )
-    now(check.look())
+    now(check.run_once())
     assert alarms.active() == []
 
     descriptors.clients = descriptors.servable
-    now(check.look())
+    now(check.run_once())
     (alarm,) = alarms.active()
     assert alarm.name is AlarmName.DESCRIPTORS_LOW
     assert alarm.detail == "8 connections, 8 possible with a limit of 64 file descriptors"
 
     descriptors.clients = 0
-    now(check.look())
+    now(check.run_once())
     assert alarms.active() == []

@@ -1,4 +1,4 @@
-"""The duty that removes expired messages from queues: how far a turn goes, what it counts, and what it spares."""
+"""The periodic task that removes expired messages from queues: how far one run goes, what it counts, and what it keeps."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Bench:
         turn = SimpleNamespace(drop=lambda tenant, _, drop, count: self.dropped.append((tenant, drop, count)))
         plane = cast("Plane", SimpleNamespace(turn=turn))
         self.tenant = tenant
-        self.duty = QueueExpiry(self.queues, cast("Brokers", brokers), plane, self.clock)
+        self.task = QueueExpiry(self.queues, cast("Brokers", brokers), plane, self.clock)
 
     def store(self, count: int, expires_in_s: float) -> None:
         expires_at_ms = int((self.clock.wall() + expires_in_s) * 1000)
@@ -66,7 +66,7 @@ class Bench:
         return self.queues.store.stats(1).messages
 
     def turn(self) -> None:
-        done(self.duty.turn())
+        done(self.task.turn())
 
 
 def done(call: Awaitable[None]) -> None:

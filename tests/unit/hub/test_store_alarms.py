@@ -57,7 +57,7 @@ def test_damage_is_reported_with_what_was_found(alarms: Alarms, word: str) -> No
 def test_checkpoint_that_was_of_no_use_is_no_damaged_store(alarms: Alarms) -> None:
     """It can be made again: nobody needs a backup."""
     store_alarms = StoreAlarms(alarms)
-    store_alarms("checkpoint_unused", "checkpoint 7: it is of another log; the start goes on from the session states")
+    store_alarms("checkpoint_unused", "checkpoint 7: it is of another log; the start continues from the session states")
 
     assert raised(alarms) == [(AlarmName.CHECKPOINT_UNUSED, "")]
     assert "backup" not in alarms.active()[0].name.advice

@@ -121,9 +121,9 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
     """Somebody made them with other settings; without streams nothing is wrong."""
     harness = Harness(tmp_path)
     scenario = Scenario(harness, monkeypatch)
-    now(scenario.streaming.look())
+    now(scenario.streaming.run_once())
     now(scenario.streaming.refresh())
-    now(scenario.streaming.look())
+    now(scenario.streaming.run_once())
 
     assert scenario.troubles == ["", "the streams can do nothing: there is no Kafka: kafka.brokers is not set"]
     assert scenario.streaming.describe("acme", "s1") == {
@@ -149,18 +149,18 @@ def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: A
     outward = Stream(99, 7, "acme", "telemetry", Direction.OUT, "#", 1, 1000)
     scenario.found = []
     now(scenario.streaming.refresh())
-    now(scenario.streaming.look())
+    now(scenario.streaming.run_once())
     scenario.found, scenario.streaming.is_stale = [STREAMS[0], outward], True
     now(scenario.streaming.refresh())
-    now(scenario.streaming.look())
+    now(scenario.streaming.run_once())
     watch.trouble = "no answer"
-    now(scenario.streaming.look())
+    now(scenario.streaming.run_once())
 
     assert (asked, scenario.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
     described = [scenario.streaming.describe("acme", name) for name in ("s0", "telemetry")]
     assert [each and each["state"] for each in described] == ["stands still: no answer", "held back: no answer"]
     watch.trouble, watch.doubt = "", "not known"
-    now(scenario.streaming.look())
+    now(scenario.streaming.run_once())
     described = [scenario.streaming.describe("acme", name) for name in ("s0", "telemetry")]
     assert [scenario.troubles[-1], *(each and each["state"] for each in described)] == ["not known"] * 3
     harness.close()
@@ -228,10 +228,10 @@ def test_pace_is_of_the_last_whole_span() -> None:
     pace = Pace(clock)
 
     clock.advance(5)
-    pace.look({1: 100})
+    pace.note_counts({1: 100})
     first = pace.of(1)
     clock.advance(5)
-    pace.look({1: 100})
+    pace.note_counts({1: 100})
 
     assert (first, pace.of(1), pace.of(2)) == (20.0, 0.0, 0.0)
     assert Work() == Work(0, 0, 0, 0)

@@ -116,8 +116,8 @@ def test_drops_and_refusals_are_tallied_by_device(telemetry: Telemetry) -> None:
     telemetry.limited(plane, session, "inbound_messages", 3)
     telemetry.refused(7, Quota.CONNECTIONS)
 
-    assert telemetry.drops.take() == [Count(7, "dev1", "queue_full", 2), Count(7, "", "expired", 1)]
-    assert telemetry.refusals.take() == [Count(7, "dev1", "publish_messages", 3), Count(7, "", "connections", 1)]
+    assert telemetry.drops.take_counts() == [Count(7, "dev1", "queue_full", 2), Count(7, "", "expired", 1)]
+    assert telemetry.refusals.take_counts() == [Count(7, "dev1", "publish_messages", 3), Count(7, "", "connections", 1)]
 
 
 def test_failed_logins_keep_no_name_that_a_client_has_made_up(telemetry: Telemetry) -> None:
@@ -126,7 +126,7 @@ def test_failed_logins_keep_no_name_that_a_client_has_made_up(telemetry: Telemet
     refuse(telemetry, "unknown_device", 7)
     refuse(telemetry, "unknown_tenant", 0)
 
-    assert telemetry.failed_logins.take() == [
+    assert telemetry.failed_logins.take_counts() == [
         Count(7, "dev1", "wrong_secret", 1),
         Count(7, "", "unknown_device", 1),
         Count(0, "", "unknown_tenant", 1),

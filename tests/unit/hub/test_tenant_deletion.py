@@ -107,14 +107,14 @@ def scenario(tmp_path: Path) -> Iterator[Scenario]:
 
 def test_tenant_leaves_connections_then_stores_then_accounts(scenario: Scenario) -> None:
     """Whoever is in is closed, nobody's Will is published, and the name is free when nothing is left of it."""
-    guest = scenario.harness.join(props=KEPT, will=WILL)
+    client = scenario.harness.join(props=KEPT, will=WILL)
     scenario.harness.join("away", props=KEPT).disconnect()
     broker = scenario.harness.acme
     scenario.delete()
 
     scenario.finish()
 
-    assert guest.expect_closed() != []
+    assert client.expect_closed() != []
     assert scenario.emptied == ["queues", "retained", "states", "counters"]
     assert scenario.brokers.present(7) is None
     assert broker.plane.counters.drops()["denied"] == 1

@@ -35,12 +35,12 @@ class Scenario:
 
     def use(self, tenant: str = "acme") -> None:
         """One message of 21 bytes to oneself, and one for nobody."""
-        guest = self.harness.join(username=f"{tenant}/dev1")
-        guest.subscribe(("a", 0))
-        guest.publish("a", b"x" * 16)
-        guest.take()
-        guest.publish("nobody", b"")
-        guest.disconnect()
+        client = self.harness.join(username=f"{tenant}/dev1")
+        client.subscribe(("a", 0))
+        client.publish("a", b"x" * 16)
+        client.take()
+        client.publish("nobody", b"")
+        client.disconnect()
 
     def page(self, tenant: str | None = None, after: str = "", limit: int = 100) -> dict[str, int]:
         text = b"".join(self.pages.render(tenant, after, limit)).decode()

@@ -35,7 +35,7 @@ class Harness:
     def stale(self, hours: float = 0.0) -> str | None:
         """The detail of the alarm after some time; None: there is none."""
         self.clock.advance(hours * HOUR_S)
-        self.watch.take(job_runs.overview(self.store))
+        self.watch.update(job_runs.overview(self.store))
         return next((alarm.detail for alarm in self.alarms.active() if alarm.name is AlarmName.CHECKPOINT_STALE), None)
 
 
@@ -106,7 +106,7 @@ def test_metrics_tell_of_the_last_run_of_each_job(harness: Harness) -> None:
     harness.run(Result.FAILED, took_s=5.0)
     harness.run(Result.INTERRUPTED, "usage", took_s=7.0)
     job_runs.begin(harness.store, "usage", {}, OWNER)
-    harness.watch.take(job_runs.overview(harness.store))
+    harness.watch.update(job_runs.overview(harness.store))
 
     assert harness.watch.last_success() == {"compact_events": pytest.approx(good)}
     assert harness.watch.duration_s() == {"compact_events": pytest.approx(5.0), "usage": pytest.approx(7.0)}
@@ -120,7 +120,7 @@ def test_run_that_died_counts_as_one_that_failed(harness: Harness) -> None:
     harness.clock.advance(30)
     assert job_runs.renew(harness.store, 1)
     harness.clock.advance(60)
-    harness.watch.take(job_runs.overview(harness.store))
+    harness.watch.update(job_runs.overview(harness.store))
 
     assert (harness.watch.running(), harness.watch.last_result()) == ({"usage": 0}, {"usage": 0})
     assert harness.watch.duration_s() == {"usage": pytest.approx(30.0)}
@@ -128,7 +128,7 @@ def test_run_that_died_counts_as_one_that_failed(harness: Harness) -> None:
 
 def test_nothing_is_shown_of_jobs_that_never_ran(harness: Harness) -> None:
     """A timestamp of 0 would be an alert of everybody's Prometheus."""
-    harness.watch.take(Overview({}, []))
+    harness.watch.update(Overview({}, []))
 
     assert (harness.watch.last_success(), harness.watch.running()) == ({}, {})
 

@@ -14,8 +14,8 @@ def test_what_was_counted_is_taken_once() -> None:
     tally.add(1, "d", "expired", 2)
     tally.add(2, "", "expired")
 
-    assert tally.take() == [Count(1, "d", "expired", 3), Count(2, "", "expired", 1)]
-    assert tally.take() == []
+    assert tally.take_counts() == [Count(1, "d", "expired", 3), Count(2, "", "expired", 1)]
+    assert tally.take_counts() == []
 
 
 def test_devices_beyond_the_bound_share_one_count() -> None:
@@ -26,7 +26,7 @@ def test_devices_beyond_the_bound_share_one_count() -> None:
     for device in ("e", "f"):
         tally.add(2, device, "quota")
 
-    assert tally.take() == [
+    assert tally.take_counts() == [
         Count(1, "a", "quota", 2),
         Count(1, "b", "quota", 1),
         Count(1, "", "quota", 2),
@@ -51,7 +51,7 @@ def test_sums_are_complete_whatever_the_bound(happened: list[tuple[int, str, str
         tally.add(tenant_id, device, word, count)
         expected[tenant_id, word] = expected.get((tenant_id, word), 0) + count
 
-    taken = tally.take()
+    taken = tally.take_counts()
 
     found: dict[tuple[int, str], int] = {}
     for one in taken:

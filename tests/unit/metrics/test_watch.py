@@ -62,7 +62,7 @@ def world() -> World:
 
 
 def test_healthy_machine_raises_nothing(world: World) -> None:
-    world.watch.look()
+    world.watch.sample()
     world.watch.ticked(0.001)
 
     assert world.raised() == set()
@@ -73,12 +73,12 @@ def test_healthy_machine_raises_nothing(world: World) -> None:
 def test_disk_without_room_to_speak_of_is_full_before_somebody_writes(world: World) -> None:
     """An idle hub knows it too."""
     world.disk = (1 << 20) - 1
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == {"disk_low", "disk_full"}
     assert world.watch.no_writes == "the disk is full"
 
     world.disk = 10 * GIB
-    world.watch.look()
+    world.watch.sample()
 
     assert (world.raised(), world.watch.no_writes) == (set(), "")
 
@@ -86,61 +86,61 @@ def test_disk_without_room_to_speak_of_is_full_before_somebody_writes(world: Wor
 def test_file_system_that_became_read_only_is_an_alarm(world: World) -> None:
     """That is what a kernel does when a disk fails."""
     world.is_read_only = True
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == {"store_failed"}
     assert "read-only" in world.watch.no_writes
 
     world.is_read_only = False
-    world.watch.look()
+    world.watch.sample()
 
     assert (world.raised(), world.watch.no_writes) == (set(), "")
 
 
 def test_data_directory_that_is_gone_takes_no_writes(world: World) -> None:
     world.disk = None
-    world.watch.look()
+    world.watch.sample()
 
     assert "/data" in world.watch.no_writes
 
 
 def test_low_disk_is_raised_and_cleared_with_relief(world: World) -> None:
     world.disk = GIB - 1
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == {"disk_low"}
     assert [alarm.detail for alarm in world.alarms.active()] == ["1024.0 MiB free"]
 
     world.disk = GIB + 1
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == {"disk_low"}
 
     world.disk = 2 * GIB
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == set()
 
 
 def test_data_directory_that_is_gone_is_an_alarm(world: World) -> None:
     world.disk = None
 
-    world.watch.look()
+    world.watch.sample()
 
     assert world.raised() == {"disk_low"}
 
 
 def test_memory_warns_then_refuses_then_recovers(world: World) -> None:
     world.memory = int(0.8 * GIB)
-    world.watch.look()
+    world.watch.sample()
     assert (world.raised(), world.watch.is_overloaded) == ({"memory_high"}, False)
 
     world.memory = GIB
-    world.watch.look()
+    world.watch.sample()
     assert (world.raised(), world.watch.is_overloaded) == ({"memory_high", "overload"}, True)
 
     world.memory = int(0.95 * GIB)
-    world.watch.look()
+    world.watch.sample()
     assert world.watch.is_overloaded
 
     world.memory = int(0.5 * GIB)
-    world.watch.look()
+    world.watch.sample()
     assert (world.raised(), world.watch.is_overloaded) == (set(), False)
 
 
@@ -194,15 +194,15 @@ def test_late_tick_in_a_calm_time_begins_the_calm_time_anew(world: World) -> Non
 
 def test_certificate_that_ends_soon_is_reported_once_an_hour(world: World) -> None:
     world.end = world.now + 10 * 86400
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == {"certificate_expiring"}
 
     world.end = world.now + 90 * 86400
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == {"certificate_expiring"}
 
     world.now += CERTIFICATE_INTERVAL_S
-    world.watch.look()
+    world.watch.sample()
     assert world.raised() == set()
 
 
@@ -218,7 +218,7 @@ def test_alarm_says_when_a_certificate_expires_or_did(world: World, days: int, t
 def test_certificate_that_cannot_be_read_is_an_alarm(world: World) -> None:
     world.end = None
 
-    world.watch.look()
+    world.watch.sample()
 
     assert world.raised() == {"certificate_bad"}
 

@@ -1,4 +1,4 @@
-"""A listener's door."""
+"""Who is accepted at a listener, and who is closed at once."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class FakeChannel:
         self.failures.append(reason)
 
 
-def door(info: ListenerInfo) -> tuple[Acceptor, EchoPlane, ManualClock]:
+def acceptor_for(info: ListenerInfo) -> tuple[Acceptor, EchoPlane, ManualClock]:
     clock, plane = ManualClock(), EchoPlane()
     return Acceptor(plane, Gate(info, clock), clock, FilterFactory(info)), plane, clock
 
 
 def test_acceptor_introduces_a_plain_client_at_once() -> None:
     """No filters, no stream."""
-    acceptor, plane, _ = door(listener_info("tcp"))
+    acceptor, plane, _ = acceptor_for(listener_info("tcp"))
     channel = FakeChannel()
     assert acceptor.accepted(channel, "::ffff:10.0.0.1", 7)
     assert channel.stream is None
@@ -56,7 +56,7 @@ def test_acceptor_introduces_a_plain_client_at_once() -> None:
 
 def test_acceptor_introduces_a_filtered_client_when_it_is_through() -> None:
     """A pending handshake is counted as one until then."""
-    acceptor, plane, _ = door(listener_info("ws"))
+    acceptor, plane, _ = acceptor_for(listener_info("ws"))
     channel = FakeChannel()
     assert acceptor.accepted(channel, "10.0.0.1", 7)
     assert (plane.connections, acceptor.gate.handshakes) == ([], 1)
@@ -68,7 +68,7 @@ def test_acceptor_introduces_a_filtered_client_when_it_is_through() -> None:
 
 def test_acceptor_forgets_a_client_that_the_plane_refuses_or_fails_on(caplog) -> None:
     """No count is left behind by a refusal or a defect."""
-    acceptor, plane, _ = door(listener_info("tcp"))
+    acceptor, plane, _ = acceptor_for(listener_info("tcp"))
     plane.is_full = True
     assert not acceptor.accepted(FakeChannel(), "10.0.0.1", 7)
     del plane.is_full
@@ -79,7 +79,7 @@ def test_acceptor_forgets_a_client_that_the_plane_refuses_or_fails_on(caplog) ->
 
 def test_acceptor_time_out_covers_handshake_and_connect() -> None:
     """From accept: who is in a handshake is reset, who has not connected is closed by the plane, who is gone is forgotten."""
-    acceptor, plane, clock = door(listener_info("ws", connect_timeout_s=5.0))
+    acceptor, plane, clock = acceptor_for(listener_info("ws", connect_timeout_s=5.0))
     shaking, waiting, admitted = FakeChannel(), FakeChannel(), FakeChannel()
     for channel in (shaking, waiting, admitted):
         acceptor.accepted(channel, "10.0.0.1", 7)

@@ -91,7 +91,7 @@ def test_defect_is_answered_too(harness: Harness) -> None:
     _, transport = harness.ask()
     harness.result.errback(KeyError("oops"))
 
-    assert heard(transport)[1:] == [{"error": "defect in the hub: its log says more", "exit_code": 1}]
+    assert heard(transport)[1:] == [{"error": "internal error; see the hub's log", "exit_code": 1}]
 
 
 @pytest.mark.parametrize(

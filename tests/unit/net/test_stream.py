@@ -36,7 +36,7 @@ class Layer:
     def send(self, data: bytes) -> bytes:
         return self.letter + data
 
-    def farewell(self) -> bytes:
+    def final_bytes(self) -> bytes:
         return b"bye"
 
 

@@ -75,7 +75,7 @@ def test_tls_carries_bytes_both_ways(authority: Authority, pair: Pair) -> None:
     while len(got) < 100_000:
         got += client.tls.read(1 << 17)
     assert got == b"y" * 100_000
-    client.incoming.write(tls.farewell())
+    client.incoming.write(tls.final_bytes())
     assert client.tls.read(1) == b""
 
 

@@ -170,7 +170,7 @@ def test_plain_channels_that_drain_are_bounded(bench, monkeypatch) -> None:
     assert also_drained.calls[-1] == "loseWriteConnection"
 
 
-def test_plain_channel_that_cannot_flush_its_farewell_is_aborted(bench) -> None:
+def test_plain_channel_that_cannot_flush_its_final_bytes_is_aborted(bench) -> None:
     """Five seconds."""
     channel, transport, _ = bench.channel()
     transport.is_full = True

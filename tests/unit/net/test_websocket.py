@@ -36,7 +36,7 @@ def closed(data: bytes, **options: int) -> tuple[bytes, bytes, Reason]:
     with pytest.raises(FilterClosed) as end:
         websocket.receive(data)
     assert websocket.send(b"late") == b""
-    assert websocket.farewell() == b""
+    assert websocket.final_bytes() == b""
     return end.value.data, bytes(websocket.replies), end.value.reason
 
 
@@ -126,12 +126,12 @@ def test_websocket_reader_holds_less_than_a_control_frame() -> None:
     assert reader._held == b""
 
 
-def test_websocket_farewell_is_said_once_and_only_when_open() -> None:
+def test_websocket_close_frame_is_sent_once_and_only_when_open() -> None:
     """1000."""
-    assert WebSocketFilter("/mqtt", 1).farewell() == b""
+    assert WebSocketFilter("/mqtt", 1).final_bytes() == b""
     websocket = opened()
-    assert websocket.farewell() == b"\x88\x02\x03\xe8"
-    assert websocket.farewell() == b""
+    assert websocket.final_bytes() == b"\x88\x02\x03\xe8"
+    assert websocket.final_bytes() == b""
 
 
 def test_websocket_sends_one_binary_frame_per_flush() -> None:

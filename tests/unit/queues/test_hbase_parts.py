@@ -160,7 +160,7 @@ def test_operations_are_grouped_by_region_and_cut_by_size() -> None:
         for number, queue_id in enumerate((1, 2, 1, 3, 1), 1)
     ]
 
-    results = require(regions.send(steps))
+    results = require(regions.send_steps(steps))
 
     assert len(caller.made) == 5
     assert [requests.appended_run(octets, 1)[2] for _, octets in results] == [1, 1, 2, 1, 3]

@@ -91,7 +91,7 @@ def test_answer_with_refusals_and_drops_is_taken_apart() -> None:
 @pytest.mark.parametrize("raw", [b"", b"\2\0\0\0\1", b"\1\0\0\0\2" + bytes(5), b"\1"])
 def test_answer_of_another_version_is_refused_by_name(raw: bytes) -> None:
     """One that ends too early is, too."""
-    with pytest.raises(CorruptRecordError, match=r"update the hub or the jar|are hub and jar of one version"):
+    with pytest.raises(CorruptRecordError, match=r"update the hub or the jar|use the jar of the version of the hub"):
         requests.answers(raw)
 
 

@@ -61,7 +61,7 @@ def test_operation_gives_each_share_its_position() -> None:
     operation = Operation(known)
     items = [message(b"a", Delivery(1, 1)), message(b"bc", Delivery(1, 1))]
     for item in items:
-        operation.take(item, item.shares[0], 100)
+        operation.add_share(item, item.shares[0], 100)
     operation.encode_call(9, 1, ROOM, Heads())
 
     operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
@@ -75,7 +75,7 @@ def test_answer_of_another_length_is_refused() -> None:
     """More positions than records: nothing of it is believed."""
     operation = Operation(KnownQueue(1, 7, Tenant()))
     item = message(b"a", Delivery(1, 1))
-    operation.take(item, item.shares[0], 100)
+    operation.add_share(item, item.shares[0], 100)
     operation.encode_call(9, 1, ROOM, Heads())
 
     with pytest.raises(ValueError, match="zip"):
@@ -93,7 +93,7 @@ def test_message_goes_without_the_garbage_collector() -> None:
     item = Item(b"", 0, b"a", 1)
     item.shares = [Share(target, KnownQueue(1, 7, Tenant()))]  # type: ignore[arg-type]
     operation = Operation(KnownQueue(1, 7, Tenant()))
-    operation.take(item, item.shares[0], 100)
+    operation.add_share(item, item.shares[0], 100)
     operation.encode_call(9, 1, ROOM, Heads())
     gc.disable()
     try:

@@ -28,7 +28,7 @@ def operation(shares: int) -> Operation:
     for _ in range(shares):
         item = Item(b"", 0, b"body")
         item.shares.append(Share(Delivery(1, 1), asked.known))
-        asked.take(item, item.shares[0])
+        asked.add_share(item, item.shares[0])
     return asked
 
 

@@ -19,7 +19,7 @@ from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Bench, LoopbackTransport
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
-from iothub_services.group_thread import Bounds, Patience
+from iothub_services.group_thread import Bounds, RetryPolicy
 from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
@@ -129,7 +129,7 @@ class Harness:
                 on_stale=self.stale.append,
                 on_lost=self.lost.append,
             ),
-            **({"patience": Patience()} | settings),
+            **({"retry_policy": RetryPolicy()} | settings),
         )
         self.writer._plane = self.plane  # the threads stay off
 
@@ -315,7 +315,7 @@ def test_writer_lets_acknowledgements_make_room_for_appends_of_the_same_commit(h
 
 def test_writer_retries_a_failing_commit_and_raises_an_alarm() -> None:
     """Kept, tried again, answered when it succeeds; the alarm goes with its cause."""
-    harness = Harness(patience=Patience(1e-9, 30.0))
+    harness = Harness(retry_policy=RetryPolicy(1e-9, 30.0))
     item = publish(harness.session(1))
     harness.queues.failures = [BackendError("queues.db: disk full", retryable=True)] * 3
     harness.writer.append(item)

@@ -14,7 +14,7 @@ from iothub_services.quota.slots import SLOTS, SlotFile
 def test_counters_are_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
     """Without any close, as after kill -9."""
     first = SlotFile(tmp_path / "usage.map")
-    slot = first.take(11, 2**32 - 1, 86_400, 1000, 5)
+    slot = first.take_slot(11, 2**32 - 1, 86_400, 1000, 5)
     first.set_used(slot, 2**63)
 
     (record,) = SlotFile(tmp_path / "usage.map").records()
@@ -33,12 +33,12 @@ def test_counters_are_there_when_the_file_is_opened_again(tmp_path: Path) -> Non
 def test_released_slots_are_used_again(tmp_path: Path) -> None:
     """And only free ones are given away after a restart."""
     first = SlotFile(tmp_path / "usage.map")
-    kept, gone = first.take(1, 1, 1, 1, 1), first.take(2, 1, 1, 1, 1)
+    kept, gone = first.take_slot(1, 1, 1, 1, 1), first.take_slot(2, 1, 1, 1, 1)
     first.release(gone)
     first.close()
     second = SlotFile(tmp_path / "usage.map")
 
-    assert second.take(3, 1, 1, 1, 1) != kept
+    assert second.take_slot(3, 1, 1, 1, 1) != kept
     assert {record.digest for record in second.records()} == {1, 3}
     second.close()
 
@@ -46,11 +46,11 @@ def test_released_slots_are_used_again(tmp_path: Path) -> None:
 def test_full_file_says_so(tmp_path: Path) -> None:
     """Slot 0 is no slot."""
     slots = SlotFile(tmp_path / "usage.map")
-    taken = {slots.take(number + 1, 1, 1, 1, 0) for number in range(SLOTS)}
+    taken = {slots.take_slot(number + 1, 1, 1, 1, 0) for number in range(SLOTS)}
 
     assert 0 not in taken
     assert len(taken) == SLOTS
-    assert slots.take(99_999, 1, 1, 1, 0) == 0
+    assert slots.take_slot(99_999, 1, 1, 1, 0) == 0
     slots.close()
 
 
@@ -61,7 +61,7 @@ def test_file_of_another_form_is_begun_anew(tmp_path: Path, content: bytes) -> N
     slots = SlotFile(tmp_path / "usage.map")
 
     assert list(slots.records()) == []
-    assert slots.take(1, 1, 1, 1, 0)
+    assert slots.take_slot(1, 1, 1, 1, 0)
     slots.close()
 
 

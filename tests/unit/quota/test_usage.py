@@ -109,7 +109,7 @@ def test_start_takes_the_later_window_and_the_larger_figure(
     cell = Usage(store, clock, slots).cell(KEY)
     (record,) = slots.records()
     slots.release(cell.slot)
-    slots.take(record.digest, 1, DAY, *mapped)
+    slots.take_slot(record.digest, 1, DAY, *mapped)
     store.write([stored], 0.0)
 
     assert Usage(store, clock, slots).cell(KEY).used == used
@@ -121,7 +121,7 @@ def test_twin_slots_of_a_kill_between_two_steps_are_one(tmp_path: Path, store: U
     slots = SlotFile(tmp_path / "usage.map")
     Usage(store, clock, slots).cell(KEY).add(7)
     (record,) = slots.records()
-    slots.take(record.digest, 1, DAY, record.start, 3)
+    slots.take_slot(record.digest, 1, DAY, record.start, 3)
 
     assert Usage(store, clock, slots).cell(KEY).used == 7
     assert len(list(slots.records())) == 1

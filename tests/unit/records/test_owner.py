@@ -34,7 +34,7 @@ def test_owner_is_read_as_it_was_written() -> None:
     ],
 )
 def test_damage_is_refused_by_name(value: bytes) -> None:
-    with pytest.raises(CorruptRecordError, match=r"^table t:state: whose it is cannot be read") as caught:
+    with pytest.raises(CorruptRecordError, match=r"^table t:state: the owner record is damaged") as caught:
         decode_owner(value, "table t:state")
 
     assert "where no other accounts have used it" in str(caught.value)

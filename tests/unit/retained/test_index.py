@@ -23,7 +23,7 @@ def filled(*topics: bytes) -> RetainedIndex:
 
 
 def found(index: RetainedIndex, topic_filter: bytes, now_ms: int = 0) -> set[bytes]:
-    return {entry.topic for entry in index.match(topic_filter).take(ALL, now_ms)}
+    return {entry.topic for entry in index.match(topic_filter).next_topics(ALL, now_ms)}
 
 
 def reference(topic_filter: bytes, topic: bytes) -> bool:
@@ -116,7 +116,7 @@ def test_index_is_loaded_beside_live_news() -> None:
 
     index.load([line(b"gone", 3), line(b"replaced", 2), line(b"kept", 1)])
 
-    assert {entry.topic: entry.version for entry in index.match(b"#").take(ALL, 0)} == {
+    assert {entry.topic: entry.version for entry in index.match(b"#").next_topics(ALL, 0)} == {
         b"new": 9,
         b"replaced": 7,
         b"kept": 1,
@@ -137,13 +137,13 @@ def test_index_is_walked_in_slices_while_it_changes() -> None:
     """At most so many nodes at a time; what is deleted meanwhile is not found, nothing is found twice."""
     index = filled(*(b"t/%03d" % number for number in range(100)))
     matches = index.match(b"t/+")
-    first = matches.take(32, 0)
+    first = matches.next_topics(32, 0)
     assert 0 < len(first) <= 32
     assert not matches.is_done
     for number in range(100):
         index.remove(b"t/%03d" % number, ALL)
     index.put(line(b"t/new", ALL + 1))
 
-    assert matches.take(ALL, 0) == []
+    assert matches.next_topics(ALL, 0) == []
     assert matches.is_done
-    assert {entry.topic for entry in index.match(b"#").take(ALL, 0)} == {b"t/new"}
+    assert {entry.topic for entry in index.match(b"#").next_topics(ALL, 0)} == {b"t/new"}

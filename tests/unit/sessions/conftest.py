@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.control_harness import Harness
-from tests.support.party import Guest
+from tests.support.mqtt_clients import Client
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 @pytest.fixture
-def watcher(harness: Harness) -> Guest:
+def watcher(harness: Harness) -> Client:
     """Is subscribed to w/#."""
-    guest = harness.join("watcher", username="acme/dev2")
-    guest.subscribe(("w/#", 0))
+    client = harness.join("watcher", username="acme/dev2")
+    client.subscribe(("w/#", 0))
     harness.journal.words()
-    return guest
+    return client

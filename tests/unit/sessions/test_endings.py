@@ -13,16 +13,16 @@ from iothub_services.sessions import endings
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, now
 from tests.support.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
-from tests.support.party import Guest
+from tests.support.mqtt_clients import Client
 
 SHARED = ("$share/g/a", 1)
 
 
 def test_session_expires(harness: Harness) -> None:
     """Its queue is dropped, its places are given back, the event is written."""
-    guest = keep(harness)
-    guest.subscribe(("a", 1))
-    guest.disconnect()
+    client = keep(harness)
+    client.subscribe(("a", 1))
+    client.disconnect()
     harness.pass_time(99)
     assert "c" in harness.acme.plane.sessions
     harness.journal.words()
@@ -37,11 +37,11 @@ def test_session_expires(harness: Harness) -> None:
 
 def test_session_of_a_connected_client_does_not_expire(harness: Harness) -> None:
     keep(harness).disconnect()
-    guest = keep(harness)
+    client = keep(harness)
     harness.pass_time(200)
 
     assert "c" in harness.acme.plane.sessions
-    guest.ping()
+    client.ping()
 
 
 def test_disconnect_changes_the_expiry(harness: Harness) -> None:
@@ -59,14 +59,14 @@ def test_session_of_3_1_1_never_expires_by_itself(harness: Harness) -> None:
     assert harness.join(version=4, clean=False).connack.session_present
 
 
-def test_operator_discards_a_connected_session(harness: Harness, watcher: Guest) -> None:
+def test_operator_discards_a_connected_session(harness: Harness, watcher: Client) -> None:
     """The client is told, its Will is sent, nothing is left; a second time there is nothing to discard."""
-    guest = keep(harness, will=WILL)
+    client = keep(harness, will=WILL)
 
     assert now(harness.sessions.discard(harness.acme, "c", "operator"))
     harness.settle()
 
-    guest.expect_closed()
+    client.expect_closed()
     assert "c" not in harness.acme.plane.sessions
     assert harness.queues.owners == {}
     assert payloads(watcher) == [b"gone"]
@@ -133,7 +133,7 @@ def test_session_does_not_expire_before_the_will_that_has_just_fired_is_stored(h
     assert harness.journal.words() == ["will.cleared", "session.expired"]
 
 
-def test_log_that_does_not_answer_holds_up_no_will(harness: Harness, watcher: Guest) -> None:
+def test_log_that_does_not_answer_holds_up_no_will(harness: Harness, watcher: Client) -> None:
     """Sessions end beside one another."""
     keep(harness, "slow").disconnect()
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 99)]).drop()
@@ -149,9 +149,9 @@ def test_log_that_does_not_answer_holds_up_no_will(harness: Harness, watcher: Gu
 
 def sleeper_with_messages(harness: Harness, *filters: tuple[str, int]) -> None:
     """Two messages wait for `c`, which is away."""
-    guest = keep(harness)
-    guest.subscribe(*filters)
-    guest.disconnect()
+    client = keep(harness)
+    client.subscribe(*filters)
+    client.disconnect()
     publisher = harness.join("p", username="acme/dev2")
     for packet_id in (1, 2):
         publisher.publish("a", b"x", 1, packet_id)
@@ -282,9 +282,9 @@ def test_client_that_comes_back_keeps_what_it_has(harness: Harness) -> None:
     harness.journal.is_down = True
     harness.pass_time(100)
     harness.journal.is_down = False
-    guest = keep(harness)
-    assert guest.connack.session_present
-    guest.drop()
+    client = keep(harness)
+    assert client.connack.session_present
+    client.drop()
     successor = harness.join("successor", username="acme/dev2")
     successor.subscribe(SHARED)
 
@@ -307,11 +307,11 @@ def test_session_that_could_not_be_ended_is_in_no_shared_group_until_its_client_
     publisher.publish("a", b"meanwhile", 1, 9)
     assert harness.acme.plane.counters.drops()["no_subscribers"] == 1
 
-    guest = keep(harness)
+    client = keep(harness)
     publisher.publish("a", b"new", 1, 10)
 
-    assert guest.connack.session_present
-    assert payloads(guest) == [b"x", b"x", b"new"]
+    assert client.connack.session_present
+    assert payloads(client) == [b"x", b"x", b"new"]
 
 
 def test_only_so_many_sessions_end_at_a_time(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,15 +11,15 @@ from iothub_services.sessions.manager import EPOCH_BITS
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, device
 from tests.support.kept_sessions import KEPT, WILL, keep, payloads
+from tests.support.mqtt_clients import Client
 from tests.support.packets import DISCONNECT
-from tests.support.party import Guest
 
 
 def test_transient_session_ends_with_its_connection(harness: Harness) -> None:
     """It has no queue and no events of a kept session."""
-    guest = harness.join()
-    assert not guest.connack.session_present
-    guest.disconnect()
+    client = harness.join()
+    assert not client.connack.session_present
+    client.disconnect()
 
     assert "c" not in harness.acme.plane.sessions
     assert harness.queues.owners == {}
@@ -27,12 +27,12 @@ def test_transient_session_ends_with_its_connection(harness: Harness) -> None:
 
 def test_persistent_session_is_resumed_with_a_higher_epoch(harness: Harness) -> None:
     """Its subscriptions and its queue are still there [MQTT-3.1.2-5]."""
-    guest = keep(harness)
-    guest.subscribe(("a", 1))
+    client = keep(harness)
+    client.subscribe(("a", 1))
     session = harness.session("c")
     epoch, queue_id = session.epoch, session.queue_id
     assert epoch >> EPOCH_BITS == queue_id
-    guest.disconnect()
+    client.disconnect()
     harness.join("p").publish("a", b"x", 1)
 
     again = keep(harness)
@@ -45,18 +45,18 @@ def test_persistent_session_is_resumed_with_a_higher_epoch(harness: Harness) -> 
 
 def test_creation_of_a_kept_session_is_durable_before_connack(harness: Harness) -> None:
     harness.journal.is_held = True
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=KEPT))
     with pytest.raises(TimeoutError):
-        guest.expect(2)
+        client.expect(2)
 
     harness.journal.release()
 
-    assert guest.expect(2).code == 0
+    assert client.expect(2).code == 0
     assert "session.created" in harness.journal.words()
 
 
-def test_take_over_closes_the_older_connection(harness: Harness, watcher: Guest) -> None:
+def test_take_over_closes_the_older_connection(harness: Harness, watcher: Client) -> None:
     """0x8E, its Will is sent, and the newer one has the session [MQTT-3.1.4-3]."""
     first = keep(harness, will=WILL)
     second = keep(harness)
@@ -68,7 +68,7 @@ def test_take_over_closes_the_older_connection(harness: Harness, watcher: Guest)
     assert "session.taken_over" in harness.journal.words()
 
 
-def test_take_over_of_a_transient_session_begins_anew(harness: Harness, watcher: Guest) -> None:
+def test_take_over_of_a_transient_session_begins_anew(harness: Harness, watcher: Client) -> None:
     """The old session has ended, so its Will is due at once."""
     harness.join(will=WILL, will_props=[(names.WILL_DELAY, 60)])
     again = harness.join(clean=False)
@@ -79,11 +79,11 @@ def test_take_over_of_a_transient_session_begins_anew(harness: Harness, watcher:
 
 def test_clean_start_replaces_the_incarnation(harness: Harness) -> None:
     """New queue, epochs above all that were, nothing of the old one is left [MQTT-3.1.2-4]."""
-    guest = keep(harness)
-    guest.subscribe(("a", 1))
+    client = keep(harness)
+    client.subscribe(("a", 1))
     old = harness.session("c")
     old_epoch, old_queue = old.epoch, old.queue_id
-    guest.disconnect()
+    client.disconnect()
 
     again = keep(harness, clean=True)
 
@@ -165,7 +165,7 @@ def test_end_of_a_session_without_a_queue_that_fails_comes_at_the_next_loss(harn
     assert "c" not in harness.acme.plane.sessions
 
 
-def test_session_that_could_not_be_resumed_is_as_it_was(harness: Harness, watcher: Guest) -> None:
+def test_session_that_could_not_be_resumed_is_as_it_was(harness: Harness, watcher: Client) -> None:
     """Its Will still comes, it still expires when its own time has come; the Will of the refused CONNECT is nobody's."""
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 50)]).drop()
     harness.pass_time(10)
@@ -186,8 +186,8 @@ def test_session_that_could_not_be_resumed_is_as_it_was(harness: Harness, watche
 def test_queue_that_is_made_while_its_limits_change_gets_the_new_ones(harness: Harness) -> None:
     """Who looked at the sessions did not see it; whoever is stored first finds the limits of now."""
     harness.journal.is_held = True
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=KEPT))
     record = replace(harness.accounts.tenants["acme"], limits="session_queued_messages=5", version=2)
     assert harness.queues.limits[1].messages != 5
 
@@ -204,7 +204,7 @@ def number(harness: Harness, device_id: int) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-def test_successor_of_a_device_does_not_resume_its_session(harness: Harness, watcher: Guest, is_there: bool) -> None:
+def test_successor_of_a_device_does_not_resume_its_session(harness: Harness, watcher: Client, is_there: bool) -> None:
     """Deleted and made anew before the hub has heard of it: neither subscriptions nor messages, and the old Will is nobody's."""
     number(harness, 1)
     old = keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)])

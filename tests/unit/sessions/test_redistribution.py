@@ -23,9 +23,9 @@ def held_for(harness: Harness, client_id: str) -> list[bytes]:
 
 def away(harness: Harness, client_id: str, *filters: tuple[str, int]) -> None:
     """A member that is offline, for longer than any test takes."""
-    guest = harness.join(client_id, version=4, clean=False, username="acme/dev2")
-    guest.subscribe(*filters)
-    guest.disconnect()
+    client = harness.join(client_id, version=4, clean=False, username="acme/dev2")
+    client.subscribe(*filters)
+    client.disconnect()
 
 
 def is_in_its_group(harness: Harness) -> bool:

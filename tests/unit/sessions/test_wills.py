@@ -8,12 +8,12 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness
 from tests.support.kept_sessions import WILL, keen_on_wills, keep, payloads
-from tests.support.party import Guest
+from tests.support.mqtt_clients import Client
 
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
 
 
-def test_will_is_sent_at_once_when_the_connection_breaks(harness: Harness, watcher: Guest) -> None:
+def test_will_is_sent_at_once_when_the_connection_breaks(harness: Harness, watcher: Client) -> None:
     """[MQTT-3.1.2-8]."""
     keep(harness, will=WILL).drop()
     harness.pass_time(0.1)
@@ -24,7 +24,7 @@ def test_will_is_sent_at_once_when_the_connection_breaks(harness: Harness, watch
     assert payloads(watcher) == []
 
 
-def test_will_is_not_sent_after_a_normal_disconnect(harness: Harness, watcher: Guest) -> None:
+def test_will_is_not_sent_after_a_normal_disconnect(harness: Harness, watcher: Client) -> None:
     """[MQTT-3.1.2-10]."""
     keep(harness, will=WILL).disconnect()
     harness.pass_time(200)
@@ -32,7 +32,7 @@ def test_will_is_not_sent_after_a_normal_disconnect(harness: Harness, watcher: G
     assert payloads(watcher) == []
 
 
-def test_will_is_sent_when_disconnect_asks_for_it(harness: Harness, watcher: Guest) -> None:
+def test_will_is_sent_when_disconnect_asks_for_it(harness: Harness, watcher: Client) -> None:
     """Reason Code 0x04 [MQTT-3.14.4-3]."""
     keep(harness, will=WILL).disconnect(0x04)
     harness.pass_time(0.1)
@@ -40,7 +40,7 @@ def test_will_is_sent_when_disconnect_asks_for_it(harness: Harness, watcher: Gue
     assert payloads(watcher) == [b"gone"]
 
 
-def test_delayed_will_waits(harness: Harness, watcher: Guest) -> None:
+def test_delayed_will_waits(harness: Harness, watcher: Client) -> None:
     """[MQTT-3.1.3-9]."""
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
     harness.pass_time(9)
@@ -50,19 +50,19 @@ def test_delayed_will_waits(harness: Harness, watcher: Guest) -> None:
     assert payloads(watcher) == [b"gone"]
 
 
-def test_delayed_will_is_cancelled_by_a_reconnect(harness: Harness, watcher: Guest) -> None:
+def test_delayed_will_is_cancelled_by_a_reconnect(harness: Harness, watcher: Client) -> None:
     """[MQTT-3.1.3-9]."""
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
     harness.pass_time(5)
-    guest = keep(harness)
+    client = keep(harness)
     harness.pass_time(50)
-    guest.disconnect()
+    client.disconnect()
     harness.pass_time(50)
 
     assert payloads(watcher) == []
 
 
-def test_delayed_will_comes_with_the_end_of_the_session(harness: Harness, watcher: Guest) -> None:
+def test_delayed_will_comes_with_the_end_of_the_session(harness: Harness, watcher: Client) -> None:
     """Whichever is first: the delay is longer than the session lives."""
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 1000)]).drop()
     harness.pass_time(100)
@@ -70,7 +70,7 @@ def test_delayed_will_comes_with_the_end_of_the_session(harness: Harness, watche
     assert payloads(watcher) == [b"gone"]
 
 
-def test_clean_start_sends_a_will_that_waits(harness: Harness, watcher: Guest) -> None:
+def test_clean_start_sends_a_will_that_waits(harness: Harness, watcher: Client) -> None:
     """The session that it belonged to has ended."""
     keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
     keep(harness, clean=True)
@@ -78,10 +78,10 @@ def test_clean_start_sends_a_will_that_waits(harness: Harness, watcher: Guest) -
     assert payloads(watcher) == [b"gone"]
 
 
-def test_will_of_a_device_that_may_not_publish_there_any_more_is_dropped(harness: Harness, watcher: Guest) -> None:
+def test_will_of_a_device_that_may_not_publish_there_any_more_is_dropped(harness: Harness, watcher: Client) -> None:
     """Checked again when it fires."""
-    guest = keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)])
-    guest.drop()
+    client = keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)])
+    client.drop()
     harness.accounts.add(replace(harness.accounts.tenants["acme"], rules=(NO_WILLS, EVERYTHING), version=2))
     harness.hub.authenticator.invalidate(7)
     harness.pass_time(10)
@@ -143,7 +143,7 @@ def test_will_on_its_way_does_not_clear_the_next_one(harness: Harness) -> None:
     assert harness.journal.words() == []
 
 
-def test_will_without_delay_is_sent_before_the_next_connection_comes(harness: Harness, watcher: Guest) -> None:
+def test_will_without_delay_is_sent_before_the_next_connection_comes(harness: Harness, watcher: Client) -> None:
     """Taken over, or back at once: the old connection was closed, and there was nothing to wait for [MQTT-3.1.2-8] [MQTT-3.1.4-3]."""
     keep(harness, will=WILL)
     keep(harness, will=WILL).drop()
@@ -155,9 +155,9 @@ def test_will_without_delay_is_sent_before_the_next_connection_comes(harness: Ha
 def test_will_of_a_transient_session_is_under_way_until_it_is_stored(harness: Harness) -> None:
     """A hub that stops waits for it: no log remembers it."""
     keen_on_wills(harness)
-    guest = harness.join(will=WILL)
+    client = harness.join(will=WILL)
     harness.is_store_held = True
-    guest.drop()
+    client.drop()
     assert harness.sessions.wills_under_way == 1
 
     harness.is_store_held = False

@@ -107,7 +107,7 @@ def test_log_that_lacks_its_beginning_or_its_end_is_refused(folder: Path, tmp_pa
             range_after(log, (899,))
         with pytest.raises(ConflictError, match="ends at offset 2000, but was already read up to 2001"):
             range_after(log, (2_001,))
-        with pytest.raises(ConflictError, match="the log has 1 partitions, but the job has read one with 2"):
+        with pytest.raises(ConflictError, match="wrong log: it has 1 partitions, expected 2"):
             range_after(log, (1, 2))
 
 

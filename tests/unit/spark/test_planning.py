@@ -98,7 +98,7 @@ def test_full_compaction_without_a_place_to_begin_at_says_that_nothing_is_wrong(
     [
         ((32,), (40,), "begins at offset 32, but is needed from 31"),
         ((1,), (29,), "ends at offset 29, but was already read up to 30"),
-        ((1, 1), (40, 40), "the log has 2 partitions, but the job has read one with 1"),
+        ((1, 1), (40, 40), "wrong log: it has 2 partitions, expected 1"),
         ((ABOVE + 1,), (ABOVE + 9,), f"begins at offset {ABOVE + 1}, but is needed from 31"),
     ],
     ids=["gap", "lost_end", "another_log", "next_generation"],

@@ -136,7 +136,7 @@ def test_hubs_move_the_applied_offsets_together(harness: Harness) -> None:
 def test_swap_that_never_succeeds_is_given_up(harness: Harness) -> None:
     harness.gateway.verbs["checkAndPut"] = lambda _: (2, b"\0")
 
-    with pytest.raises(BackendError, match="others move the applied offsets") as caught:
+    with pytest.raises(BackendError, match="concurrent updates of the applied offsets; gave up after") as caught:
         harness.one.apply((1,), [])
     assert caught.value.retryable
 

@@ -93,7 +93,7 @@ def test_start_falls_back_to_the_states_when_the_log_begins_behind_the_checkpoin
     assert harness.alarms == [
         (
             "checkpoint_unused",
-            "checkpoint 1: the log begins at 5, it is needed from 4; the start goes on from the session states",
+            "checkpoint 1: the log begins at 5, it is needed from 4; the start continues from the session states",
         )
     ]
 
@@ -128,7 +128,7 @@ def test_damaged_pointer_is_not_used(harness: Harness, monkeypatch: pytest.Monke
     monkeypatch.setattr(harness.checkpoints, "pointer", fail)
 
     assert harness.start() == {"a": 2, "b": 2, "c": 1}
-    assert harness.alarms == [("checkpoint_unused", f"{error}; the start goes on from the session states")]
+    assert harness.alarms == [("checkpoint_unused", f"{error}; the start continues from the session states")]
 
 
 def test_damaged_record_in_a_checkpoint_makes_it_useless(harness: Harness) -> None:
@@ -195,7 +195,7 @@ def test_shared_log_without_its_beginning_is_no_start(harness: Harness, monkeypa
     assert harness.start() == {"a": 2, "b": 2, "c": 1}
     harness.store, harness.checkpoints = MemoryStates(), MemoryCheckpoints()
 
-    with pytest.raises(ConflictError, match="begins at offset 4, neither checkpoint nor session states have"):
+    with pytest.raises(ConflictError, match="begins at offset 4, and neither checkpoint nor session states have"):
         harness.start()
     assert harness.alarms == []
 

@@ -145,7 +145,7 @@ def test_gap_between_states_and_log_is_refused(harness: Harness) -> None:
         verify(harness.log, harness.store)
 
     harness.log = MemoryEvents(3)
-    with pytest.raises(ConflictError, match="of a log with 1 partitions, this one has 3"):
+    with pytest.raises(ConflictError, match="to a log with 1 partitions, this one has 3"):
         verify(harness.log, harness.store)
 
 

@@ -84,7 +84,7 @@ class Scenario:
 
     def pass_time(self, seconds: float) -> None:
         self.bench.pass_time(seconds)
-        self.sink_store.look()
+        self.sink_store.check_waiting()
 
 
 def test_a_publisher_is_answered_when_kafka_has_the_message() -> None:
@@ -198,7 +198,7 @@ def test_silence_of_kafka_is_an_alarm_and_its_return_the_end_of_it() -> None:
     scenario.pass_time(3.5)
     assert scenario.alarms[-1].endswith("for streams are not acknowledged: Kafka at k:9092: no answer")
     scenario.sender.answer()
-    scenario.sink_store.look()
+    scenario.sink_store.check_waiting()
 
     assert scenario.alarms[-1] == ""
 
@@ -360,6 +360,6 @@ def test_an_alarm_ends_under_load() -> None:
 
     scenario.sender.answer()
     client.send(publish(b"t/1", b"b", 1, 2))
-    scenario.sink_store.look()
+    scenario.sink_store.check_waiting()
 
     assert scenario.alarms[-1] == ""

@@ -108,7 +108,7 @@ class KafkaCluster:
         text = str(error).removeprefix(f"{type(error).__name__}: ") or type(error).__name__
         remedy = ""
         if isinstance(error, KafkaTimeoutError | KafkaConnectionError):
-            text = f"no answer ({_last_words.take() or text})"
+            text = f"no answer ({_last_words.take_recent() or text})"
             remedy = str(ADVICE)
         is_final = isinstance(error, _FINAL)
         return BackendError(f"{self.name}: {text}", retryable=not is_final, is_written=is_written, remedy=remedy)

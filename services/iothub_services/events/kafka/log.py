@@ -182,7 +182,7 @@ class KafkaEvents:
             self._is_replaced = True
             name = self._topics[Topic.SESSIONS].name
             raise BackendError(
-                f"{self._cluster.name}: topic {name} was replaced or cut while the hub ran; restart the hub",
+                f"{self._cluster.name}: topic {name} was recreated or truncated while the hub ran; restart the hub",
                 retryable=True,
                 is_written=is_written,
             )

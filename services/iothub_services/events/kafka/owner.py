@@ -59,7 +59,9 @@ def claim_topics(cluster: KafkaCluster, reader: KafkaReader, writer: KafkaWriter
     writer.write([Record(owner, name, 0, b"", encode_owner(owner))])
     found = _first(name, reader)
     if found is None:
-        raise BackendError(f"{cluster.name}: topic {name} has nothing, although it was written to", retryable=True)
+        raise BackendError(
+            f"{cluster.name}: topic {name} is empty, although a record was written to it", retryable=True
+        )
     return found
 
 

@@ -99,7 +99,9 @@ class KafkaReader:
         while not (found := self._polled(consumer, count)):
             if time.monotonic() > deadline:
                 self._next = {}
-                raise BackendError(f"{self._cluster.name}: no records came, although there are some", retryable=True)
+                raise BackendError(
+                    f"{self._cluster.name}: no records arrived, although the topic has some", retryable=True
+                )
         for partition, records in found.items():
             self._next[partition] = records[-1].offset + 1
         return [
@@ -114,7 +116,7 @@ class KafkaReader:
         except OffsetOutOfRangeError as error:
             self._next = {}
             raise BackendError(
-                f"{self._cluster.name}: the topic was trimmed above what is to be read ({error}): restart what reads it",
+                f"{self._cluster.name}: records were deleted before they were read ({error}); restart the hub or the job",
                 retryable=True,
             ) from error
         return found

@@ -23,7 +23,7 @@ from iothub.records.events import Topic
 from iothub.records.layout import kafka_base, kafka_topic, newest_generation
 from iothub_services.events.kafka.cluster import RECORD_BYTES, KafkaCluster
 
-_SAFE_COPIES = 3  # with so many, two must have a record before it is acknowledged
+_SAFE_COPIES = 3  # with this many, two must have a record before it is acknowledged
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _check_partitions(admin: KafkaAdminClient, settings: Kafka, name: str) -> No
         )
     if copies < settings.replication:
         raise ConflictError(
-            f"topic {name} has {'1 copy' if copies == 1 else f'{copies} copies'} of a record, kafka.replication says {settings.replication}: "
+            f"topic {name} has {copies} replica{'s' * (copies > 1)}, kafka.replication is {settings.replication}: "
             "add replicas with kafka-reassign-partitions, or lower the setting"
         )
 

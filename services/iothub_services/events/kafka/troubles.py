@@ -39,7 +39,7 @@ class LastFailures(logging.Handler):
         if line not in self._lines:
             self._lines.append(line)
 
-    def take(self) -> str:
+    def take_recent(self) -> str:
         """Return them once: the next failure may have another cause. "": none that is recent."""
         lines = "; ".join(self._lines)
         self._lines.clear()

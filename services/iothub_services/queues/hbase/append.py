@@ -5,10 +5,10 @@ Knows rounds, sequences and repeats; knows neither regions nor bytes of a reques
 
 Theory: each queue gets one operation with all its records of the batch, named by (writer, sequence). An operation that may have been done
 is *open*: its bytes are kept and sent again, and nothing else is sent to its queue before it is answered, so that HBase, which remembers
-the last sequence of each writer, tells what it told the first time. An operation that was not done for certain is taken apart: its
+the last sequence of each writer, gives the same answer as the first time. An operation that was not done for certain is taken apart: its
 sequence is never used again. A batch is a row of rounds, one call for each region in flight: most batches need one; a tenant near its
 bounds needs more (`room`), and so does a queue whose operation is open. When a call fails, what the others did is kept with the
-items of the batch, and the repeat asks for the rest alone.
+items of the batch, and the repeat asks only for the rest.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Appending:
         waiting = _waiting(items)
         while waiting:
             operations = self._round(waiting)
-            outcomes = self._regions.send([operation.step for operation in operations])
+            outcomes = self._regions.send_steps([operation.step for operation in operations])
             errors = [
                 error
                 for operation, outcome in zip(operations, outcomes, strict=True)
@@ -145,7 +145,7 @@ class Appending:
                 chosen = new.get(queue_id)
                 if chosen is None:
                     chosen = new[queue_id] = Operation(known)
-                chosen.take(item, share, most_bytes)
+                chosen.add_share(item, share, most_bytes)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
             left = UNBOUND if room is None else room.of(queue_id)
@@ -227,7 +227,7 @@ class Appending:
 
 
 def _waiting(items: Sequence[Item]) -> list[Item]:
-    """Return the messages of which a queue has not told the position yet."""
+    """Return the messages of which a queue has not given the position yet."""
     waiting = []
     for item in items:
         for share in item.shares:

@@ -24,7 +24,7 @@ from iothub_services.hbase.calls import Call, Mutation
 from iothub_services.hbase.replies import Row
 from iothub_services.queues.hbase.index import all_of
 
-FEW = 4  # so many queues get copies: a reference costs a second read
+FEW = 4  # up to this many queues get copies: a reference costs a second read
 SMALL_BYTES = 256  # a copy is hardly more than a reference
 LARGE_BYTES = 64 << 10  # apart in any case: a page of a queue should hold many records
 PIECE_BYTES = 4 << 20  # of one cell, and about what one call reads or writes
@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 class Bodies:
     """Puts and fetches bodies.
 
-    Invariants: ids rise, and no other hub makes the same (`writer` is its alone). The cache holds at most `cache_bytes` and belongs to
+    Invariants: ids rise, and no other hub makes the same (`writer` is unique to it). The cache holds at most `cache_bytes` and belongs to
     whoever has the lock.
     """
 
@@ -140,7 +140,7 @@ class Bodies:
 
 
 def is_apart(size: int, queues: int) -> bool:
-    """Is a body of that size, for so many queues, stored once, with references to it?"""
+    """Is a body of that size, for this number of queues, stored once, with references to it?"""
     return size > LARGE_BYTES or (queues > FEW and size > SMALL_BYTES)
 
 

@@ -66,7 +66,7 @@ class Expiry:
         removed: Places = set()
         spared: Places = set()
         changed = []
-        for queue, (status, octets) in zip(known, require(self._regions.send(steps)), strict=True):
+        for queue, (status, octets) in zip(known, require(self._regions.send_steps(steps)), strict=True):
             if status == Status.DONE:
                 gone, kept = requests.expired(octets)
                 removed.update((queue.queue_id, position) for position in gone)

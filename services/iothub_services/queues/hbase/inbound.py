@@ -71,7 +71,7 @@ class Inbounds:
             self._appending.route(list(first.values()))
             self._close([Publish(*each) for each in first.items()])
         except BackendError as error:
-            # An intent that is there will be finished: nobody may be told that nothing was written.
+            # An intent that is there will be finished: nobody may get the answer that nothing was written.
             error.is_written |= any(item.progress >= Progress.ASKED for _, item in publishes)
             raise
         for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
@@ -80,7 +80,7 @@ class Inbounds:
             _refuse(item, Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
 
     def _close(self, publishes: Iterable[Publish]) -> None:
-        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone."""
+        """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC."""
         done = [each for each in publishes if each.item.progress == Progress.INTENDED]
         self._readers.apply([_routed(inbound) for inbound, _ in done])
         for _, item in done:
@@ -120,7 +120,7 @@ class Inbounds:
         items = [item for publishes in asked.values() for _, item in publishes]
         before = {id(item): item.progress for item in items}
         try:
-            moved = self._readers.send(moves)
+            moved = self._readers.send_moves(moves)
         except BackendError as error:
             if error.is_written:
                 for item in items:

@@ -3,7 +3,7 @@
 
 Knows the rows of table `queue_index` and keys; knows no record and no queue's state.
 
-Theory: every verb of the port names a queue by its id alone, and its rows begin with id and tenant. So the queues are kept in memory, read
+Theory: every verb of the port names a queue only by its id, and its rows begin with id and tenant. So the queues are kept in memory, read
 from the index at the start. One that another hub has made meanwhile is found by its meta row, whose key begins with the id: the tenant is
 behind it. The index row is put before a queue is made and deleted after it was dropped, so the index may name queues that are not there,
 never miss one.
@@ -34,7 +34,7 @@ _SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other t
 
 
 class KnownQueue:
-    """One queue: its key, and what it held when HBase last told. `key` is K, with which all its rows begin."""
+    """One queue: its key, and what it held when HBase last answered. `key` is K, with which all its rows begin."""
 
     __slots__ = ("bytes", "key", "messages", "queue_id", "tenant", "tenant_id")
 
@@ -47,7 +47,7 @@ class KnownQueue:
         self.bytes = 0
 
     def holds(self, messages: int, size_bytes: int) -> None:
-        """Take what HBase told; only the writing thread may."""
+        """Store what HBase answered; only the writing thread may."""
         tenant = self.tenant
         tenant.messages += messages - self.messages
         tenant.bytes += size_bytes - self.bytes
@@ -58,7 +58,7 @@ class KnownQueue:
 class QueueIndex:
     """The queues of a namespace.
 
-    Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone; `find` may run in any.
+    Invariants: a tenant's sum is that of its known queues. Sums change only in the writing thread; `find` may run in any.
     """
 
     def __init__(self, caller: Caller, table: bytes, queues_table: bytes) -> None:
@@ -83,7 +83,7 @@ class QueueIndex:
         known = self._known.pop(queue_id, None)
         if known is not None:
             known.holds(0, 0)
-            known.tenant = Tenant()  # what is told of it from now on counts for nobody
+            known.tenant = Tenant()  # answers about it are ignored from now on
 
     def tenant(self, tenant_id: int) -> Tenant:
         return self._tenants.setdefault(tenant_id, Tenant())

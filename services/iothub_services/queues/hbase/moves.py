@@ -42,10 +42,10 @@ class Readers:
         by_reader: dict[Reader, list[bytes]] = {}
         for move in moves:
             by_reader.setdefault((move.queue_id, move.epoch), []).append(requests.move(move))
-        moved = self.send(by_reader)
+        moved = self.send_moves(by_reader)
         return [moved[move.queue_id, move.epoch].is_done for move in moves]
 
-    def send(self, by_reader: Mapping[Reader, Sequence[bytes]]) -> dict[Reader, Moved]:
+    def send_moves(self, by_reader: Mapping[Reader, Sequence[bytes]]) -> dict[Reader, Moved]:
         """Do moves, as `requests` writes them, of each reader. Raises BackendError: some may be done."""
         self._index.find(queue_id for queue_id, _ in by_reader)
         moved = dict.fromkeys(by_reader, _FENCED)
@@ -57,7 +57,7 @@ class Readers:
             if known is not None:
                 sent.append((reader, known))
                 steps.append(requests.moves(known.key, epoch, next(self._sequence), each))
-        for (reader, known), result in zip(sent, require(self._regions.send(steps)), strict=True):
+        for (reader, known), result in zip(sent, require(self._regions.send_steps(steps)), strict=True):
             moved[reader] = self._moved(known, result)
         return moved
 

@@ -8,7 +8,7 @@ cdef class Regions:
     cdef list _starts
     cdef public set failing
 
-    cpdef list send(self, object steps)
+    cpdef list send_steps(self, object steps)
     @cython.locals(outcomes=list, at=Py_ssize_t, part=list, results=object)
     cdef list _send(self, object steps, object chosen, list outcomes)
     @cython.locals(starts=list, by_region=dict, group=list, at=Py_ssize_t)

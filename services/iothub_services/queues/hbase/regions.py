@@ -49,7 +49,7 @@ class Regions:
         starts = [region.start for region in self._caller.call(calls.regions(self._table))]
         self._starts = sorted({b"", *starts})
 
-    def send(self, steps: Sequence[Step]) -> list[Outcome]:
+    def send_steps(self, steps: Sequence[Step]) -> list[Outcome]:
         """Do operations; return the outcome of each, in their order. Those of one queue go in their order.
 
         A damaged queue is gone. An error is one of the whole call that an operation was in: it may be sent again as it is. If it is not
@@ -69,7 +69,7 @@ class Regions:
 
     def one(self, step: Step) -> Result:
         """Do one operation. Raises BackendError."""
-        (outcome,) = self.send((step,))
+        (outcome,) = self.send_steps((step,))
         if isinstance(outcome, BackendError):
             raise outcome
         return outcome

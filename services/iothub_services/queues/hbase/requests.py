@@ -80,7 +80,7 @@ class Status(IntEnum):
 Step = tuple[bytes, bytes]
 """One operation: the queue's key, and its bytes."""
 Result = tuple[int, bytes]
-"""One operation's result: a `Status`, and what it tells."""
+"""One operation's result: a `Status` and its bytes."""
 
 
 # --- what is asked
@@ -254,7 +254,7 @@ def answers(raw: bytes) -> list[Result]:
 
 
 def appended_run(raw: bytes, records: int) -> tuple[int, int, int]:
-    """Read the usual answer to an append of so many records: messages, bytes, and the first of positions without a gap.
+    """Read the usual answer to an append of this number of records: messages, bytes, and the first of positions without a gap.
 
     Position 0: the answer is not that; read it by `appended`.
     """
@@ -335,7 +335,7 @@ def expired(raw: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def damage(octets: bytes) -> str:
-    """Return what `Status.DAMAGED` tells."""
+    """Return the text of `Status.DAMAGED`."""
     return octets.decode("utf-8", "replace")
 
 
@@ -381,4 +381,4 @@ def _version(raw: bytes, what: str) -> None:
 
 
 def _unreadable(what: str) -> CorruptRecordError:
-    return CorruptRecordError(f"the queue coprocessor: {what} cannot be read: are hub and jar of one version?")
+    return CorruptRecordError(f"the queue coprocessor: {what} cannot be read: use the jar of the version of the hub")

@@ -45,7 +45,7 @@ cdef class Operation:
     cdef public tuple step
 
     @cython.locals(stored=Py_ssize_t)
-    cpdef object take(self, Item item, Share share, Py_ssize_t most_bytes)
+    cpdef object add_share(self, Item item, Share share, Py_ssize_t most_bytes)
     @cython.locals(item=Item, share=Share, records=list)
     cpdef object encode_call(self, object writer, object sequence, tuple room, Heads heads)
     @cython.locals(share=Share, shares=list, first="long long", messages="long long", size_bytes="long long")

@@ -56,7 +56,7 @@ class Item:
 
 
 class Share:
-    """One queue's share of a message. `position`: 0 until HBase has told, then a position or a `Refused`."""
+    """One queue's share of a message. `position`: 0 until HBase has answered, then a position or a `Refused`."""
 
     def __init__(self, delivery: Delivery | Target, known: KnownQueue | None) -> None:
         self.delivery = delivery
@@ -67,7 +67,7 @@ class Share:
 
 
 class Heads:
-    """Makes what stands before the body of a record. Many records in a row differ in their bodies alone: the last head is kept."""
+    """Makes what stands before the body of a record. Many records in a row differ only in their bodies: the last head is kept."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -102,7 +102,7 @@ class Heads:
 
 
 class Operation:
-    """What one queue is asked in one round: `shares`, of `items`. `alive`: so many of them may still be asked for. Its bytes are made once."""
+    """What one queue is asked in one round: `shares`, of `items`. `alive`: how many of them may still be asked for. Its bytes are made once."""
 
     def __init__(self, known: KnownQueue) -> None:
         self.known = known
@@ -115,7 +115,7 @@ class Operation:
         self.is_uncertain = False
         self.step: Step = (b"", b"")
 
-    def take(self, item: Item, share: Share, most_bytes: int) -> None:
+    def add_share(self, item: Item, share: Share, most_bytes: int) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
         stored = self.stored_bytes + len(item.stored)
         if self.shares and (stored > most_bytes or len(self.shares) >= requests.MOST_RECORDS):

@@ -143,9 +143,9 @@ class HBaseQueues:
         """Write something small into each region that failed. Raises BackendError: one takes no writes now."""
         self._opened()
         found = self._regions.probe_keys()
-        results = require(self._regions.send([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
+        results = require(self._regions.send_steps([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
         missing = [key for key, each in zip(found, results, strict=True) if each[0] == Status.GONE]
-        require(self._regions.send([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
+        require(self._regions.send_steps([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
 
     def idle(self) -> bool:
         """Forget what was given up: who repeats a batch does nothing else before it is over, and is idle now. There is never more to do."""
@@ -219,7 +219,7 @@ class HBaseQueues:
         wanted = dict(changes)
         self._index.find(wanted)
         known = [queue for queue_id in wanted if (queue := self._index.get(queue_id)) is not None]
-        outcomes = self._regions.send([requests.set_limits(queue.key, wanted[queue.queue_id]) for queue in known])
+        outcomes = self._regions.send_steps([requests.set_limits(queue.key, wanted[queue.queue_id]) for queue in known])
         for queue, (status, _) in zip(known, require(outcomes), strict=True):
             if status == Status.GONE:
                 self._index.forget(queue.queue_id)
@@ -231,7 +231,7 @@ class HBaseQueues:
         tenant.max_bytes = size_bytes
 
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
-        """From memory: what this hub has seen; what others append to a queue counts when it is told about that queue again."""
+        """From memory: what this hub has seen; what others append to a queue is included with the next answer about that queue."""
         return self._index.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
@@ -294,14 +294,14 @@ class HBaseQueues:
 
     def _one(self, known: KnownQueue, step: Step) -> Result:
         """Do one operation on a queue that must be there. Raises NotFoundError, BackendError."""
-        (result,) = require(self._regions.send((step,)))
+        (result,) = require(self._regions.send_steps((step,)))
         if result[0] == Status.GONE:
             self._index.forget(known.queue_id)
             raise unknown(known.queue_id)
         return result
 
     def _with_token(self, verb: str, known: KnownQueue, step: Callable[[int], Step]) -> Result:
-        """Do an operation that its token tells from others, which is kept until it is answered."""
+        """Do an operation that its token distinguishes from others, which is kept until it is answered."""
         key = (verb, known.queue_id)
         result = self._one(known, step(self._tokens.setdefault(key, _token())))
         del self._tokens[key]
@@ -309,7 +309,7 @@ class HBaseQueues:
 
     def _drop(self, known: Sequence[KnownQueue]) -> tuple[int, int]:
         """Return how many queues were there, and how many records they had."""
-        results = require(self._regions.send([requests.drop(queue.key) for queue in known]))
+        results = require(self._regions.send_steps([requests.drop(queue.key) for queue in known]))
         self._index.remove_names((queue.tenant_id, queue.queue_id) for queue in known)
         for queue in known:
             self._index.forget(queue.queue_id)
@@ -335,7 +335,7 @@ class HBaseQueues:
         return found
 
     def _answers(self, known: Sequence[KnownQueue]) -> list[tuple[KnownQueue, StatsResult | Result]]:
-        """Return what the coprocessor tells of queues, without those that are gone."""
+        """Return what the coprocessor answers about queues, without those that are gone."""
         queues = {keys.meta_row(queue.key): queue for queue in known}
         rows = list(queues)
         parts = [rows[at : at + ROWS_AT_ONCE] for at in range(0, len(rows), ROWS_AT_ONCE)]

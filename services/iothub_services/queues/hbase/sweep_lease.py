@@ -67,20 +67,22 @@ class SweepLease:
         seen = self._seen()
         if seen.is_held and not every_ms:
             ago_s = max(seen.now_ms - seen.renewed_at_ms, 0) // 1000
-            raise ConflictError(f"another sweep is at work, it was seen {ago_s} s ago: wait for its end")
+            raise ConflictError(f"another sweep is running (last heartbeat {ago_s} s ago); try again when it has ended")
         if seen.is_held or (seen.done_at_ms and seen.now_ms - seen.done_at_ms < every_ms):
             return 0
         self._done_at_ms = seen.done_at_ms
         if not self._swap(seen.raw, _HELD):
             if every_ms:
                 return 0
-            raise ConflictError("another sweep has just begun: wait for its end")
+            raise ConflictError("another sweep has just begun; try again when it has ended")
         return seen.now_ms
 
     def renew(self) -> None:
         """Keep the lease. Raises ConflictError: it ran out, and somebody else has taken it; BackendError."""
         if not self._swap(self._mine, _HELD):
-            raise ConflictError("another sweep has taken the lease: this one was silent for too long and ends")
+            raise ConflictError(
+                "another sweep took over the lease, because this one sent no heartbeat for too long; it ends here"
+            )
 
     def release(self, *, is_done: bool) -> None:
         """Let others sweep; `is_done`: all of it was swept. Raises BackendError."""
@@ -109,6 +111,6 @@ class SweepLease:
             version, state, done_at_ms = 0, 0, 0
         if version != _VERSION:
             raise CorruptRecordError(
-                f"the cell of the last sweep has version {cell.value[:1].hex()}, this program knows {_VERSION}: upgrade it"
+                f"the cell of the last sweep has version {cell.value[:1].hex()}, this program knows {_VERSION}: upgrade this program"
             )
         return _Seen(cell.value, state, done_at_ms, cell.timestamp, now_ms)

@@ -4,9 +4,9 @@ Knows rounds, sequences and repeats; knows no Lua and no connection.
 
 Theory: each queue gets one call with all its records of the batch, named by (writer, sequence). A call that may have been done is *open*: it is
 kept and sent again as it was, and nothing else is sent to its queue before it is answered, so that Redis, which remembers the last sequence of
-each writer, tells what it told the first time. A call that was not done for certain is taken apart: its sequence is never used again. Most
+each writer, gives the same answer as the first time. A call that was not done for certain is taken apart: its sequence is never used again. Most
 batches are one pipeline; a tenant near its bounds needs more rounds (`room`), and so does a queue whose call is open. When one fails, what the
-others did is kept with the items of the batch, and the repeat asks for the rest alone. Between queues there is no transaction.
+others did is kept with the items of the batch, and the repeat asks only for the rest. Between queues there is no transaction.
 
 Invariant: a position that this hub knows of is never issued again, not even when an older copy replaces the server. Each call names the last
 position that the hub knows, and the queue continues after it; else a new message would look acknowledged. What was acknowledged and is missing
@@ -152,7 +152,7 @@ class Appending:
                 if queue_id in self._open:
                     old[queue_id] = self._open[queue_id]
                 elif known.tenant not in rooms or rooms[known.tenant].admits(queue_id, len(item.body)):
-                    new.setdefault(queue_id, Operation(known)).take(item, share)
+                    new.setdefault(queue_id, Operation(known)).add_share(item, share)
         now_ms = int(self._clock.wall() * 1000)
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant)

@@ -79,7 +79,7 @@ class Inbounds:
             self._appending.route([item for item in items if id(item) not in later])
             self._close(first)
         except BackendError as error:
-            # An intent that is there will be finished: nobody may be told that nothing was written.
+            # An intent that is there will be finished: nobody may get the answer that nothing was written.
             error.is_written |= any(item.progress >= Progress.ASKED for _, item in publishes)
             raise
         for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
@@ -120,7 +120,7 @@ class Inbounds:
     # --- inside
 
     def _intend(self, first: dict[Inbound, Item]) -> None:
-        """Make the intents durable of those whose intent may not be there, and take what is told of each."""
+        """Make the intents durable of those whose intent may not be there, and store the answer of each."""
         asked: dict[Reader, list[Publish]] = {}
         for inbound, item in first.items():
             if item.answer is None and item.progress < Progress.INTENDED:
@@ -152,7 +152,7 @@ class Inbounds:
         return inbound.packet_id, item.message_id, 0, encode_intent(_intent(item))
 
     def _close(self, first: dict[Inbound, Item]) -> None:
-        """What was appended is routed from now on: a repeated PUBLISH gets its PUBREC alone."""
+        """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC."""
         done = [(inbound, item) for inbound, item in first.items() if item.progress == Progress.INTENDED]
         self._readers.apply([_routed(inbound) for inbound, _ in done])
         for _, item in done:

@@ -2,7 +2,7 @@
 
 Knows the sets of queues and each queue's head line; knows no record.
 
-Theory: every verb of the port names a queue by its id alone. Queues are kept in memory, read at the start; one that another hub has made
+Theory: every verb of the port names a queue only by its id. Queues are kept in memory, read at the start; one that another hub has made
 meanwhile is found by its own key. A tenant's set names a queue before it is made and until it was dropped, so it may name queues that are
 not there, never miss one. A damaged queue is known, so that it can be dropped; once it was found damaged it is there for no other verb.
 """
@@ -26,11 +26,11 @@ AT_ONCE = 1_000  # queues in one pipeline, members of a set in one answer
 _FIELDS = ("tenant", "messages", "bytes", "head", "tail", "epoch", "max_messages", "max_bytes", "overflow")
 _Fields: TypeAlias = "Sequence[bytes | None]"
 _NO_HASH: list[Reply] = [b""] * len(_FIELDS)
-"""What is told of a queue whose state is something else altogether."""
+"""The answer about a queue whose state is something else altogether."""
 
 
 class KnownQueue:
-    """One queue, and what it held when Redis last told."""
+    """One queue, and what it held when Redis last answered."""
 
     __slots__ = ("bytes", "messages", "queue_id", "tail", "tenant", "tenant_id")
 
@@ -40,10 +40,10 @@ class KnownQueue:
         self.tenant = tenant
         self.messages = 0
         self.bytes = 0
-        self.tail = 0  # the last position that this hub was told of
+        self.tail = 0  # the last position that this hub has heard of
 
     def holds(self, messages: int, size_bytes: int) -> None:
-        """Take what Redis told; only the writing thread may."""
+        """Store what Redis answered; only the writing thread may."""
         tenant = self.tenant
         tenant.messages += messages - self.messages
         tenant.bytes += size_bytes - self.bytes
@@ -52,7 +52,7 @@ class KnownQueue:
 
 
 class QueueIndex:
-    """Invariants: a tenant's sum is that of its known queues. Sums change in the writing thread alone."""
+    """Invariants: a tenant's sum is that of its known queues. Sums change only in the writing thread."""
 
     def __init__(self, sender: Sender, names: Names) -> None:
         self._sender = sender
@@ -81,7 +81,7 @@ class QueueIndex:
         known = self._known.pop(queue_id, None)
         if known is not None:
             known.holds(0, 0)
-            known.tenant = Tenant()  # what is told of it from now on counts for nobody
+            known.tenant = Tenant()  # answers about it are ignored from now on
 
     def forget_all(self) -> int:
         """Everything is gone; returns how many queues were known."""
@@ -166,7 +166,7 @@ class QueueIndex:
     def _fields(
         self, queue_ids: Sequence[int], ask: Callable[[Sequence[Call]], list[Reply]] | None = None
     ) -> list[tuple[int, _Fields]]:
-        """Return what Redis says of those queues that are there. `ask`: as `Sender.look` if it is asked where writes go."""
+        """Return what Redis says of those queues that are there. `ask`: `Sender.write` asks the server that takes writes."""
         calls = [command("HMGET", self._names.meta(queue_id), *_FIELDS) for queue_id in queue_ids]
         outcomes = (ask or self._sender.ask)(calls)
         answers = looked([_NO_HASH if is_of_one_queue(outcome) else outcome for outcome in outcomes])

@@ -48,7 +48,7 @@ class Item:
 
     @property
     def is_waiting(self) -> bool:
-        """Has any queue not told the position yet?"""
+        """Has any queue not given the position yet?"""
         return any(not share.position for share in self.shares)
 
     def answered(self) -> Appended:
@@ -67,7 +67,7 @@ class Item:
 
 
 class Share:
-    """One queue's share of a message. `position`: 0 until Redis has told, then a position or a `Refused`."""
+    """One queue's share of a message. `position`: 0 until Redis has answered, then a position or a `Refused`."""
 
     __slots__ = ("delivery", "dropped", "hits", "known", "position")
 
@@ -80,7 +80,7 @@ class Share:
 
 
 class Operation:
-    """What one queue is asked in one round: `shares`, of `items`. `alive`: so many of them may still be asked for.
+    """What one queue is asked in one round: `shares`, of `items`. `alive`: how many of them may still be asked for.
 
     Its call is made once, and repeated as it is.
     """
@@ -98,7 +98,7 @@ class Operation:
         self.went_back_to = -1  # where the queue was found, before what it had answered
         self.call = Call(())
 
-    def take(self, item: Item, share: Share) -> None:
+    def add_share(self, item: Item, share: Share) -> None:
         """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
         size_bytes = self.size_bytes + len(item.body)
         if self.shares and (size_bytes > MOST_BYTES or len(self.shares) >= MOST_RECORDS):

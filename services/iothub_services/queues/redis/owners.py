@@ -26,5 +26,5 @@ def claim(sender: Sender, names: Names, by: Owner) -> Owner:
         sender.write_one(command("SET", names.owner, encode_owner(by), "NX"))
     found = owner(sender, names)
     if found is None:
-        raise BackendError("Redis did not keep whose the queues are", retryable=True)
+        raise BackendError("Redis did not store the owner of the queues; will retry", retryable=True)
     return found

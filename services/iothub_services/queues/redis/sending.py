@@ -3,7 +3,7 @@
 Knows no key but one, and no script; whether an answer means that something is on the disk is `durability`'s.
 
 Theory: what was not answered may be done, so its outcome is an error that says so; what was behind it was not sent, and says that it was not.
-A refusal that concerns one queue alone is an answer as any other: what is behind it is sent.
+A refusal that concerns only one queue is an answer as any other: what is behind it is sent.
 """
 
 from __future__ import annotations
@@ -72,10 +72,6 @@ class Sender:
     def read(self, calls: Sequence[Call]) -> list[Reply]:
         """Return all answers. Raises BackendError: nothing is written."""
         return looked(self.ask(calls))
-
-    def look(self, calls: Sequence[Call]) -> list[Reply]:
-        """Read where writes go: the server that other reads are asked of may be behind, and what it lacks is not gone. Raises as `read`."""
-        return looked(self.write(calls))
 
     def ask(self, calls: Sequence[Call]) -> list[Reply]:
         """Return the answer to each, or what was in its way."""

@@ -7,7 +7,7 @@ Theory: a verb is one script for each queue that it concerns, in one pipeline. T
 its docstring. A call whose fate is unknown is repeated so that it is done once: appends by (writer, sequence), claims and creations by their
 token, all else because doing it again changes nothing. Bodies lie in their records, once for each queue: messages for very many queues are
 better with another driver. What Redis promises of the disk is looked at before the first call and then every minute (`durability`); while
-that is less than queues need, nothing is written. A word that goes when everything goes tells that somebody has emptied Redis (`watch`): queues
+that is less than queues need, nothing is written. A key that is lost when everything is lost shows that somebody has emptied Redis (`watch`): queues
 that went that way are gone, and never come back.
 """
 
@@ -155,7 +155,7 @@ class RedisQueues:
     def probe(self) -> None:
         """Write something small. Raises BackendError: Redis takes no writes now, or does not keep what it takes."""
         self._opened()
-        self._watch.look()
+        self._watch.check()
         self._sender.probe()
 
     def idle(self) -> bool:
@@ -252,7 +252,7 @@ class RedisQueues:
         tenant.max_bytes = size_bytes
 
     def tenant_usage(self, tenant_id: int) -> TenantUsage:
-        """From memory: what this hub has seen; what others append to a queue counts when it is told about that queue again."""
+        """From memory: what this hub has seen; what others append to a queue is included with the next answer about that queue."""
         return self._index.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
@@ -300,7 +300,7 @@ class RedisQueues:
     def _writing(self) -> None:
         """Before anything is written. Raises BackendError: Redis does not keep what it takes."""
         self._opened()
-        self._watch.look_if_due()
+        self._watch.check_if_due()
 
     def _existing(self, queue_id: int) -> KnownQueue:
         self._writing()

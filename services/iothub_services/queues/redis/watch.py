@@ -61,10 +61,10 @@ class Watch:
         """Is the word there? Raises BackendError."""
         return self._sender.read_one(command("GET", self._names.life)) is not None
 
-    def look_if_due(self) -> None:
+    def check_if_due(self) -> None:
         """Raises BackendError: Redis cannot be asked, or does not keep what it is given."""
         if self._sender.has_failed:
-            self.look()
+            self.check()
             self._sender.has_failed = False
         now = self._clock.monotonic()
         if now >= self._settings_at + SETTINGS_S:
@@ -73,11 +73,11 @@ class Watch:
             self._look_at_life()
 
     def hurry(self) -> None:
-        """Look at the word with the next `look_if_due`: a queue is missing."""
+        """Check the word with the next `check_if_due`: a queue is missing."""
         self._is_due = True
 
-    def look(self) -> None:
-        """Look at both now. Raises as `look_if_due`."""
+    def check(self) -> None:
+        """Check both now. Raises as `check_if_due`."""
         self._look_at_settings()
         self._look_at_life()
 

@@ -1,6 +1,6 @@
 """What was already done of operations that come again: a failed group is repeated whole, and HBase has no commit around a group.
 
-Knows no operation's kind. Operations are told by identity: whoever repeats brings the same objects.
+Knows no operation's kind. Operations are compared by identity: whoever repeats brings the same objects.
 
 Theory: the writer's thread repeats a batch until it succeeds, without those that it has given up, or takes it apart. An operation that was
 done before something behind it failed must not be done twice, so what came of it is kept until a group with it has ended well. Operations

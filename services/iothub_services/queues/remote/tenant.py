@@ -19,7 +19,7 @@ class Tenant:
         self.max_bytes = 0
 
     def has_room(self, messages: int, size_bytes: int) -> bool:
-        """Do so many more fit, for certain?"""
+        """Do this many more fit, for certain?"""
         return (not self.max_messages or self.messages + messages <= self.max_messages) and (
             not self.max_bytes or self.bytes + size_bytes <= self.max_bytes
         )

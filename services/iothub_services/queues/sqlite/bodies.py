@@ -18,7 +18,7 @@ from collections.abc import Iterator
 _SLICE = 1_000  # rows per slice
 _WINDOW = 1 << 26  # bodies per pass: a bitmap of 8 MiB
 _COUNTED = 200_000  # shared bodies whose references are counted
-_DUE = 1_000  # so many uncounted references gone: sweep
+_DUE = 1_000  # sweep after this many uncounted references are gone
 
 
 class Bodies:

@@ -98,7 +98,7 @@ class Grant:
         return self._measure()
 
     def fits(self, count: int) -> bool:
-        """Whether so many more are within what is granted, and within what the others' grants leave of the limit."""
+        """Whether this many more are within what is granted, and within what the others' grants leave of the limit."""
         return self._measure() + count <= min(self.granted, self.limit - self.others)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Grant:
     def _advance(self) -> int:
         return max(SPARE, self.limit // 20)
 
-    def take(self, verdict: Verdict, now: float) -> bool:
+    def apply_verdict(self, verdict: Verdict, now: float) -> bool:
         """Apply an answer, and let waiting callers go on, each of which may take at once. Return whether another request is needed."""
         self.is_asked = False
         self.granted, self.others = verdict.granted, verdict.others

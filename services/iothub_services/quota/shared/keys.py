@@ -55,5 +55,5 @@ class Keys:
 
 
 def count_name(tenant_id: int, quota: Quota, seconds: int = 0) -> str:
-    """Name what is counted for a tenant, in a window of so many seconds; 0: until it is given back."""
+    """Name what is counted for a tenant, in a window of that length in seconds; 0: until it is given back."""
     return f"{tenant_id}:{quota.value}/{seconds}" if seconds else f"{tenant_id}:{quota.value}"

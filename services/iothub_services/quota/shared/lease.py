@@ -77,13 +77,13 @@ class Lease:
         """Run a script as this hub; return what it answers. Raises LapsedError, BackendError."""
         name = self.name
         if not name:
-            raise LapsedError("the quota ledger has not been entered", is_past=True)
+            raise LapsedError("this hub is not registered in the quota ledger", is_past=True)
         self._number += 1
         all_keys = [self.keys.hubs, self.keys.state, *keys]
         reply = await self._call(script_call(script, all_keys, name, self._number, scripts.LEASE_MS, *arguments))
         answer: list[Reply] = reply if isinstance(reply, list) else [reply]
         if name != self.name:
-            raise LapsedError("this hub has another name in the quota ledger by now", is_past=True)
+            raise LapsedError("this hub is registered in the quota ledger under a new name", is_past=True)
         if answer and answer[0] == scripts.LAPSED:
-            raise LapsedError("the quota ledger has lost this hub")
+            raise LapsedError("the quota ledger no longer knows this hub")
         return answer

@@ -168,7 +168,7 @@ class LedgerClient:
             self._apply_verdict(grant, verdict)
 
     def _apply_verdict(self, grant: Grant, verdict: Verdict) -> None:
-        if grant.take(verdict, self._clock.monotonic()):
+        if grant.apply_verdict(verdict, self._clock.monotonic()):
             self._changed[grant.name] = grant
             if not all(each.was_asked for each in grant.waiting):
                 self._call_soon()
@@ -187,7 +187,7 @@ class LedgerClient:
         answer = await self._lease.ask(scripts.RESERVE, names, scripts.WANTED_MS, scripts.KEPT_S, *arguments)
         figures = [int(part) for part in answer if isinstance(part, int)]
         if len(figures) != 1 + 3 * len(questions):
-            raise LapsedError("the quota ledger gave an answer that is none")
+            raise LapsedError("unexpected answer of the quota ledger")
         is_initialising = figures[0] > 0
         return [
             Verdict(granted, others, spare, is_initialising)

@@ -123,7 +123,7 @@ class LeasedRate:
         """Count from here."""
         self._spent, self._held_back = watched.spent, watched.held_back
 
-    def look(self, watched: WatchedMeter, now: float) -> None:
+    def observe(self, watched: WatchedMeter, now: float) -> None:
         """See what was spent since the last look, and wish accordingly."""
         elapsed = now - self._at
         was_short = watched.held_back > self._held_back
@@ -165,7 +165,7 @@ class TenantRates:
     def apply_limits(self, meters: Mapping[Quota, Meter], hubs: int) -> Mapping[Quota, WatchedMeter]:
         """The limits were set, or set anew: `meters` are filled by whole limits. Return what the engine is to ask in their place.
 
-        `hubs`: among so many a new rate is divided at first.
+        `hubs`: number of hubs among which a new rate is divided at first.
         """
         before, self._leases = self._leases, {}
         return {quota: self._lease(quota, meter, before, hubs) for quota, meter in meters.items()}
@@ -194,7 +194,7 @@ class TenantRates:
         """Look at every rate; return those that have something to report."""
         now = self._clock.monotonic()
         for watched, _, _, rate in self._leases.values():
-            rate.look(watched, now)
+            rate.observe(watched, now)
             if rate.is_due:
                 yield rate
 
@@ -284,7 +284,7 @@ class LeasedRates:
         ]
         answer = await self._lease.ask(scripts.SHARE, names, scripts.KEPT_S, *arguments)
         if len(answer) != 1 + len(due):
-            raise LapsedError("the quota ledger gave an answer that is none")
+            raise LapsedError("unexpected answer of the quota ledger")
         for (tenant, rate), share in zip(due, answer[1:], strict=True):
             if isinstance(share, bytes):
                 tenant.fill(rate, float(share), self._hubs)

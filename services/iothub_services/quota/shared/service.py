@@ -76,7 +76,7 @@ class SharedQuota:
         self._is_over = True
         if self._turning is not None:
             await self._turning
-        self.ledger_client.fail(LapsedError("this hub is leaving it"))
+        self.ledger_client.fail(LapsedError("this hub is leaving the quota ledger"))
         self.ledger_client.lapse()
         await self._lease.leave()
 

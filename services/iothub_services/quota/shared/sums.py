@@ -50,6 +50,6 @@ class SharedWindows:
         arguments = [part for cell in cells for part in (cell.used, cell.end + DAY_S, int(cell in anew))]
         answer = await self._lease.ask(scripts.ADD_UP, names, self._lease.place, *arguments)
         if len(answer) != 1 + len(cells):
-            raise LapsedError("the quota ledger gave an answer that is none")
+            raise LapsedError("unexpected answer of the quota ledger")
         for cell, others in zip(cells, answer[1:], strict=True):
             cell.elsewhere = int(others) if isinstance(others, bytes) else 0

@@ -47,7 +47,7 @@ class BudgetPart:
         return spent
 
     def limit(self, granted: int) -> None:
-        """Let so many pass in the window. The buckets beside it stay what they are."""
+        """Let this number pass in the window. The buckets beside it stay what they are."""
         meter = self._meter
         windows = [(budget.limit, budget.seconds) for budget in meter.budgets]
         windows[self._place] = (granted, windows[self._place][1])

@@ -41,7 +41,7 @@ _LATE_MS = 60_000  # no write that was begun before takes as long
 
 
 class _Meta(NamedTuple):
-    """What is known of a message without its body; of a damaged one its timestamp alone."""
+    """What is known of a message without its body; of a damaged one only its timestamp."""
 
     version: int
     expires_at_ms: int
@@ -157,7 +157,7 @@ class HBaseRetained:
     # --- versions and changes
 
     def _last_versions(self, counts: Counter[int]) -> dict[int, int]:
-        """Take so many versions of each tenant; return the last of them."""
+        """Reserve a number of versions for each tenant; return the last of them."""
         asked = [calls.increment(self._table, keys.tenant_key(each), COUNTER_COLUMN, counts[each]) for each in counts]
         return dict(zip(counts, self._caller.call_all(asked), strict=True))
 

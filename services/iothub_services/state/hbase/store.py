@@ -116,7 +116,7 @@ class HBaseStates:
             if self._caller.call(calls.check_and_put(self._table, row_keys.APPLIED_KEY, APPLIED_COLUMN, value, put)):
                 return
         raise BackendError(
-            f"table {self._table.decode()}: others move the applied offsets all the time",
+            f"table {self._table.decode()}: concurrent updates of the applied offsets; gave up after {_SWAPS} tries",
             retryable=True,
             is_written=True,
         )

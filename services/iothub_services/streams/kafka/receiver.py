@@ -165,7 +165,7 @@ class KafkaReceiver:
         if not found:
             try:
                 self._make_topics(stream)
-            except IotHubError as error:  # of this topic alone
+            except IotHubError as error:  # of this topic only
                 self._why_missing = str(error)
                 return []
             found = consumer.partitions_for_topic(topic)

@@ -13,7 +13,7 @@ from iothub_services.events.kafka.cluster import KafkaCluster
 
 _LOOK_S = 5.0
 _AGAIN_S = 1.0  # after a look that failed
-_FAILURES = 2  # so many in a row are no accident of a busy machine
+_FAILURES = 2  # this many in a row are no accident of a busy machine
 
 log = logging.get(__name__)
 

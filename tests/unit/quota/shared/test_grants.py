@@ -42,12 +42,12 @@ def test_question_is_what_is_used_needed_and_wished() -> None:
 def test_what_is_told_as_not_needed_is_given_up_before_the_answer() -> None:
     """The ledger may have given it to another hub by then."""
     made, count = grant()
-    made.take(Verdict(20, 0, 0, is_initialising=False), 0.0)
+    made.apply_verdict(Verdict(20, 0, 0, is_initialising=False), 0.0)
     count.used = 5
     assert made.fits(15)
     made.question()
     assert not made.fits(1)
-    made.take(Verdict(14, 6, 0, is_initialising=False), 0.0)
+    made.apply_verdict(Verdict(14, 6, 0, is_initialising=False), 0.0)
 
     assert made.fits(9)
 
@@ -58,7 +58,7 @@ def test_who_fits_gets_it_and_who_was_not_asked_for_waits() -> None:
     first, large = wait(made, 1), wait(made, 5)
     made.question()
     late = wait(made, 4)
-    must_ask = made.take(Verdict(granted=3, others=97, spare=0, is_initialising=False), 0.0)
+    must_ask = made.apply_verdict(Verdict(granted=3, others=97, spare=0, is_initialising=False), 0.0)
 
     assert (first, large, late) == ([True], [False], [])
     assert must_ask
@@ -69,10 +69,10 @@ def test_who_may_get_what_others_do_not_use_waits_for_a_while() -> None:
     made, _ = grant()
     answers = wait(made, 5, until=1.0)
     made.question()
-    assert made.take(Verdict(3, 97, 2, is_initialising=False), 0.5)
+    assert made.apply_verdict(Verdict(3, 97, 2, is_initialising=False), 0.5)
     assert answers == []
     made.question()
-    assert not made.take(Verdict(3, 97, 2, is_initialising=False), 1.5)
+    assert not made.apply_verdict(Verdict(3, 97, 2, is_initialising=False), 1.5)
 
     assert answers == [False]
 
@@ -83,7 +83,7 @@ def test_nobody_is_refused_while_hubs_declare_what_they_have() -> None:
     answers = wait(made, 1, until=1.0)
     made.question()
 
-    assert made.take(Verdict(0, 0, 0, is_initialising=True), 99.0)
+    assert made.apply_verdict(Verdict(0, 0, 0, is_initialising=True), 99.0)
     assert answers == []
 
 
@@ -91,7 +91,7 @@ def test_eager_grant_asks_in_advance_and_gives_back_what_is_wanted() -> None:
     """All but one unit."""
     made, count = grant(1000, is_eager=True)
     assert made.question().needed == 50
-    made.take(Verdict(50, 0, 0, is_initialising=False), 0.0)
+    made.apply_verdict(Verdict(50, 0, 0, is_initialising=False), 0.0)
     assert made.is_running_out is False
     count.used = 30
     assert made.is_running_out

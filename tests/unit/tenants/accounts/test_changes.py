@@ -213,7 +213,7 @@ def test_end_of_the_log_is_read_without_a_gap(store: AccountStore) -> None:
     ids=lambda each: f"{each.kind.value} {each.subject}" if isinstance(each, Change) else "",
 )
 def test_change_says_whose_records_it_concerns(change: Change, concerned: tuple[int | None, str | None, str]) -> None:
-    """Too many forget too much; too few would open a door."""
+    """Too many forget too much; too few would grant access."""
     (line,) = changes.lines([change])
 
     assert line.as_of == (1, 7)

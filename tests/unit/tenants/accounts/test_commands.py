@@ -10,7 +10,7 @@ from iothub.base.errors import ConflictError, InterruptedWorkError, IotHubError,
 from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import commands, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.accounts.commands import CommandState, Patience
+from iothub_tenants.accounts.commands import CommandState, WaitLimits
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 
 
@@ -37,7 +37,7 @@ def test_answer_of_the_hub_is_returned(store: AccountStore) -> None:
         seen.append(command)
         commands.answer(store, command.id, {"purged": 3})
 
-    answer = commands.call(store, "acme", "queue.purge", {"client": "c1"}, Patience(pause=hub(store, reply)))
+    answer = commands.call(store, "acme", "queue.purge", {"client": "c1"}, WaitLimits(pause=hub(store, reply)))
 
     assert answer == {"purged": 3}
     assert (seen[0].tenant, seen[0].verb, seen[0].argument) == ("acme", "queue.purge", {"client": "c1"})
@@ -54,14 +54,14 @@ def test_refusal_of_the_hub_is_of_the_same_class(store: AccountStore) -> None:
         reply = lambda command, error=error: commands.fail(store, command.id, error)  # noqa: E731
 
         with pytest.raises(type(error), match=str(error)) as refusal:
-            commands.call(store, "acme", "session.discard", {}, Patience(pause=hub(store, reply)))
+            commands.call(store, "acme", "session.discard", {}, WaitLimits(pause=hub(store, reply)))
         assert refusal.value.exit_code == error.exit_code
 
 
 def test_command_without_a_hub_is_withdrawn(store: AccountStore, clock: ManualClock) -> None:
     """It will not be done by a hub that starts later."""
     with pytest.raises(UnavailableError, match="withdrawn"):
-        commands.call(store, "acme", "queue.purge", {}, Patience(2, pause=clock.advance))
+        commands.call(store, "acme", "queue.purge", {}, WaitLimits(2, pause=clock.advance))
 
     assert commands.take_queued(store) == []
 
@@ -74,8 +74,8 @@ def test_slow_command_goes_on(store: AccountStore, clock: ManualClock) -> None:
         taken.extend(command.id for command in commands.take_queued(store))
         clock.advance(seconds)
 
-    with pytest.raises(UnavailableError, match="goes on with it"):
-        commands.call(store, "acme", "queue.purge", {}, Patience(1, pause=pause))
+    with pytest.raises(UnavailableError, match="and continues it"):
+        commands.call(store, "acme", "queue.purge", {}, WaitLimits(1, pause=pause))
     commands.answer(store, taken[0], {})
 
     assert commands.show(store, taken[0]).state is CommandState.DONE
@@ -94,14 +94,14 @@ def test_caller_waits_on_as_long_as_he_hears_of_progress(store: AccountStore, cl
         else:
             commands.progress(store, taken[0], {"done": len(heard) * 10, "total": 30})
 
-    answer = commands.call(store, "acme", "retain.delete", {}, Patience(1, on_progress=heard.append, pause=pause))
+    answer = commands.call(store, "acme", "retain.delete", {}, WaitLimits(1, on_progress=heard.append, pause=pause))
 
     assert answer == {"messages": 30}
     assert heard == [{"done": done, "total": 30} for done in (0, 10, 20)]
     heard.clear()
     taken.clear()
     with pytest.raises(UnavailableError, match=r"within 3 s: the hub has not finished the command \(0 of 30\)"):
-        commands.call(store, "acme", "retain.delete", {}, Patience(1, 2.5, on_progress=None, pause=pause))
+        commands.call(store, "acme", "retain.delete", {}, WaitLimits(1, 2.5, on_progress=None, pause=pause))
 
 
 def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:
@@ -116,10 +116,10 @@ def test_ctrl_c_leaves_the_hub_to_what_it_does(store: AccountStore) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(InterruptedWorkError, match=r"^interrupted: no hub took the command, and it was withdrawn"):
-        commands.call(store, "acme", "retain.delete", {}, Patience(pause=interrupt))
+        commands.call(store, "acme", "retain.delete", {}, WaitLimits(pause=interrupt))
     assert commands.take_queued(store) == []
-    with pytest.raises(InterruptedWorkError, match=r"\(256 of 1000\), and goes on with it"):
-        commands.call(store, "acme", "retain.delete", {}, Patience(pause=begin_and_interrupt))
+    with pytest.raises(InterruptedWorkError, match=r"\(256 of 1000\), and continues it"):
+        commands.call(store, "acme", "retain.delete", {}, WaitLimits(pause=begin_and_interrupt))
     assert [command.answer for command in commands.under_way(store)] == [{"done": 256, "total": 1000}]
 
 
@@ -147,7 +147,7 @@ def test_answer_in_the_last_moment_counts(store: AccountStore, monkeypatch: pyte
 
     monkeypatch.setattr(commands, "show", late)
 
-    assert commands.wait(store, command_id, Patience(0)).answer == {"purged": 1}
+    assert commands.wait(store, command_id, WaitLimits(0)).answer == {"purged": 1}
 
 
 def test_command_is_taken_once(store: AccountStore) -> None:

@@ -90,7 +90,7 @@ def test_copy_that_was_cut_short_is_used_by_nobody_and_goes_on(
 
     with pytest.raises(Killed):
         copy_accounts(source.url, target_url, die)
-    with pytest.raises(ConflictError, match="unfinished copy: give the same `db copy --to-url-file` again"):
+    with pytest.raises(ConflictError, match="unfinished copy: run the same `db copy --to-url-file` again"):
         AccountStore(target_url)
     first = progress[-1][0]
     progress.clear()
@@ -182,7 +182,7 @@ def test_accounts_of_a_later_program_are_not_copied(source: AccountStore, target
     with source.write() as writer:
         writer.connection.execute(text("UPDATE schema_info SET value = value + 1 WHERE name = 'version'"))
 
-    with pytest.raises(ConflictError, match="later program"):
+    with pytest.raises(ConflictError, match="a newer program"):
         copy_accounts(source.url, target_url)
 
 
@@ -213,7 +213,7 @@ def test_target_with_accounts_is_refused(source: AccountStore, target_url: str) 
     with closing(init_store(target_url, pepper=PEPPER)) as other:
         tenants.create(other, "theirs")
 
-        with pytest.raises(ConflictError, match="has accounts, of 1 tenants"):
+        with pytest.raises(ConflictError, match=r"has accounts already \(tenants: 1\)"):
             copy_accounts(source.url, target_url)
 
         with other.read() as connection:

@@ -50,5 +50,5 @@ def test_accounts_without_tenants_take_nobodys_stores(store: AccountStore) -> No
 
 @pytest.mark.parametrize("text", ["", "abc", OTHER.upper(), OTHER + "0", "'; drop table tenant; --"])
 def test_what_is_no_id_is_refused(store: AccountStore, text: str) -> None:
-    with pytest.raises(ConfigError, match="expected 32 hexadecimal digits"):
+    with pytest.raises(ConfigError, match="expected the 32 hexadecimal digits"):
         installations.adopt(store, text)

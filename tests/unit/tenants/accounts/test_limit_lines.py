@@ -102,7 +102,7 @@ def test_every_bad_line_is_named_and_nothing_is_set(store: AccountStore) -> None
         ["line 8", "no limit after dev1: expected DEVICE name=value, for example dev1 connections=3"],
         ["line 9", "'d\xe9v' is neither name=value nor the name of a device"],
         ["line 10", "not UTF-8 text: save the file as UTF-8"],
-        ["line 11", "packet_bytes has no dry run: only counts and rates report what they would have refused"],
+        ["line 11", "packet_bytes has no dry run: only counts and rates report what they would have rejected"],
         ["line 13", "connections of the tenant stands in line 1 already"],
     ]
     assert own_limits(store) == []

@@ -98,7 +98,7 @@ def test_own_certificate_is_shown(authority: Authority, made: list[ssl.SSLContex
     [
         ("ssl_ca=/no/such.pem", "a file for TLS cannot be used: No such file"),
         ("ssl_verify_cert=perhaps", "ssl_verify_cert is 'perhaps', expected true or false"),
-        ("ssl_ca=/a&ssl_ca=/b", "ssl_ca is there more than once"),
+        ("ssl_ca=/a&ssl_ca=/b", "ssl_ca is given more than once"),
         ("ssl_verify_idendity=true", "unexpected keyword argument 'ssl_verify_idendity'"),
     ],
 )

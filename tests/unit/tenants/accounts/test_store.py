@@ -145,7 +145,7 @@ def test_read_only_database_says_where_to_read_on(fresh_database: Path) -> None:
 
 def test_broken_constraint_is_a_conflict(store: AccountStore) -> None:
     """What no verb has foreseen still reads as what it is, without the statement and its values."""
-    with pytest.raises(ConflictError, match="duplicate") as refusal, store.write() as writer:
+    with pytest.raises(ConflictError, match="concurrent change") as refusal, store.write() as writer:
         writer.connection.execute(text("INSERT INTO plan (name, weight, created_ms) VALUES ('standard', 1, 1)"))
 
     assert "INSERT" not in str(refusal.value)
@@ -174,8 +174,8 @@ def test_lost_commit_is_told_apart_from_one_that_was_refused(
     )
     full = OperationalError(None, None, pymysql.err.OperationalError(1021, "Disk full"))
     for error, message in (
-        (full, "did not do it: Disk full$"),
-        (lost, "before it had said whether the change was made"),
+        (full, "did not commit: Disk full$"),
+        (lost, "before it confirmed the change"),
     ):
         monkeypatch.setattr(Connection, "commit", Mock(side_effect=error))
         with pytest.raises(BackendError, match=message):
@@ -192,7 +192,7 @@ def test_full_disk_is_named_with_path_and_free_space(tmp_path: Path) -> None:
         raise OperationalError("INSERT", {}, full)
 
     assert re.match(
-        rf"the accounts database did not do it: {file}: database or disk is full \([\d.]+ \w+ free in {tmp_path}\); "
+        rf"the accounts database failed: {file}: database or disk is full \([\d.]+ \w+ free in {tmp_path}\); "
         r"free some disk space first; check accounts\.db; see docs/guide/",
         str(caught.value),
     )

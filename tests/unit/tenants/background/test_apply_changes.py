@@ -19,8 +19,8 @@ from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, device, now, plugged
+from tests.support.mqtt_clients import Client
 from tests.support.packets import DISCONNECT
-from tests.support.party import Guest
 
 
 class Scenario:
@@ -56,23 +56,23 @@ def scenario(harness: Harness) -> Scenario:
     return Scenario(harness)
 
 
-def codes(guest: Guest) -> list[int]:
-    return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
+def codes(client: Client) -> list[int]:
+    return [each.code for each in client.expect_closed() if each.kind == DISCONNECT]
 
 
 def test_suspended_tenant_is_closed(scenario: Scenario) -> None:
     """0x98."""
-    guest = scenario.harness.join()
+    client = scenario.harness.join()
     scenario.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
 
-    assert codes(guest) == [0x98]
+    assert codes(client) == [0x98]
 
 
 def test_deleted_tenant_is_closed(scenario: Scenario) -> None:
-    guest = scenario.harness.join()
+    client = scenario.harness.join()
     scenario.change(ChangeKind.TENANT, state=TenantState.DELETING)
 
-    assert len(codes(guest)) == 1
+    assert len(codes(client)) == 1
 
 
 def test_device_with_another_secret_is_closed_alone(scenario: Scenario) -> None:
@@ -87,23 +87,23 @@ def test_device_with_another_secret_is_closed_alone(scenario: Scenario) -> None:
 
 
 def test_banned_device_is_closed(scenario: Scenario) -> None:
-    guest = scenario.harness.join()
+    client = scenario.harness.join()
     scenario.change(ChangeKind.BAN, bans=(Ban(BanKind.CLIENT_ID, "c"),))
 
-    assert codes(guest) == [0x8A]
+    assert codes(client) == [0x8A]
 
 
 def test_new_rules_are_in_force_at_once(scenario: Scenario) -> None:
     """The connection stays; what it subscribed to before is no right."""
-    guest = scenario.harness.join()
-    guest.subscribe(("a", 0))
+    client = scenario.harness.join()
+    client.subscribe(("a", 0))
     scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.ALLOW, Action.BOTH, "b"),))
-    denied, allowed = guest.publish("a", b"x", 1), guest.publish("b", b"x", 1)
+    denied, allowed = client.publish("a", b"x", 1), client.publish("b", b"x", 1)
 
     assert denied is not None
     assert allowed is not None
     assert (denied.code, allowed.code >= 0x80) == (0x87, False)
-    assert guest.subscribe(("a", 0)).codes == [0x87]
+    assert client.subscribe(("a", 0)).codes == [0x87]
 
 
 def test_new_limits_are_in_force_at_once(scenario: Scenario) -> None:
@@ -117,16 +117,16 @@ def test_new_limits_are_in_force_at_once(scenario: Scenario) -> None:
 
 def test_change_that_cannot_be_read_is_kept(scenario: Scenario) -> None:
     """Accounts down: nobody is closed, and the next look does it."""
-    guest = scenario.harness.join()
+    client = scenario.harness.join()
     scenario.harness.accounts.is_down = True
     scenario.change(ChangeKind.TENANT, state=TenantState.SUSPENDED)
-    guest.ping()
+    client.ping()
 
     scenario.harness.accounts.is_down = False
     now(scenario.account_changes.apply_changes([]))
     scenario.harness.settle()
 
-    assert codes(guest) == [0x98]
+    assert codes(client) == [0x98]
 
 
 def test_tenant_without_a_broker_costs_nothing(scenario: Scenario) -> None:
@@ -137,7 +137,7 @@ def test_tenant_without_a_broker_costs_nothing(scenario: Scenario) -> None:
 
 def test_plan_that_cannot_be_looked_up_loses_no_change(scenario: Scenario) -> None:
     """Neither its own nor those that came with it."""
-    guest = scenario.harness.join()
+    client = scenario.harness.join()
     scenario.are_plans_down = True
     record = scenario.harness.accounts.tenants["acme"]
     scenario.harness.accounts.add(
@@ -146,7 +146,7 @@ def test_plan_that_cannot_be_looked_up_loses_no_change(scenario: Scenario) -> No
     changes = [Change(1, 0, ChangeKind.PLAN, "standard", 0), Change(2, 7, ChangeKind.BAN, "client_id:c", 0)]
     now(scenario.account_changes.apply_changes(changes))
     scenario.harness.settle()
-    assert codes(guest) == [0x8A]
+    assert codes(client) == [0x8A]
 
     scenario.are_plans_down = False
     scenario.harness.accounts.add(replace(record, version=3, plan_limits="connections=1"))
@@ -175,8 +175,8 @@ def test_queues_that_cannot_be_bounded_now_hold_up_nothing(scenario: Scenario, m
 def test_change_that_comes_while_a_session_is_opened_is_applied(scenario: Scenario) -> None:
     """The CONNECT was proven before, and its session is not there yet when all sessions are looked at."""
     scenario.harness.journal.is_held = True
-    guest = scenario.harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
+    client = scenario.harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
     known = scenario.harness.accounts.devices[7, "dev1"]
     scenario.harness.accounts.add(scenario.harness.accounts.tenants["acme"], replace(known, is_enabled=False))
     scenario.change(ChangeKind.DEVICE, "dev1")
@@ -184,7 +184,7 @@ def test_change_that_comes_while_a_session_is_opened_is_applied(scenario: Scenar
     scenario.harness.journal.release()
     scenario.harness.settle()
 
-    assert [each.code for each in guest.expect_closed()] == [0x87]
+    assert [each.code for each in client.expect_closed()] == [0x87]
     assert (scenario.harness.acme.plane.sessions, scenario.harness.queues.owners) == ({}, {})
     assert [scenario.harness.used(quota) for quota in (Quota.CONNECTIONS, Quota.SESSIONS)] == [0, 0]
 
@@ -192,15 +192,15 @@ def test_change_that_comes_while_a_session_is_opened_is_applied(scenario: Scenar
 def test_rights_that_change_while_a_session_is_opened_are_in_force(scenario: Scenario) -> None:
     """It may come in, and has the rights of now."""
     scenario.harness.journal.is_held = True
-    guest = scenario.harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
+    client = scenario.harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=[(names.SESSION_EXPIRY, 100)]))
     scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
 
     scenario.harness.journal.release()
     scenario.harness.settle()
 
-    assert guest.expect(2).code == 0
-    assert guest.subscribe(("a", 1)).codes == [0x87]
+    assert client.expect(2).code == 0
+    assert client.subscribe(("a", 1)).codes == [0x87]
 
 
 def test_device_that_only_a_plug_in_knows_stays_when_others_change(make_harness: Callable[..., Harness]) -> None:
@@ -211,11 +211,11 @@ def test_device_that_only_a_plug_in_knows_stays_when_others_change(make_harness:
 
     harness = make_harness(hooks=plugged(authenticate=yes))
     scenario = Scenario(harness)
-    guest = harness.join("c", username="acme/unknown")
+    client = harness.join("c", username="acme/unknown")
 
     scenario.change(ChangeKind.ACL, rules=(Rule(Scope.TENANT, "", Effect.DENY, Action.BOTH, "#"),))
-    assert guest.subscribe(("a", 1)).codes == [0x87]
+    assert client.subscribe(("a", 1)).codes == [0x87]
 
     harness.accounts.add(harness.accounts.tenants["acme"], device("unknown"))
     scenario.change(ChangeKind.DEVICE, "unknown")
-    assert codes(guest) == [0x87]
+    assert codes(client) == [0x87]

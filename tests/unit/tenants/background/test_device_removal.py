@@ -93,13 +93,13 @@ def test_sessions_end_with_queues_subscriptions_and_reservations(harness: Harnes
 
 def test_connections_hear_that_their_credential_is_gone(harness: Harness) -> None:
     """0x87, as after any other revocation."""
-    guest = harness.join("c", props=KEPT)
+    client = harness.join("c", props=KEPT)
     removal = removal_of(harness)
     removal.note_deletions([deleted(1)])
 
     end(harness, removal)
 
-    assert [each.code for each in guest.expect_closed() if each.kind == DISCONNECT] == [0x87]
+    assert [each.code for each in client.expect_closed() if each.kind == DISCONNECT] == [0x87]
 
 
 def test_wills_of_a_deleted_device_are_not_published(harness: Harness) -> None:
@@ -196,13 +196,13 @@ def test_device_of_another_tenant_and_other_changes_mean_nobody_here(harness: Ha
 
 def test_device_that_comes_back_before_its_record_is_forgotten_finds_the_door_closed(harness: Harness) -> None:
     """Clients come back at once: their old record must not let them begin a session that nobody ends."""
-    guest = harness.join("c", props=KEPT)
+    client = harness.join("c", props=KEPT)
     del harness.accounts.devices[7, "dev1"]
     removal = removal_of(harness)
     removal.note_deletions([deleted(1)])
 
     end(harness, removal)
-    guest.expect_closed()
+    client.expect_closed()
 
     assert harness.ask("c", props=KEPT).connack.code != 0
     assert harness.acme.plane.sessions == {}
@@ -233,7 +233,7 @@ def test_successor_under_the_same_client_id_is_not_hit(harness: Harness) -> None
     removal = removal_of(harness)
     removal.note_deletions([deleted(3)])
     harness.journal.is_held = True
-    successor = harness.stranger()
+    successor = harness.open_connection()
     successor.send(successor.connect_bytes("c", "acme/dev1", props=KEPT))
     Deferred.fromCoroutine(removal.end_sessions())
 

@@ -27,8 +27,8 @@ from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness, device, now
+from tests.support.mqtt_clients import Client
 from tests.support.packets import DISCONNECT
-from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
@@ -45,7 +45,7 @@ class AppliedMark:
 
     def write_applied(self, change: int) -> None:
         if self.is_full:
-            raise UnavailableError("obeyed.json cannot be written: disk full")
+            raise UnavailableError("applied-changes.json cannot be written: disk full")
         self.mark = change
 
 
@@ -206,13 +206,13 @@ def test_accounts_that_were_put_back_are_looked_at_anew(scenario: Scenario) -> N
     before = scenario.last_change
     devices.create(scenario.store, "acme", "dev2")
     scenario.look()
-    guest, seen = scenario.harness.join("c"), scenario.watermark.as_of()
+    client, seen = scenario.harness.join("c"), scenario.watermark.as_of()
     _put_back(scenario.store, before)
     scenario.harness.accounts.devices.pop((7, "dev1"))
 
     scenario.look()
 
-    guest.expect_closed()
+    client.expect_closed()
     assert scenario.watermark.as_of().change == scenario.last_change == before
     assert not scenario.watermark.has_device(7, "dev1", seen)
     number = commands.enqueue(scenario.store, "", Verb.PING, {})
@@ -227,7 +227,7 @@ def test_look_at_everything_that_fails_is_done_by_the_next_look(
     before = scenario.last_change
     devices.create(scenario.store, "acme", "dev2")
     scenario.look()
-    guest = scenario.harness.join("c")
+    client = scenario.harness.join("c")
     _put_back(scenario.store, before)
     scenario.harness.accounts.devices.pop((7, "dev1"))
     with monkeypatch.context() as patched:
@@ -237,7 +237,7 @@ def test_look_at_everything_that_fails_is_done_by_the_next_look(
 
     scenario.look()
 
-    guest.expect_closed()
+    client.expect_closed()
     assert scenario.watermark.as_of().change == before
 
 
@@ -280,8 +280,8 @@ def test_deletion_of_the_meantime_is_not_missed_when_nothing_was_ever_noted(scen
     assert scenario.harness.acme.plane.sessions == {}
 
 
-def closed(guest: Guest) -> list[int]:
-    return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
+def closed(client: Client) -> list[int]:
+    return [each.code for each in client.expect_closed() if each.kind == DISCONNECT]
 
 
 def begin(scenario: Scenario) -> Deferred[None]:
@@ -310,7 +310,7 @@ def test_nobody_gets_in_by_what_was_remembered_while_a_deletion_waits_for_a_disk
 
 def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(scenario: Scenario) -> None:
     """Rights that others lose wait for no disk."""
-    guest = scenario.harness.join("d", username="acme/dev2")
+    client = scenario.harness.join("d", username="acme/dev2")
     devices.create(scenario.store, "acme", "dev2")
     scenario.look()
     gate = Deferred[None]()
@@ -321,7 +321,7 @@ def test_mark_on_a_disk_that_hangs_keeps_nobody_connected(scenario: Scenario) ->
 
     scenario.look()
 
-    assert closed(guest) == [0x87]
+    assert closed(client) == [0x87]
     gate.callback(None)
     assert scenario.marks.mark is not None
 
@@ -330,7 +330,7 @@ def test_sessions_of_one_tenant_keep_up_no_other_tenants(scenario: Scenario) -> 
     """Many sessions, or accounts that answer slowly: what others change meanwhile is heard of and applied."""
     scenario.add("other0", "dev1")
     scenario.harness.join("c")
-    guest = scenario.harness.join("o", username="other0/dev1")
+    client = scenario.harness.join("o", username="other0/dev1")
     gate = Deferred[None]()
     scenario.gates["limits of 7"].append(gate)
     tenants.suspend(scenario.store, "acme")
@@ -339,12 +339,12 @@ def test_sessions_of_one_tenant_keep_up_no_other_tenants(scenario: Scenario) -> 
     scenario.disable("other0", "dev1")
     scenario.look()
 
-    assert closed(guest) == [0x87]
+    assert closed(client) == [0x87]
 
 
 def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(scenario: Scenario) -> None:
     """By a round of its own, and what the other one has read before decides nothing."""
-    guest = scenario.harness.join("c")
+    client = scenario.harness.join("c")
     before, after = Deferred[None](), Deferred[None]()
     scenario.gates["limits of 7"].append(before)
     tenants.update(scenario.store, "acme", tenants.Settings(display_name="Acme"))
@@ -355,7 +355,7 @@ def test_device_is_put_out_while_all_sessions_of_its_tenant_are_looked_at(scenar
 
     after.callback(None)
     scenario.harness.settle()
-    assert closed(guest) == [0x87]
+    assert closed(client) == [0x87]
     before.callback(None)
 
     assert begin(scenario).called
@@ -365,14 +365,14 @@ def test_all_that_was_changed_is_heard_of_at_once(scenario: Scenario, monkeypatc
     """However much it is: the last change waits for no other look."""
     monkeypatch.setattr(changes, "BATCH", 3)
     monkeypatch.setattr("iothub_tenants.background.following.BATCH", 3)
-    guest = scenario.harness.join("c")
+    client = scenario.harness.join("c")
     for number in range(7):
         devices.create(scenario.store, "acme", f"new{number}")
     scenario.disable("acme", "dev1")
 
     scenario.look()
 
-    assert closed(guest) == [0x87]
+    assert closed(client) == [0x87]
     assert scenario.watermark.as_of().change == scenario.last_change
 
 

@@ -32,7 +32,7 @@ class Hubs:
 
     async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
         if self.is_away:
-            raise BackendError("the accounts database did not do it", retryable=True)
+            raise BackendError("the accounts database failed", retryable=True)
         return call(*args)
 
     async def pause(self, seconds: float) -> None:

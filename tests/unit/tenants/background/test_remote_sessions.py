@@ -226,7 +226,7 @@ def test_of_two_sessions_that_began_at_once_the_higher_epoch_lasts(scenario: Sce
 def test_other_session_that_came_while_ours_began_is_higher_or_gives_way(scenario: Scenario) -> None:
     """Our own event was on its way."""
     scenario.harness.journal.is_held = True
-    lost = scenario.harness.stranger()
+    lost = scenario.harness.open_connection()
     lost.send(lost.connect_bytes("c", "acme/dev1", "secret", props=KEPT))
     scenario.say(scenario.created())
     scenario.harness.journal.release()
@@ -314,7 +314,7 @@ def test_client_whose_session_has_just_expired_at_another_hub_gets_a_new_one(
     scenario.has_queue()
     scenario.say(scenario.created())
     ended = events.session_expired(scenario.subject())
-    client = scenario.harness.stranger()
+    client = scenario.harness.open_connection()
     scenario.harness.journal.is_held = True
     client.send(client.connect_bytes("c", "acme/dev1", "secret", clean=False, props=KEPT))
     if is_log_slow:
@@ -334,7 +334,7 @@ def test_session_of_another_hub_waits_for_its_client_when_the_log_cannot_be_read
     scenario.has_queue()
     scenario.say(scenario.created())
     scenario.harness.journal.is_held = True
-    client = scenario.harness.stranger()
+    client = scenario.harness.open_connection()
     client.send(client.connect_bytes("c", "acme/dev1", "secret", clean=False, props=KEPT))
     scenario.cluster.unread = scenario.cluster.fail
     scenario.harness.journal.release()

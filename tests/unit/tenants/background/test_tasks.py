@@ -1,4 +1,4 @@
-"""Regular duties: each in its own rhythm, none twice at a time, and none stopped by another one's failure."""
+"""Periodic tasks: each at its own interval, none twice at a time, and none stopped by another one's failure."""
 
 from __future__ import annotations
 

@@ -30,35 +30,35 @@ def test_publish_sees_client_and_message(make_harness: Make) -> None:
         return publication
 
     harness = make_harness(hooks=plugged(publish=look))
-    guest = harness.join()
-    guest.subscribe(("a", 0))
-    guest.publish("a", b"x", 1)
+    client = harness.join()
+    client.subscribe(("a", 0))
+    client.publish("a", b"x", 1)
 
     assert seen == [
         (Client("acme", "dev1", "c", "192.0.2.1:4711", "tcp", 5), Publication("a", b"x", 1, is_retained=False))
     ]
-    assert [packet.payload for packet in guest.get()] == [b"x"]
+    assert [packet.payload for packet in client.get()] == [b"x"]
 
 
 def test_publish_changes_the_payload(make_harness: Make) -> None:
     """Topic, QoS and properties stay."""
     harness = make_harness(hooks=plugged(publish=lambda _client, publication: replace(publication, payload=b"blank")))
-    guest = harness.join()
-    guest.subscribe(("a", 1))
-    guest.publish("a", b"x", 1, props=[(0x03, "text/plain")])
+    client = harness.join()
+    client.subscribe(("a", 1))
+    client.publish("a", b"x", 1, props=[(0x03, "text/plain")])
 
-    (packet,) = guest.get()
+    (packet,) = client.get()
     assert (packet.topic, packet.payload, packet.qos, packet.property(0x03)) == ("a", b"blank", 1, "text/plain")
 
 
 def test_publish_drops(make_harness: Make) -> None:
     """Counted by name."""
     harness = make_harness(hooks=plugged(publish=lambda _client, _publication: None))
-    guest = harness.join()
-    guest.subscribe(("a", 0))
-    guest.publish("a", b"x", 1)
+    client = harness.join()
+    client.subscribe(("a", 0))
+    client.publish("a", b"x", 1)
 
-    assert guest.fence() == []
+    assert client.fence() == []
     assert harness.acme.plane.counters.dropped[Drop.HOOK] == 1
 
 

@@ -80,11 +80,11 @@ def test_tenant_is_kept_until_its_debt_is_paid(harness: Harness) -> None:
 def test_tenant_is_kept_while_a_device_has_spent(harness: Harness) -> None:
     """Devices share their tenant's fate."""
     harness.accounts.add(harness.accounts.tenants["acme"], device("dev1", limits="device_publish_messages=5/10m"))
-    guest = harness.join()
+    client = harness.join()
     meters = harness.session("c").meters
     assert meters is not None
     assert meters.inbound_messages.take(5, harness.clock.monotonic()) == 0.0
-    guest.disconnect()
+    client.disconnect()
 
     assert is_kept(harness, 9 * 60)
     assert not is_kept(harness, 3 * 60)

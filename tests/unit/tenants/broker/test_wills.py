@@ -11,7 +11,7 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.broker import wills
 from tests.support import property_names as names
 from tests.support.control_harness import Harness
-from tests.support.party import Guest
+from tests.support.mqtt_clients import Client
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def metered(make_harness: Callable[..., Harness]) -> Callable[[str], Harness]:
     return make
 
 
-def watch(harness: Harness) -> Guest:
+def watch(harness: Harness) -> Client:
     watcher = harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
     return watcher
@@ -34,15 +34,15 @@ def watch(harness: Harness) -> Guest:
 
 def die(harness: Harness, count: int, **options: Any) -> None:
     """So many clients lose their connections at once."""
-    guests = [
+    connected = [
         harness.join(f"c{number}", will=(f"w/{number}", b"gone", 0, False), **options) for number in range(1, count + 1)
     ]
-    for guest in guests:
-        guest.drop()
+    for client in connected:
+        client.drop()
 
 
-def topics(guest: Guest) -> list[str]:
-    return [packet.topic for packet in guest.fence()]
+def topics(client: Client) -> list[str]:
+    return [packet.topic for packet in client.fence()]
 
 
 def test_wills_use_up_the_rate_and_wait_for_it(metered: Callable[[str], Harness]) -> None:

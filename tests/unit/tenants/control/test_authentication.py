@@ -11,8 +11,8 @@ from iothub.hooks import Attempt, Challenge, Proof
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, plugged
+from tests.support.mqtt_clients import Client
 from tests.support.packets import AUTH, CONNACK, Properties, packet, properties
-from tests.support.party import Guest
 
 METHOD = "riddle"
 
@@ -34,11 +34,11 @@ def auth(code: int, data: bytes | None, method: str = METHOD) -> bytes:
     return packet(0xF0, bytes((code,)) + properties(said))
 
 
-def start(harness: Harness, method: str = METHOD) -> Guest:
-    guest = harness.stranger()
+def start(harness: Harness, method: str = METHOD) -> Client:
+    client = harness.open_connection()
     props: Properties = [(names.AUTH_METHOD, method), (names.AUTH_DATA, b"dev1")]
-    guest.send(guest.connect_bytes("c", "acme/dev1", None, props=props))
-    return guest
+    client.send(client.connect_bytes("c", "acme/dev1", None, props=props))
+    return client
 
 
 @pytest.fixture
@@ -48,26 +48,26 @@ def harness(make_harness: Callable[..., Harness]) -> Harness:
 
 def test_method_is_walked_step_by_step(harness: Harness) -> None:
     """AUTH 0x18 and CONNACK repeat the method; the last data comes with CONNACK [MQTT-4.12.0-2] [MQTT-4.12.0-5]."""
-    guest = start(harness)
-    challenge = guest.expect(AUTH)
+    client = start(harness)
+    challenge = client.expect(AUTH)
     assert (challenge.code, challenge.property(names.AUTH_METHOD)) == (0x18, METHOD)
     assert challenge.property(names.AUTH_DATA) == b"what is 6 x 7?"
 
-    guest.send(auth(0x18, b"42"))
+    client.send(auth(0x18, b"42"))
 
-    connack = guest.expect(CONNACK)
+    connack = client.expect(CONNACK)
     assert (connack.code, connack.property(names.AUTH_METHOD)) == (0, METHOD)
     assert connack.property(names.AUTH_DATA) == b"welcome"
-    guest.ping()
+    client.ping()
 
 
 def test_wrong_answer_is_refused(harness: Harness) -> None:
     """[MQTT-4.12.0-4]."""
-    guest = start(harness)
-    guest.send(auth(0x18, b"43"))
+    client = start(harness)
+    client.send(auth(0x18, b"43"))
 
-    assert guest.expect(CONNACK).code == 0x87
-    guest.expect_closed()
+    assert client.expect(CONNACK).code == 0x87
+    client.expect_closed()
 
 
 def test_unknown_method_is_refused(harness: Harness) -> None:
@@ -77,17 +77,17 @@ def test_unknown_method_is_refused(harness: Harness) -> None:
 
 def test_other_method_in_the_second_step_ends_the_connection(harness: Harness) -> None:
     """[MQTT-4.12.0-5]."""
-    guest = start(harness)
-    guest.expect(AUTH)
-    guest.send(auth(0x18, b"42", "other"))
+    client = start(harness)
+    client.expect(AUTH)
+    client.send(auth(0x18, b"42", "other"))
 
-    assert CONNACK not in [each.kind for each in guest.expect_closed()]
+    assert CONNACK not in [each.kind for each in client.expect_closed()]
 
 
 def test_client_that_leaves_between_two_steps_leaves_nothing(harness: Harness) -> None:
-    guest = start(harness)
-    guest.expect(AUTH)
-    guest.drop()
+    client = start(harness)
+    client.expect(AUTH)
+    client.drop()
     harness.settle()
 
     assert harness.used(Quota.CONNECTIONS) == 0
@@ -98,10 +98,10 @@ def test_device_that_a_plug_in_proved_still_needs_its_standing(harness: Harness)
     """A disabled device stays outside."""
     known = harness.accounts.devices[7, "dev1"]
     harness.accounts.add(harness.accounts.tenants["acme"], replace(known, is_enabled=False))
-    guest = start(harness)
-    guest.send(auth(0x18, b"42"))
+    client = start(harness)
+    client.send(auth(0x18, b"42"))
 
-    assert guest.expect(CONNACK).code == 0x87
+    assert client.expect(CONNACK).code == 0x87
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_opinion_without_a_method(
     """True and False count; None leaves it to the hub."""
     harness = make_harness(hooks=plugged(authenticate=lambda _attempt: opinion))
 
-    assert harness.stranger().connect("c", "acme/dev1", password).code == code
+    assert harness.open_connection().connect("c", "acme/dev1", password).code == code
 
 
 def test_attempt_says_who_asks(make_harness: Callable[..., Harness]) -> None:

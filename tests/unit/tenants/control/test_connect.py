@@ -13,8 +13,8 @@ from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scop
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness, now
+from tests.support.mqtt_clients import Client
 from tests.support.packets import CONNACK
-from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
@@ -31,9 +31,9 @@ def nothing_is_taken(harness: Harness) -> bool:
 def test_wrong_credentials_are_all_answered_alike(harness: Harness, username: str | None, password: str | None) -> None:
     """0x87 in 5.0, 5 in 3.1.1, then closed [MQTT-3.2.2-7]."""
     for version, code in ((5, 0x87), (4, 5)):
-        guest = harness.stranger(version)
-        assert guest.connect("c", username, password).code == code
-        assert guest.expect_closed() == []
+        client = harness.open_connection(version)
+        assert client.connect("c", username, password).code == code
+        assert client.expect_closed() == []
 
     assert nothing_is_taken(harness)
 
@@ -44,7 +44,7 @@ def test_wrong_credentials_are_all_answered_alike(harness: Harness, username: st
 )
 def test_refused_login_is_told_with_its_cause(harness: Harness, username: str | None, cause: str) -> None:
     """The client gets a plain refusal; log and metric say what is wrong with its username."""
-    assert harness.stranger().connect("c", username, "secret" if username else None).code == 0x87
+    assert harness.open_connection().connect("c", username, "secret" if username else None).code == 0x87
 
     assert harness.recorder.causes == [cause]
 
@@ -52,15 +52,15 @@ def test_refused_login_is_told_with_its_cause(harness: Harness, username: str | 
 def test_refusal_leaves_a_fixed_time_after_its_connect(make_harness: Callable[..., Harness]) -> None:
     """B69: the answer's time says nothing about the cause."""
     harness = make_harness(settings=Config(auth=Auth(failure_reply_ms=250)))
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", "wrong"))
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", "wrong"))
     harness.pass_time(0.2)
     with pytest.raises(TimeoutError):
-        guest.expect(2)
+        client.expect(2)
 
     harness.pass_time(0.06)
 
-    assert guest.expect(2).code == 0x87
+    assert client.expect(2).code == 0x87
 
 
 def test_version_that_is_switched_off_is_refused(make_harness: Callable[..., Harness]) -> None:
@@ -90,7 +90,7 @@ def test_client_identifier_is_assigned(harness: Harness) -> None:
     """[MQTT-3.1.3-6] [MQTT-3.1.3-7]."""
     first, second = harness.join(""), harness.join("")
 
-    names_given = {str(guest.connack.property(names.ASSIGNED_CLIENT_ID)) for guest in (first, second)}
+    names_given = {str(client.connack.property(names.ASSIGNED_CLIENT_ID)) for client in (first, second)}
     assert names_given == set(harness.acme.plane.sessions)
     assert len(names_given) == 2
 
@@ -125,7 +125,7 @@ def test_session_of_another_device_cannot_be_taken(harness: Harness) -> None:
 def test_session_that_was_opened_while_a_connect_waited_for_it_keeps_its_owner(harness: Harness) -> None:
     """Two devices ask for a new Client Identifier at the same time: it belongs to nobody when both are checked, and to one of them afterwards."""
     harness.journal.is_held = True
-    first, second = harness.stranger(), harness.stranger()
+    first, second = harness.open_connection(), harness.open_connection()
     first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
     second.send(second.connect_bytes("c", "acme/dev2", clean=False, props=KEPT))
     assert harness.journal.waiting != []
@@ -144,18 +144,18 @@ def test_session_that_was_opened_while_a_connect_waited_for_it_keeps_its_owner(h
 @pytest.mark.parametrize("client_id", ["c", ""])
 def test_connack_above_the_clients_maximum_packet_size_is_not_sent(harness: Harness, client_id: str) -> None:
     """The connection ends without an answer, and nothing was opened for it; of just that size it is sent [MQTT-3.1.2-24]."""
-    first = harness.stranger()
+    first = harness.open_connection()
     first.send(first.connect_bytes(client_id, "acme/dev1"))
     size = len(first.stream.recv(65536))
     first.disconnect()
 
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes(client_id, "acme/dev1", props=[*KEPT, (names.MAXIMUM_PACKET_SIZE, size - 1)]))
+    client = harness.open_connection()
+    client.send(client.connect_bytes(client_id, "acme/dev1", props=[*KEPT, (names.MAXIMUM_PACKET_SIZE, size - 1)]))
 
-    assert guest.expect_closed() == []
+    assert client.expect_closed() == []
     assert nothing_is_taken(harness)
     assert harness.recorder.answers[-1] == "packet_too_large"
-    last = harness.stranger()
+    last = harness.open_connection()
     last.send(last.connect_bytes(client_id, "acme/dev1", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
     assert len(last.stream.recv(65536)) == size
 
@@ -163,10 +163,10 @@ def test_connack_above_the_clients_maximum_packet_size_is_not_sent(harness: Harn
 def test_refusal_above_the_clients_maximum_packet_size_is_not_sent(harness: Harness) -> None:
     """A CONNACK with a Reason Code has five bytes [MQTT-3.1.2-24]."""
     for size, codes in ((5, [0x87]), (4, [])):
-        guest = harness.stranger()
-        guest.send(guest.connect_bytes("c", "acme/dev1", "wrong", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
+        client = harness.open_connection()
+        client.send(client.connect_bytes("c", "acme/dev1", "wrong", props=[(names.MAXIMUM_PACKET_SIZE, size)]))
 
-        assert [packet.code for packet in guest.expect_closed()] == codes
+        assert [packet.code for packet in client.expect_closed()] == codes
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,9 @@ def test_session_that_could_not_be_made_durable_gives_everything_back(harness: H
 def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(harness: Harness) -> None:
     """But no place among the connections."""
     harness.journal.is_held = True
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
-    guest.drop()
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=KEPT))
+    client.drop()
 
     harness.journal.release()
     harness.settle()
@@ -249,7 +249,7 @@ def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(harnes
 def test_accounts_that_change_meanwhile_are_asked_again(harness: Harness) -> None:
     """Who waited for the session's lock, or for the session, is checked anew: the device is disabled now."""
     harness.journal.is_held = True
-    first, second = harness.stranger(), harness.stranger()
+    first, second = harness.open_connection(), harness.open_connection()
     first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
     second.send(second.connect_bytes("c", "acme/dev1", props=KEPT))
     known = harness.accounts.devices[7, "dev1"]
@@ -267,15 +267,15 @@ def test_accounts_that_change_meanwhile_are_asked_again(harness: Harness) -> Non
 def test_session_of_a_device_whose_rights_cannot_be_read_again_does_not_come_into_force(harness: Harness) -> None:
     """The accounts are down just when they have changed: the client tries again later."""
     harness.journal.is_held = True
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=KEPT))
     harness.hub.authenticator.invalidate(7, "dev1")
     harness.accounts.is_down = True
 
     harness.journal.release()
     harness.settle()
 
-    assert guest.expect(2).code == 0x88
+    assert client.expect(2).code == 0x88
     assert nothing_is_taken(harness)
 
 
@@ -286,10 +286,10 @@ def test_queue_ids_beyond_the_block_are_waited_for(harness: Harness) -> None:
     assert harness.ids.last == 1
 
 
-def wait_in_vain(harness: Harness, guest: Guest, **options: Any) -> None:
+def wait_in_vain(harness: Harness, client: Client, **options: Any) -> None:
     """Send CONNECT while the log does not answer, until the hub has had its time."""
     harness.journal.is_held = True
-    guest.send(guest.connect_bytes("c", "acme/dev1", **options))
+    client.send(client.connect_bytes("c", "acme/dev1", **options))
     harness.clock.advance(9.1)
     now(harness.control.connect_timeouts.reject_overdue())
     harness.settle()
@@ -298,11 +298,11 @@ def wait_in_vain(harness: Harness, guest: Guest, **options: Any) -> None:
 @pytest.mark.parametrize(("version", "code"), [(4, 3), (5, 0x88)])
 def test_connect_that_a_store_keeps_waiting_is_refused_in_time(harness: Harness, version: int, code: int) -> None:
     """Before the client's patience, and the connect timeout, end; its place is free at once (§3.2.2.2)."""
-    guest = harness.stranger(version)
+    client = harness.open_connection(version)
 
-    wait_in_vain(harness, guest, clean=False, props=KEPT if version == 5 else None)
+    wait_in_vain(harness, client, clean=False, props=KEPT if version == 5 else None)
 
-    assert [packet.code for packet in guest.expect_closed()] == [code]
+    assert [packet.code for packet in client.expect_closed()] == [code]
     assert harness.recorder.answers == ["server_unavailable"]
     assert harness.used(Quota.CONNECTIONS) == 0
 
@@ -311,8 +311,8 @@ def test_session_of_a_refused_connect_does_not_come_into_force_later(harness: Ha
     """The event was written after all: the next CONNECT finds no session, and no Will was sent in between [MQTT-3.2.2-2]."""
     watcher = harness.join("watcher", username="acme/dev2")
     watcher.subscribe(("w/#", 0))
-    guest = harness.stranger()
-    wait_in_vain(harness, guest, clean=False, props=KEPT, will=("w/c", b"gone", 0, False))
+    client = harness.open_connection()
+    wait_in_vain(harness, client, clean=False, props=KEPT, will=("w/c", b"gone", 0, False))
 
     harness.journal.release()
     harness.settle()
@@ -331,7 +331,7 @@ def test_session_that_a_refused_connect_resumed_is_as_it_was(harness: Harness) -
     first.subscribe(("a", 1))
     first.disconnect()
     wait_in_vain(
-        harness, harness.stranger(), clean=False, props=[(names.SESSION_EXPIRY, 5)], will=("w/c", b"x", 1, False)
+        harness, harness.open_connection(), clean=False, props=[(names.SESSION_EXPIRY, 5)], will=("w/c", b"x", 1, False)
     )
 
     harness.journal.release()
@@ -345,7 +345,7 @@ def test_session_that_a_refused_connect_resumed_is_as_it_was(harness: Harness) -
 
 def test_connect_that_waits_for_its_turn_is_refused_in_time_too(harness: Harness) -> None:
     """Somebody else's CONNECT with this Client Identifier is under way for ever; nothing of the second one happens when that ends."""
-    first, second = harness.stranger(), harness.stranger()
+    first, second = harness.open_connection(), harness.open_connection()
     harness.journal.is_held = True
     first.send(first.connect_bytes("c", "acme/dev1", props=KEPT))
     harness.clock.advance(5)

@@ -79,19 +79,19 @@ def test_connect_that_stays_in_the_control_queue_is_rejected_as_overload(
 ) -> None:
     """It stays in the control queue until shortly before the message plane would close it without a CONNACK."""
     monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
-    guest = harness.stranger(version)
-    guest.send(guest.connect_bytes("c", "acme/dev1"))
+    client = harness.open_connection(version)
+    client.send(client.connect_bytes("c", "acme/dev1"))
     harness.pass_time(8.8)
     now(harness.control.connect_timeouts.reject_overdue())
     with pytest.raises(TimeoutError):
-        guest.expect(2)
+        client.expect(2)
 
     harness.pass_time(0.4)
     now(harness.control.connect_timeouts.reject_overdue())
     harness.settle()
 
-    assert guest.expect(2).code == code
-    assert guest.expect_closed() == []
+    assert client.expect(2).code == code
+    assert client.expect_closed() == []
     assert harness.recorder.answers == ["overload"]
     assert harness.plane.control_queue.is_empty
 
@@ -102,14 +102,14 @@ def test_connect_of_no_known_version_is_closed_without_an_answer(
 ) -> None:
     """Nobody knows which CONNACK it would understand."""
     monkeypatch.setattr(control_queue, "TURN_UNITS", 0)
-    guest = harness.stranger()
-    guest.send(connect)
+    client = harness.open_connection()
+    client.send(connect)
     harness.pass_time(9.2)
 
     now(harness.control.connect_timeouts.reject_overdue())
     harness.settle()
 
-    assert guest.expect_closed() == []
+    assert client.expect_closed() == []
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, 0x89), (4, 3), (3, 3)])
@@ -117,12 +117,12 @@ def test_hub_short_of_memory_rejects_connect(harness: Harness, version: int, cod
     """At once and without authentication; when there is memory again, CONNECT succeeds."""
     is_short = True
     harness.hub.is_short_of_memory = lambda: is_short
-    guest = harness.stranger(version)
-    guest.send(guest.connect_bytes("c", "acme/dev1"))
+    client = harness.open_connection(version)
+    client.send(client.connect_bytes("c", "acme/dev1"))
     harness.settle()
 
-    assert guest.expect(2).code == code
-    assert guest.expect_closed() == []
+    assert client.expect(2).code == code
+    assert client.expect_closed() == []
     assert harness.recorder.answers == ["overload"]
 
     is_short = False

@@ -106,9 +106,9 @@ def test_plug_in_that_refuses_is_named(make_harness: Callable[..., Harness]) -> 
 
 def test_connection_whose_first_packet_is_no_connect_has_a_line(harness: Harness) -> None:
     def speak_nonsense() -> None:
-        stranger = harness.stranger()
-        stranger.send(b"\xc0\x00")
-        stranger.expect_closed()
+        client = harness.open_connection()
+        client.send(b"\xc0\x00")
+        client.expect_closed()
 
     (line,) = lines_of(harness, speak_nonsense)
 
@@ -118,7 +118,7 @@ def test_connection_whose_first_packet_is_no_connect_has_a_line(harness: Harness
 
 def test_connection_without_connect_has_a_line_when_its_time_is_over(harness: Harness) -> None:
     def wait() -> None:
-        harness.stranger()
+        harness.open_connection()
         harness.pass_time(0.0)
         harness.pass_time(harness.hub.settings.mqtt.connect_timeout_s + 1)
 
@@ -135,7 +135,7 @@ def test_connect_while_memory_is_short_has_a_line(harness: Harness) -> None:
 
 def test_connection_that_leaves_without_a_word_is_no_refusal(harness: Harness) -> None:
     """A health check of a load balancer does nothing else."""
-    assert lines_of(harness, lambda: harness.stranger().drop()) == []
+    assert lines_of(harness, lambda: harness.open_connection().drop()) == []
 
 
 def test_connect_and_disconnect_have_a_line_each(harness: Harness) -> None:

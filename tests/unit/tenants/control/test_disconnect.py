@@ -45,18 +45,18 @@ def test_expiry_is_changed_up_to_the_limit(harness: Harness, asked: int, kept_s:
 
 def test_session_that_ends_with_its_connection_gets_no_longer_life(harness: Harness) -> None:
     """§3.14.2.2.2: 0x82."""
-    guest = harness.join()
-    guest.send_packet(0xE0, b"\x00" + properties(KEPT))
+    client = harness.join()
+    client.send_packet(0xE0, b"\x00" + properties(KEPT))
 
-    assert [each.code for each in guest.expect_closed() if each.kind == DISCONNECT] == [0x82]
+    assert [each.code for each in client.expect_closed() if each.kind == DISCONNECT] == [0x82]
 
 
 def test_place_is_given_back(harness: Harness) -> None:
-    guest = harness.join()
+    client = harness.join()
     connection = harness.session("c").connection
     assert connection is not None
     control = connection.control
-    guest.disconnect()
+    client.disconnect()
 
     assert (control.is_gone, control.is_counted, control.session) == (True, False, None)
     control.detach(Reason.NETWORK)  # idempotent

@@ -9,8 +9,8 @@ import pytest
 from iothub.hooks import Attempt, Challenge, Proof
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, plugged
+from tests.support.mqtt_clients import Client
 from tests.support.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
-from tests.support.party import Guest
 
 METHOD = "twice"
 
@@ -28,60 +28,60 @@ def auth(code: int, data: bytes, method: str = METHOD) -> bytes:
 
 
 @pytest.fixture
-def guest(make_harness: Callable[..., Harness]) -> Guest:
+def client(make_harness: Callable[..., Harness]) -> Client:
     """Somebody who was let in by the method."""
-    made = make_harness(hooks=plugged(authenticate=twice)).stranger()
+    made = make_harness(hooks=plugged(authenticate=twice)).open_connection()
     props: Properties = [(names.AUTH_METHOD, METHOD), (names.AUTH_DATA, b"yes")]
     made.send(made.connect_bytes("c", "acme/dev1", None, props=props))
     assert made.expect(CONNACK).code == 0
     return made
 
 
-def closed_with(guest: Guest) -> int:
-    return next(each.code for each in guest.expect_closed() if each.kind == DISCONNECT)
+def closed_with(client: Client) -> int:
+    return next(each.code for each in client.expect_closed() if each.kind == DISCONNECT)
 
 
-def test_client_proves_itself_again(guest: Guest) -> None:
+def test_client_proves_itself_again(client: Client) -> None:
     """AUTH 0x00 with the method and the last data; the session goes on [MQTT-4.12.1-1]."""
-    guest.send(auth(0x19, b"yes"))
+    client.send(auth(0x19, b"yes"))
 
-    answer = guest.expect(AUTH)
+    answer = client.expect(AUTH)
     assert (answer.code, answer.property(names.AUTH_METHOD), answer.property(names.AUTH_DATA)) == (0, METHOD, b"fine")
-    guest.ping()
+    client.ping()
 
 
-def test_client_works_on_between_two_steps(guest: Guest) -> None:
+def test_client_works_on_between_two_steps(client: Client) -> None:
     """§4.12.1: other packets may be exchanged meanwhile."""
-    guest.send(auth(0x19, b"ask"))
-    assert guest.expect(AUTH).code == 0x18
-    assert guest.subscribe(("a", 0)).codes == [0]
+    client.send(auth(0x19, b"ask"))
+    assert client.expect(AUTH).code == 0x18
+    assert client.subscribe(("a", 0)).codes == [0]
 
-    guest.send(auth(0x18, b"yes"))
+    client.send(auth(0x18, b"yes"))
 
-    assert guest.expect(AUTH).code == 0
-    guest.ping()
+    assert client.expect(AUTH).code == 0
+    client.ping()
 
 
-def test_failed_proof_ends_the_connection(guest: Guest) -> None:
+def test_failed_proof_ends_the_connection(client: Client) -> None:
     """[MQTT-4.12.1-2]."""
-    guest.send(auth(0x19, b"no"))
+    client.send(auth(0x19, b"no"))
 
-    assert closed_with(guest) == 0x87
+    assert closed_with(client) == 0x87
 
 
 @pytest.mark.parametrize(
     "said", [auth(0x19, b"yes", "other"), auth(0x18, b"yes"), auth(0x00, b"yes")], ids=["method", "continue", "success"]
 )
-def test_auth_out_of_order_is_a_protocol_error(guest: Guest, said: bytes) -> None:
+def test_auth_out_of_order_is_a_protocol_error(client: Client, said: bytes) -> None:
     """The method stays [MQTT-4.12.1-1]; nobody asked; 0x00 is the server's word."""
-    guest.send(said)
+    client.send(said)
 
-    assert closed_with(guest) == 0x82
+    assert closed_with(client) == 0x82
 
 
 def test_auth_without_a_method_in_connect_is_a_protocol_error(make_harness: Callable[..., Harness]) -> None:
     """[MQTT-4.12.0-6]."""
-    guest = make_harness().join()
-    guest.send(auth(0x19, b"yes"))
+    client = make_harness().join()
+    client.send(auth(0x19, b"yes"))
 
-    assert closed_with(guest) == 0x82
+    assert closed_with(client) == 0x82

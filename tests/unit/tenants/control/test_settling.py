@@ -18,8 +18,8 @@ from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support import property_names as names
 from tests.support.control_harness import Harness
+from tests.support.mqtt_clients import Client
 from tests.support.packets import SUBACK, UNSUBACK
-from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 SETTLE_S = 0.5
@@ -58,46 +58,46 @@ def harness(make_harness: Callable[..., Harness], others: Others) -> Harness:
     return make_harness(cluster=others)
 
 
-def answers(guest: Guest, harness: Harness) -> list[tuple[int, int]]:
+def answers(client: Client, harness: Harness) -> list[tuple[int, int]]:
     """What has come since, as (kind, Packet Identifier)."""
     harness.settle()
-    return [(each.kind, each.packet_id) for each in guest.fence()]
+    return [(each.kind, each.packet_id) for each in client.fence()]
 
 
 def test_subscribes_of_one_client_share_a_wait(harness: Harness, others: Others) -> None:
     """Ten of them take half a second, not five; their answers come in order."""
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     for number in range(1, 11):
-        guest.send_subscribe((f"f/{number}", 1), packet_id=number)
-    assert answers(guest, harness) == []
+        client.send_subscribe((f"f/{number}", 1), packet_id=number)
+    assert answers(client, harness) == []
     assert len(others.waits) == 10
 
     others.pass_time(SETTLE_S)
 
-    assert answers(guest, harness) == [(SUBACK, number) for number in range(1, 11)]
+    assert answers(client, harness) == [(SUBACK, number) for number in range(1, 11)]
 
 
 def test_each_answer_waits_for_its_own(harness: Harness, others: Others) -> None:
     """A packet that came later is answered later: the wait begins when its change is durable."""
-    guest = harness.join(props=KEPT)
-    guest.send_subscribe(("a", 1), packet_id=1)
+    client = harness.join(props=KEPT)
+    client.send_subscribe(("a", 1), packet_id=1)
     harness.settle()
     others.pass_time(SETTLE_S / 2)
-    guest.send_subscribe(("b", 1), packet_id=2)
+    client.send_subscribe(("b", 1), packet_id=2)
     harness.settle()
 
     others.pass_time(SETTLE_S / 2)
-    assert answers(guest, harness) == [(SUBACK, 1)]
+    assert answers(client, harness) == [(SUBACK, 1)]
     others.pass_time(SETTLE_S / 2)
-    assert answers(guest, harness) == [(SUBACK, 2)]
+    assert answers(client, harness) == [(SUBACK, 2)]
 
 
 def test_change_that_is_not_durable_holds_up_what_is_behind_it(harness: Harness, others: Others) -> None:
     """Only waits are shared: the second SUBSCRIBE is not looked at before the first is in force."""
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     harness.journal.is_held = True
-    guest.send_subscribe(("a", 1), packet_id=1)
-    guest.send_subscribe(("a", 2), packet_id=2)
+    client.send_subscribe(("a", 1), packet_id=1)
+    client.send_subscribe(("a", 2), packet_id=2)
     harness.settle()
     assert (len(harness.journal.waiting), others.waits) == (1, [])
 
@@ -106,7 +106,7 @@ def test_change_that_is_not_durable_holds_up_what_is_behind_it(harness: Harness,
 
     assert [each.qos for each in harness.session("c").subscriptions.values()] == [2]
     others.pass_time(SETTLE_S)
-    assert answers(guest, harness) == [(SUBACK, 1), (SUBACK, 2)]
+    assert answers(client, harness) == [(SUBACK, 1), (SUBACK, 2)]
 
 
 def test_what_is_unsubscribed_before_its_suback_is_not_replayed(
@@ -120,23 +120,23 @@ def test_what_is_unsubscribed_before_its_suback_is_not_replayed(
         return not is_new
 
     monkeypatch.setattr(TenantBroker, "wants_replay", wants_replay)
-    guest = harness.join(props=KEPT)
-    guest.send_subscribe(("a", 1), packet_id=1)
-    guest.send_unsubscribe("a", packet_id=2)
-    guest.send_subscribe(("b", 1), packet_id=3)
+    client = harness.join(props=KEPT)
+    client.send_subscribe(("a", 1), packet_id=1)
+    client.send_unsubscribe("a", packet_id=2)
+    client.send_subscribe(("b", 1), packet_id=3)
     harness.settle()
     others.pass_time(SETTLE_S)
 
-    assert answers(guest, harness) == [(SUBACK, 1), (UNSUBACK, 2), (SUBACK, 3)]
+    assert answers(client, harness) == [(SUBACK, 1), (UNSUBACK, 2), (SUBACK, 3)]
     assert replayed == [b"b"]
 
 
 def test_client_that_leaves_while_it_waits_is_answered_by_nobody(harness: Harness, others: Others) -> None:
     """The subscription stays: it was durable."""
-    guest = harness.join(props=KEPT)
-    guest.send_subscribe(("a", 1), packet_id=1)
+    client = harness.join(props=KEPT)
+    client.send_subscribe(("a", 1), packet_id=1)
     harness.settle()
-    guest.drop()
+    client.drop()
     harness.settle()
     again = harness.join(props=KEPT, clean=False)
 
@@ -148,9 +148,9 @@ def test_client_that_leaves_while_it_waits_is_answered_by_nobody(harness: Harnes
 
 def test_waits_of_one_client_are_bounded(harness: Harness, others: Others) -> None:
     """The next packet is not looked at before one of them is answered."""
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     for number in range(1, 2 * MOST_AWAITING_PEERS + 1):
-        guest.send_subscribe(("a", number % 3), packet_id=number)
+        client.send_subscribe(("a", number % 3), packet_id=number)
     harness.settle()
     assert len(others.waits) == MOST_AWAITING_PEERS + 1
 
@@ -158,7 +158,7 @@ def test_waits_of_one_client_are_bounded(harness: Harness, others: Others) -> No
         others.pass_time(SETTLE_S)
         harness.settle()
 
-    assert answers(guest, harness) == [(SUBACK, number) for number in range(1, 2 * MOST_AWAITING_PEERS + 1)]
+    assert answers(client, harness) == [(SUBACK, number) for number in range(1, 2 * MOST_AWAITING_PEERS + 1)]
 
 
 @settings(deadline=None, max_examples=15)
@@ -169,25 +169,25 @@ def test_order_of_effects_is_the_order_of_packets(
     """However they are spread: the session ends as if each had been waited for, every packet has its answer, none before its time."""
     others = Others()
     harness = Harness(tmp_path_factory.mktemp("harness"), cluster=others)
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     wanted: set[bytes] = set()
     sent_at: dict[int, float] = {}
     for number, (is_wanted, name, seconds) in enumerate(steps, 1):
         if is_wanted:
-            guest.send_subscribe((name, 1), packet_id=number)
+            client.send_subscribe((name, 1), packet_id=number)
         else:
-            guest.send_unsubscribe(name, packet_id=number)
+            client.send_unsubscribe(name, packet_id=number)
         had = name.encode() in wanted
         (wanted.add if is_wanted else wanted.discard)(name.encode())
         harness.settle()
         if is_wanted or had:
             sent_at[number] = others.clock.monotonic()
         others.pass_time(seconds)
-        early = [each for _, each in answers(guest, harness)]
+        early = [each for _, each in answers(client, harness)]
         assert all(others.clock.monotonic() - sent_at.pop(each) >= SETTLE_S for each in early if each in sent_at)
     others.pass_time(SETTLE_S)
 
-    left = {each for _, each in answers(guest, harness)}
+    left = {each for _, each in answers(client, harness)}
     assert {topic for _, topic in harness.session("c").subscriptions} == wanted
     assert left == set(sent_at)
     harness.close()

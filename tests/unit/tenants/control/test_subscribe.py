@@ -10,8 +10,8 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.control.subscribe import SLICE
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness
+from tests.support.mqtt_clients import Client
 from tests.support.packets import CONNACK, DISCONNECT, SUBACK, UNSUBACK
-from tests.support.party import Guest
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
@@ -21,9 +21,9 @@ NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
 def test_each_filter_has_its_own_answer(harness: Harness, version: int, denied: int, invalid: int) -> None:
     """[MQTT-3.8.4-6] [MQTT-3.9.3-1] [MQTT3-3.9.3-2]."""
     harness.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING, NO_SECRETS), limits="filter_levels=3"))
-    guest = harness.join(version=version)
+    client = harness.join(version=version)
 
-    suback = guest.subscribe(("a/+", 2), ("secret/x", 1), ("1/2/3/4", 0), ("b", 0))
+    suback = client.subscribe(("a/+", 2), ("secret/x", 1), ("1/2/3/4", 0), ("b", 0))
 
     assert suback.codes == [2, denied, invalid, 0]
     assert [topic for _, topic in harness.session("c").subscriptions] == [b"a/+", b"b"]
@@ -34,11 +34,11 @@ def test_each_filter_has_its_own_answer(harness: Harness, version: int, denied: 
 def test_filter_has_1024_levels_at_most_whatever_the_plan_says(harness: Harness) -> None:
     """What follows `$share/{group}/` counts; the refusal has the quota's name."""
     harness.limit("filter_levels=unlimited")
-    guest = harness.join()
+    client = harness.join()
     deepest = "/" * 1023
 
-    assert guest.subscribe((deepest, 0), (deepest + "/", 0)).codes == [0, 0x8F]
-    assert guest.subscribe(("$share/g/" + deepest, 0), ("$share/g/" + deepest + "/", 0)).codes == [0, 0x8F]
+    assert client.subscribe((deepest, 0), (deepest + "/", 0)).codes == [0, 0x8F]
+    assert client.subscribe(("$share/g/" + deepest, 0), ("$share/g/" + deepest + "/", 0)).codes == [0, 0x8F]
     assert harness.recorder.refusals == [Quota.FILTER_LEVELS] * 2
 
 
@@ -50,11 +50,11 @@ def test_ill_formed_filter_closes_and_leaves_everything_as_it_was(harness: Harne
     [MQTT-4.7.3-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT3-4.7.3-1]
     """
     harness.limit("subscribes=2/1h")
-    guest = harness.join(version=version, clean=False, props=KEPT)
-    guest.subscribe(("a", 1))
+    client = harness.join(version=version, clean=False, props=KEPT)
+    client.subscribe(("a", 1))
 
-    guest.send_subscribe(("b", 1), (bad, 1), packet_id=2)
-    said = [packet.code for packet in guest.expect_closed()]
+    client.send_subscribe(("b", 1), (bad, 1), packet_id=2)
+    said = [packet.code for packet in client.expect_closed()]
     again = harness.join(version=version, clean=False, props=KEPT)
     again.send_unsubscribe("a", bad, packet_id=3)
     said += [packet.code for packet in again.expect_closed()]
@@ -69,10 +69,10 @@ def test_ill_formed_filter_closes_and_leaves_everything_as_it_was(harness: Harne
 def test_limit_is_exact_within_one_packet(harness: Harness, limit: str) -> None:
     """What is there already is replaced for nothing."""
     harness.limit(limit)
-    guest = harness.join()
+    client = harness.join()
 
-    assert guest.subscribe(("a", 0), ("a", 1), ("b", 0), ("c", 0)).codes == [0, 1, 0, 0x97]
-    assert guest.subscribe(("b", 2)).codes == [2]
+    assert client.subscribe(("a", 0), ("a", 1), ("b", 0), ("c", 0)).codes == [0, 1, 0, 0x97]
+    assert client.subscribe(("b", 2)).codes == [2]
     assert harness.used(Quota.SUBSCRIPTIONS) == 2
 
 
@@ -89,58 +89,58 @@ def test_shared_groups_and_their_members_are_counted(harness: Harness) -> None:
 def test_answer_above_the_clients_maximum_packet_size_ends_the_connection(harness: Harness) -> None:
     """SUBACK and UNSUBACK: not sent, and the client is told why [MQTT-3.1.2-24]."""
     for answer in (SUBACK, UNSUBACK):
-        guest = harness.join(props=[(names.MAXIMUM_PACKET_SIZE, 60)])
+        client = harness.join(props=[(names.MAXIMUM_PACKET_SIZE, 60)])
         fits = [f"f/{number}" for number in range(60 - 5)]
-        assert len(guest.subscribe(*((each, 0) for each in fits)).codes) == len(guest.unsubscribe(*fits).codes) == 55
+        assert len(client.subscribe(*((each, 0) for each in fits)).codes) == len(client.unsubscribe(*fits).codes) == 55
 
         if answer == SUBACK:
-            guest.send_subscribe(*((f"f/{number}", 0) for number in range(56)), packet_id=2)
+            client.send_subscribe(*((f"f/{number}", 0) for number in range(56)), packet_id=2)
         else:
-            guest.send_unsubscribe(*(f"f/{number}" for number in range(56)), packet_id=2)
+            client.send_unsubscribe(*(f"f/{number}" for number in range(56)), packet_id=2)
 
-        assert [(packet.kind, packet.code) for packet in guest.expect_closed()] == [(DISCONNECT, 0x95)]
+        assert [(packet.kind, packet.code) for packet in client.expect_closed()] == [(DISCONNECT, 0x95)]
 
 
 def test_no_local_on_a_shared_subscription_is_a_protocol_error(harness: Harness) -> None:
     """[MQTT-3.8.3-4]."""
-    guest = harness.join()
+    client = harness.join()
     with pytest.raises(AssertionError):
-        guest.subscribe(("$share/g/a", 0b100))
+        client.subscribe(("$share/g/a", 0b100))
 
-    assert [each.code for each in guest.received if each.kind == DISCONNECT] == [0x82]
+    assert [each.code for each in client.received if each.kind == DISCONNECT] == [0x82]
 
 
 def test_kept_subscription_is_durable_before_suback(harness: Harness) -> None:
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     harness.journal.is_held = True
     with pytest.raises(TimeoutError):
-        guest.subscribe(("a", 1))
+        client.subscribe(("a", 1))
     assert harness.session("c").subscriptions == {}
 
     harness.journal.release()
     harness.settle()
 
-    assert guest.expect(SUBACK).codes == [1]
+    assert client.expect(SUBACK).codes == [1]
     assert list(harness.session("c").subscriptions) == [(None, b"a")]
     assert "session.subscribed" in harness.journal.words()
 
 
 def test_subscription_that_cannot_be_made_durable_is_refused(harness: Harness) -> None:
     """0x80, and its place is free again."""
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     harness.journal.is_down = True
 
-    assert guest.subscribe(("a", 1)).codes == [0x80]
+    assert client.subscribe(("a", 1)).codes == [0x80]
     assert (harness.used(Quota.SUBSCRIPTIONS), harness.session("c").subscriptions) == (0, {})
 
 
 def test_refused_subscription_that_may_be_in_the_log_is_undone_there(harness: Harness) -> None:
     """The next start finds what the client was told: the old options of the one, nothing of the other."""
-    guest = harness.join(props=KEPT)
-    guest.subscribe(("a", 1))
+    client = harness.join(props=KEPT)
+    client.subscribe(("a", 1))
     harness.journal.is_down = harness.journal.is_uncertain = True
 
-    assert guest.subscribe(("a", 2), ("b", 1)).codes == [0x80, 0x80]
+    assert client.subscribe(("a", 2), ("b", 1)).codes == [0x80, 0x80]
 
     undone = harness.journal.events[-2:]
     assert [(each.type.word, each.facts["filter"], each.facts.get("qos")) for each in undone] == [
@@ -151,10 +151,10 @@ def test_refused_subscription_that_may_be_in_the_log_is_undone_there(harness: Ha
 
 
 def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(harness: Harness) -> None:
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     harness.journal.is_held = True
     with pytest.raises(TimeoutError):
-        guest.subscribe(("a", 1))
+        client.subscribe(("a", 1))
     waiting, harness.journal.waiting = harness.journal.waiting, []
     harness.journal.is_held = False
     harness.join(clean=True, props=KEPT)
@@ -167,9 +167,9 @@ def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(har
 
 def test_long_subscribe_ends_with_its_connection(harness: Harness) -> None:
     """Others get their turn between its slices; who comes back meanwhile is not given afterwards what he does not want any more."""
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     with pytest.raises(TimeoutError):
-        guest.subscribe(*((f"f/{number}", 0) for number in range(3 * SLICE)))
+        client.subscribe(*((f"f/{number}", 0) for number in range(3 * SLICE)))
     again = takes_over_between_slices(harness)
 
     assert again.unsubscribe("f/1", f"f/{3 * SLICE - 1}").codes == [0x11, 0x11]
@@ -179,9 +179,9 @@ def test_long_subscribe_ends_with_its_connection(harness: Harness) -> None:
 
 
 def test_long_subscribe_that_is_durable_takes_effect_before_anybody_comes_back(harness: Harness) -> None:
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     with pytest.raises(TimeoutError):
-        guest.subscribe(*((f"f/{number}", 0) for number in range(SLICE * 3 - 1)))
+        client.subscribe(*((f"f/{number}", 0) for number in range(SLICE * 3 - 1)))
     harness.pass_time(0)
     harness.pass_time(0)  # recorded; the first slice is active
     again = takes_over_between_slices(harness)
@@ -194,12 +194,12 @@ def test_long_subscribe_that_is_durable_takes_effect_before_anybody_comes_back(h
 
 def test_long_unsubscribe_ends_with_its_connection(harness: Harness) -> None:
     """What was subscribed again by who comes back meanwhile stays, here and in the log."""
-    guest = harness.join(props=KEPT)
+    client = harness.join(props=KEPT)
     names = [f"f/{number}" for number in range(3 * SLICE)]
     for at in range(0, len(names), 200):
-        guest.subscribe(*((name, 0) for name in names[at : at + 200]))
+        client.subscribe(*((name, 0) for name in names[at : at + 200]))
     with pytest.raises(TimeoutError):
-        guest.unsubscribe(*names)
+        client.unsubscribe(*names)
     again = takes_over_between_slices(harness)
     assert again.subscribe((names[0], 0), (names[-1], 0)).codes == [0, 0]
     finish(harness)
@@ -210,10 +210,10 @@ def test_long_unsubscribe_ends_with_its_connection(harness: Harness) -> None:
     assert harness.used(Quota.SUBSCRIPTIONS) == len(harness.session("c").subscriptions)
 
 
-def takes_over_between_slices(harness: Harness) -> Guest:
+def takes_over_between_slices(harness: Harness) -> Client:
     """The same client on a new connection, whose session takes a turn of the reactor to be resumed."""
     harness.journal.is_held = True
-    again = harness.stranger()
+    again = harness.open_connection()
     with pytest.raises(TimeoutError):
         again.connect("c", "acme/dev1", clean=False, props=KEPT)
     harness.pass_time(0)
@@ -240,11 +240,11 @@ def subscribed_in_the_log(harness: Harness) -> set[str]:
 @pytest.mark.parametrize("props", [None, KEPT], ids=["transient", "kept"])
 def test_unsubscribe_says_what_there_was(harness: Harness, props: list[tuple[int, object]] | None) -> None:
     """[MQTT-3.11.3-2] [MQTT-3.10.4-5]."""
-    guest = harness.join(props=props)
-    guest.subscribe(("a", 0), ("$share/g/b", 0))
+    client = harness.join(props=props)
+    client.subscribe(("a", 0), ("$share/g/b", 0))
     harness.journal.words()
 
-    assert guest.unsubscribe("a", "nothing", "$share/g/b").codes == [0, 0x11, 0]
+    assert client.unsubscribe("a", "nothing", "$share/g/b").codes == [0, 0x11, 0]
     assert harness.journal.words() == ["session.unsubscribed"] * 2
     assert [harness.used(each) for each in (Quota.SUBSCRIPTIONS, Quota.SHARED_GROUPS)] == [0, 0]
 

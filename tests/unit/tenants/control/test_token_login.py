@@ -13,8 +13,8 @@ from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from tests.support.control_harness import EVERYTHING, Harness, device, now
+from tests.support.mqtt_clients import Client
 from tests.support.packets import DISCONNECT
-from tests.support.party import Guest
 from tests.support.tokens import issuer, token
 
 ROBOT = DeviceRecord("robot", "", CredentialKind.JWT)
@@ -40,13 +40,13 @@ class Scenario:
         shown: dict[str, Any] = {"sub": "robot", "exp": self.harness.clock.wall() + lasts_s}
         return token(**shown | claims)
 
-    def ask(self, shown: bytes, client_id: str = "c", version: int = 5, **options: Any) -> Guest:
+    def ask(self, shown: bytes, client_id: str = "c", version: int = 5, **options: Any) -> Client:
         return self.harness.ask(client_id, version, "acme/robot", password=shown, **options)
 
-    def join(self, client_id: str = "c", version: int = 5, lasts_s: float = 60.0, **options: Any) -> Guest:
-        guest = self.ask(self.token(lasts_s), client_id, version, **options)
-        assert guest.connack.code == 0
-        return guest
+    def join(self, client_id: str = "c", version: int = 5, lasts_s: float = 60.0, **options: Any) -> Client:
+        client = self.ask(self.token(lasts_s), client_id, version, **options)
+        assert client.connack.code == 0
+        return client
 
     def change(self, kind: ChangeKind, subject: str, **facts: Any) -> None:
         """Replace facts of the tenant's record, then tell of a change."""
@@ -64,46 +64,46 @@ async def _nobody(_plan: str) -> list[int]:
     return []
 
 
-def codes(guest: Guest) -> list[int]:
-    return [each.code for each in guest.expect_closed() if each.kind == DISCONNECT]
+def codes(client: Client) -> list[int]:
+    return [each.code for each in client.expect_closed() if each.kind == DISCONNECT]
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 def test_expired_token_ends_its_connection(scenario: Scenario, version: int) -> None:
     """5.0 is told 0x87; nobody else is touched."""
-    guest, other = scenario.join("a", version, lasts_s=10.0), scenario.harness.join("b")
+    client, other = scenario.join("a", version, lasts_s=10.0), scenario.harness.join("b")
 
     scenario.harness.pass_time(9.9)
-    guest.ping()
+    client.ping()
     scenario.harness.pass_time(0.5)
 
-    assert codes(guest) == ([0x87] if version == 5 else [])
+    assert codes(client) == ([0x87] if version == 5 else [])
     other.ping()
 
 
 def test_wall_clock_that_jumps_ends_no_connection(scenario: Scenario) -> None:
     """A live connection goes by monotonic time; a new one by the wall clock of its CONNECT."""
-    guest, shown = scenario.join(lasts_s=10.0), scenario.token(10.0)
+    client, shown = scenario.join(lasts_s=10.0), scenario.token(10.0)
 
     scenario.harness.clock.jump_wall(86_400)
     scenario.harness.pass_time(5.0)
-    guest.ping()
+    client.ping()
     assert scenario.ask(shown, "d").connack.code == 0x87
     scenario.harness.clock.jump_wall(-86_400)
     assert scenario.ask(shown, "d").connack.code == 0
 
     scenario.harness.pass_time(5.5)
-    assert codes(guest) == [0x87]
+    assert codes(client) == [0x87]
 
 
 def test_session_outlives_its_token(scenario: Scenario) -> None:
     """Back with a new token: it is resumed. The will is published as after any other loss."""
     watcher = scenario.harness.join("w", username="acme/dev1")
     watcher.subscribe(("gone", 0))
-    guest = scenario.join("c", lasts_s=10.0, clean=False, props=[(0x11, 3600)], will=("gone", b"by time", 0, False))
+    client = scenario.join("c", lasts_s=10.0, clean=False, props=[(0x11, 3600)], will=("gone", b"by time", 0, False))
     scenario.harness.pass_time(10.5)
 
-    assert codes(guest) == [0x87]
+    assert codes(client) == [0x87]
     assert watcher.payloads() == [b"by time"]
     assert scenario.join("c", clean=False, props=[(0x11, 3600)]).connack.session_present
 
@@ -128,10 +128,10 @@ def test_device_with_a_secret_is_never_waited_for(scenario: Scenario) -> None:
 
 def test_removed_issuer_closes_whom_it_let_in(scenario: Scenario) -> None:
     """Not the others; and nobody comes back with its tokens."""
-    guest, other = scenario.join("a"), scenario.harness.join("b")
+    client, other = scenario.join("a"), scenario.harness.join("b")
     scenario.change(ChangeKind.TOKEN_ISSUER, "fleet", token_issuers=())
 
-    assert codes(guest) == [0x87]
+    assert codes(client) == [0x87]
     other.ping()
     assert scenario.ask(scenario.token(), "c").connack.code == 0x87
 
@@ -150,19 +150,19 @@ def test_replaced_key_closes_those_of_the_old_one_alone(scenario: Scenario) -> N
 
 def test_other_changes_keep_the_connection_and_its_end(scenario: Scenario) -> None:
     """New rules are applied; the token still ends when it ends."""
-    guest = scenario.join(lasts_s=10.0)
+    client = scenario.join(lasts_s=10.0)
     scenario.change(ChangeKind.ACL, "*", rules=())
-    denied = guest.publish("a", b"x", 1)
+    denied = client.publish("a", b"x", 1)
 
     assert denied is not None
     assert denied.code == 0x87
     scenario.harness.pass_time(10.5)
-    assert codes(guest) == [0x87]
+    assert codes(client) == [0x87]
 
 
 @pytest.mark.parametrize("fate", ["disabled", "password", "deleted"])
 def test_device_that_changed_is_closed(scenario: Scenario, fate: str) -> None:
-    guest = scenario.join()
+    client = scenario.join()
     accounts = scenario.harness.accounts
     if fate == "deleted":
         del accounts.devices[7, "robot"]
@@ -171,7 +171,7 @@ def test_device_that_changed_is_closed(scenario: Scenario, fate: str) -> None:
         accounts.add(scenario.record, changed)
     scenario.change(ChangeKind.DEVICE, "robot")
 
-    assert codes(guest) == [0x87]
+    assert codes(client) == [0x87]
     assert len(scenario.harness.hub.token_ends) == 0
 
 

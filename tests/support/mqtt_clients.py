@@ -1,6 +1,6 @@
-"""Guests of a running hub: raw clients that connect with good manners, so that a test can say what matters only.
+"""Clients of a running hub: raw clients with usual answers for CONNECT, so that a test says only what matters.
 
-Knows no session logic: a guest remembers nothing of an earlier connection.
+Knows no session logic: a client remembers nothing of an earlier connection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _OF_DEVICE = "TENANT/DEVICE"
 FOREIGN_BROKER = os.environ.get("IOTHUB_TEST_BROKER", "")
 
 
-class Guest(RawClient):
-    """A raw client that knows its name and answers deliveries when told to."""
+class Client(RawClient):
+    """A raw client that knows its name and acknowledges deliveries when a test asks for it."""
 
     client_id: str = ""
     connack: Packet
@@ -57,7 +57,7 @@ class Guest(RawClient):
     def nothing(self) -> None:
         """Nothing but the answer to a PINGREQ is on its way."""
         self.ping()
-        self.ping()  # a turn later
+        self.ping()  # an iteration of the message plane later
         assert self.received == [], self.received
 
     def drop(self) -> None:
@@ -79,8 +79,8 @@ class Guest(RawClient):
         return default if found is None else int(str(found))
 
 
-class Introduction(ConnectOptions, total=False):
-    """What a guest may say of itself; `Party.ask` has the usual answers."""
+class ConnectValues(ConnectOptions, total=False):
+    """What a client may say of itself; `Clients.ask` has the usual answers."""
 
     device: str
     tenant: str
@@ -89,18 +89,18 @@ class Introduction(ConnectOptions, total=False):
     password: str | None
 
 
-class Party:
-    """Lets guests in through one listener and sees them all out."""
+class Clients:
+    """Connects clients through one listener, and closes them all at the end."""
 
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
-        self._guests: list[Guest] = []
+        self._opened: list[Client] = []
 
-    def stranger(self, version: int = 5) -> Guest:
+    def open_connection(self, version: int = 5) -> Client:
         """A network connection on which nothing has been sent."""
-        guest = Guest(0, version, stream=self.listener.stream())
-        self._guests.append(guest)
-        return guest
+        client = Client(0, version, stream=self.listener.stream())
+        self._opened.append(client)
+        return client
 
     def ask(
         self,
@@ -113,22 +113,22 @@ class Party:
         username: str | None = _OF_DEVICE,
         password: str | None = "secret",
         **options: Unpack[ConnectOptions],
-    ) -> Guest:
+    ) -> Client:
         """Send CONNECT and await CONNACK, whatever it says. `keep`: a session that outlives the connection."""
-        guest = self.stranger(version)
-        guest.client_id = unique() if client_id is None else client_id
+        client = self.open_connection(version)
+        client.client_id = unique() if client_id is None else client_id
         options.setdefault("clean", not keep)
         if keep and version == 5:
             options["props"] = [(names.SESSION_EXPIRY, KEEP_S), *(options.get("props") or [])]
         name = f"{tenant}/{device}" if username is _OF_DEVICE else username
-        guest.connack = guest.connect(guest.client_id, name, password, **options)
-        return guest
+        client.connack = client.connect(client.client_id, name, password, **options)
+        return client
 
-    def __call__(self, version: int = 5, client_id: str | None = None, **said: Unpack[Introduction]) -> Guest:
+    def __call__(self, version: int = 5, client_id: str | None = None, **values: Unpack[ConnectValues]) -> Client:
         """Connect successfully."""
-        guest = self.ask(version, client_id, **said)
-        assert guest.connack.code == 0, guest.connack
-        return guest
+        client = self.ask(version, client_id, **values)
+        assert client.connack.code == 0, client.connack
+        return client
 
     def a_while(self) -> None:
         """Let one and a half seconds pass, by the hub's own clock: a silent client is closed after its Keep Alive."""
@@ -137,8 +137,8 @@ class Party:
         assert time.monotonic() - began > 1.2
 
     def leave(self) -> None:
-        for guest in self._guests:
-            guest.close()
+        for client in self._opened:
+            client.close()
 
 
 def only_connack(packets: list[Packet]) -> Packet:

@@ -31,7 +31,7 @@ class Does(IntEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Glance:
+class EventSummary:
     """One event as far as its order among others matters.
 
     `about`: which subscription. `has_device`, `has_hub`: it says what later events of its kind may be silent about.
@@ -105,7 +105,7 @@ _PLAIN_KEY = re.compile(rb"(0|[1-9][0-9]{0,8})/([ !#-\[\]-~]*)")
 
 
 class Session:
-    """Reads the events of one key in a log with so many partitions."""
+    """Reads the events of one key in a log with this number of partitions."""
 
     def __init__(self, key: bytes, partitions: int) -> None:
         self._key = key
@@ -114,7 +114,7 @@ class Session:
         found = _PLAIN_KEY.fullmatch(key)
         self._middle = found and b'","tenant":%b,"client":"%b","epoch":' % (found[1], found[2])
 
-    def glance(self, partition: int, offset: int, value: bytes) -> Glance:
+    def summarise(self, partition: int, offset: int, value: bytes) -> EventSummary:
         """Raises as `read_event`."""
         if self._middle and partition == self._home:
             head, _, rest = value.partition(self._middle)
@@ -123,7 +123,7 @@ class Session:
                 does, fullmatch, (about, device, hub, expiry) = known
                 found = fullmatch(rest)
                 if found is not None:
-                    return Glance(
+                    return EventSummary(
                         offset,
                         value,
                         does,
@@ -135,10 +135,10 @@ class Session:
                     )
         return self._decoded(partition, offset, value)
 
-    def _decoded(self, partition: int, offset: int, value: bytes) -> Glance:
+    def _decoded(self, partition: int, offset: int, value: bytes) -> EventSummary:
         event = read_event(value, self._key, partition, self._partitions)
         facts = event.facts
-        return Glance(
+        return EventSummary(
             offset,
             value,
             _DOES.get(event.type, Does.NOTHING),
