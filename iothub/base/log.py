@@ -17,6 +17,7 @@ from typing import TextIO, TypeAlias, cast
 
 import structlog
 
+from iothub.base import log_level
 from iothub.base.text import clean
 
 Fields: TypeAlias = MutableMapping[str, object]
@@ -79,13 +80,10 @@ def begin() -> None:
     """Send lines to standard error until `configure` says more: what a command prints for programs must hold nothing else."""
     structlog.reset_defaults()
     structlog.configure(logger_factory=_standard_error)
-
-
-def configure_command(*, is_debug: bool) -> None:
-    """Write only errors, defects of ours, for a command: it says by itself what fails, once and with what to do. `is_debug`: write everything."""
-    level = LEVELS["debug" if is_debug else "error"]
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level), logger_factory=_standard_error)
-    _bridge_standard_logging(level)
+    if log_level.is_command:
+        level = LEVELS["debug" if log_level.is_debug else "error"]
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+        _bridge_standard_logging(level)
 
 
 def configure(

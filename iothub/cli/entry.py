@@ -20,10 +20,11 @@ def main() -> None:
     if is_serving:  # until the hub runs and has its own
         signal.signal(signal.SIGTERM, _stop_early)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    from iothub.base import log
+    from iothub.base import log_level
     from iothub.cli.main import run
 
-    log.configure_command(is_debug="--debug" in sys.argv[1:])  # `serve` configures it anew, by its settings
+    log_level.is_command = True  # `serve` configures the log anew, by its settings
+    log_level.is_debug = "--debug" in sys.argv[1:]
     if not is_serving:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from iothub.base import log
+from iothub.base import log, log_level
 from iothub.cli import entry
 
 
@@ -22,6 +22,7 @@ def _restored() -> Iterator[None]:
     root.setLevel(level)
     logging.getLogger("iothub").setLevel(logging.NOTSET)
     signal.signal(signal.SIGINT, interrupt)
+    log_level.is_command = log_level.is_debug = False
     log.begin()
 
 
@@ -32,6 +33,7 @@ def test_log_lines_of_a_command_are_shown_with_debug_only(
     """A gateway that does not answer is in the command's own error, or does not matter because another one answers."""
 
     def run(_arguments: Sequence[str]) -> int:
+        log.begin()  # as when it is loaded now
         log.get("iothub_services.hbase.client").warning("a gateway of HBase does not answer")
         return 7
 

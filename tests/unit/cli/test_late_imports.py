@@ -23,7 +23,7 @@ def loaded_by(module: str) -> set[str]:
 
 def test_help_texts_load_no_database_library_and_no_reactor() -> None:
     """All in one process: each would show."""
-    text = "import sys, iothub.cli.main, importlib\n" + "".join(
+    text = "import sys, iothub.cli.entry, iothub.base.log_level, iothub.cli.main, importlib\n" + "".join(
         f"importlib.import_module('iothub.cli.{module}')\n" for module in LIGHT
     )
     done = subprocess.run(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from iothub.base import log
+from iothub.base import log, log_level
 
 
 @pytest.fixture(autouse=True)
@@ -163,9 +163,13 @@ def test_messages_of_our_own_modules_keep_their_sentence_and_fields() -> None:
 @pytest.mark.parametrize(
     ("is_debug", "written"), [(False, ["a defect"]), (True, ["a gateway", "a library", "a defect"])]
 )
-def test_command_writes_defects_only(capsys: pytest.CaptureFixture[str], is_debug: bool, written: list[str]) -> None:
+def test_command_writes_defects_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_debug: bool, written: list[str]
+) -> None:
     """It says by itself what fails, between lines that are meant for people; `--debug` shows the rest."""
-    log.configure_command(is_debug=is_debug)
+    monkeypatch.setattr(log_level, "is_command", True)
+    monkeypatch.setattr(log_level, "is_debug", is_debug)
+    log.begin()
 
     log.get("iothub_services.hbase.client").warning("a gateway does not answer")
     logging.getLogger("urllib3").warning("a library retries")
