@@ -74,6 +74,7 @@ _RAW = (
         "kafka",
         "hbase",
         "reject",
+        "off",
     ),
     *("memory", "optional", "tls", "SSL", "PLAIN", "1.3"),
 )
@@ -187,6 +188,7 @@ REACHED: dict[str, tuple[Probe, Callable[[Any], object]]] = {
     "log.level": (written_at_debug, same),
     "log.format": (written_form, same),
     "log.rate_limit": (written_of_ten, lambda rate: rate.count),
+    "log.connections": (lambda parts: parts.monitoring.connection_log._is_written, lambda value: value == "on"),
     "mqtt.versions": (of_hub("mqtt.versions"), same),
     "mqtt.max_inflight": (of_hub("mqtt.max_inflight"), same),
     "mqtt.max_keepalive": (of_hub("mqtt.max_keepalive"), same),
