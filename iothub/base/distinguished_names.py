@@ -83,7 +83,9 @@ def _parse(text: str) -> tuple[Attributes, ...]:
         if found is None:
             raise ConfigError(f"the subject is not readable at character {at + 1}: expected a form like CN=dev1,O=Acme")
         if found[2].lstrip().startswith("#"):
-            raise ConfigError(f"the subject's {found[1]} is in hexadecimal: give it as text, or give only the common name")
+            raise ConfigError(
+                f"the subject's {found[1]} is in hexadecimal: give it as text, or give only the common name"
+            )
         parts[-1].append((found[1], _unescaped(found[2])))
         at, mark = found.end(), found[3] or ""
         if mark == ",":

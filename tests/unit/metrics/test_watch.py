@@ -210,7 +210,7 @@ def test_certificate_that_ends_soon_is_reported_once_an_hour(world: World) -> No
 def test_alarm_says_when_a_certificate_expires_or_did(world: World, days: int, text: str) -> None:
     world.end = world.now + days * 86400
 
-    world.watch.look()
+    world.watch.sample()
 
     assert [alarm.detail for alarm in world.alarms.active()] == [f"cert.pem {text}"]
 

@@ -26,7 +26,7 @@ def padded_to(harness: Harness, body_bytes: int) -> bytes:
     while True:
         whole, rest = divmod(padding, largest)
         values = [(names.USER_PROPERTY, ("p", "x" * size)) for size in [*[largest] * whole, rest]]
-        wire = harness.stranger().connect_bytes("c", "acme/dev1", "secret", props=values)
+        wire = harness.open_connection().connect_bytes("c", "acme/dev1", "secret", props=values)
         size = len(wire) - 1 - next(at for at in range(1, 5) if wire[at] < 0x80)
         if size == body_bytes:
             return wire
@@ -42,9 +42,9 @@ def test_size_of_a_connect_is_that_of_the_whole_packet(harness: Harness, body_by
         harness.limit(f"packet_bytes={limit} user_properties=unlimited")
         harness.hub.authenticator.invalidate(7)
         harness.acme.apply_record(harness.accounts.tenants["acme"], {})
-        guest = harness.stranger()
-        guest.send(wire)
-        assert guest.expect(CONNACK).code == code
+        client = harness.open_connection()
+        client.send(wire)
+        assert client.expect(CONNACK).code == code
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_accounts_that_never_stand_still_refuse_in_the_end(harness: Harness, mon
 
 def test_rights_that_change_while_a_session_is_opened_hold_from_its_start(harness: Harness) -> None:
     harness.journal.is_held = True
-    guest = harness.stranger()
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=KEPT))
     denial = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
     harness.accounts.add(replace(harness.accounts.tenants["acme"], version=2, rules=(EVERYTHING, denial)))
     harness.hub.authenticator.invalidate(7)
@@ -118,7 +118,7 @@ def test_rights_that_change_while_a_session_is_opened_hold_from_its_start(harnes
     harness.journal.release()
     harness.settle()
 
-    assert guest.expect(CONNACK).code == 0
+    assert client.expect(CONNACK).code == 0
     session = harness.session("c")
     assert not session.policy.may_publish(b"w/x")
     assert session.connection.control.proven.tenant.version == 2
@@ -130,10 +130,10 @@ def test_place_of_a_connect_that_failed_is_free_before_its_answer(
 ) -> None:
     """The answer waits for its time; the next CONNECT does not have to."""
     harness = make_harness(settings=Config(auth=Auth(failure_reply_ms=250)))
-    guest = harness.stranger()
+    client = harness.open_connection()
     harness.journal.is_held = is_changed
     harness.journal.is_down = not is_changed
-    guest.send(guest.connect_bytes("c", "acme/dev1", props=KEPT))
+    client.send(client.connect_bytes("c", "acme/dev1", props=KEPT))
     if is_changed:
         harness.hub.authenticator.invalidate(7, "dev1")
         harness.accounts.is_down = True
@@ -142,7 +142,7 @@ def test_place_of_a_connect_that_failed_is_free_before_its_answer(
     assert harness.used(Quota.CONNECTIONS) == 0
     assert [at - harness.clock.monotonic() for at, _ in harness.laters] == [pytest.approx(0.25, abs=1e-5)]
     harness.pass_time(0.26)
-    assert guest.expect(CONNACK).code == 0x88
+    assert client.expect(CONNACK).code == 0x88
 
 
 def test_kept_session_that_a_passing_one_replaces_gives_its_unit_back(harness: Harness) -> None:
@@ -163,10 +163,10 @@ def test_every_connect_is_an_event(harness: Harness) -> None:
 def test_connack_of_3_1_1_is_two_bytes_long(harness: Harness) -> None:
     """Session Present and the code, without properties [MQTT3-3.2.2-2]."""
     for answer in (b"\x20\x02\x00\x00", b"\x20\x02\x01\x00"):
-        guest = harness.stranger(4)
-        guest.send(guest.connect_bytes("c", "acme/dev1", clean=False))
-        assert guest.stream.recv(100) == answer
-        guest.disconnect()
+        client = harness.open_connection(4)
+        client.send(client.connect_bytes("c", "acme/dev1", clean=False))
+        assert client.stream.recv(100) == answer
+        client.disconnect()
 
 
 def test_clean_session_of_3_1_1_ends_with_its_connection(harness: Harness) -> None:
@@ -203,20 +203,20 @@ def test_connack_says_the_largest_values_that_are_not_the_default(harness: Harne
 
 def test_connect_that_ends_before_its_protocol_level_is_not_answered(harness: Harness) -> None:
     """Nobody knows in which version."""
-    guest = harness.stranger()
-    guest.send(b"\x10\x06\x00\x04MQTT")
+    client = harness.open_connection()
+    client.send(b"\x10\x06\x00\x04MQTT")
 
-    assert guest.expect_closed() == []
+    assert client.expect_closed() == []
 
 
 def test_overload_closes_a_connect_without_protocol_level(harness: Harness) -> None:
-    guest = harness.stranger()
-    connection: Any = guest.stream.connection  # type: ignore[attr-defined]
+    client = harness.open_connection()
+    connection: Any = client.stream.connection  # type: ignore[attr-defined]
 
     reject_overload(harness.hub, connection, b"\x00\x04MQTT")
     harness.settle()
 
-    assert guest.expect_closed() == []
+    assert client.expect_closed() == []
 
 
 class CaughtUp(SingleHub):
