@@ -1,6 +1,6 @@
-"""Write the reference pages that are made from the code: `cli.md` from the commands' help, `configuration.md`, `metrics.md`
-and `quotas.md` from declarations.
+"""Write the reference pages that are made from the code.
 
+`cli.md` from the commands' help; `configuration.md`, `metrics.md` and `quotas.md` from declarations.
 Run it after a change: `.venv/bin/python docs/reference/generate.py`. A test holds the pages equal to what it would write.
 """
 

@@ -38,8 +38,8 @@ class Verb(StrEnum):
 class Query(StrEnum):
     """What only reads, or concerns only the hub of one data directory: it goes over the local socket.
 
-    Each names a tenant, but for `config`, `status` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the page that
-    follows. A queue is {"queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "limits"}.
+    Each names a tenant, but for `config`, `status` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the
+    page that follows. A queue is {"queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "limits"}.
     """
 
     # {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners}; ConfigError
