@@ -42,7 +42,7 @@ def _unsaid() -> None:
     """Kafka's library is one for all clients of a process: what it said in tests before is of none here."""
     for handler in logging.getLogger("kafka").handlers:
         if isinstance(handler, LastFailures):
-            handler.take()
+            handler.take_recent()
 
 
 @pytest.fixture
