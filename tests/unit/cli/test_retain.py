@@ -156,6 +156,6 @@ def test_hub_that_does_not_answer_is_unavailable(
         result = acme("retain", "delete", "acme", "a/+", "--yes", code=7)
 
     assert "no hub took the command" in result.err
-    with deleting(acme, lambda _command: {}) as hub:
+    with deleting(acme, lambda _command: {"ready": True}) as hub:
         acme("status", code=0)
     assert [verb for _, verb, _ in hub.seen] == ["ping"]
