@@ -55,7 +55,12 @@ _TURN_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class ClusterParts:
-    """What a hub among others works with. `is_held_up`, `until_loaded`: of `Waiting`."""
+    """What a hub among others works with.
+
+    Attributes:
+        remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
+        on_replaced: Called once another hub has this one's place.
+    """
 
     settings: Config
     data_dir: DataDir
@@ -70,6 +75,8 @@ class ClusterParts:
     waiting: Waiting
     store_alarms: Callable[[str, str], None]
     damaged: OnDamage
+    remote: Callable[[], RemoteSessions]
+    on_replaced: Callable[[ConflictError], None]
 
 
 class HubCluster:
@@ -81,10 +88,8 @@ class HubCluster:
     def __init__(self, parts: ClusterParts) -> None:
         self._parts = parts
         self._log = log.get(__name__)
-        self._on_replaced: Callable[[ConflictError], None] = _nobody
         self.members = parts.members
         self._follower: Follower | None = None
-        self._remote: RemoteSessions | None = None
         self._orphaned: dict[
             frozenset[int], float
         ] = {}  # whose sessions are to be taken, and since when they were silent
@@ -130,9 +135,9 @@ class HubCluster:
 
     # --- the hub's life
 
-    async def join(self, on_replaced: Callable[[ConflictError], None]) -> Peers:
-        """Become a hub among others; `on_replaced`: another one took over this one's number. Raises ConfigError, ConflictError, UnavailableError."""
-        parts, self._on_replaced = self._parts, on_replaced
+    async def join(self) -> Peers:
+        """Become a hub among others. Raises ConfigError, ConflictError, UnavailableError."""
+        parts = self._parts
         await self.members.join(parts.data_dir.read_member(), parts.pause)
         await self._require_shared_queues()
         await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
@@ -154,12 +159,12 @@ class HubCluster:
         keys = [state.key for state in states]
         return await self._parts.run("housekeeping.states", self._parts.states.states_of, keys)
 
-    async def open(self, after: Offsets, remote: RemoteSessions) -> None:
-        """Follow the log from here on, `remote` having what is in it; return when the listeners may be opened.
+    async def open(self, after: Offsets) -> None:
+        """Follow the log after these offsets; return when the listeners may be opened.
 
         By then every other hub knows of this one, and this one knows whatever they had acknowledged before.
         """
-        self._follow(after, remote)
+        self._follow(after)
         if self.members.living:
             await self._be_known()
 
@@ -177,13 +182,12 @@ class HubCluster:
         """So long another hub may live that has not seen this one yet."""
         return JOIN_S if self._is_silent else self._came_at + JOIN_S - self._parts.clock.monotonic()
 
-    def _follow(self, after: Offsets, remote: RemoteSessions) -> None:
+    def _follow(self, after: Offsets) -> None:
         parts = self._parts
-        self._remote = remote
         self._follower = Follower(
             followed_log(parts.settings),
             after,
-            remote.apply_events,
+            parts.remote().apply_events,
             parts.reactor.callFromThread,
             parts.clock,
             on_known=self._knows,
@@ -232,14 +236,14 @@ class HubCluster:
             if had_others or self.members.living:
                 self._accompanied_at = self._parts.clock.monotonic()
             if self.members.is_replaced and not self._is_over:
-                self._on_replaced(
+                self._parts.on_replaced(
                     ConflictError(
                         f"another hub took over node.number {self.members.number}: this one sent no heartbeat for too long"
                     )
                 )
                 return
             self._judge()
-            if self._remote is not None and not self._is_over:
+            if self._follower is not None and not self._is_over:
                 now = self._parts.clock.wall()
                 self._orphaned |= {gone: now - silent_s for gone, silent_s in (await self.members.take_over()).items()}
                 if self._orphaned and not self._is_taking_over:
@@ -267,8 +271,8 @@ class HubCluster:
             for numbers, last_seen in list(self._orphaned.items()):
                 await self.catch_up()
                 gone = numbers - self.members.living  # not from one that has come back while the log could not be read
-                if self._remote is not None and gone:
-                    count = await self._remote.take_over(gone, int(last_seen * 1000))
+                if gone:
+                    count = await self._parts.remote().take_over(gone, int(last_seen * 1000))
                     self._log.info("took over the sessions of hubs that are gone", numbers=sorted(gone), sessions=count)
                 del self._orphaned[numbers]
         except IotHubError as error:
@@ -333,7 +337,3 @@ class HubCluster:
             self._overtaken.discard(session)
         if session.connection is connection and session.epoch == epoch:
             self._parts.plane.close(connection, Reason.TAKEN_OVER)
-
-
-def _nobody(_error: ConflictError) -> None:
-    """It has not joined yet: it can have been replaced by nobody."""

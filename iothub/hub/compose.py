@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from iothub import hooks
 from iothub.base.clock import Clock
+from iothub.base.errors import ConflictError
 from iothub.base.ids import MessageIds
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
@@ -78,6 +79,7 @@ from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.background.membership import Members
+from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
@@ -112,7 +114,8 @@ class _Foundation:
     """What all that is above the stores is made with; gone when the hub is composed.
 
     `brokers` and `members` come early because the threads below the planes report to them; what makes brokers, and what hears of overtaken
-    claims and lost queues, comes with the planes (`factory`, `on_stale`, `on_lost`).
+    claims and lost queues, comes with the planes (`factory`, `on_stale`, `on_lost`), as do the `plane` itself and the `remote_sessions` over it.
+    Who ends a hub that was replaced is above all parts (`on_replaced`).
     """
 
     def __init__(self, process: Process, monitoring: Monitoring, damaged: DamagedRecords, stores: Stores) -> None:
@@ -127,6 +130,9 @@ class _Foundation:
         self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name)
         self.on_stale: LateBound[Callable[[Session], None]] = LateBound("what hears of overtaken claims")
         self.on_lost: LateBound[Callable[[Session], None]] = LateBound("what hears of lost queues")
+        self.on_replaced: LateBound[Callable[[ConflictError], None]] = LateBound("what ends a hub that was replaced")
+        self.plane: LateBound[Plane] = LateBound("the message plane")
+        self.remote_sessions: LateBound[RemoteSessions] = LateBound("the sessions of other hubs")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)
@@ -150,6 +156,7 @@ def _writers(foundation: _Foundation) -> Writers:
         stores.retained,
         call_in_reactor,
         clock,
+        plane=cast("Any", foundation.plane),
         bounds=Bounds(waiting_bytes=settings.queues.pending_bytes),
         retry_policy=retry_policy,
         on_alarm=store_alarms,
@@ -182,6 +189,8 @@ def _writers(foundation: _Foundation) -> Writers:
 def _control(foundation: _Foundation, writers: Writers) -> Control:
     streams_made = _streams(foundation, writers)
     planes = compose_control(_ground(foundation, writers, streams_made))
+    foundation.plane.bind(planes.plane)
+    foundation.remote_sessions.bind(_remote_sessions(foundation, planes))
     cluster = planes.hub.cluster if isinstance(planes.hub.cluster, HubCluster) else None
     foundation.on_stale.bind(_no_cluster if cluster is None else cluster.on_stale)
     foundation.on_lost.bind(LostQueues(foundation.brokers, planes.hub.sessions).end_session)
@@ -209,7 +218,13 @@ def _control(foundation: _Foundation, writers: Writers) -> Control:
         metering=metering,
         lifecycle=foundation.lifecycle,
         cluster=cluster,
+        on_replaced=foundation.on_replaced,
     )
+
+
+def _remote_sessions(foundation: _Foundation, planes: Planes) -> RemoteSessions:
+    members, run = foundation.members, foundation.process.threads.run
+    return RemoteSessions(planes.hub, foundation.registry, run, members.signature, members.number)
 
 
 def _streams(foundation: _Foundation, writers: Writers) -> StreamParts:
@@ -217,7 +232,7 @@ def _streams(foundation: _Foundation, writers: Writers) -> StreamParts:
     process, stores = foundation.process, foundation.stores
     living = partial(streams.living, stores.accounts)
     drivers = stream_drivers(process.settings, stores.installation, process.reactor.callFromThread, living)
-    return stream_parts(process.settings, writers.writer, drivers, process.clock)
+    return stream_parts(process.settings, writers.writer, drivers, process.clock, foundation.plane)
 
 
 def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts) -> PlaneDependencies:
@@ -275,6 +290,8 @@ def _cluster(foundation: _Foundation, plane: Plane) -> Cluster:
             waiting=process.waiting,
             store_alarms=foundation.monitoring.store_alarms,
             damaged=foundation.damaged,
+            remote=foundation.remote_sessions,
+            on_replaced=lambda error: foundation.on_replaced()(error),
         )
     )
 

@@ -1,9 +1,16 @@
 """Parts that are needed by others which are made before them: the one place where a real circle of the composition is broken.
 
-Knows no part. Three circles are real: the message plane hands packets to the control plane, which answers through the message plane; brokers are
-made over the message plane, and the queues below it report what is stored to them; the queues report claims that another hub has overtaken, and
-queues that are lost, to cluster and sessions, which work above them. One value comes late: accounts on a server name the installation when they
-answer, and what uses Redis, made before, has it in its keys. Everything else is made in an order in which whoever is needed is there.
+Knows no part. These circles are real:
+
+- The message plane hands packets to the control plane, which answers through the message plane.
+- The stores of the message plane, queues and streams, are below it, and answer to it.
+- Brokers are made over the message plane, and the queues below it report what is stored to them.
+- The queues report claims that another hub has overtaken, and queues that are lost, to cluster and sessions, which work above them.
+- The cluster applies events of other hubs to the sessions, which ask the cluster.
+- A hub that was replaced is ended by what runs all its parts.
+
+One value comes late: accounts on a server name the installation when they answer, and what uses Redis, made before, has it in its keys. Everything
+else is made in an order in which whoever is needed is there.
 """
 
 from __future__ import annotations

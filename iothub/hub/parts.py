@@ -5,10 +5,12 @@ Frozen, and without behaviour: whoever needs a part gets that part by its constr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from iothub.base.clock import Clock
+from iothub.base.errors import ConflictError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
@@ -17,6 +19,7 @@ from iothub.hub.drivers import Drivers
 from iothub.hub.health import Health
 from iothub.hub.hub_file import HubFile
 from iothub.hub.installation import Installation
+from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
 from iothub.hub.periodic_tasks import PeriodicTasks
@@ -130,7 +133,7 @@ class Writers:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Message plane and control plane. `cluster`: None where no store is shared."""
+    """Message plane and control plane. `cluster`: None where no store is shared. `on_replaced`: what ends this hub when another one has its place."""
 
     plane: Plane
     control_plane: ControlPlane
@@ -142,6 +145,7 @@ class Control:
     metering: Metering
     lifecycle: LifecycleHooks
     cluster: HubCluster | None
+    on_replaced: LateBound[Callable[[ConflictError], None]]
 
 
 @dataclass(frozen=True, slots=True)

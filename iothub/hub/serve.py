@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any, cast
+from typing import Any
 
 from twisted.internet import epollreactor
 from twisted.internet.defer import Deferred
@@ -72,7 +72,8 @@ class HubProcess:
         hold = BackupHold(parts.stores.commits, process.threads.run)
         answer = answers(parts.sockets.admin_queries, self._reloader, hold, parts.sockets.health.brief)
         sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir, answer)
-        self._start = Start(parts, sockets, announce, self._replaced)
+        self._start = Start(parts, sockets, announce)
+        parts.control.on_replaced.bind(self._replaced)
         self._stop = Stop(parts, sockets)
         self._log = log.get(__name__)
         self._is_ending = False
@@ -82,7 +83,7 @@ class HubProcess:
         """Start, serve, stop. Raises what kept the hub from starting, or from going on."""
         self._take_signals()
         self._parts.process.threads.start()
-        self._parts.writers.writer.start(cast("Any", self._parts.control.plane))
+        self._parts.writers.writer.start()
         self._reactor.callWhenRunning(self._begin)
         self._reactor.run(installSignalHandlers=False)
         self._stop.close()

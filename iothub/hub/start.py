@@ -10,8 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 from iothub.base import gc_tuning, log
-from iothub.base.errors import ConfigError, ConflictError, UnavailableError
-from iothub.hub.cluster import HubCluster
+from iothub.base.errors import ConfigError, UnavailableError
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.queue_repair import rebuild_queues
@@ -20,7 +19,6 @@ from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Peers, SessionRecovery
 
 T = TypeVar("T")
@@ -29,18 +27,11 @@ T = TypeVar("T")
 class Start:
     """Starts a hub once, on the reactor thread."""
 
-    def __init__(
-        self,
-        parts: Parts,
-        sockets: OpenSockets,
-        announce: Callable[[str], None],
-        on_replaced: Callable[[ConflictError], None],
-    ) -> None:
-        """`announce`: gets the addresses of the listeners. `on_replaced`: another hub took over this one's node.number."""
+    def __init__(self, parts: Parts, sockets: OpenSockets, announce: Callable[[str], None]) -> None:
+        """`announce`: gets the addresses of the listeners."""
         self._parts = parts
         self._sockets = sockets
         self._announce = announce
-        self._on_replaced = on_replaced
         self._log = log.get(__name__)
 
     async def run(self) -> None:
@@ -51,7 +42,7 @@ class Start:
         self._sockets.try_ports()
         self._open_clients()
         await self._take_stores()
-        peers = None if cluster is None else await cluster.join(self._on_replaced)
+        peers = None if cluster is None else await cluster.join()
         is_first = peers is None or not peers.living
         run, accounts = parts.process.threads.run, parts.stores.accounts
         await run("accounts.sweep", lambda: commands.sweep(accounts, is_starting=is_first))
@@ -59,7 +50,7 @@ class Start:
         sessions, folded = await self._recover(peers)
         await parts.tasks.accounts.catch_up(watcher)
         if cluster is not None:
-            await cluster.open(folded, self._remote_sessions(cluster))
+            await cluster.open(folded)
         self._require_wanted()
         if not sessions:  # with them it starts all the same: they are kept, and `/readyz` says that nobody gets in
             parts.monitoring.watch.require_room()
@@ -100,8 +91,8 @@ class Start:
     # --- servers and what is on them
 
     def _open_http(self) -> None:
-        control, hub_file = self._parts.control, self._parts.process.hub_file
-        control.streaming.start(control.plane)
+        hub_file = self._parts.process.hub_file
+        self._parts.control.streaming.start()
         self._sockets.open_http()
         hub_file.note_http(self._sockets.http_address())
         hub_file.note_start("")
@@ -154,11 +145,6 @@ class Start:
         if writers.statistics_thread is not None:
             writers.statistics_thread.start()
         return sessions, folded
-
-    def _remote_sessions(self, cluster: HubCluster) -> RemoteSessions:
-        parts, members = self._parts, cluster.members
-        run = parts.process.threads.run
-        return RemoteSessions(parts.control.hub, parts.control.registry, run, members.signature(), members.number)
 
     def _patiently(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Do a piece of the loading, again if a store fails in the middle. Where all are files, that ends the start."""

@@ -85,13 +85,15 @@ class StreamParts:
     out_trouble: OutTrouble
 
 
-def stream_parts(settings: Config, store: Store, drivers: StreamDrivers, clock: Clock) -> StreamParts:
-    """Make what the message plane writes to, above the `store` of the queues."""
+def stream_parts(
+    settings: Config, store: Store, drivers: StreamDrivers, clock: Clock, plane: Callable[[], Plane]
+) -> StreamParts:
+    """Make what the message plane writes to, above the `store` of the queues. `plane`: it is made later."""
     bounds = SinkLimits(
         settings.streams.tenant_pending_bytes, settings.streams.pending_bytes, settings.queues.give_up_s
     )
     trouble = OutTrouble()
-    sink_store = SinkStore(store, drivers.sender, clock, settings.kafka.topic_prefix, bounds, trouble.note)
+    sink_store = SinkStore(store, drivers.sender, clock, settings.kafka.topic_prefix, bounds, trouble.note, plane)
     return StreamParts(drivers, sink_store, StreamRegistry(sink_store), trouble)
 
 
@@ -122,8 +124,8 @@ class Streaming:
         self.is_stale = True
         self._followed: tuple[Stream, ...] = ()
 
-    def start(self, plane: Plane) -> None:
-        self.sink_store.start(plane)
+    def start(self) -> None:
+        self.sink_store.start()
         self.sources.start()
 
     # --- following the accounts

@@ -25,6 +25,21 @@ NAMED_LIKE_A_PART = {
     ("tenants/iothub_tenants/broker/broker.py", "self.plane"): "a tenant's plane: its broker counts the sinks in it",
 }
 
+# Fields that are None at first and get an argument of a later call: (module, class, field) -> why that is no part handed in late.
+STATE_THAT_BEGINS_AS_NONE = {
+    ("iothub.hub.late", "LateBound", "_part"): "the one place for real circles",
+    ("iothub.hub.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
+    ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
+    ("iothub_services.auth.change_watermark", "ChangeWatermark", "_looked_at"): "a time",
+    ("iothub_services.hbase.connection", "Connection", "_wire"): "the socket, once it is connected",
+    ("iothub_services.queues.redis.messages", "Item", "answer"): "an answer",
+    ("iothub_services.state.memory.checkpoints", "MemoryCheckpoints", "_pointer"): "what is stored",
+    ("iothub_services.streams.kafka.batch", "_Place", "_whole"): "a batch that is sent again",
+    ("iothub_services.streams.kafka.receiver", "KafkaReceiver", "_on_page"): "the port's start: whom the thread calls",
+    ("iothub_services.streams.kafka.sender", "KafkaSender", "_on_answers"): "the port's start: whom the thread calls",
+    ("iothub_tenants.background.following", "AccountFollower", "_watermark"): "a position in the account change log",
+}
+
 
 def _assigned(node: ast.AST) -> Iterator[ast.Attribute]:
     """Yield the attributes that a statement assigns."""
@@ -101,6 +116,83 @@ def test_no_part_is_assigned_to_from_outside() -> None:
 
     assert found - set(NAMED_LIKE_A_PART) == set()
     assert set(NAMED_LIKE_A_PART) - found == set(), "these are gone: take them off the list"
+
+
+def _arguments_stored_late(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield class and field where a method stores an argument in a field that the constructor has left None."""
+    for owner in ast.walk(parsed(path)):
+        if isinstance(owner, ast.ClassDef):
+            yield from ((owner.name, field) for field in _stored_late(owner))
+
+
+def _stored_late(owner: ast.ClassDef) -> set[str]:
+    methods = [each for each in owner.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    empty = {
+        field for method in methods if method.name == "__init__" for field, value in _stores(method) if _is_none(value)
+    }
+    return {
+        field
+        for method in methods
+        if method.name != "__init__"
+        for field, value in _stores(method)
+        if field in empty and isinstance(value, ast.Name) and value.id in _arguments(method)
+    }
+
+
+def _stores(method: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each field of `self` that is assigned, with its value."""
+    for node in ast.walk(method):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            for stored, value in pairs:
+                if isinstance(stored, ast.Attribute) and ast.unparse(stored.value) == "self":
+                    yield stored.attr, value
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _arguments(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    return {each.arg for each in (*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs)}
+
+
+def test_no_part_is_handed_in_after_the_construction() -> None:
+    """A method that stores its argument where the constructor left None is a setter by another name."""
+    found = {
+        (name, owner, field)
+        for name, path in modules().items()
+        if not name.startswith(("iothub.engine", "iothub.testing", "iothub.cli", "iothub.doctor", "iothub_spark"))
+        for owner, field in _arguments_stored_late(path)
+    }
+
+    assert found - set(STATE_THAT_BEGINS_AS_NONE) == set()
+    assert set(STATE_THAT_BEGINS_AS_NONE) - found == set(), "these are gone: take them off the list"
+
+
+def test_rule_knows_the_ways_to_hand_in_a_part() -> None:
+    text = """
+class Part:
+    def __init__(self):
+        self.a = self.b = None
+        self.c: int | None = None
+        self.d = 1
+    def start(self, a, b, *, c, d):
+        self.a, self.e = a, 1
+        self.b = b
+        self.c: int = c
+        self.d = d
+    def stop(self):
+        self.a = None
+"""
+    (owner,) = ast.parse(text).body
+
+    assert isinstance(owner, ast.ClassDef)
+    assert _stored_late(owner) == {"a", "b", "c"}
 
 
 def test_rule_knows_the_ways_to_assign() -> None:

@@ -47,7 +47,7 @@ class OneHub(SingleHub):
         path.mkdir()
         self.harness = harness = Harness(path, cluster=self)
         registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
-        self._remote = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), self.name, number)
+        self._remote = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), lambda: self.name, number)
         journal, queues = cast("Any", harness.journal), cast("Any", harness.queues)
         journal.record, journal.note = self._stepped(self._record), self._append
         queues.claim, queues.stats, queues.drop = map(self._stepped, (queues.claim, queues.stats, queues.drop))

@@ -76,7 +76,7 @@ def test_picture_is_what_the_fold_makes(
     for event in log:
         state = fold(state, event)
     registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
-    remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), "1.10", 1)
+    remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), lambda: "1.10", 1)
     places = [0, *sorted(cut for cut in cuts if cut < len(log)), len(log)]
     for begin, end in pairwise(places):
         now(remote_sessions.apply_events(log[begin:end]))

@@ -85,11 +85,11 @@ class World:
             MemoryRetained(),
             self.turns.append,
             self.clock,
+            plane=lambda: self,  # type: ignore[arg-type, return-value]
             bounds=Bounds(commit=commit),
             retry_policy=RetryPolicy(1e-9, GIVE_UP_S),
             on_alarm=lambda _, __: None,
         )
-        self.writer._plane = self  # type: ignore[assignment]
         self.turn: Any = self
         self.is_open = True
         self.link: Any = Link(version)

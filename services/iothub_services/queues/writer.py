@@ -93,17 +93,19 @@ class QueueWriter:
         call_in_reactor: CallInReactor,
         clock: Clock,
         *,
+        plane: Callable[[], Plane],
         bounds: Bounds | None = None,
         retry_policy: RetryPolicy | None = None,
         on_alarm: Alarm,
         listeners: StoreListeners = NOBODY,
         on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
+        """`plane`: the message plane, which is made above its store."""
         self._queues = queues
         self._retained = retained
         self._on_alarm = on_alarm
         self._listeners = listeners
-        self._plane: Plane | None = None
+        self._plane = plane
         self._order: deque[_Pending] = deque()
         self._sources = Sources()
         self._looked_into: set[int] = (
@@ -141,9 +143,7 @@ class QueueWriter:
             on_commit=on_commit,
         )
 
-    def start(self, plane: Plane) -> None:
-        """Begin to work for `plane`."""
-        self._plane = plane
+    def start(self) -> None:
         for thread in (self._writes, self._reads, self._retains):
             thread.start()
 
@@ -239,7 +239,7 @@ class QueueWriter:
 
     def _deliver(self, deliver: Callable[[], None]) -> None:
         """All answers of one commit are one batch of the plane: each connection is written once."""
-        plane = self._attached
+        plane = self._plane()
         was_open = plane.turn.is_open
         plane.turn.begin()
         try:
@@ -247,12 +247,6 @@ class QueueWriter:
         finally:
             if not was_open:
                 plane.end_batch()
-
-    @property
-    def _attached(self) -> Plane:
-        if self._plane is None:
-            raise AssertionError("answers before start()")
-        return self._plane
 
     def _append_done(self, pending: _Pending, answer: object) -> None:
         if isinstance(answer, Appended):
@@ -286,14 +280,14 @@ class QueueWriter:
     def _report(self, pending: _Pending) -> None:
         if pending.error is not None:
             is_final = not getattr(pending.error, "retryable", False)
-            self._attached.not_stored(pending.publish, pending.is_written, is_final)
+            self._plane().not_stored(pending.publish, pending.is_written, is_final)
             return
         for quota in pending.answer.hit:
             self._listeners.on_full(pending.publish.tenant, quota)
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
         positions = pending.answer.positions
-        self._attached.stored(pending.publish, positions, pending.answer.is_duplicate)
+        self._plane().stored(pending.publish, positions, pending.answer.is_duplicate)
         if _GONE in positions:
             for target, position in zip(pending.publish.targets, positions, strict=True):
                 if position == _GONE:
@@ -303,11 +297,11 @@ class QueueWriter:
         for target in publish.targets:
             count = sum(1 for queue_id, _ in dropped if queue_id == target.session.queue_id)
             if count:
-                self._attached.turn.drop(publish.tenant, target.session, Drop.QUEUE_FULL, count)
+                self._plane().turn.drop(publish.tenant, target.session, Drop.QUEUE_FULL, count)
 
     def _page_done(self, session: Session, after: int, answer: object) -> None:
         if not isinstance(answer, LoadedPage):
-            self._attached.page(session, [], after, False)  # not now: it asks again, or the session was taken over
+            self._plane().page(session, [], after, False)  # not now: it asks again, or the session was taken over
             self._reading_fails(session, answer)
             self._refused(session, answer)
             return
@@ -316,7 +310,7 @@ class QueueWriter:
             self._on_alarm(_READ_FAILING, "")
         if answer.damaged:
             self._pass_over(session, answer.damaged)
-        self._attached.page(session, answer.records, answer.upto, answer.is_short)
+        self._plane().page(session, answer.records, answer.upto, answer.is_short)
 
     def _pass_over(self, session: Session, damaged: list[Damaged]) -> None:
         """Name and count what is lost of a queue."""
@@ -324,7 +318,7 @@ class QueueWriter:
         log.error("damaged records skipped", queue=session.queue_id, records=len(damaged), first=position, why=why)
         where = f"{len(damaged)} records of queue {session.queue_id}, the first at position {position}"
         self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({why}): they are skipped")
-        self._attached.turn.drop(session.tenant, session, Drop.STORE_FAILED, len(damaged))
+        self._plane().turn.drop(session.tenant, session, Drop.STORE_FAILED, len(damaged))
 
     def _reading_fails(self, session: Session, answer: object) -> None:
         """Raise an alarm, if the store will not do it by itself, until the first queue of which this was said can be read, or is not there."""
@@ -368,7 +362,7 @@ class QueueWriter:
 
     def _move_done(self, move: Move, session: Session, verb: str, answer: object) -> None:
         if answer is True:
-            getattr(self._attached, verb)(session, move.value)
+            getattr(self._plane(), verb)(session, move.value)
         elif isinstance(answer, BackendError) and answer.retryable:
             self._submit_move(move, session, verb)
         elif move.epoch != session.epoch:
@@ -381,7 +375,7 @@ class QueueWriter:
             log.error(
                 "queue refused an acknowledgement, closing the connection", queue=session.queue_id, cause=str(answer)
             )
-            self._attached.close(session.connection, Reason.STORE_UNAVAILABLE)
+            self._plane().close(session.connection, Reason.STORE_UNAVAILABLE)
 
 
 def _failed(pending: _Pending, answer: object) -> None:

@@ -115,15 +115,23 @@ class SinkStore:
     """
 
     def __init__(
-        self, store: Store, sender: StreamSender, clock: Clock, prefix: str, bounds: SinkLimits, on_alarm: OnAlarm
+        self,
+        store: Store,
+        sender: StreamSender,
+        clock: Clock,
+        prefix: str,
+        bounds: SinkLimits,
+        on_alarm: OnAlarm,
+        plane: Callable[[], Plane],
     ) -> None:
+        """`plane`: the message plane, which is made above its store."""
         self._store = store
         self._sender = sender
         self._clock = clock
         self._prefix = prefix
         self._bounds = bounds
         self._on_alarm = on_alarm
-        self._plane: Plane | None = None
+        self._plane = plane
         self._order: deque[_Pending] = deque()
         self._whole = Room(bounds)
         self._rooms: dict[int, Room] = {}
@@ -139,9 +147,8 @@ class SinkStore:
         self.reserve = store.reserve
         self.finish_inbound = store.finish_inbound
 
-    def start(self, plane: Plane) -> None:
-        """Begin to work for `plane`."""
-        self._plane = plane
+    def start(self) -> None:
+        """Let Kafka's answers come."""
         self._sender.start(self._answered)
 
     def close(self, timeout_s: float) -> bool:
@@ -228,7 +235,7 @@ class SinkStore:
         for sink in sinks:
             sink.refused += 1
             self.refused += 1
-            self._attached.turn.drop(publish.tenant, publish.publisher, Drop.STREAM_REFUSED, 1)
+            self._plane().turn.drop(publish.tenant, publish.publisher, Drop.STREAM_REFUSED, 1)
         self._call_soon(lambda: self._pass_on(publish, is_taken=False))
 
     def _pass_on(self, publish: StoredPublish, *, is_taken: bool) -> None:
@@ -238,7 +245,7 @@ class SinkStore:
         if publish.targets or publish.retain or publish.inbound is not None:
             self._store.append(publish)
         else:
-            self._attached.stored(publish, ())
+            self._plane().stored(publish, ())
 
     # --- answers
 
@@ -268,7 +275,7 @@ class SinkStore:
         else:  # Kafka will never take it
             sink.refused += 1
             self.refused += 1
-            self._attached.turn.drop(pending.publish.tenant, pending.publish.publisher, Drop.STREAM_REFUSED, 1)
+            self._plane().turn.drop(pending.publish.tenant, pending.publish.publisher, Drop.STREAM_REFUSED, 1)
         if not pending.is_over and not pending.is_awaited:
             self._end(pending)
 
@@ -323,31 +330,25 @@ class SinkStore:
         self._unanswered += len(pending.records)
         self.given_up += 1
         for publish in self._close(pending):
-            self._attached.not_stored(publish, pending.is_written)
+            self._plane().not_stored(publish, pending.is_written)
 
     # --- private
 
     def _books(self, publish: StoredPublish, sign: int) -> None:
         """Move a publish between the counts of its tenant and those of the worker, which bound the stored messages of all tenants."""
-        turn = self._attached.turn
+        turn = self._plane().turn
         turn.unstored_messages += sign
         turn.unstored_bytes += sign * publish.message.size
 
-    @property
-    def _attached(self) -> Plane:
-        if self._plane is None:
-            raise AssertionError("a publish before start()")
-        return self._plane
-
     def _call_soon(self, call: Callable[[], None]) -> None:
         """Never answer from inside the call that asked."""
-        soon = self._attached.call_soon
+        soon = self._plane().call_soon
         if soon is None:
             raise AssertionError("a plane without call_soon")
         soon(lambda: self._in_batch(call))
 
     def _in_batch(self, deliver: Callable[[], None]) -> None:
-        plane = self._attached
+        plane = self._plane()
         was_open = plane.turn.is_open
         plane.turn.begin()
         try:

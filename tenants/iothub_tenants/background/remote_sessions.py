@@ -39,9 +39,9 @@ Change = Callable[["RemoteSessions", TenantBroker, Session, Event], None]
 
 
 class RemoteSessions:
-    """On the reactor thread. `me`: the name that this hub writes on its events; `number`: its node number."""
+    """On the reactor thread. `me`: returns the name that this hub writes on its events; `number`: its node number."""
 
-    def __init__(self, hub: Hub, registry: Registry, run: Run, me: str, number: int) -> None:
+    def __init__(self, hub: Hub, registry: Registry, run: Run, me: Callable[[], str], number: int) -> None:
         self._hub = hub
         self._registry = registry
         self._run = run
@@ -68,7 +68,7 @@ class RemoteSessions:
         if broker is None:
             return  # the tenant was deleted, or has no session
         session = broker.plane.sessions.get(event.client_id)
-        if event.hub == self._me:
+        if event.hub == self._me():
             self._apply_own_event(broker, session, event)
         elif event.type is EventType.SESSION_CREATED:
             if event.epoch > self._ended_at.get((event.tenant_id, event.client_id), 0):

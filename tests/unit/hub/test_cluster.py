@@ -104,15 +104,17 @@ class Node:
         )
         self.shared: list[bool] = []
         self.block_source = SimpleNamespace(share=self.shared.append)
-        self.remote = RemoteSessions(
-            cast("Any", SimpleNamespace(brokers=[])), cast("Any", None), cast("Any", self.run), "1.1", 1
+        self.remote_sessions = RemoteSessions(
+            cast("Any", SimpleNamespace(brokers=[])), cast("Any", None), cast("Any", self.run), lambda: "1.1", 1
         )
+        self.remote = lambda: self.remote_sessions
         self.alarms: list[tuple[str, str]] = []
         self.store_alarms = lambda word, text: self.alarms.append((word, text))
         self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
         self.members = Members(store, cast("Any", self.run), self.clock, 1, "one")
-        self.stores = HubCluster(cast("Any", self))
         self.replaced: list[ConflictError] = []
+        self.on_replaced = self.replaced.append
+        self.stores = HubCluster(cast("Any", self))
 
     async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
@@ -135,9 +137,9 @@ class Node:
 
     def begin(self) -> list[object]:
         """Join and open; the list is not empty when the listeners may be opened."""
-        now(self.stores.join(self.replaced.append))
+        now(self.stores.join())
         opened: list[object] = []
-        Deferred.fromCoroutine(self.stores.open((7,), self.remote)).addBoth(opened.append)
+        Deferred.fromCoroutine(self.stores.open((7,))).addBoth(opened.append)
         return opened
 
 
@@ -250,7 +252,7 @@ def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> No
 def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> None:
     """So another hub takes over the sessions of its earlier run. It sees the others meanwhile, and opens when they have seen it again."""
     two = other(node)
-    peers, answers = now(node.stores.join(node.replaced.append)), [UnavailableError("away")] * 15
+    peers, answers = now(node.stores.join()), [UnavailableError("away")] * 15
 
     async def work() -> None:
         if answers:
@@ -268,7 +270,7 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
 
     node.pass_time(5, two)
     opened: list[object] = []
-    Deferred.fromCoroutine(node.stores.open((7,), node.remote)).addBoth(opened.append)
+    Deferred.fromCoroutine(node.stores.open((7,))).addBoth(opened.append)
     node.pass_time(JOIN_S - 2, two)
     assert opened == node.follower.waiting == []
     assert two.living == {1}
@@ -279,7 +281,7 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
 
 def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
     """Also when they have left again: what they began is theirs."""
-    peers = now(node.stores.join(node.replaced.append))
+    peers = now(node.stores.join())
     assert not peers.exist
     two = other(node)
     node.pass_time(2, two)
@@ -331,7 +333,7 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
         taken_over.append((numbers, lost_at_ms))
         return 3
 
-    monkeypatch.setattr(node.remote, "take_over", take_over)
+    monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     seen_at = node.clock.wall()
@@ -358,7 +360,7 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
             raise UnavailableError("no")
         return 3
 
-    monkeypatch.setattr(node.remote, "take_over", take_over)
+    monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
@@ -379,7 +381,7 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
         taken_over.append(numbers)
         return 3
 
-    monkeypatch.setattr(node.remote, "take_over", take_over)
+    monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
     node.pass_time(JOIN_S, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
@@ -429,7 +431,7 @@ def test_log_that_cannot_be_followed_is_an_alarm_when_there_are_others(node: Nod
 
 
 def test_states_are_looked_at_again_in_a_thread(node: Node) -> None:
-    peers = now(node.stores.join(node.replaced.append))
+    peers = now(node.stores.join())
 
     assert now(peers.read_again([SimpleNamespace(key=(7, "c"))])) == ["state of (7, 'c')"]
 

@@ -45,11 +45,13 @@ class Scenario:
         self.troubles: list[str] = []
         self.found: list[Stream] | BackendError = STREAMS
         drivers = stream_drivers(Config(), Installation(Config()), lambda call: call(), lambda: STREAMS)
-        parts = stream_parts(Config(), harness.store, replace(drivers, topics=topics), harness.clock)
+        parts = stream_parts(
+            Config(), harness.store, replace(drivers, topics=topics), harness.clock, lambda: harness.plane
+        )
         run = cast("Any", self.run)
         self.streaming = Streaming(parts, harness.hub, cast("Any", None), run, others, "iothub", self.troubles.append)
         monkeypatch.setattr(streams, "active", self.active)
-        self.streaming.start(harness.plane)
+        self.streaming.start()
 
     async def run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)

@@ -122,6 +122,7 @@ class Harness:
             self.retained,
             lambda call: call(),
             self.clock,
+            plane=lambda: self.plane,
             on_alarm=lambda name, text: self.alarms.append((name, text)),
             listeners=StoreListeners(
                 on_retained=lambda *news: self.retained_news.append(news),
@@ -130,8 +131,7 @@ class Harness:
                 on_lost=self.lost.append,
             ),
             **({"retry_policy": RetryPolicy()} | settings),
-        )
-        self.writer._plane = self.plane  # the threads stay off
+        )  # not started: the threads stay off
 
     def session(self, queue_id: int, limits: QueueLimits | None = None) -> Session:
         self.queues.create(7, queue_id, limits or QueueLimits())
@@ -542,7 +542,7 @@ def test_writer_whose_thread_hangs_leaves_its_stores_open(monkeypatch: pytest.Mo
             yield
 
     monkeypatch.setattr(harness.queues, "group", hanging)
-    harness.writer.start(harness.plane)
+    harness.writer.start()
     harness.writer.call("create", (7, 1, QueueLimits()), lambda _: None, pytest.fail)
     assert is_running.wait(10)
 

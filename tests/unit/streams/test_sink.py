@@ -61,12 +61,18 @@ class Scenario:
         self.alarms: list[str] = []
         given = SinkLimits(**bounds)  # type: ignore[arg-type]
         self.sink_store = SinkStore(
-            self.bench.store, self.sender, self.bench.clock, "iothub", given, self.alarms.append
+            self.bench.store,
+            self.sender,
+            self.bench.clock,
+            "iothub",
+            given,
+            self.alarms.append,
+            lambda: self.bench.plane,
         )
         self.soon: list[object] = []
         self.bench.plane.turn.store = self.sink_store
         self.bench.plane.call_soon = self.soon.append
-        self.sink_store.start(self.bench.plane)
+        self.sink_store.start()
         self.sink = self.add(STREAM)
 
     def add(self, stream: Stream) -> Sink:

@@ -58,7 +58,7 @@ class Scenario:
         self.cluster = Together()
         self.harness = harness = Harness(path, cluster=self.cluster)
         registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
-        self.remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), ME, 1)
+        self.remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), lambda: ME, 1)
         self.epoch = 500 << 24
 
     def subject(self, epoch: int | None = None, client_id: str = "c") -> Subject:
