@@ -4,7 +4,7 @@ from iothub.engine.emission cimport Emission
 from iothub.engine.state cimport AckSlot, Connection, Session
 from iothub.engine.turn cimport Turn
 
-cdef int FINISHING, FREE, REFUSED, UNSTORED
+cdef int FINISHING, FREE, OWED, REFUSED, UNSTORED
 
 
 @cython.final

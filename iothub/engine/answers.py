@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from iothub.engine.emission import Emission
 from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, UNSTORED
-from iothub.engine.state import AckSlot, Connection, Session
+from iothub.engine.state import OWED, AckSlot, Connection, Session
 from iothub.engine.turn import Turn
 
 
@@ -41,7 +41,7 @@ class Answers:
         count = len(pending)
         while index < count:
             slot = pending[index]
-            if slot.code < 0:
+            if slot.code == OWED or slot.is_held:
                 break
             index += 1
             self.emission.send_ack(connection, 0x40 if slot.qos == 1 else 0x50, slot.packet_id, slot.code)
@@ -95,7 +95,8 @@ class Answers:
         if session.inbound is None:
             session.inbound = {}
         session.inbound[slot.packet_id] = REFUSED
-        slot.code = -code
+        slot.code = code
+        slot.is_held = True
         self.turn.store.finish_inbound(session, slot.packet_id)
 
     def _refuse(self, session: Session, packet_id: int) -> None:
@@ -108,8 +109,8 @@ class Answers:
         if connection is None or connection.is_closing or connection.pending is None:
             return
         for slot in connection.pending:
-            if slot.packet_id == packet_id and slot.code < -1:
+            if slot.packet_id == packet_id and slot.is_held:
                 del inbound[packet_id]
-                slot.code = -slot.code
+                slot.is_held = False
                 self.flush(connection)
                 return

@@ -60,6 +60,7 @@ cdef class Session:
 @cython.final
 cdef class AckSlot:
     cdef public int packet_id, qos, code
+    cdef public bint is_held
 
 
 @cython.final

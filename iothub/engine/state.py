@@ -25,6 +25,7 @@ from iothub.engine.window import Window
 
 NOTHING = bytearray()
 """What every connection with nothing to send has for its `out`: before anything is appended it gets a buffer of its own (`Turn.touch`)."""
+OWED = -1  # the `code` of an AckSlot whose Reason Code is not known yet
 _PINNED = memoryview(NOTHING)  # an append to it raises BufferError, and no client gets bytes of another one
 
 
@@ -257,12 +258,16 @@ class Session:
 
 
 class AckSlot:
-    """The place of one PUBACK or PUBREC in the order of its connection's acknowledgements [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
+    """The place of one PUBACK or PUBREC in the order of its connection's acknowledgements [MQTT-4.6.0-2] [MQTT-4.6.0-3].
+
+    `code`: the Reason Code, or OWED. `is_held`: a refusal whose Packet Identifier is not free yet: it may not leave before.
+    """
 
     def __init__(self, packet_id: int, qos: int) -> None:
         self.packet_id = packet_id
         self.qos = qos
-        self.code = -1  # Reason Code; -1: not known yet; below: known, but it may not leave yet, because its identifier is not free yet
+        self.code = OWED
+        self.is_held = False
 
 
 class Connection:

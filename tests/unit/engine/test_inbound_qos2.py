@@ -9,7 +9,7 @@ import pytest
 
 from iothub.engine import inbound_qos2
 from iothub.engine.inbound_qos2 import FINISHING, FREE, ROUTED
-from iothub.engine.state import AckSlot
+from iothub.engine.state import OWED, AckSlot
 from iothub.testing.engine import Bench, Client, ack, publish
 
 PUBLISHER, RECEIVER = 9, 7  # queues
@@ -43,10 +43,11 @@ class Case:
     def put(self) -> None:
         self.publisher.session.inbound = {1: self.state} if self.state != FREE else None
 
-    def owe(self, code: int) -> None:
+    def owe(self, code: int, *, is_held: bool = False) -> None:
         """A PUBLISH waits for its PUBREC on this connection."""
         slot = AckSlot(1, 2)
         slot.code = code
+        slot.is_held = is_held
         self.publisher.connection.pending = [slot]
 
     def publish(self) -> None:
@@ -54,7 +55,7 @@ class Case:
         self.publisher.send(PUBLISH)
 
     def publish_while_owed(self) -> None:
-        self.owe(-1)
+        self.owe(OWED)
         self.publish()
 
     def pubrel(self) -> None:
@@ -80,7 +81,7 @@ class Case:
         self.store()
 
     def remove(self) -> None:
-        self.owe(-0x97)
+        self.owe(0x97, is_held=True)
         self.remove_without_owing()
 
     def remove_without_owing(self) -> None:
