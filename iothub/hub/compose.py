@@ -160,6 +160,7 @@ def _writers(foundation: _Foundation) -> Writers:
         bounds=Bounds(waiting_bytes=settings.queues.pending_bytes),
         retry_policy=retry_policy,
         on_alarm=store_alarms,
+        on_damage=foundation.damaged,
         listeners=StoreListeners(
             on_retained=retained.on_stored,
             on_not_retained=retained.on_not_stored,

@@ -88,7 +88,8 @@ class Harness:
         bench = self.bench
         return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self._count)
 
-    def _count(self, store: str, key: str, reason: str) -> None:
+    def _count(self, store: str, key: str, reason: str, /, *, is_rebuilt: bool = False) -> None:
+        assert not is_rebuilt
         self.damaged.append((store, key, reason))
 
     def ask_to_retain(self, topic: bytes, payload: bytes) -> None:

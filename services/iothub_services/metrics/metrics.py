@@ -194,9 +194,9 @@ SESSION_EVENTS_LOST = _counter(
 )
 DAMAGED_RECORDS = _counter(
     "iothub_damaged_records_total",
-    "Damaged records that this hub passed over: session events, session states, retained messages.",
+    "Damaged records that this hub found: session events, session states, retained messages, messages of queues.",
     ("store",),
-    (("events",), ("state",), ("retained",)),
+    (("events",), ("state",), ("retained",), ("queues",)),
 )
 ANALYTICS_EVENTS = _counter(
     "iothub_analytics_events_total", "Events for statistics (usage, samples, drops, refusals) written to the log."

@@ -23,6 +23,7 @@ from iothub.base.errors import BackendError, NotFoundError
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
+from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, RetryPolicy, Source
 from iothub_services.queues.conversions import append_of, body_of, retained_write
 from iothub_services.queues.listeners import NOBODY, Alarm, Plane, StoreListeners
@@ -97,6 +98,7 @@ class QueueWriter:
         bounds: Bounds | None = None,
         retry_policy: RetryPolicy | None = None,
         on_alarm: Alarm,
+        on_damage: OnDamage = uncounted,
         listeners: StoreListeners = NOBODY,
         on_commit: Callable[[str, float], None] | None = None,
     ) -> None:
@@ -104,6 +106,7 @@ class QueueWriter:
         self._queues = queues
         self._retained = retained
         self._on_alarm = on_alarm
+        self._on_damage = on_damage
         self._listeners = listeners
         self._plane = plane
         self._order: deque[_Pending] = deque()
@@ -314,10 +317,9 @@ class QueueWriter:
 
     def _pass_over(self, session: Session, damaged: list[Damaged]) -> None:
         """Name and count what is lost of a queue."""
-        position, why = damaged[0]
-        log.error("damaged records skipped", queue=session.queue_id, records=len(damaged), first=position, why=why)
-        where = f"{len(damaged)} records of queue {session.queue_id}, the first at position {position}"
-        self._on_alarm("queue_records_corrupt", f"{where}, could not be read ({why}): they are skipped")
+        for position, reason in damaged:
+            where = f"tenant {session.tenant.name}, client {session.client_id!r}, message {position} of its queue"
+            self._on_damage("queues", where, reason)
         self._plane().turn.drop(session.tenant, session, Drop.STORE_FAILED, len(damaged))
 
     def _reading_fails(self, session: Session, answer: object) -> None:

@@ -81,6 +81,9 @@ class StateService:
         self._on_alarm = on_alarm
         self._on_damage = on_damage
         self._on_damaged_event = counted_by(on_damage)
+        self._damaged: dict[Key, str] | None = (
+            None  # while the rows are loaded: those that may be rebuilt from the log, and why
+        )
         self._checkpoints = checkpoints  # None: no job makes any
         self._known: dict[Key, SessionState | None] = {}
         self._changed: dict[Key, SessionState] = {}
@@ -161,23 +164,22 @@ class StateService:
         self._on_alarm("checkpoint_unused", f"{why}; the start continues from the session states")
 
     def _load_stored(self) -> list[SessionState]:
+        damaged = self._damaged = {}
         self._check_begin()
         self._catch_up()
         self._flush()
         self._check_end()
-        states: list[SessionState] = []
-        damaged: set[Key] = set()
-        for row in self._store.load():
-            state = self._decode(row)
-            if state is None:
-                damaged.add((row.tenant_id, row.client_id))
-            else:
-                states.append(state)
-        return [state for state in (*states, *self._rebuilt(damaged)) if not state.is_ended]
+        states = {(row.tenant_id, row.client_id): self._decode(row) for row in self._store.load()}
+        rebuilt = self._rebuild(key for key, state in states.items() if state is None)
+        states |= rebuilt
+        self._damaged = None
+        for key, reason in damaged.items():
+            self._report(key, reason, is_rebuilt=states.get(key) is not None)
+        return [state for state in states.values() if state is not None and not state.is_ended]
 
-    def _rebuilt(self, damaged: set[Key]) -> list[SessionState]:
+    def _rebuild(self, keys: Iterable[Key]) -> dict[Key, SessionState]:
         """Fold the sessions of damaged rows from the log, as far as it reaches back to their beginning; their next events write the rows anew."""
-        states: dict[Key, SessionState] = {}
+        damaged, states = set(keys), dict[Key, SessionState]()
         for _, offset, event in read_between(self._log, NOWHERE, self.folded, lambda _: None) if damaged else ():
             key = (event.tenant_id, event.client_id)
             if key in damaged:
@@ -185,7 +187,7 @@ class StateService:
                 if state is not None:
                     states[key] = state
         self._known.update(states)
-        return list(states.values())
+        return states
 
     def _check_begin(self) -> None:
         """Compare where the log begins with how far the store is."""
@@ -402,8 +404,16 @@ class StateService:
         try:
             return decode_state(row.record)
         except CorruptRecordError as error:
-            self._on_damage(STORE, f"session {row.tenant_id}/{row.client_id}", str(error))
+            key = (row.tenant_id, row.client_id)
+            if self._damaged is None:
+                self._report(key, str(error))
+            else:
+                self._damaged[key] = str(error)
             return None
+
+    def _report(self, key: Key, reason: str, *, is_rebuilt: bool = False) -> None:
+        tenant_id, client_id = key
+        self._on_damage(STORE, f"tenant id {tenant_id}, client {client_id!r}", reason, is_rebuilt=is_rebuilt)
 
     def _flush(self) -> None:
         """Write what was folded."""

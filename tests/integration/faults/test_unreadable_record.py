@@ -33,7 +33,7 @@ def spoil(path: Path) -> None:
 def alarms(hub: Hub, event: str) -> list[str]:
     """Return the subjects of the alarms that were raised, or cleared, by this log."""
     lines = [json.loads(line) for line in hub.log.splitlines() if f'"{event}"' in line]
-    return [line["subject"] for line in lines if line["alarm"] == "store_corrupt"]
+    return [line["subject"] for line in lines if line["alarm"] == "record_damaged"]
 
 
 def received(client: RawClient) -> bytes:
@@ -61,8 +61,9 @@ def test_damaged_message_in_a_queue_is_passed_over(hub: Hub) -> None:
         assert sleeper.connect(SESSION, "acme/dev1", clean=False).session_present
         assert [received(sleeper) for _ in range(4)] == [b"1", b"2", b"4", b"5"]
 
-    assert alarms(hub, "alarm raised") == ["queue_records_corrupt"]
-    assert "damaged records skipped" in hub.log
+    assert alarms(hub, "alarm raised") == ["queues"]
+    assert "damaged record skipped" in hub.log
     with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
-        assert 'iothub_messages_dropped_total{reason="store_failed"} 1' in answer.read().decode()
+        assert 'iothub_messages_dropped_total{reason="store_failed"} 1' in (text := answer.read().decode())
+        assert 'iothub_damaged_records_total{store="queues"} 1' in text
     assert "Traceback" not in hub.log

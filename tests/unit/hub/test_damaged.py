@@ -21,9 +21,9 @@ def records(alarms: list[tuple[str, str]]) -> DamagedRecords:
 def test_first_record_of_each_store_has_the_alarm(records: DamagedRecords, alarms: list[tuple[str, str]]) -> None:
     records("events", "0:3", "not JSON")
     records("events", "0:4", "not UTF-8")
-    records("state", "session 7/c", "not JSON")
+    records("state", "tenant id 7, client 'c'", "not JSON")
 
-    assert alarms == [("events_damaged", "0:3: not JSON"), ("state_damaged", "session 7/c: not JSON")]
+    assert alarms == [("events_damaged", "0:3: not JSON"), ("state_damaged", "tenant id 7, client 'c': not JSON")]
     assert records.counts() == {"events": 2, "state": 1}
 
 
@@ -43,3 +43,16 @@ def test_memory_of_what_was_counted_has_an_end(records: DamagedRecords, monkeypa
             records("events", key, "why")
 
     assert records.counts() == {"events": 4}
+
+
+def test_rebuilt_record_is_counted_and_no_alarm(
+    records: DamagedRecords, alarms: list[tuple[str, str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is lost of it; the next one that is lost has the alarm."""
+    records("state", "tenant id 7, client 'c'", "not JSON", is_rebuilt=True)
+
+    assert (records.counts(), alarms) == ({"state": 1}, [])
+    assert "damaged record rebuilt from the log" in capsys.readouterr().err
+
+    records("state", "tenant id 7, client 'd'", "not JSON")
+    assert [word for word, _ in alarms] == ["state_damaged"]

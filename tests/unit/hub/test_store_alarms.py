@@ -46,7 +46,7 @@ def test_each_store_has_its_own_alarm(alarms: Alarms) -> None:
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "retained")]
 
 
-@pytest.mark.parametrize("word", ["queues_corrupt", "event_log_lost", "state_incomplete", "queue_records_corrupt"])
+@pytest.mark.parametrize("word", ["queues_corrupt", "event_log_lost", "state_incomplete", "queue_lost"])
 def test_damage_is_reported_with_what_was_found(alarms: Alarms, word: str) -> None:
     StoreAlarms(alarms)(word, "3 rows saved")
 
@@ -67,7 +67,7 @@ def test_checkpoint_that_was_of_no_use_is_no_damaged_store(alarms: Alarms) -> No
 
 def test_damaged_record_is_an_alarm_of_its_own(alarms: Alarms) -> None:
     """No file was put aside."""
-    StoreAlarms(alarms)("state_damaged", "session 7/c: damaged session state (it is not JSON)")
+    StoreAlarms(alarms)("state_damaged", "tenant id 7, client 'c': damaged session state (it is not JSON)")
 
     assert raised(alarms) == [(AlarmName.RECORD_DAMAGED, "state")]
 

@@ -112,6 +112,7 @@ class Harness:
         self.retained.failures = []
         self.clock = ManualClock()
         self.alarms: list[tuple[str, str]] = []
+        self.damaged: list[tuple[str, str, str]] = []
         self.retained_news: list[tuple[Any, ...]] = []
         self.not_retained: list[tuple[Any, ...]] = []
         self.stale: list[object] = []
@@ -124,6 +125,7 @@ class Harness:
             self.clock,
             plane=lambda: self.plane,
             on_alarm=lambda name, text: self.alarms.append((name, text)),
+            on_damage=lambda *damaged, **_: self.damaged.append(damaged),
             listeners=StoreListeners(
                 on_retained=lambda *news: self.retained_news.append(news),
                 on_not_retained=lambda *news: self.not_retained.append(news),
@@ -403,8 +405,8 @@ def test_writer_skips_a_damaged_record_with_an_alarm(harness: Harness) -> None:
 
     assert ([record.position for record in records], upto) == ([2], 2)
     assert harness.plane.turn.drops == [(session, Drop.STORE_FAILED, 1)]
-    assert harness.alarms[0][0] == "queue_records_corrupt"
-    assert "queue 1, the first at position 1" in harness.alarms[0][1]
+    ((store, key, _),) = harness.damaged
+    assert (store, key) == ("queues", "tenant acme, client 'reader-1', message 1 of its queue")
 
 
 def test_writer_names_and_counts_what_its_driver_passes_over(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,8 +417,10 @@ def test_writer_names_and_counts_what_its_driver_passes_over(harness: Harness, m
 
     assert harness.run() == [("page", session, [], 2, True)]
     assert harness.plane.turn.drops == [(session, Drop.STORE_FAILED, 2)]
-    ((word, text),) = harness.alarms
-    assert (word, "the first at position 1" in text) == ("queue_records_corrupt", True)
+    assert harness.damaged == [
+        ("queues", f"tenant acme, client 'reader-1', message {number} of its queue", "the fields do not fit")
+        for number in (1, 2)
+    ]
 
 
 def test_writer_tells_of_a_store_that_will_not_be_read(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,7 @@ class Harness:
         self.store = FailingStates()
         self.alarms: list[str] = []
         self.damaged: list[tuple[str, str, str]] = []
+        self.rebuilt: list[str] = []
         self.service = self.restarted()
 
     def restarted(self) -> StateService:
@@ -86,8 +87,10 @@ class Harness:
         row = self.store._rows[7, client_id]
         self.store._rows[7, client_id] = row._replace(record=b"damaged")
 
-    def _count(self, store: str, key: str, reason: str) -> None:
+    def _count(self, store: str, key: str, reason: str, /, *, is_rebuilt: bool = False) -> None:
         self.damaged.append((store, key, reason))
+        if is_rebuilt:
+            self.rebuilt.append(key)
 
     def _on_alarm(self, name: str, text: str) -> None:
         del text
@@ -200,7 +203,8 @@ def test_service_passes_over_a_damaged_state(harness: Harness) -> None:
     harness.damage("a")
 
     assert [state.client_id for state in harness.restarted().load()] == ["b"]
-    assert harness.damaged == [("state", "session 7/a", "damaged session state (it is not JSON)")]
+    assert harness.damaged == [("state", "tenant id 7, client 'a'", "damaged session state (it is not JSON)")]
+    assert harness.rebuilt == []
     assert harness.alarms == []
 
 
@@ -212,13 +216,24 @@ def test_service_rebuilds_a_damaged_state_from_the_log(harness: Harness) -> None
 
     service = harness.restarted()
     assert {state.client_id: state.epoch for state in service.load()} == {"a": 2, "b": 1}
-    assert [key for _, key, _ in harness.damaged] == ["session 7/a"]
+    assert [key for _, key, _ in harness.damaged] == harness.rebuilt == ["tenant id 7, client 'a'"]
     service([[resumed(3, "a")]])
     service.idle()
     harness.damaged.clear()
 
     assert {state.client_id: state.epoch for state in harness.restarted().load()} == {"a": 3, "b": 1}
     assert harness.damaged == []
+
+
+def test_service_rebuilds_a_damaged_state_that_the_log_has_more_of(harness: Harness) -> None:
+    """The end of the log, folded at the start, needs it before it is rebuilt."""
+    harness.service([[created("a")]])
+    harness.service.idle()
+    harness.damage("a")
+    harness.log.append([resumed(2, "a")])
+
+    assert {state.client_id: state.epoch for state in harness.restarted().load()} == {"a": 2}
+    assert [key for _, key, _ in harness.damaged] == harness.rebuilt == ["tenant id 7, client 'a'"]
 
 
 def test_damaged_state_that_an_event_needs_is_no_obstacle(harness: Harness) -> None:
