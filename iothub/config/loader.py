@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 from iothub.base.errors import ConfigError, ErrorList, UnavailableError
 from iothub.config.sections import Config, Key, Listener, Listeners, TlsListener, kind_of
 from iothub.config.toml_lines import line_numbers, nearest_line, table_name
-from iothub.config.value_types import TableError
+from iothub.config.value_types import RemovedError, WrongTablesError
 
 CONFIG_VERSION = 1
 _FIRST_VERSION = 1  # of a file that does not say
@@ -277,9 +277,14 @@ def _read(name: str, entry: _Given, base: Path | None) -> object:
     raw = _toml_value(name, entry)
     try:
         value = _key_of(name).kind.read(raw)
-    except TableError as error:
-        where = entry.of_table(name, error.number, error.key)
-        raise ConfigError(f"{where}: {name}: {error}") from None
+    except WrongTablesError as found:
+        errors = ErrorList()
+        for error in found.errors:
+            errors.add(ConfigError(f"{entry.of_table(name, error.number, error.key)}: {name}: {error}"))
+        errors.raise_any()
+        raise
+    except RemovedError as error:
+        raise ConfigError(f"{entry.where}: {name}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"{entry.where}: {name}: {error}, got {_shown(raw)}") from None
     if isinstance(value, Path) and base is not None and entry.origin.startswith("file "):

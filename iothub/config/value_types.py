@@ -43,6 +43,10 @@ _EXPIRES_WITHIN_REMOVED = (
 )
 
 
+class RemovedError(ValueError):
+    """A value of an earlier version. The message names it, and what to use instead."""
+
+
 class TableError(ValueError):
     """One table of a list is wrong. `number`: which, from 1; `key`: what in it, "" for all of it."""
 
@@ -50,6 +54,14 @@ class TableError(ValueError):
         super().__init__(f"in table {number}: {what}")
         self.number = number
         self.key = key
+
+
+class WrongTablesError(ValueError):
+    """Tables of a list are wrong."""
+
+    def __init__(self, errors: Sequence[TableError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +127,7 @@ def choice(*words: str, removed: Mapping[str, str] = _NONE_REMOVED) -> Kind[str]
 
     def read(raw: object) -> str:
         if isinstance(raw, str) and raw in removed:
-            raise ValueError(f"{raw} was removed: {removed[raw]}")
+            raise RemovedError(f"{raw} was removed: {removed[raw]}")
         if not isinstance(raw, str) or raw not in words:
             raise ValueError(f"expected one of {', '.join(words)}")
         return raw
@@ -222,10 +234,21 @@ def queue_choices(*drivers: str, removed: Mapping[str, str] = _NONE_REMOVED) -> 
     def read(raw: object) -> tuple[QueueChoice, ...]:
         if not isinstance(raw, list) or not all(isinstance(table, dict) for table in raw):
             raise ValueError('expected tables such as [[queues.choices]] with driver = "hbase" and tenants = ["acme"]')
-        read = tuple(_read_queue_choice(number, table, drivers, removed) for number, table in enumerate(raw, 1))
-        for number in range(1, len(read) + 1):
-            _require_reached(read[:number])
-        return read
+        choices: list[QueueChoice] = []
+        wrong: list[TableError] = []
+        for number, table in enumerate(raw, 1):
+            try:
+                choices.append(_read_queue_choice(number, table, drivers, removed))
+            except TableError as error:
+                wrong.append(error)
+        for number in range(1, 1 if wrong else len(choices) + 1):  # without the wrong ones the numbers would be others
+            try:
+                _require_reached(choices[:number])
+            except TableError as error:
+                wrong.append(error)
+        if wrong:
+            raise WrongTablesError(wrong)
+        return tuple(choices)
 
     return Kind(
         f"tables with driver ({', '.join(drivers)}) and tenants; the last one may have driver only",

@@ -64,6 +64,8 @@ def read_options(entry: JobEntry, given: Sequence[str], *, is_full: bool, is_dry
 
 def _value(entry: JobEntry, name: str, text: str) -> Option:
     option = entry.option(name)
+    if option is None and name in entry.removed_options:
+        raise ConfigError(f"option {name!r} of job {entry.name} was removed: {entry.removed_options[name]}")
     if option is None:
         known = ", ".join(option.name for option in entry.options) or "none"
         raise ConfigError(f"job {entry.name} has no option {name!r}; it has {known}")

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 OptionKind = Literal["flag", "text", "number"]
@@ -28,6 +29,7 @@ class JobEntry:
     name: str
     sentence: str
     options: tuple[JobOption, ...] = ()
+    removed_options: Mapping[str, str] = field(default_factory=dict)  # with what replaces them
 
     def option(self, name: str) -> JobOption | None:
         return next((option for option in self.options if option.name == name), None)
@@ -49,6 +51,9 @@ CATALOGUE: dict[str, JobEntry] = {
             COMPACTION,
             "Fold the session-event log into a new checkpoint, so that hubs start fast.",
             (FULL, DRY_RUN, FROM_STATE),
+            {
+                "leave_out_damaged": "damaged events are passed over and counted in the job's report: leave the option out"
+            },
         ),
         JobEntry("verify", "Check that checkpoint, log and live session states agree."),
         JobEntry(USAGE, "Sum the usage of each tenant by hour.", (FULL, DRY_RUN)),

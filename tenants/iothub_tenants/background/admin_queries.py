@@ -132,7 +132,9 @@ class AdminQueries:
         client_id, count = _text(request, "client_id"), _number(request, "messages")
         session = (await self._sessions(request)).get(client_id)
         if session is None or not session.is_persistent:
-            raise _no_session(request.tenant, client_id)
+            raise NotFoundError(
+                f"tenant {request.tenant} has no queue of {client_id!r}; `iothub queue list {request.tenant}` shows them"
+            )
         stats = await self._queues.stats(session.queue_id)
         if count:
             await self._send_oldest(client_id, stats, count, reply)

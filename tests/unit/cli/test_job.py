@@ -211,6 +211,7 @@ def test_night_that_is_interrupted_goes_on_with_nothing(cli: Cli, fake: Fake, mo
         (("--nightly", "--full"), 2, "--nightly does not allow --full"),
         (("compakt",), 3, "there is no job 'compakt'"),
         (("insights", "--dry-run"), 2, "job insights has no option 'dry_run'; it has"),
+        (("compact_events", "--option", "leave_out_damaged=true"), 2, "was removed: damaged events are passed over"),
         (("archive", "--option", "full"), 2, "expected NAME=VALUE"),
         (("archive", "--option", "full=1"), 2, "expected true or false"),
         (("erase", "--option", "tenant_id=x"), 2, "expected a whole number"),

@@ -18,6 +18,11 @@ def loaded(*flags: str) -> Config:
     return load(file=None, environment={}, flags=flags).config
 
 
+def test_removed_value_is_refused_with_what_replaces_it() -> None:
+    with pytest.raises(ConfigError, match=r"redis or sqlite$"):  # no word of what was expected or given
+        loaded("queues.driver=hbase-plain")
+
+
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [

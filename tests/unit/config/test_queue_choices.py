@@ -95,6 +95,21 @@ def test_line_and_table_are_named(tmp_path: Path, table: str, expected: str) -> 
     assert expected in refusal(tmp_path, f"{TABLES}\n[[queues.choices]]\n{table}\n")
 
 
+def test_every_wrong_table_is_named(tmp_path: Path) -> None:
+    """Each with its own line; a removed value is no value to choose from."""
+    file = tmp_path / "iothub.toml"
+    file.write_text(
+        f'{SERVERS}{TABLES}\n[[queues.choices]]\ndriver = "bogus"\n[[queues.choices]]\ndriver = "hbase-plain"\n'
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        load(file=file, environment={}, flags=())
+
+    assert "line 17: queues.choices: in table 3: expected driver to be one of" in str(caught.value)
+    (other,) = caught.value.details
+    assert "line 19: queues.choices: in table 4: hbase-plain was removed: use hbase" in other
+
+
 def test_line_of_a_table_in_a_list_is_named(tmp_path: Path) -> None:
     """The short form, with comments and brackets in texts."""
     text = refusal(
