@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from iothub.base.errors import ConflictError, NotFoundError
 from iothub.cli import output
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.drivers import (
-    hbase_checkpoints,
-    hbase_states,
+    Drivers,
     kafka_log,
     needed_tables,
     owned_tables,
@@ -27,17 +26,12 @@ from iothub.hub.drivers import (
 )
 from iothub.hub.installation import installation_of
 from iothub_services.events.port import NOWHERE, EventLog, Offsets
-from iothub_services.events.sqlite.log import SCHEMA as EVENTS_SCHEMA
-from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.hbase import from_settings
-from iothub_services.hbase.caller import Caller
 from iothub_services.sqlite.database import Database, Schema, backend_error, connect
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore
-from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS_SCHEMA
-from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
-from iothub_services.state.sqlite.store import SCHEMA as STATE_SCHEMA
-from iothub_services.state.sqlite.store import SqliteStates
+
+T = TypeVar("T")
 
 _DEFAULTS = Config()
 
@@ -71,40 +65,22 @@ class ReadOnlyDatabase(Database):
 @contextmanager
 def reading_events(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[EventLog | None]:
     """Open the session-event log to read; None when no hub has made it yet."""
-    if settings.events.driver == "sqlite":
-        with _reading(data_dir.events, EVENTS_SCHEMA) as database:
-            yield SqliteEvents(database) if database is not None else None
-        return
-    with closing(kafka_log(settings, is_read_only=True)) as log:
-        installation_of(settings, data_dir).topics(log).check()
-        try:
-            log.open()
-        except NotFoundError:
-            yield None
-            return
+    with _reading(data_dir, settings, Drivers.event_log) as log:
         yield log
 
 
 @contextmanager
 def reading_states(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[StateStore | None]:
     """Open the session states to read; None when no hub has made the file yet."""
-    if settings.state.driver != "sqlite":
-        with ExitStack() as stack:
-            yield hbase_states(_connected(settings, data_dir, stack), settings)
-        return
-    with _reading(data_dir.state, STATE_SCHEMA) as database:
-        yield cast("StateStore", SqliteStates(database)) if database is not None else None
+    with _reading(data_dir, settings, Drivers.states) as states:
+        yield states
 
 
 @contextmanager
 def reading_checkpoints(data_dir: DataDir, settings: Config = _DEFAULTS) -> Iterator[CheckpointStore | None]:
     """Open the checkpoints to read; None when no job has made any yet."""
-    if settings.state.driver != "sqlite":
-        with ExitStack() as stack:
-            yield hbase_checkpoints(_connected(settings, data_dir, stack), settings)
-        return
-    with _reading(data_dir.checkpoints, CHECKPOINTS_SCHEMA) as database:
-        yield SqliteCheckpoints(database) if database is not None else None
+    with _reading(data_dir, settings, Drivers.checkpoints) as checkpoints:
+        yield checkpoints
 
 
 def applied_offsets(data_dir: DataDir, settings: Config = _DEFAULTS) -> Offsets:
@@ -115,31 +91,47 @@ def applied_offsets(data_dir: DataDir, settings: Config = _DEFAULTS) -> Offsets:
 
 def require_own_stores(data_dir: DataDir, settings: Config) -> None:
     """Raise ConflictError when a store on a server, or the files beside, are not those of these accounts."""
-    with ExitStack() as stack:
-        installation = installation_of(settings, data_dir)
-        installation.check_directory(data_dir)
-        if needed_tables(settings, data_dir):
-            _connected(settings, data_dir, stack)
-        if "redis" in queue_drivers(settings, data_dir):
-            queues = stack.enter_context(closing(redis_queues(settings)))
+    installation = installation_of(settings, data_dir)
+    installation.check_directory(data_dir)
+    if needed_tables(settings, data_dir):
+        with from_settings.direct_caller(settings.hbase) as caller:
+            owned_tables(installation, caller, needed_tables(settings, data_dir), settings).check()
+    if "redis" in queue_drivers(settings, data_dir):
+        with closing(redis_queues(settings)) as queues:
             installation.redis_queues(queues).check()
-        if settings.events.driver == "kafka":
-            with closing(kafka_log(settings, is_read_only=True)) as log:
-                installation.topics(log).check()
-
-
-def _connected(settings: Config, data_dir: DataDir, stack: ExitStack) -> Caller:
-    """Return a way to HBase of this command's own, closed with the stack. Raises ConflictError: the stores are not those of these accounts."""
-    caller = stack.enter_context(from_settings.direct_caller(settings.hbase))
-    owned_tables(installation_of(settings, data_dir), caller, needed_tables(settings, data_dir), settings).check()
-    return caller
+    if settings.events.driver == "kafka":
+        with closing(kafka_log(settings, is_read_only=True)) as log:
+            installation.topics(log).check()
 
 
 @contextmanager
-def _reading(path: Path, schema: Schema) -> Iterator[Database | None]:
+def _reading(data_dir: DataDir, settings: Config, open_store: Callable[[Drivers], T | None]) -> Iterator[T | None]:
+    """Open a store with connections of this command's own. None: it is not there yet. Raises ConflictError: it is not of these accounts."""
+    with ExitStack() as stack:
+        drivers = Drivers(
+            settings,
+            data_dir,
+            lambda path, schema: stack.enter_context(_reading_file(path, schema)),
+            lambda: stack.enter_context(from_settings.direct_caller(settings.hbase)),
+            lambda: installation_of(settings, data_dir),
+            is_read_only=True,
+        )
+        try:
+            store = open_store(drivers)
+            if "Kafka" in drivers.needed:  # the others are closed with their file or connection
+                stack.enter_context(closing(cast("EventLog", store)))
+                drivers.needed["Kafka"]()
+            for owned in drivers.owned.values():
+                owned.check()
+        except NotFoundError:
+            store = None
+        yield store
+
+
+@contextmanager
+def _reading_file(path: Path, schema: Schema) -> Iterator[Database]:
     if not path.exists():
-        yield None
-        return
+        raise NotFoundError(f"{path.name} is not there yet")
     try:
         with closing(ReadOnlyDatabase(path, schema)) as database:
             yield database

@@ -1,4 +1,4 @@
-"""The composition root: configuration in, the parts of a hub out. It and `iothub.hub.drivers` alone name concrete back ends.
+"""The composition root: configuration in, the parts of a hub out. Which back end serves a port is up to `iothub.hub.drivers`.
 
 Knows everybody and starts nothing. Everybody gets what it needs by its constructor, in the order of these functions: from the stores up to the
 sockets. Nothing is set on a part afterwards; what cannot be ordered so is in `iothub.hub.late`.

@@ -76,6 +76,7 @@ class Drivers:
         connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
 
         installation: Whose the stores on servers must be.
+        is_read_only: Nothing is made on a server: there is no log on Kafka unless a hub has made it.
         on_alarm: Called with what stores find out about themselves (`iothub.hub.store_alarms`), in any thread.
 
     `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
@@ -90,6 +91,8 @@ class Drivers:
         connect: Connect,
         installation: Callable[[], Installation],
         on_alarm: Alarm = _nobody,
+        *,
+        is_read_only: bool = False,
     ) -> None:
         self._settings = settings
         self._data_dir = data_dir
@@ -97,6 +100,7 @@ class Drivers:
         self._connect = connect
         self._installation = installation
         self._on_alarm = on_alarm
+        self._is_read_only = is_read_only
         self._caller: Caller | None = None
         self.needed: dict[str, Callable[[], None]] = {}
         self.owned: dict[str, Owned] = {}
@@ -105,7 +109,7 @@ class Drivers:
         """Open the session-event log. Raises ConfigError: the extra is not installed."""
         if self._settings.events.driver == "sqlite":
             return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
-        log = kafka_log(self._settings)
+        log = kafka_log(self._settings, is_read_only=self._is_read_only)
         self.owned["Kafka"] = owned = self._installation().topics(log)
         self.needed["Kafka"] = partial(_each, partial(require, log.reach), owned.check, log.open)
         return log

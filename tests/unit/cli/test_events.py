@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub.cli import stores
 from iothub.config.datadir import DataDir
+from iothub.hub import drivers
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
 from iothub_services.events.kafka.log import KafkaEvents
@@ -155,7 +155,7 @@ def test_events_on_kafka_are_shown_by_partition(acme: Cli, monkeypatch: pytest.M
     KafkaEvents(SETTINGS, cluster=cluster).append([happened(number, f"client-{number}") for number in range(30)])
     log = cluster.topics["iothub.session-events"].partitions
     monkeypatch.setattr(
-        stores, "kafka_log", lambda _settings, is_read_only: KafkaEvents(SETTINGS, is_read_only=True, cluster=cluster)
+        drivers, "kafka_log", lambda _settings, is_read_only: KafkaEvents(SETTINGS, is_read_only=True, cluster=cluster)
     )
     with (acme.data_dir / "iothub.toml").open("a") as file:
         file.write('\n[events]\ndriver = "kafka"\n[kafka]\nbrokers = ["kafka-1:9092"]\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import nullcontext
 
 import pytest
 
@@ -14,7 +15,7 @@ from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.testing.checkpoint_contract import pointer_to
-from iothub_services.hbase.caller import Caller
+from iothub_services.hbase import from_settings
 from iothub_services.hbase.tables import Tables
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.hbase.store import HBaseStates
@@ -159,10 +160,7 @@ def test_verify_compares_states_on_hbase(busy: Cli, monkeypatch: pytest.MonkeyPa
         rows = list(states.load())
     HBaseStates(GatewayCaller(gateway), tables).apply((2,), [StateWrite(*row) for row in rows])
 
-    def connected(*_: object) -> Caller:
-        return GatewayCaller(gateway)
-
-    monkeypatch.setattr(stores, "_connected", connected)
+    monkeypatch.setattr(from_settings, "direct_caller", lambda _settings: nullcontext(GatewayCaller(gateway)))
     with (busy.data_dir / "iothub.toml").open("a") as file:
         file.write('\n[state]\ndriver = "hbase"\n[hbase]\nthrift = ["127.0.0.1:9090"]\n')
 

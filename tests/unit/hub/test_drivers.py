@@ -115,7 +115,7 @@ def test_server_whose_stores_are_somebody_elses_is_refused_before_it_is_used(
 ) -> None:
     """No topic is made, no row is read; it is not waited for."""
     cluster, theirs = FakeCluster(), Owner("b" * 32, "two", 1)
-    monkeypatch.setattr(drivers, "kafka_log", lambda _settings: KafkaEvents(ON_KAFKA.kafka, cluster=cluster))
+    monkeypatch.setattr(drivers, "kafka_log", lambda _settings, **_: KafkaEvents(ON_KAFKA.kafka, cluster=cluster))
     chosen = Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody, ours)
     chosen.event_log()
     KafkaEvents(ON_KAFKA.kafka, cluster=cluster).claim(theirs)
