@@ -59,7 +59,7 @@ class ClusterParts:
 
     Attributes:
         remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
-        on_replaced: Called once another hub has this one's place.
+        on_replaced: Called once another hub replaces this one.
     """
 
     settings: Config
@@ -259,7 +259,7 @@ class HubCluster:
             self._is_looking = False
 
     async def _look_around(self) -> None:
-        """A start that a store holds up is not heard: another hub takes over from who is not heard, and it has to come anew."""
+        """While a start waits for a store, this hub sends no heartbeat, and others take over from it: it has to begin anew."""
         is_held_up = self._parts.waiting.is_held_up
         self._is_silent |= is_held_up
         await self.members.refresh(is_silent=is_held_up)

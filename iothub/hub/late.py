@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class LateBound(Generic[T]):
-    """A part that is made later. Calling it returns the part. Invariant: it is bound once, before anything runs."""
+    """A part that is made later. Calling it returns the part. Invariant: it is bound once, before its first call."""
 
     __slots__ = ("_name", "_part")
 

@@ -133,7 +133,7 @@ class Writers:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Message plane and control plane. `cluster`: None where no store is shared. `on_replaced`: what ends this hub when another one has its place."""
+    """Message plane and control plane. `cluster`: None where no store is shared. `on_replaced`: what ends this hub when another one replaces it."""
 
     plane: Plane
     control_plane: ControlPlane

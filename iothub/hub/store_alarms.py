@@ -26,7 +26,7 @@ class StoreAlarms:
         self._is_over = False
 
     def end(self) -> None:
-        """The hub takes its hands off its stores: what they fail of from now on is that, and no alarm."""
+        """The hub has closed its stores: raise no further alarm."""
         self._is_over = True
 
     def __call__(self, word: str, text: str) -> None:

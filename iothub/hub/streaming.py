@@ -205,7 +205,7 @@ class Streaming:
         if stream not in self._followed:
             return "read by another hub"
         trouble = self._receiver.trouble or self._watch.trouble
-        return f"stands still: {trouble}" if trouble else self._watch.doubt or "working"
+        return f"stopped: {trouble}" if trouble else self._watch.doubt or "working"
 
     # --- topics
 

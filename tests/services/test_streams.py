@@ -152,7 +152,7 @@ def test_streams_without_traffic_are_told_of_while_kafka_is_gone(broker_alone: S
     outward, inward = states(hub)
     broker_alone.up("kafka")
 
-    assert (outward.partition(":")[0], inward.partition(":")[0]) == ("held back", "stands still")
+    assert (outward.partition(":")[0], inward.partition(":")[0]) == ("held back", "stopped")
     until(lambda: not alarms(hub) and states(hub) == ["working"] * 2, "the end of the alarm", RECOVERY_S)
 
 

@@ -59,7 +59,7 @@ GIVE_UP_S = 30.0
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
 
 _GONE = int(Refused.GONE)
-_READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.store_alarms`
+_READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.hub.store_alarms`
 
 log = logging.get(__name__)
 

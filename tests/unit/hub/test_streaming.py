@@ -129,7 +129,7 @@ def test_streams_without_kafka_are_an_alarm(tmp_path: Any, monkeypatch: Any) -> 
 
     assert scenario.troubles == ["", "the streams can do nothing: there is no Kafka: kafka.brokers is not set"]
     assert scenario.streaming.describe("acme", "s1") == {
-        "state": "stands still: there is no Kafka: kafka.brokers is not set",
+        "state": "stopped: there is no Kafka: kafka.brokers is not set",
         "messages": 0,
         "bytes": 0,
         "messages_per_s": 0,
@@ -160,7 +160,7 @@ def test_streams_without_traffic_stand_still_while_the_watch_says_so(tmp_path: A
 
     assert (asked, scenario.troubles) == ([False, True, True], ["", "", "the streams can do nothing: no answer"])
     described = [scenario.streaming.describe("acme", name) for name in ("s0", "telemetry")]
-    assert [each and each["state"] for each in described] == ["stands still: no answer", "held back: no answer"]
+    assert [each and each["state"] for each in described] == ["stopped: no answer", "held back: no answer"]
     watch.trouble, watch.doubt = "", "not known"
     now(scenario.streaming.run_once())
     described = [scenario.streaming.describe("acme", name) for name in ("s0", "telemetry")]
