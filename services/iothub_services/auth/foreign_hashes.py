@@ -1,6 +1,7 @@
 """Hashes of passwords that other brokers made: their stored forms, read once at an import, and proven at each login.
 
-Knows no device and no file. A hash stays as it is: nobody knows the password that would be needed for a better one.
+Knows no device and no file. A hash stays as it is: nobody knows the password that would be needed for a better one. What made it chose what a
+check costs, and anybody can ask for a check, so that has a limit.
 
 | stored | made by |
 | --- | --- |
@@ -15,15 +16,26 @@ import binascii
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 
 from iothub.base.errors import ConfigError
 
 MAX_ITERATIONS = 1_000_000  # about half a second; more would let one device keep a thread busy
+MAX_MEMORY_KIB = 256 << 10  # of argon2, at each login
+MAX_WORK_KIB = 512 << 10  # memory times passes: about half a second
+MAX_LANES = 16  # threads of one check
 _MAX_SALT = 128
 _MAX_HASH = 256
 _DIGESTS = {64: "sha256", 128: "sha512"}  # by the characters of the hash
-_SALT_TEXT = re.compile(r"[A-Za-z0-9+/=_.-]*")
+_SALT_TEXT = re.compile(rf"[A-Za-z0-9+/=_.-]{{0,{_MAX_SALT}}}")
 _SHA512_BYTES = 64
+_ARGON2ID = re.compile(
+    r"\$argon2id\$(?:v=\d{2}\$)?m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]{11,128}\$[A-Za-z0-9+/]{6,256}",
+    re.ASCII,
+)
+
+_Made = Callable[[bytes], bytes]
+"""Makes the hash of a password."""
 
 
 def is_foreign(stored: str) -> bool:
@@ -34,17 +46,31 @@ def is_foreign(stored: str) -> bool:
 def verify_foreign(password: bytes, stored: str) -> bool:
     """Say whether `stored` was made of `password`, in constant time. False for any other stored form. Up to half a second of work."""
     try:
-        made, expected = _made(password, stored)
+        made, expected = _read(stored)
     except ValueError:
         return False
-    return hmac.compare_digest(made, expected)
+    return hmac.compare_digest(made(password), expected)
+
+
+def is_bounded_argon2(stored: str) -> bool:
+    """Say whether this is a whole hash by argon2id whose check takes no more memory and time than one login may."""
+    found = _ARGON2ID.fullmatch(stored)
+    if found is None:
+        return False
+    memory_kib, passes, lanes = map(int, found.groups())
+    return memory_kib <= MAX_MEMORY_KIB and memory_kib * passes <= MAX_WORK_KIB and lanes <= MAX_LANES
 
 
 def mosquitto_hash(text: str) -> str:
     """Return the stored form of what stands behind the colon in a password file of Mosquitto, without blanks. Raises ConfigError."""
     stored = text.strip()
-    if stored.startswith("$argon2id$"):
-        return stored  # of Mosquitto 2.1, and the form of ours
+    if stored.startswith("$argon2id$"):  # of Mosquitto 2.1, and the form of ours
+        if not is_bounded_argon2(stored):
+            raise ConfigError(
+                f"the argon2id hash is damaged, or takes more than {MAX_MEMORY_KIB >> 10} MiB, {MAX_WORK_KIB >> 10} MiB in all passes "
+                f"or {MAX_LANES} lanes: give the device a new password"
+            )
+        return stored
     if not stored.startswith(("$6$", "$7$")):
         raise ConfigError(
             "not a hash of mosquitto_passwd ($6$, $7$ or $argon2id$): run mosquitto_passwd -U on the file"
@@ -61,7 +87,9 @@ def emqx_hash(digest: str, salt: str, salt_place: str) -> str:
             "not a SHA-256 or SHA-512 in hexadecimal: md5, sha, bcrypt and pbkdf2 of EMQX are not supported"
         )
     if not _SALT_TEXT.fullmatch(salt):
-        raise ConfigError("the salt has other characters than A-Z, a-z, 0-9 and + / = _ . -")
+        raise ConfigError(
+            f"the salt has more than {_MAX_SALT} characters, or others than A-Z, a-z, 0-9 and + / = _ . -"
+        )
     stored = f"$emqx-{name}${salt_place}${salt}${digest.lower()}"
     _require_readable(stored)
     return stored
@@ -72,23 +100,24 @@ def emqx_hash(digest: str, salt: str, salt_place: str) -> str:
 
 def _require_readable(stored: str) -> None:
     try:
-        _made(b"", stored)
+        _read(stored)
     except ValueError:
         raise ConfigError("the hash is damaged: salt, iterations or hash cannot be read") from None
 
 
-def _made(password: bytes, stored: str) -> tuple[bytes, bytes]:
-    """Return the hash of `password` by the parameters of `stored`, and the hash in it. Raises ValueError."""
+def _read(stored: str) -> tuple[_Made, bytes]:
+    """Return what makes a hash by the parameters of `stored`, and the hash in it. Raises ValueError."""
     match stored.split("$"):
         case ["", "6", salt, digest]:
-            return hashlib.sha512(password + _base64(salt, _MAX_SALT)).digest(), _sha512(digest)
+            after = _base64(salt, _MAX_SALT)
+            return lambda password: hashlib.sha512(password + after).digest(), _sha512(digest)
         case ["", "7", iterations, salt, digest]:
-            return hashlib.pbkdf2_hmac("sha512", password, _base64(salt, _MAX_SALT), _count(iterations)), _sha512(
-                digest
-            )
+            own, count = _base64(salt, _MAX_SALT), _count(iterations)
+            return lambda password: hashlib.pbkdf2_hmac("sha512", password, own, count), _sha512(digest)
         case ["", "emqx-sha256" | "emqx-sha512" as form, ("prefix" | "suffix") as place, salt, digest]:
-            salted = salt.encode() + password if place == "prefix" else password + salt.encode()
-            return hashlib.new(form.removeprefix("emqx-"), salted).digest(), binascii.unhexlify(digest)
+            name = form.removeprefix("emqx-")
+            before, behind = (salt.encode(), b"") if place == "prefix" else (b"", salt.encode())
+            return lambda password: hashlib.new(name, before + password + behind).digest(), binascii.unhexlify(digest)
     raise ValueError("no foreign hash")
 
 

@@ -17,13 +17,12 @@ from functools import lru_cache
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from iothub_services.auth.foreign_hashes import is_foreign, verify_foreign
+from iothub_services.auth.foreign_hashes import is_bounded_argon2, is_foreign, verify_foreign
 
 SECRET_BYTES = 24  # 192 bit: nothing to guess, so a fast keyed hash is enough
 MAX_SECRET_BYTES = 1024  # a longer one is refused unread: anybody can make the hub hash it
 
 _GENERATED = "h1$"  # version of the stored form: salted HMAC-SHA256 under the server's pepper
-_PASSWORD = "$argon2id$"  # noqa: S105  the prefix of the standard encoding
 _SALT_BYTES = 16
 _MIN_PEPPER_BYTES = 16
 _STANDARD = bytes.maketrans(b"-_+/", b"+/!!")  # from the URL-safe alphabet; a sign of the other one is none of this
@@ -67,10 +66,13 @@ def hash_password(password: str | bytes) -> str:
 
 
 def verify_password(password: str | bytes, stored: str) -> bool:
-    """Say whether `stored` was made of `password`, by us or by the broker it was imported from. False for any other stored form."""
+    """Say whether `stored` was made of `password`, by us or by the broker it was imported from.
+
+    False for any other stored form, and for a hash that takes more than one login may: a file that was imported chose its parameters.
+    """
     if is_foreign(stored):
         return verify_foreign(_octets(password), stored)
-    if not stored.startswith(_PASSWORD):
+    if not is_bounded_argon2(stored):
         return False
     try:
         return _ARGON2.verify(stored, _octets(password))
