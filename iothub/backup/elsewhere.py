@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from iothub.config.datadir import DataDir
-from iothub.config.loader import Loaded, sections, value_of
+from iothub.config.loader import Loaded, settings_of, value_of
 from iothub.config.sections import Config
 from iothub.hub.drivers import needed_tables, queue_drivers
 
@@ -35,8 +35,7 @@ def _on_servers(settings: Config, data_dir: DataDir) -> Iterator[str]:
 def _in_files(loaded: Loaded, data_dir: DataDir) -> Iterator[str]:
     named = {
         setting.name: value_of(loaded.config, setting.name)
-        for section in sections()
-        for setting in section.settings
+        for setting in settings_of(loaded.config)
         if setting.name.endswith("_file") or setting.name == _ARCHIVE
     }
     named["the configuration (--config)"] = loaded.file

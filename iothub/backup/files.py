@@ -57,9 +57,9 @@ class Tally:
         self._on_progress(min(done, self.total), self.total)  # a file may have grown since they were added up
 
 
-def databases(data_dir: DataDir) -> list[Path]:
-    """Return the SQLite files that are there, in the order in which they are opened."""
-    return [file for file in _databases_of(data_dir) if size_of(file)]
+def databases(data_dir: DataDir) -> Iterator[Path]:
+    """Yield the SQLite files that are there, in the order in which they are opened; whether one is there is found when it is its turn."""
+    return (file for file in _databases_of(data_dir) if size_of(file))
 
 
 def files_in(path: Path) -> list[Path]:

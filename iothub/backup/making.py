@@ -119,7 +119,7 @@ class _Copying:
     def _require_room(self) -> int:
         """Return how many bytes are to be read; set a limit for the logs. Raises UnavailableError."""
         path, folder = self._order.data_dir.path, self._order.folder
-        held = files.databases(self._order.data_dir)
+        held = list(files.databases(self._order.data_dir))
         stored = sum(files.size_of(file) + files.size_of(file.with_name(file.name + "-wal")) for file in held)
         plain = sum(files.size_of(file) for file in files.files_in(path))
         plain += sum(files.size_of(file) for sub in files.folders_in(path) for file in files.files_below(sub))
@@ -145,13 +145,13 @@ class _Copying:
 
     def _cut(self, stack: ExitStack) -> tuple[list[Snapshot], datetime]:
         """Open every file as of one moment; closed with `stack`. Whatever was acknowledged before the returned time is in them."""
-        databases, hub = files.databases(self._order.data_dir), self._order.hub
+        hub = self._order.hub
         for _ in range(HOLDS):
             with ExitStack() as attempt:
                 at = datetime.fromtimestamp(self._clock.wall(), UTC)
                 hold = "" if hub is None else hub.hold()
                 try:
-                    found = [_opened(file, attempt) for file in databases]
+                    found = [_opened(file, attempt) for file in files.databases(self._order.data_dir)]
                 finally:
                     is_whole = hub is None or hub.release(hold)
                 if is_whole:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from iothub.backup import files
@@ -123,12 +123,24 @@ def _move_aside(data_dir: DataDir, clock: Clock) -> Path | None:
     found = entries_to_replace(data_dir)
     if not found:
         return None
-    aside = data_dir.path / f"replaced-{datetime.fromtimestamp(clock.wall(), UTC):%Y%m%dT%H%M%SZ}"
-    aside.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+    aside = _new_folder(data_dir, clock)
     for path in found:
         path.rename(aside / path.name)
     files.sync(aside)
     return aside
+
+
+def _new_folder(data_dir: DataDir, clock: Clock) -> Path:
+    """Make a folder that nothing was moved to before: a rename replaces a file of the same name, and nothing may be lost."""
+    at = datetime.fromtimestamp(clock.wall(), UTC)
+    while True:
+        folder = data_dir.path / f"replaced-{at:%Y%m%dT%H%M%SZ}"
+        try:
+            folder.mkdir(mode=_FOLDER_MODE)
+        except FileExistsError:
+            at += timedelta(seconds=1)
+        else:
+            return folder
 
 
 def _remove(folder: Path) -> None:

@@ -39,6 +39,10 @@ class Things:
             with database.transaction() as connection:
                 connection.executemany("INSERT INTO thing VALUES (?)", [(number,) for number in numbers])
 
+    def make_beside(self, file: Path) -> None:
+        """Make one more database as another process does, which does not know the lock."""
+        self._opened.append(open_database(file, SCHEMA, ManualClock(), lambda _name, _text: None))
+
     def close(self) -> None:
         for database in self._opened:
             database.close()

@@ -65,6 +65,15 @@ def test_what_is_committed_during_the_copy_is_not_in_it(things: Things, make: Ma
     assert rows(things.files[0]) > 3
 
 
+def test_file_that_is_made_before_it_is_opened_is_in_it(things: Things, make: Make, tmp_path: Path) -> None:
+    """The first job makes `checkpoints.db`, then trims the log: the log without the checkpoint is sessions lost."""
+    made = things.data_dir.checkpoints
+
+    make(OwnHub(things, lambda: things.make_beside(made)))
+
+    assert made.name in names(tmp_path / "backup")
+
+
 def test_files_of_two_moments_are_no_backup(things: Things, make: Make, tmp_path: Path) -> None:
     """A hold that has ended too early is tried again, and then given up."""
     numbers = iter(range(2, 100))

@@ -85,6 +85,20 @@ def test_what_was_there_is_moved(backup: Path, target: DataDir) -> None:
     ]
 
 
+def test_two_restores_within_a_second_keep_what_each_has_moved(backup: Path, target: DataDir) -> None:
+    """The folder has the time in its name: the second one must not move its files over those of the first."""
+    target.pepper_file.write_text("old")
+
+    first = restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+    second = restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+
+    assert first is not None
+    assert second is not None
+    assert (first / "pepper").read_text() == "old"
+    assert (second / "pepper").stat().st_size == 32
+    assert not any(files.is_replaced(path) for path in restoring.entries_to_replace(target))
+
+
 def test_damaged_backup_is_refused(backup: Path) -> None:
     found = manifest.read(backup)
     restoring.require_sound(backup, found, unheard)

@@ -114,6 +114,9 @@ def test_what_is_elsewhere_is_named_by_both(acme: Cli, empty: Cli, folder: str, 
         [listeners.tls]
         cert_file = "{inside}"
         key_file = "{tmp_path}/key.pem"
+        [listeners.tls.partners]
+        port = 8884
+        client_ca_file = "{tmp_path}/partners.pem"
         [events]
         driver = "kafka"
         [queues]
@@ -139,6 +142,8 @@ def test_what_is_elsewhere_is_named_by_both(acme: Cli, empty: Cli, folder: str, 
         "tables in HBase: take a snapshot of each of iothub:checkpoints, iothub:retained, iothub:state",
         "the queues iothub:queue:* in Redis: copy its append-only files",
         f"listeners.tls.key_file: {tmp_path}/key.pem",
+        f"listeners.tls.partners.key_file: {tmp_path}/key.pem",
+        f"listeners.tls.partners.client_ca_file: {tmp_path}/partners.pem",
     ]
     said = empty("restore", folder).err
     for line in record["elsewhere"]:
