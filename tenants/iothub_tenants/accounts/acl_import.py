@@ -100,6 +100,10 @@ def read_mosquitto(lines: Iterable[str]) -> ParsedRules:
             parsed.faults[number] = NOT_UTF_8
         elif word == "user" and rest.strip():
             user = rest.strip()
+            if acl_rules.split_subject(user)[0] is not Scope.DEVICE:  # a client's name to Mosquitto
+                parsed.faults[number] = (
+                    f"{shown(user)} is not a device's name: here it would be a rule for many devices"
+                )
         elif word == "topic" and user is None:
             parsed.faults[number] = (
                 "a topic before the first user is for anonymous clients, which are not let in here: delete it"

@@ -137,6 +137,10 @@ def test_lines_of_mosquitto_that_mean_nothing_here_are_named(store: AccountStore
         "pattern write a-%u/b",
         "topic {device}/a",
         "rule x",
+        "user *",
+        "topic read a/#",
+        "user @meters",
+        "topic read a/#",
     ]
 
     with pytest.raises(BadLinesError) as refusal:
@@ -150,6 +154,8 @@ def test_lines_of_mosquitto_that_mean_nothing_here_are_named(store: AccountStore
     assert "line 6: 'a-%u/b': %u and %c must be alone in their level" in text
     assert "line 7: '{device}/a': {device} and {clientid} are placeholders here" in text
     assert "line 8: 'rule': expected user" in text
+    assert "line 9: '*' is not a device's name: here it would be a rule for many devices" in text
+    assert "line 11: '@meters' is not a device's name: here it would be a rule for many devices" in text
 
 
 def test_dry_run_checks_and_writes_nothing(store: AccountStore) -> None:
