@@ -82,9 +82,16 @@ def restore(folder: Path, manifest: Manifest, data_dir: DataDir, clock: Clock, o
         except BaseException:
             _remove(data_dir.staged_files)
             raise
+        was_unfinished = data_dir.unfinished_restore.exists()
         data_dir.unfinished_restore.touch(0o600)
         files.sync(data_dir.path)
-        replaced = _move_aside(data_dir, clock)
+        try:
+            replaced = _move_aside(data_dir, clock)
+        except UnavailableError:  # what was moved is back
+            _remove(data_dir.staged_files)
+            if not was_unfinished:
+                data_dir.unfinished_restore.unlink()
+            raise
         for path in data_dir.staged_files.iterdir():
             path.rename(data_dir.path / path.name)
         data_dir.staged_files.rmdir()
@@ -119,13 +126,23 @@ def _stage(folder: Path, manifest: Manifest, staged: Path, on_progress: OnProgre
 
 
 def _move_aside(data_dir: DataDir, clock: Clock) -> Path | None:
-    """Move what is there into a folder of its own."""
+    """Move what is there into a folder of its own. Raises UnavailableError: something cannot be moved, and all is where it was."""
     found = entries_to_replace(data_dir)
     if not found:
         return None
     aside = _new_folder(data_dir, clock)
-    for path in found:
-        path.rename(aside / path.name)
+    moved: list[Path] = []
+    try:
+        for path in found:
+            path.rename(aside / path.name)
+            moved.append(path)
+    except OSError as error:
+        for path in moved:
+            (aside / path.name).rename(path)
+        aside.rmdir()
+        raise UnavailableError(
+            f"{found[len(moved)]}: cannot be moved ({error.strerror}): is it a mount point? Unmount it first; nothing was changed"
+        ) from None
     files.sync(aside)
     return aside
 

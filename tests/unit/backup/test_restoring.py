@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import stat
@@ -185,6 +186,49 @@ def test_crash_between_two_renames_keeps_hubs_away_and_is_repaired(
     assert [name for name in names(target) if not name.startswith("replaced-")] == ALL
     assert len(target.pepper()) == 32
     assert any(file.read_text() == "old" for file in target.path.glob("replaced-*/pepper") if file.stat().st_size == 3)
+
+
+def test_file_that_cannot_be_moved_changes_nothing(
+    backup: Path, target: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mount point, such as a configuration that a container has from outside: the hub starts as before."""
+    target.config_file.write_text("mounted")
+    target.accounts.write_text("old")
+    target.pepper_file.write_text("old")
+    _refuse_to_move(target.config_file, monkeypatch)
+
+    with pytest.raises(
+        UnavailableError, match=r"iothub\.toml: cannot be moved \(Device or resource busy\).*nothing was changed"
+    ):
+        restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+
+    assert sorted(path.name for path in target.path.iterdir()) == ["accounts.db", "iothub.toml", "pepper"]
+    assert target.accounts.read_text() == "old"
+
+
+def test_file_that_cannot_be_moved_after_a_crash_keeps_the_mark(
+    backup: Path, target: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of before and of the backup may be mixed."""
+    target.config_file.write_text("mounted")
+    target.unfinished_restore.touch()
+    _refuse_to_move(target.config_file, monkeypatch)
+
+    with pytest.raises(UnavailableError, match=r"iothub\.toml: cannot be moved"):
+        restoring.restore(backup, manifest.read(backup), target, ManualClock(), unheard)
+
+    assert sorted(path.name for path in target.path.iterdir()) == ["iothub.toml", "restore-unfinished"]
+
+
+def _refuse_to_move(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = Path.rename
+
+    def refuse(path: Path, to: Path) -> Path:
+        if path == file:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(path), None, str(to))
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", refuse)
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../pepper", "a/../../pepper", ""])
