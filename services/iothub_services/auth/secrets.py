@@ -17,7 +17,7 @@ from functools import lru_cache
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from iothub_services.auth.foreign_hashes import is_bounded_argon2, is_foreign, verify_foreign
+from iothub_services.auth.foreign_hashes import is_bounded_argon2, is_foreign, is_readable_foreign, verify_foreign
 
 SECRET_BYTES = 24  # 192 bit: nothing to guess, so a fast keyed hash is enough
 MAX_SECRET_BYTES = 1024  # a longer one is refused unread: anybody can make the hub hash it
@@ -78,6 +78,11 @@ def verify_password(password: str | bytes, stored: str) -> bool:
         return _ARGON2.verify(stored, _octets(password))
     except (VerificationError, InvalidHashError):
         return False
+
+
+def is_password_hash(stored: str) -> bool:
+    """Say whether this is the stored form of a chosen password, and its check takes no more than one login may."""
+    return is_bounded_argon2(stored) or is_readable_foreign(stored)
 
 
 def is_acceptable(secret: bytes | None) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy import insert, update
 
 from iothub.base.errors import ConfigError
 from iothub_services.auth.port import Effect, Scope, TenantState, TokenAlgorithm, TokenIssuer, TokenKey
+from iothub_services.auth.secrets import is_password_hash
 from iothub_services.quota.grammar import parse_limits
 from iothub_services.streams.port import Direction
 from iothub_tenants.accounts import acl_rules, bans, devices, limits, quotas, streams, tables, tenants, token_issuers
@@ -141,6 +142,10 @@ def _credential(row: Row, where: str, *, is_foreign: bool) -> Credential:
     form = _member(CredentialForm, row, "credential_kind", where)
     if len(row["credential"]) > _CREDENTIAL_LIMIT:
         raise damaged(f"{where}.credential", f"at most {_CREDENTIAL_LIMIT} characters")
+    if form is CredentialForm.PASSWORD and not is_password_hash(row["credential"]):
+        raise damaged(
+            f"{where}.credential", "the hash of a password, of which one check takes half a second and 256 MiB at most"
+        )
     if form is CredentialForm.GENERATED and is_foreign:
         return Credential(CredentialForm.NONE, "")
     return Credential(form, row["credential"])

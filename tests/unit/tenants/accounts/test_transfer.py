@@ -7,11 +7,12 @@ import json
 import pytest
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError
-from iothub_services.auth.secrets import verify_generated
+from iothub_services.auth.secrets import hash_password, verify_generated
 from iothub_tenants.accounts import acl_rules, bans, devices, groups, quotas, tenants, token_issuers, transfer
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.token_issuers import Changes
+from tests.support.foreign_hashes import PBKDF2, SHA512
 from tests.support.tokens import SECRET, issuer, sharing
 
 
@@ -138,6 +139,21 @@ def test_over_bans_are_not_imported(store: AccountStore, document: dict[str, obj
     assert bans.list_all(store, "copy") == []
 
 
+ENDLESS = "$argon2id$v=19$m=4194304,t=9999,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNo"
+
+
+@pytest.mark.parametrize("stored", [hash_password("secret"), PBKDF2, SHA512])
+def test_hashes_of_passwords_are_taken_as_they_are(
+    store: AccountStore, document: dict[str, object], stored: str
+) -> None:
+    """Ours, and those that an import took over from other brokers."""
+    device = {"name": "a", "credential_kind": "password", "credential": stored, "groups": [], "is_enabled": True}
+
+    transfer.import_tenant(store, document | {"devices": [device], "rules": [], "limits": [], "bans": []}, name="copy")
+
+    assert [device.credential.value for device in devices.list_all(store, "copy")] == ["password"]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -148,6 +164,8 @@ def test_over_bans_are_not_imported(store: AccountStore, document: dict[str, obj
         ("devices", [{"name": "a", "credential_kind": "none", "credential": "", "groups": [1], "is_enabled": True}]),
         ("devices", [{"name": "a", "credential_kind": "none", "credential": "", "groups": [], "is_enabled": 1}]),
         ("devices", 2 * [{"name": "a", "credential_kind": "none", "credential": "", "groups": [], "is_enabled": True}]),
+        ("devices", [{"name": "a", "credential_kind": "password", "credential": ENDLESS, "groups": [], "is_enabled": True}]),
+        ("devices", [{"name": "a", "credential_kind": "password", "credential": "secret", "groups": [], "is_enabled": True}]),
         ("token_issuers", None), ("streams", {}),
         ("streams", [{"name": "s", "direction": "up", "filter": "#", "partitions": 1, "retention_ms": -1}]),
         ("streams", [{"name": "s", "direction": "out", "filter": "#", "partitions": True, "retention_ms": -1}]),
