@@ -19,7 +19,12 @@ from tests.support.server_hub import own_stores
 from tests.support.sql_servers import own_database
 from tests.support.waiting import until
 
-OF_THE_MACHINE = {"clock", "Redis memory", "disk sync"}  # what `make services` and a machine at work may be warned of
+OF_THE_MACHINE = {
+    "clock",
+    "file descriptors",
+    "Redis memory",
+    "disk sync",
+}  # what `make services` and a machine at work may be warned of
 
 
 def edit(file: Path, changes: Mapping[str, str]) -> None:

@@ -136,7 +136,7 @@ def test_commit_whose_answer_is_lost_says_that_it_is_not_known(
     store: AccountStore, cut: Callable[[Writer], None]
 ) -> None:
     """Whoever repeats it at once could do it twice."""
-    with pytest.raises(BackendError, match="before it had said whether the change was made"):
+    with pytest.raises(BackendError, match="before it confirmed the change"):
         _create_cut(store, cut)
 
 
