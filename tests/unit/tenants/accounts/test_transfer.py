@@ -142,7 +142,7 @@ def test_over_bans_are_not_imported(store: AccountStore, document: dict[str, obj
 ENDLESS = "$argon2id$v=19$m=4194304,t=9999,p=1$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNo"
 
 
-@pytest.mark.parametrize("stored", [hash_password("secret"), PBKDF2, SHA512])
+@pytest.mark.parametrize("stored", [hash_password("secret"), PBKDF2, SHA512], ids=["argon2id", "pbkdf2", "sha512"])
 def test_hashes_of_passwords_are_taken_as_they_are(
     store: AccountStore, document: dict[str, object], stored: str
 ) -> None:
