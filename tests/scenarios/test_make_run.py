@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import subprocess
@@ -74,14 +75,17 @@ def test_printed_commands_work_word_by_word(program: Callable[[str], str], tmp_p
 
 
 def first_line(subscriber: subprocess.Popen[str], publish: str) -> str:
-    """Publish until the subscriber, who needs a moment to subscribe, shows something."""
-    reader = subprocess.Popen(["/bin/sh", "-c", f"for i in 1 2 3 4 5 6 7 8 9 10; do {publish} || exit 1; done"])
+    """Publish until the subscriber, who needs a moment to subscribe, shows something.
+
+    The whole group is killed: a publisher that is left would take over the next one's session, which has the same Client Identifier.
+    """
+    publisher = subprocess.Popen(["/bin/sh", "-c", f"while {publish}; do sleep 0.2; done"], start_new_session=True)
     try:
         assert subscriber.stdout is not None
         return subscriber.stdout.readline()
     finally:
-        reader.kill()
-        reader.wait()
+        os.killpg(publisher.pid, signal.SIGKILL)
+        publisher.wait()
 
 
 @pytest.mark.parametrize("word", ["abc", "", "0", "65536", "1e3", "-1", "9" * 5000])
