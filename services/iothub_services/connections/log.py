@@ -60,18 +60,32 @@ class ConnectionLog:
         self.left_out = 0  # since the start, for the metric
         self._clock = clock
         self._later = later
-        self.apply(settings)
         self._lines: list[_Line] = []
         self._counts: Counter[tuple[bool, int]] = Counter()  # in this window, by is-refusal and tenant id
         self._totals: Counter[bool] = Counter()
         self._missing: Counter[tuple[int, str]] = Counter()  # left out in this window, by tenant id and name
+        self._used_up: set[int] = (
+            set()
+        )  # ids of tenants without another line for connects and disconnects in this window
         self._is_window_open = False
         self._log = log.get(__name__, has_own_limit=True)
+        self.apply(settings)
 
     def apply(self, settings: ConnectionLines) -> None:
         """Write lines by these settings from now on."""
         self._is_written = settings.is_written
         self._rate = settings.rate
+        self._used_up.clear()
+
+    def has_line(self, tenant_id: int, tenant: str) -> bool:
+        """Say whether a connect or disconnect of the tenant may have a line; without one it is counted, and nobody need describe the client."""
+        if not self._is_written:
+            return False
+        if tenant_id in self._used_up:
+            self.left_out += 1
+            self._missing[tenant_id, tenant] += 1
+            return False
+        return True
 
     def connected(self, client: Client) -> None:
         if self._is_line_free(client, is_refusal=False):
@@ -121,6 +135,8 @@ class ConnectionLog:
             self._later(rate.seconds, self._end_window)
         key = (is_refusal, client.tenant_id)
         if self._counts[key] >= rate.lines or self._totals[is_refusal] >= rate.lines * ALL_TENANTS:
+            if not is_refusal:
+                self._used_up.add(client.tenant_id)
             self.left_out += 1
             self._missing[client.tenant_id, client.tenant if client.tenant_id != NO_TENANT else ""] += 1
             return False
@@ -138,4 +154,5 @@ class ConnectionLog:
         self._counts.clear()
         self._totals.clear()
         self._missing.clear()
+        self._used_up.clear()
         self._is_window_open = False

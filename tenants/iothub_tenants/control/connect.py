@@ -317,7 +317,8 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
         hub.token_ends.watch(connection, pending.login.ends_at)
     hub.plane.admit(connection, session, settings, connack)
     broker.connected(session, connection, pending.packet)
-    hub.connection_log.connected(client_of(connection, session, pending.login))
+    if hub.connection_log.has_line(pending.login.tenant.id, pending.login.tenant.name):
+        hub.connection_log.connected(client_of(connection, session, pending.login))
 
 
 def client_of(connection: Connection, session: Session, login: Authenticated) -> Client:

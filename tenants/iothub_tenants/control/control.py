@@ -89,7 +89,9 @@ class ControlPlane:
         """A client with a session has left; one whose CONNECT was not answered is refused, unless it has left by itself."""
         hub, context, session = self._hub, connection.control, connection.session
         if session is not None:
-            hub.connection_log.disconnected(client_of(connection, session, context.proven), reason)
+            tenant = context.proven.tenant
+            if hub.connection_log.has_line(tenant.id, tenant.name):
+                hub.connection_log.disconnected(client_of(connection, session, context.proven), reason)
         elif connection in hub.answered:
             hub.answered.remove(connection)
         elif reason not in _NO_REFUSALS:

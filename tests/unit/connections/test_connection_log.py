@@ -138,3 +138,27 @@ def test_settings_may_change_while_clients_come(world: World) -> None:
 
     world.log.apply(ConnectionLines(RATE, is_written=True))
     assert len(world.lines(lambda: world.log.connected(ACME))) == 1
+
+
+def test_client_without_a_line_is_counted_and_need_not_be_described(world: World) -> None:
+    """A storm of connects costs a count each; the next window has lines again."""
+
+    def storm() -> None:
+        for _ in range(100):
+            if world.log.has_line(ACME.tenant_id, ACME.tenant):
+                world.log.connected(ACME)
+
+    assert len(world.lines(storm)) == COUNT
+    assert not world.log.has_line(ACME.tenant_id, ACME.tenant)
+    assert world.log.has_line(ZETA.tenant_id, ZETA.tenant)
+    assert world.log.left_out == 98
+    (missing,) = world.lines(lambda: None, WINDOW_S)
+    assert (missing["tenant"], missing["count"]) == ("acme", 98)
+    assert world.log.has_line(ACME.tenant_id, ACME.tenant)
+
+
+def test_no_line_is_counted_where_none_is_written() -> None:
+    world = World(is_written=False)
+
+    assert not world.log.has_line(ACME.tenant_id, ACME.tenant)
+    assert world.log.left_out == 0
