@@ -281,7 +281,7 @@ def test_process_may_go_on_from_the_question_for_the_lease(
             raise answer
         return answer
 
-    def told(_: Report) -> None:
+    def on_report(_: Report) -> None:
         clock.advance(6)
 
     def keep_until(_: Child, until_s: float) -> None:
@@ -292,7 +292,7 @@ def test_process_may_go_on_from_the_question_for_the_lease(
     monkeypatch.setattr(job_runs, "renew", renew)
     monkeypatch.setattr(Child, "keep_until", keep_until)
     runner = make_runner(clock=clock, boot_s=clock.monotonic, heartbeat_s=6.0)
-    runner._on_report = told
+    runner._on_report = on_report
     runner.run("verify", {}, fake("stage:read:1:2", f"until:{renewed}"))
 
     assert heard == [45.0, 6.0 + 5.0 + 45.0]
