@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_command_that_lasts_too_long_is_ended() -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         run("--version", timeout_s=0.0001)
 
-    assert run("--version")[:2] == (0, "iothub 0.1.0\n")
+    assert run("--version")[:2] == (0, f"iothub {metadata.version('iothub')}\n")
 
 
 @pytest.fixture
