@@ -529,7 +529,7 @@ def _feed(
     tasks: PeriodicTasks,
     jobs: JobWatch,
 ) -> None:
-    """Tell the registry where each number is."""
+    """Let the registry know where each number is."""
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     telemetry, watch, brokers, hub = monitoring.telemetry, monitoring.watch, foundation.brokers, control.hub
     registry, sources = telemetry.registry, metric_sources

@@ -67,7 +67,7 @@ def upgrade(engine: Engine) -> SchemaState:
 
 
 def is_copying(engine: Engine) -> bool:
-    """Tell whether a copy into this database was begun and not finished: then `check` refuses it."""
+    """Return whether a copy into this database was begun and not finished: then `check` refuses it."""
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         return "schema_info" in tables and _COPYING in _stored(connection)
