@@ -357,6 +357,7 @@ def _factory(
         retained=writers.retained,
         queue_ids=foundation.block_source,
         device_limits=foundation.questions.device_limits,
+        backlog_bytes=lambda: planes.hub.settings.overload.session_backlog_bytes,
         damaged=foundation.damaged,
         shared_quota=stores.shared_quota,
         before=choose_driver,
