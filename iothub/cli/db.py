@@ -31,7 +31,7 @@ _HOW = {
 
 @verb(command, "status")
 def status(app: App) -> None:
-    """Show whether the schema fits this program; exit code 4 when it is newer than this program can use.
+    """Show the database's schema version and the program's; exit code 4 when the database's is newer than this program can use.
 
     Example:
       iothub --data-dir ./hub db status
@@ -40,7 +40,7 @@ def status(app: App) -> None:
     engine = open_engine(app.accounts_url())
     try:
         with errors_translated(file_of(app.accounts_url())):
-            state = schema.check(engine)
+            state, version = schema.check(engine), schema.version_of(engine)
     finally:
         engine.dispose()
     is_known = state in (schema.SchemaState.CURRENT, schema.SchemaState.NEWER)
@@ -48,7 +48,8 @@ def status(app: App) -> None:
         {
             "name": "accounts",
             "state": state.value,
-            "schema_version": schema.SCHEMA_VERSION,
+            "schema_version": version,
+            "program_schema_version": schema.SCHEMA_VERSION,
             "installation": installation_of(app.loaded.config, app.data_dir).id if is_known else None,
         }
     )

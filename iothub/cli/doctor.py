@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import click
 
+from iothub.base.errors import ConfigError
 from iothub.cli import output, status
 from iothub.cli.app import App, Command
+from iothub.config.sections import Config
 from iothub.doctor import running
 from iothub.doctor.all import checks
 from iothub.doctor.findings import Check, Finding, State, run_checks
@@ -40,7 +42,7 @@ def command(context: click.Context, is_json: bool) -> None:
     if not app.data_dir.has_config:
         app.data_dir.require_initialised()
     found: list[Finding] = []
-    for finding in run_checks([*checks(app.data_dir, app.loaded.config), *_of_hub(app)], LIMIT_S):
+    for finding in run_checks([*checks(app.data_dir, _settings(app)), *_of_hub(app)], LIMIT_S):
         found.append(finding)
         if app.form == "table":
             output.write_text(line(finding))
@@ -50,6 +52,15 @@ def command(context: click.Context, is_json: bool) -> None:
     warned = sum(each.state is State.WARN for each in found)
     app.say(f"{len(found)} checks: {failed} failed, {output.counted(warned, 'warning')}")
     context.exit(1 if failed else 0)
+
+
+def _settings(app: App) -> Config:
+    """Return the settings. Raises ConfigError: they are wrong; every mistake is named, those of the files as well."""
+    try:
+        return app.loaded.config
+    except ConfigError:
+        app.load_checked()
+        raise
 
 
 def _of_hub(app: App) -> list[Check]:

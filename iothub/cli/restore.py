@@ -1,6 +1,6 @@
 """`iothub restore`: put a backup into a data directory.
 
-Knows what is said; what is checked and moved is `iothub.backup`'s. Nothing is destroyed, so nothing is asked.
+Knows what is said; what is checked and moved is `iothub.backup`'s. Nothing is deleted, so nothing is asked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def command(app: App, folder: Path, is_replacing: bool, is_dry_run: bool) -> Non
     """Put the backup in the folder DIR, made by `iothub backup`, into the data directory. No hub may run on it.
 
     The hash of every file is checked first. The data directory must be empty, or not exist. With --replace, what is in it is moved to the folder
-    `replaced-TIME` in it. Move it back to undo the restore; remove that folder when you do not need it any more.
+    `replaced-TIME` in it. Move it back to undo the restore; remove that folder when you do not need it any more. Nothing is deleted or
+    overwritten, so there is no question and no --yes.
 
     The hub continues from the moment of the backup: messages delivered since are delivered again, what was published or changed since is missing.
     Stores on servers are not restored; the command names those of the backup.

@@ -96,7 +96,8 @@ def _run(check: Check) -> list[Finding]:
     try:
         findings.extend(check.run())  # what was found before an error stays
     except IotHubError as error:
-        findings.append(Finding(check.name, State.FAIL, str(error), seconds=time.perf_counter() - began))
+        seconds = time.perf_counter() - began
+        findings += [Finding(check.name, State.FAIL, text, seconds=seconds) for text in (str(error), *error.details)]
     except Exception as error:  # edge: a defect of one check must not hide the findings of the others
         findings.append(Finding(check.name, State.FAIL, f"defect: {error!r}", "please report it"))
     return findings

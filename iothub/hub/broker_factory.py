@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -41,7 +40,7 @@ def _nothing(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFactory:
-    """On the reactor thread. `before`, `on_made` and `on_dropped`: what else follows a tenant's broker."""
+    """On the reactor thread. `backlog_bytes`: the setting as it is now. `before`, `on_made` and `on_dropped`: what else follows a tenant's broker."""
 
     shared: Shared
     hooks: Hooks
@@ -52,6 +51,7 @@ class BrokerFactory:
     retained: AwaitedRetained
     queue_ids: BlockSource
     device_limits: DeviceLimits
+    backlog_bytes: Callable[[], int]
     damaged: OnDamage
     shared_quota: SharedQuota | None = None
     before: Callable[[TenantRecord], None] = _nothing
@@ -74,6 +74,7 @@ class BrokerFactory:
         except BackendError:
             allowance.close()
             raise
+        allowance.apply_backlog(self.backlog_bytes())  # last: a reload reaches those that are made
         plug_in(self.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), self.queue_ids)
         broker = TenantBroker(record, shared, plane, allowance, queue_ids, retaining, self.past.of(record.id))
@@ -81,9 +82,7 @@ class BrokerFactory:
         return broker
 
     def _allowance(self, record: TenantRecord, plane: TenantPlane, own: Mapping[str, str]) -> Allowance:
-        backlog_bytes = self.shared.settings.overload.session_backlog_bytes
-        make = partial(Allowance, backlog_bytes=backlog_bytes, shared=self.shared_quota)
-        return make(record, plane, self.shared.clock, self.observer, self.usage, own)
+        return Allowance(record, plane, self.shared.clock, self.observer, self.usage, own, shared=self.shared_quota)
 
     def put_away(self, broker: TenantBroker) -> None:
         """A broker is dropped: what it has counted stays."""

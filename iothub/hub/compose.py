@@ -80,6 +80,7 @@ from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.background.membership import Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
 from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
@@ -208,19 +209,40 @@ def _control(foundation: _Foundation, writers: Writers) -> Control:
         process.settings.kafka.topic_prefix,
         lambda trouble: alarms.set(AlarmName.STREAMS_FAILED, bool(trouble), detail=trouble),
     )
+    queue_bounds = QueueBounds(writers.queues, brokers, process.reactor.callLater)
     return Control(
         plane=planes.plane,
         control_plane=planes.control_plane,
         hub=planes.hub,
         registry=foundation.registry,
         sys_topics=planes.sys_topics,
-        queue_bounds=QueueBounds(writers.queues, brokers, process.reactor.callLater),
+        queue_bounds=queue_bounds,
+        recovery=_recovery(foundation, writers, planes, queue_bounds),
         streaming=streaming,
         metering=metering,
         lifecycle=foundation.lifecycle,
         cluster=cluster,
         on_replaced=foundation.on_replaced,
     )
+
+
+def _recovery(foundation: _Foundation, writers: Writers, planes: Planes, queue_bounds: QueueBounds) -> SessionRecovery:
+    process = foundation.process
+    return SessionRecovery(
+        planes.hub,
+        foundation.registry,
+        writers.queues,
+        queue_bounds,
+        process.threads.run,
+        last_heartbeat=process.data_dir.last_heartbeat(),
+        retry=_retry(process, foundation.stores),
+    )
+
+
+def _retry(process: Process, stores: Stores) -> Retry:
+    """Loading is repeated if a server fails in the middle. Where all stores are files, a failure ends the start."""
+    has_servers = stores.drivers.needed or stores.accounts.is_on_server
+    return partial(process.waiting.until_loaded, "the stores") if has_servers else run_once
 
 
 def _remote_sessions(foundation: _Foundation, planes: Planes) -> RemoteSessions:
@@ -335,6 +357,7 @@ def _factory(
         retained=writers.retained,
         queue_ids=foundation.block_source,
         device_limits=foundation.questions.device_limits,
+        backlog_bytes=lambda: planes.hub.settings.overload.session_backlog_bytes,
         damaged=foundation.damaged,
         shared_quota=stores.shared_quota,
         before=choose_driver,
@@ -507,7 +530,7 @@ def _feed(
     tasks: PeriodicTasks,
     jobs: JobWatch,
 ) -> None:
-    """Tell the registry where each number is."""
+    """Let the registry know where each number is."""
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     telemetry, watch, brokers, hub = monitoring.telemetry, monitoring.watch, foundation.brokers, control.hub
     registry, sources = telemetry.registry, metric_sources

@@ -122,6 +122,7 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
         lambda: ThreadCaller(_required(hbase), reactor.callFromThread),
         lambda: installation,
         alarm,
+        on_damage=damaged,
     )
     report_lost(data_dir, store_alarms, unused_files(settings, data_dir))
     queues, retained = drivers.queues(), drivers.retained()

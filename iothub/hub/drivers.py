@@ -18,6 +18,7 @@ from iothub.config.sections import QUEUE_DRIVERS, Config
 from iothub.hub.installation import Installation, Owned
 from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.shared import NEGATIVE_TTL_S, SharedRecords, SharedSettings
+from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.sqlite.log import SqliteEvents
@@ -78,6 +79,7 @@ class Drivers:
         installation: Whose the stores on servers must be.
         is_read_only: Nothing is made on a server: there is no log on Kafka unless a hub has made it.
         on_alarm: Called with what stores find out about themselves (`iothub.hub.store_alarms`), in any thread.
+        on_damage: Called with damaged records that queues find without a reader, in any thread.
 
     `needed`: for each server that must answer before a hub starts, what asks it; it blocks, and raises UnavailableError.
     `owned`: for each of them, its stores that must be this installation's; `needed` has looked at that as well.
@@ -92,6 +94,7 @@ class Drivers:
         installation: Callable[[], Installation],
         on_alarm: Alarm = _nobody,
         *,
+        on_damage: OnDamage = uncounted,
         is_read_only: bool = False,
     ) -> None:
         self._settings = settings
@@ -100,6 +103,7 @@ class Drivers:
         self._connect = connect
         self._installation = installation
         self._on_alarm = on_alarm
+        self._on_damage = on_damage
         self._is_read_only = is_read_only
         self._caller: Caller | None = None
         self.needed: dict[str, Callable[[], None]] = {}
@@ -137,7 +141,7 @@ class Drivers:
             return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
         if driver == "redis":
             return self._queues_on_redis(was_used=was_on_redis)
-        return hbase_queues(self._hbase(), self._settings, self._on_alarm)
+        return hbase_queues(self._hbase(), self._settings, self._on_alarm, self._on_damage)
 
     def _queues_on_redis(self, *, was_used: bool) -> QueueStore:
         """`was_used`: a hub worked here with queues on Redis: then they are there, or lost."""
@@ -155,7 +159,8 @@ class Drivers:
                     "queues_gone", "Redis has none of the queues that a hub has used: it was emptied, or is another one"
                 )
 
-        queues = redis_queues(self._settings, lost, partial(self._on_alarm, "queues_gone"), self._on_alarm)
+        back = partial(self._on_alarm, "queues_gone")
+        queues = redis_queues(self._settings, lost, back, self._on_alarm, self._on_damage)
         owned = self.owned["Redis"] = self._installation().redis_queues(queues)
         self.needed["Redis"] = partial(
             _each, partial(require_redis, self._settings), queues.require_kept, owned.check, report_lost
@@ -221,6 +226,7 @@ def redis_queues(
     on_lost: Callable[[str], None] = _ignore,
     on_back: Callable[[str], None] = _ignore,
     on_damaged: Callable[[str, str], None] = no_alarm,
+    on_damaged_record: OnDamage = uncounted,
 ) -> RedisQueues:
     """Return the queues on Redis; nothing is asked of it yet. Raises ConfigError: the extra is not installed, or the password cannot be read."""
     require_extra('queues.driver = "redis"', "redis", "redis", "hiredis")
@@ -239,6 +245,7 @@ def redis_queues(
         on_lost=on_lost,
         on_back=on_back,
         on_damaged=on_damaged,
+        on_damaged_record=on_damaged_record,
         on_close=partial(_each, write.close, read.close),
     )
 
@@ -250,12 +257,19 @@ def require_redis(settings: Config) -> None:
     probe(settings.redis).require()
 
 
-def hbase_queues(caller: Caller, settings: Config, on_damaged: Callable[[str, str], None] = no_alarm) -> QueueStore:
+def hbase_queues(
+    caller: Caller,
+    settings: Config,
+    on_damaged: Callable[[str, str], None] = no_alarm,
+    on_damaged_record: OnDamage = uncounted,
+) -> QueueStore:
     """Return the queues on HBase."""
     from iothub_services.queues.hbase.store import HBaseQueues
 
     names, frame_bytes = Tables(settings.hbase.namespace), settings.hbase.frame_limit
-    return HBaseQueues(caller, names, frame_bytes=frame_bytes, on_damaged=on_damaged)
+    return HBaseQueues(
+        caller, names, frame_bytes=frame_bytes, on_damaged=on_damaged, on_damaged_record=on_damaged_record
+    )
 
 
 def hbase_states(caller: Caller, settings: Config) -> StateStore:

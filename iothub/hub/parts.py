@@ -53,6 +53,7 @@ from iothub_services.threads import Threads
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.background.admin_queries import AdminQueries
+from iothub_tenants.background.session_recovery import SessionRecovery
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.broker.sys_topics import SysTopics
@@ -141,6 +142,7 @@ class Control:
     registry: Registry
     sys_topics: SysTopics
     queue_bounds: QueueBounds
+    recovery: SessionRecovery
     streaming: Streaming
     metering: Metering
     lifecycle: LifecycleHooks

@@ -50,7 +50,7 @@ def ledger_keys(settings: Config, installation: Callable[[], str]) -> Keys:
 
 
 def feed(registry: Registry, quota: SharedQuota) -> None:
-    """Tell the registry where the figures are."""
+    """Let the registry know where the figures are."""
     registry.feed(metrics.QUOTA_LEDGER_UP, lambda: _NUMBERS[quota.mode])
     registry.feed(metrics.QUOTA_LEDGER_HUBS, lambda: quota.hubs)
     registry.feed(metrics.QUOTA_LEDGER_ASKED, lambda: quota.ledger_client.asked)

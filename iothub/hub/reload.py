@@ -105,7 +105,7 @@ class Reloader:
         except IotHubError as error:
             self._refused(error)
             raise
-        self._require_ready()  # still: it may have been told to stop meanwhile
+        self._require_ready()  # still: it may be stopping by now
         for use in uses:
             use()
         self.settings = changes.config

@@ -5,9 +5,8 @@ Knows the order of things and no part's inside. `iothub.hub.stop` goes the other
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from iothub.base import gc_tuning, log
 from iothub.base.errors import ConfigError, UnavailableError
@@ -18,10 +17,7 @@ from iothub.net.descriptors import UNLIMITED, reserve_of
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.accounts import commands
-from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.background.session_recovery import Peers, SessionRecovery
-
-T = TypeVar("T")
+from iothub_tenants.background.session_recovery import Peers
 
 
 class Start:
@@ -46,7 +42,7 @@ class Start:
         is_first = peers is None or not peers.living
         run, accounts = parts.process.threads.run, parts.stores.accounts
         await run("accounts.sweep", lambda: commands.sweep(accounts, is_starting=is_first))
-        watcher = await run("accounts.watch", ChangeWatcher, accounts)
+        watcher = await parts.tasks.accounts.following.watch()
         sessions, folded = await self._recover(peers)
         await parts.tasks.accounts.catch_up(watcher)
         if cluster is not None:
@@ -126,31 +122,15 @@ class Start:
         """Give every session its place back. Returns how many sessions there are, and up to where the log is known by them."""
         parts, control, writers = self._parts, self._parts.control, self._parts.writers
         states = parts.stores.states
-        recovery = SessionRecovery(
-            control.hub,
-            control.registry,
-            writers.queues,
-            control.queue_bounds,
-            parts.process.threads.run,
-            last_heartbeat=parts.process.data_dir.last_heartbeat(),
-            peers=peers,
-            retry=self._patiently,
-        )
         loaded = await self._load_sessions()
         folded = () if control.cluster is None else states.folded  # now: a later look folds more than `loaded` has
-        sessions = await recovery.load_sessions(loaded)
+        sessions = await control.recovery.load_sessions(loaded, peers)
         self._require_wanted()
         control.sys_topics.resume()
         writers.journal_thread.start()
         if writers.statistics_thread is not None:
             writers.statistics_thread.start()
         return sessions, folded
-
-    def _patiently(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-        """Do a piece of the loading, again if a store fails in the middle. Where all are files, that ends the start."""
-        stores = self._parts.stores
-        has_servers = stores.drivers.needed or stores.accounts.is_on_server
-        return self._parts.process.waiting.until_loaded("the stores", work) if has_servers else work()
 
     async def _load_sessions(self) -> list[SessionState]:
         """Every session that is not lost has a queue after this, also when a damaged page took its own."""

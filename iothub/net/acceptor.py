@@ -50,12 +50,12 @@ class Acceptor:
         self.filters = filters
         self._on_refused = on_refused
         self._use()
-        # One constant time-out, so the queue is in order; who has connected meanwhile leaves it at its turn. Without filters the plane's
-        # own time-out for CONNECT is all there is to watch.
-        self._deadlines: deque[tuple[float, Channel]] = deque()
+        # When each was accepted, in order; who has connected meanwhile leaves the queue at its turn. Without filters the plane's own
+        # time-out for CONNECT is all there is to watch.
+        self._accepted: deque[tuple[float, Channel]] = deque()
 
     def prepare(self, listener: ListenerInfo) -> Callable[[], None]:
-        """Read what the listener needs as it is to be; the answer puts that to use. Its name, its place and the time-out stay.
+        """Read what the listener needs as it is to be; the answer puts that to use. Its name and its place stay.
 
         Raises:
             ConfigError: a file is missing or does not fit; nothing has changed.
@@ -82,7 +82,7 @@ class Acceptor:
         if self._has_filters:
             client = ClientFacts(ip, port)
             channel.stream = Stream(channel, self, self.filters.make(client), client)
-            self._deadlines.append((self._clock.monotonic() + self.listener.connect_timeout_s, channel))
+            self._accepted.append((self._clock.monotonic(), channel))
         elif not self._introduce(channel, ClientFacts(ip, port)):
             self.gate.leave(had_handshake=False)
             return False
@@ -111,9 +111,9 @@ class Acceptor:
 
     def tick(self) -> None:
         """Close whoever has not connected in time: one bound over TLS, HTTP and CONNECT together."""
-        now = self._clock.monotonic()
-        while self._deadlines and self._deadlines[0][0] <= now:
-            channel = self._deadlines.popleft()[1]
+        latest = self._clock.monotonic() - self.listener.connect_timeout_s
+        while self._accepted and self._accepted[0][0] <= latest:
+            channel = self._accepted.popleft()[1]
             connection = channel.connection
             if connection is not None:
                 if connection.session is None:

@@ -45,6 +45,13 @@ def check(engine: Engine) -> SchemaState:
         return _check(connection)
 
 
+def version_of(engine: Engine) -> int | None:
+    """Return the version of the database's own schema; None: it has none yet, or nobody has noted it."""
+    with engine.connect() as connection:
+        has_noted = "schema_info" in inspect(connection).get_table_names()
+        return _stored(connection).get("version") if has_noted else None
+
+
 def upgrade(engine: Engine) -> SchemaState:
     """Create or migrate all tables in one transaction (where the database allows one) and return what was found before.
 
@@ -67,7 +74,7 @@ def upgrade(engine: Engine) -> SchemaState:
 
 
 def is_copying(engine: Engine) -> bool:
-    """Tell whether a copy into this database was begun and not finished: then `check` refuses it."""
+    """Return whether a copy into this database was begun and not finished: then `check` refuses it."""
     with engine.connect() as connection:
         tables = set(inspect(connection).get_table_names())
         return "schema_info" in tables and _COPYING in _stored(connection)

@@ -8,11 +8,13 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from iothub.hub import parts
 from iothub.hub.compose_control import PlaneDependencies, Planes
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.hub import Hub
-from tests.architecture.tree import modules, parsed, shown
+from tests.architecture.tree import imports, modules, parsed, shown
 
 # Assignments to an attribute of something that only has the name of a part: (file, base) -> what it is.
 NAMED_LIKE_A_PART = {
@@ -172,6 +174,24 @@ def test_no_part_is_handed_in_after_the_construction() -> None:
 
     assert found - set(STATE_THAT_BEGINS_AS_NONE) == set()
     assert set(STATE_THAT_BEGINS_AS_NONE) - found == set(), "these are gone: take them off the list"
+
+
+@pytest.mark.parametrize("name", ["start", "stop"])
+def test_start_and_stop_make_no_part(name: str) -> None:
+    """Both work with what `compose` has made: they call none of our classes, and hand none to somebody who does, but errors."""
+    path = modules()[f"iothub.hub.{name}"]
+    ours = {each.rpartition(".")[2] for each in imports(path) if each.startswith("iothub")}
+    used = {
+        child.id
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Call)
+        for child in (node.func, *node.args, *(each.value for each in node.keywords))
+        if isinstance(child, ast.Name)
+    }
+
+    assert {
+        each for each in ours & used if each[0].isupper() and not each.isupper() and not each.endswith("Error")
+    } == set()
 
 
 def test_rule_knows_the_ways_to_hand_in_a_part() -> None:

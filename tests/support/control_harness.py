@@ -345,6 +345,7 @@ class Harness:
                 retained=cast("Any", NoRetained()),
                 queue_ids=cast("Any", self.ids),
                 device_limits=self._device_limits,
+                backlog_bytes=lambda: self.hub.settings.overload.session_backlog_bytes,
                 damaged=uncounted,
             )
         )

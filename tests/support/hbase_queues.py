@@ -26,11 +26,17 @@ class HBase:
         self.coprocessor = QueueCoprocessor(self.gateway, TABLES.queues, split_keys(REGIONS))
         self.clock = ManualClock()
         self.alarms: list[str] = []  # about damaged queues
+        self.damaged_records: list[tuple[str, str, str]] = []
 
     def store(self, incarnation: int = 1) -> tuple[HBaseQueues, FakeCaller]:
         """Return a hub's store, and its caller."""
         caller = FakeCaller(self.gateway)
         store = HBaseQueues(
-            caller, TABLES, incarnation, self.clock, on_damaged=lambda _, text: self.alarms.append(text)
+            caller,
+            TABLES,
+            incarnation,
+            self.clock,
+            on_damaged=lambda _, text: self.alarms.append(text),
+            on_damaged_record=lambda *damaged, **_: self.damaged_records.append(damaged),
         )
         return store, caller

@@ -50,6 +50,7 @@ class RedisHarness:
         self.lost: list[str] = []
         self.back: list[str] = []
         self.damaged: list[str] = []  # queues that are, as the alarm says it
+        self.damaged_records: list[tuple[str, str, str]] = []
         self.closed = 0
 
     def store(self, incarnation: int = 1, *, is_memory_enough: bool = False) -> RedisQueues:
@@ -64,6 +65,7 @@ class RedisHarness:
             on_lost=self.lost.append,
             on_back=self.back.append,
             on_damaged=lambda _, text: self.damaged.append(text),
+            on_damaged_record=lambda *damaged, **_: self.damaged_records.append(damaged),
         )
 
     def run_many(self, calls: Sequence[Call]) -> list[Reply]:

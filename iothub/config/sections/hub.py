@@ -84,6 +84,7 @@ class Mqtt:
         value_types.duration(0.5, 300),
         10.0,
         "Maximum time from accepting a connection to its complete CONNECT; then it is closed.",
+        Reload.NOW,
     )
     connect_bytes: int = key(
         value_types.size(1 << 10, 1 << 20),
@@ -127,8 +128,12 @@ class Auth:
         "Maximum number of checks that wait for such a thread; further ones are refused.",
         Reload.NOW,
     )
-    cache_s: float = key(value_types.duration(0, 3600), 60.0, "How long an answer of the account store is cached.")
-    cache_entries: int = key(value_types.integer(16, 10_000_000), 100_000, "Maximum number of cached answers (LRU).")
+    cache_s: float = key(
+        value_types.duration(0, 3600), 60.0, "How long an answer of the account store is cached.", Reload.NOW
+    )
+    cache_entries: int = key(
+        value_types.integer(16, 10_000_000), 100_000, "Maximum number of cached answers (LRU).", Reload.NOW
+    )
     shared_cache: str = key(
         value_types.choice("off", "redis"),
         "off",
@@ -230,7 +235,10 @@ class Overload:
         Reload.NOW,
     )
     session_backlog_bytes: int = key(
-        value_types.size(16 << 10, 1 << 30), 1 << 20, "Limit for messages in memory that wait for one session's window."
+        value_types.size(16 << 10, 1 << 30),
+        1 << 20,
+        "Limit for messages in memory that wait for one session's window.",
+        Reload.NOW,
     )
 
 

@@ -135,7 +135,8 @@ class Authenticator:
         self.failures = Failures(settings.failures, clock)
 
     def apply(self, settings: AuthSettings) -> None:
-        """Use other bounds of checks and failures from now on; those of the directory must be the same."""
+        """Use other bounds from now on."""
+        self.directory.apply(settings.directory)
         self.checks.apply(settings.checks)
         self.failures.apply(settings.failures)
 

@@ -74,6 +74,10 @@ class ChangeWatermark:
         self._floor = 0
         self._seen = NOTHING_SEEN
 
+    def apply(self, remembered_s: float) -> None:
+        """Let an answer be used for another time from now on."""
+        self._remembered_s = remembered_s
+
     def now(self) -> float:
         """Return what `saw` wants to know of the moment before a look."""
         return self._clock.monotonic()

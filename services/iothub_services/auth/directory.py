@@ -111,6 +111,15 @@ class Directory:
         self._epoch = 0  # how often everything was forgotten
         self.changes = 0
 
+    def apply(self, settings: DirectorySettings) -> None:
+        """Hold other bounds from now on; what is remembered stays within them."""
+        self._settings = settings
+        self._tenants.apply(settings.tenants)
+        self._absent.apply(settings.tenants)
+        self._devices.apply(settings.devices)
+        if self._shared is not None:
+            self._shared.watermark.apply(settings.devices.ttl_s)
+
     @property
     def hits(self) -> int:
         """Answers from memory."""

@@ -50,6 +50,14 @@ class Lru(Generic[K, V]):
         self.hits = 0
         self.misses = 0
 
+    def apply(self, settings: LruSettings) -> None:
+        """Hold other bounds from now on: the least recently used answers go, and no other is used for longer than a new one. O(entries)."""
+        self._settings = settings
+        self._make_room(settings.entries)
+        now = self._clock.monotonic()
+        for key, (value, until) in list(self._entries.items()):
+            self._entries[key] = (value, min(until, now + self._ttl_s(value)))
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -72,11 +80,8 @@ class Lru(Generic[K, V]):
     def put(self, key: K, value: V | None, most_s: float = math.inf) -> None:
         """Keep an answer, for `most_s` at most; a full cache drops the least recently used one."""
         self._entries.pop(key, None)
-        while len(self._entries) >= self._settings.entries:
-            self._entries.popitem(last=False)
-        ttl_s = self._settings.negative_ttl_s if value is None else self._settings.ttl_s
-        ttl_s *= 1.0 - self._settings.jitter * self._uniform()
-        self._entries[key] = (value, self._clock.monotonic() + min(ttl_s, most_s))
+        self._make_room(self._settings.entries - 1)
+        self._entries[key] = (value, self._clock.monotonic() + min(self._ttl_s(value), most_s))
 
     def forget(self, key: K) -> None:
         """Drop one answer."""
@@ -85,3 +90,11 @@ class Lru(Generic[K, V]):
     def clear(self) -> None:
         """Drop all answers."""
         self._entries.clear()
+
+    def _make_room(self, most: int) -> None:
+        while len(self._entries) > most:
+            self._entries.popitem(last=False)
+
+    def _ttl_s(self, value: V | None) -> float:
+        ttl_s = self._settings.negative_ttl_s if value is None else self._settings.ttl_s
+        return ttl_s * (1.0 - self._settings.jitter * self._uniform())

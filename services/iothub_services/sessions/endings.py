@@ -121,6 +121,13 @@ class Endings:
         if session.is_discarded or session.epoch > subject.epoch:
             self._orphaned.keep(session)
             return  # another hub has ended or resumed it before, and the log has that first
+        if reason == "queue_lost":
+            log.error(
+                "session ended because its queue is lost",
+                tenant=session.tenant.name,
+                client_id=session.client_id,
+                queue=session.queue_id,
+            )
         home.session_ended(session)
         self._plane.discard(session)
         await self._orphaned.drop(session.queue_id, partial(self._count_lost, home, session, drop, redistributed))

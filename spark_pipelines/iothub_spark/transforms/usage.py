@@ -2,7 +2,7 @@
 
 Knows no log and no table. Every function takes and returns frames.
 
-Theory: a worker may write an event twice, under the same number; (incarnation, sequence) tells, so it is taken once. Whole numbers are added, so
+Theory: a worker may write an event twice, under the same number, (incarnation, sequence), so it is taken once. Whole numbers are added, so
 the order does not matter and the same events give the same sums. An event belongs to the hour in which its period began.
 """
 

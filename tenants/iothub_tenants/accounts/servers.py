@@ -75,22 +75,22 @@ def clock_of(engine: Engine) -> TextClause:
 
 
 def is_of_sqlite(error: DBAPIError) -> bool:
-    """Tell whether no server is meant at all."""
+    """Return whether no server is meant at all."""
     return type(error.orig).__module__ == "sqlite3"
 
 
 def is_gone(error: DBAPIError) -> bool:
-    """Tell whether the server cannot be reached, or is no longer there: not that it refused a statement, or us."""
+    """Return whether the server cannot be reached, or is no longer there: not that it refused a statement, or us."""
     return (error.connection_invalidated or error.statement is None) and not is_refused(error)
 
 
 def is_refused(error: DBAPIError) -> bool:
-    """Tell whether the server let us not in, or we do not trust it: a wrong password, a database that is not there, another authority."""
+    """Return whether the server let us not in, or we do not trust it: a wrong password, a database that is not there, another authority."""
     return error.statement is None and _says(error, _REFUSED_CODES, _REFUSED_WORDS)
 
 
 def may_be_repeated(error: DBAPIError) -> bool:
-    """Tell whether the same on another connection may succeed at once: this one was dead, or another transaction was in the way."""
+    """Return whether the same on another connection may succeed at once: this one was dead, or another transaction was in the way."""
     if error.statement is None:  # there was no connection at all
         return False
     arguments = error.orig.args if error.orig is not None else ()

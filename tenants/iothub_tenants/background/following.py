@@ -104,6 +104,10 @@ class AccountFollower:
         self._applied = -1
         self._has_commands = False
 
+    async def watch(self) -> ChangeWatcher:
+        """Return what reads the changes that are made from now on. Raises BackendError."""
+        return await self._run("accounts.watch", ChangeWatcher, self._store)
+
     async def begin(self, watcher: ChangeWatcher, watermark: ChangeWatermark | None = None) -> None:
         """End the sessions of devices that were deleted while no hub ran here; `follow_changes` goes on after the watcher's last change.
 
@@ -163,7 +167,7 @@ class AccountFollower:
     async def _begin_anew(self, error: PlaceLostError) -> None:
         """The place in the log is lost: review every session. While that fails, the next `follow_changes` does it again."""
         log.warning("position in the account change log lost; checking every session", cause=str(error))
-        watcher = await self._run("accounts.watch", ChangeWatcher, self._store)
+        watcher = await self.watch()
         self._removal.restart_log()
         await self.begin(watcher, self._watermark)
         # Only now: records of a shared cache that were read meanwhile were judged by the old lines of the log.

@@ -180,6 +180,6 @@ class Members:
         return frozenset(found)
 
     async def deregister(self) -> None:
-        """Tell the other hubs that this one stops. Raises UnavailableError."""
+        """Let the other hubs take over at once, without waiting for a heartbeat. Raises UnavailableError."""
         if self.incarnation and not self.is_replaced:
             await self._run("members.end", hubs.end, self._store, self.number, self.incarnation)

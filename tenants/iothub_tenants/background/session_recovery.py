@@ -87,11 +87,9 @@ class SessionRecovery:
         run: Run,
         *,
         last_heartbeat: float | None = None,
-        peers: Peers | None = None,
         retry: Retry = run_once,
     ) -> None:
-        """`last_heartbeat`: of the hub before this one, in Unix seconds. `peers`: None: no store is shared."""
-        self._peers = peers
+        """`last_heartbeat`: of the hub before this one, in Unix seconds."""
         self._retry = retry
         self._last_heartbeat_ms = None if last_heartbeat is None else int(last_heartbeat * 1000)
         self._hub = hub
@@ -100,8 +98,11 @@ class SessionRecovery:
         self._bounds = bounds
         self._run = run
 
-    async def load_sessions(self, states: Iterable[SessionState]) -> int:
-        """Recover all sessions that have not ended; drop the queues without a session. Returns how many sessions there are."""
+    async def load_sessions(self, states: Iterable[SessionState], peers: Peers | None) -> int:
+        """Recover all sessions that have not ended; drop the queues without a session. Returns how many sessions there are.
+
+        `peers`: None: no store is shared.
+        """
         by_tenant: dict[int, list[SessionState]] = {}
         for state in states:
             by_tenant.setdefault(state.tenant_id, []).append(state)
@@ -111,15 +112,14 @@ class SessionRecovery:
             find = partial(run, "accounts.tenant", self._registry.tenant_by_id, tenant_id)
             record = await self._retry(find)
             if record is not None:
-                loaded += await self._recover_tenant(record, by_tenant.get(tenant_id, []))
+                loaded += await self._recover_tenant(record, by_tenant.get(tenant_id, []), peers)
         return loaded
 
-    async def _recover_tenant(self, record: TenantRecord, states: list[SessionState]) -> int:
+    async def _recover_tenant(self, record: TenantRecord, states: list[SessionState], peers: Peers | None) -> int:
         listed = await self._retry(lambda: self._queues.list_queues(record.id))
         queues = {queue.queue_id for queue in listed}
         kept = [state for state in states if state.queue_id in queues]
         lost = [state for state in states if state.queue_id not in queues]
-        peers = self._peers
         if lost and peers is not None and peers.exist:  # they may have ended since they were read
             lost = await self._retry(partial(peers.read_again, lost))
             kept += [state for state in lost if peers.holder_of(state) != HERE]  # their hub handles them
@@ -129,16 +129,16 @@ class SessionRecovery:
             broker = await self._retry(lambda: self._hub.brokers.broker(record))
             with uncollected():
                 for state in kept:
-                    self._recover_session(broker, state)
+                    self._recover_session(broker, state, peers)
             # Limits may have changed while no hub ran.
             await self._retry(lambda: self._bounds.apply_bounds(broker, listed))
-        await self._drop_unused_queues(queues.difference(state.queue_id for state in kept))
+        await self._drop_unused_queues(queues.difference(state.queue_id for state in kept), peers)
         return len(kept)
 
-    async def _drop_unused_queues(self, queue_ids: Iterable[int]) -> None:
+    async def _drop_unused_queues(self, queue_ids: Iterable[int], peers: Peers | None) -> None:
         """Drop queues whose session ended or was never created: the hub died in between."""
         for queue_id in queue_ids:
-            if self._peers is not None and self._peers.exist:
+            if peers is not None and peers.exist:
                 return  # another hub may be about to log the session of a new queue
             await self._retry(partial(self._queues.drop, queue_id))
 
@@ -153,10 +153,10 @@ class SessionRecovery:
         for state in states:  # a damaged queue is not listed, but is in the store
             await self._retry(partial(self._queues.drop, state.queue_id))
 
-    def _recover_session(self, broker: TenantBroker, state: SessionState) -> None:
+    def _recover_session(self, broker: TenantBroker, state: SessionState, peers: Peers | None) -> None:
         control = restore(self._hub, broker, state)
-        if self._peers is not None:
-            holder = self._peers.holder_of(state)
+        if peers is not None:
+            holder = peers.holder_of(state)
             is_online = state.is_connected and holder != HERE
             control.place = Place(holder, state.epoch, is_online=is_online, since_ms=state.disconnected_at_ms)
             broker.allowance.session_moved(broker.plane.sessions[state.client_id])

@@ -6,7 +6,7 @@ Knows no packets: it says which quota refuses, and the caller chooses the answer
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from iothub.base.clock import Clock
 from iothub.engine.limits import DeviceMeters, TenantLimits
@@ -54,7 +54,6 @@ class Allowance:
         usage: Usage,
         own: Mapping[str, str] | None = None,
         *,
-        backlog_bytes: int = BACKLOG_BYTES,
         shared: SharedQuota | None = None,
     ) -> None:
         """`shared`: given where other hubs serve the tenant too."""
@@ -70,7 +69,7 @@ class Allowance:
         self._resolved: dict[str, EffectiveLimits] = {}  # by the text of a device's own limits
         self._taken_over: set[str] = set()
         self._record = record
-        self._backlog_bytes = backlog_bytes  # in memory, per session
+        self._backlog_bytes = BACKLOG_BYTES
         self.apply_limits(record, self.own)
 
     def apply_limits(self, record: TenantRecord, own: Mapping[str, str]) -> None:
@@ -92,6 +91,11 @@ class Allowance:
         plane.outbound_messages = rates.rate(Quota.DELIVER_MESSAGES)
         plane.outbound_bytes = rates.rate(Quota.DELIVER_BYTES)
         plane.persistent_fanout = rates.rate(Quota.PERSISTENT_FANOUT)
+
+    def apply_backlog(self, backlog_bytes: int) -> None:
+        """Let so much wait in memory for the window of one session."""
+        self._backlog_bytes = backlog_bytes
+        self.plane.limits = replace(self.plane.limits, backlog_bytes=backlog_bytes)
 
     def meter_streams(self) -> None:
         """Meter what goes to and from streams; a tenant without streams needs no such meters."""

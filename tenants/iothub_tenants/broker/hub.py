@@ -81,6 +81,8 @@ class Hub:
     def apply(self, settings: Config) -> None:
         """Use other settings from the next packet on."""
         self.settings = settings
+        for broker in self.brokers:
+            broker.allowance.apply_backlog(settings.overload.session_backlog_bytes)
 
     def breathe(self) -> Deferred[None]:
         """Let the reactor run other work before going on."""

@@ -29,13 +29,10 @@ class Waiting(NamedTuple):
 class ConnectTimeouts:
     """The CONNECTs that are not answered yet. Invariant: a connection is here only while its packet handler waits."""
 
-    def __init__(
-        self, plane: Plane, clock: Clock, connect_timeout_s: float, give_up_s: float, reject_overload: Reject
-    ) -> None:
+    def __init__(self, plane: Plane, clock: Clock, give_up_s: float, reject_overload: Reject) -> None:
         """`reject_overload` rejects a CONNECT, given with its body, that is still in the control queue."""
         self._plane = plane
         self._clock = clock
-        self._margin_s = connect_timeout_s * MARGIN
         self._give_up_s = give_up_s
         self._reject_unread = reject_overload
         self._waiting: dict[Connection, Waiting] = {}
@@ -69,4 +66,4 @@ class ConnectTimeouts:
         if connection.timer is None:
             return 0.0  # it is closing
         closes_at: float = self._plane.wheel.origin + connection.timer.tick / _TICKS_PER_S
-        return closes_at - self._margin_s
+        return closes_at - self._plane.limits.connect_timeout_s * MARGIN

@@ -47,10 +47,8 @@ class ControlPlane:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        timeout_s, give_up_s = hub.settings.mqtt.connect_timeout_s, hub.settings.queues.give_up_s
-        self.connect_timeouts = ConnectTimeouts(
-            hub.plane, hub.clock, timeout_s, give_up_s, partial(reject_overload, hub)
-        )
+        give_up_s = hub.settings.queues.give_up_s
+        self.connect_timeouts = ConnectTimeouts(hub.plane, hub.clock, give_up_s, partial(reject_overload, hub))
 
     def opened(self, connection: Connection) -> None:
         connection.control = ClientContext()

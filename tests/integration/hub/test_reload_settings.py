@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,12 +22,15 @@ from iothub.config.changes import changes_between
 from iothub.config.datadir import DataDir
 from iothub.config.loader import Setting, load, sections, value_of
 from iothub.config.sections import Config, Reload
+from iothub.engine.state import TenantPlane
 from iothub.hub.compose import compose
 from iothub.hub.parts import Parts
 from iothub.hub.reload import prepare
 from iothub.net.acceptor import Acceptor
 from iothub.net.tls import VERSIONS
 from iothub.testing.certificates import Authority
+from iothub_services.auth.port import TenantRecord
+from iothub_tenants.broker.allowance import Allowance
 from tests.architecture.tree import ROOT
 
 SETTINGS = {setting.name: setting for section in sections() for setting in section.settings}
@@ -167,6 +171,25 @@ def twice(value: object) -> object:
     return value, value
 
 
+def of_caches(name: str) -> Probe:
+    def probe(parts: Parts) -> object:
+        directory = parts.control.hub.authenticator.directory
+        return tuple(getattr(each._settings, name) for each in (directory._devices, directory._tenants))
+
+    return probe
+
+
+def connect_timeouts(parts: Parts) -> object:
+    """Of the message plane, and of a handshake before it."""
+    return parts.control.plane.limits.connect_timeout_s, acceptor_of(parts, "wss").listener.connect_timeout_s
+
+
+def backlog(parts: Parts) -> object:
+    """Of a tenant that is there."""
+    (broker,) = parts.control.hub.brokers
+    return broker.allowance.plane.limits.backlog_bytes
+
+
 def per_second(rate: Any) -> object:
     return rate.count / rate.seconds
 
@@ -192,8 +215,11 @@ REACHED: dict[str, tuple[Probe, Callable[[Any], object]]] = {
     "mqtt.versions": (of_hub("mqtt.versions"), same),
     "mqtt.max_inflight": (of_hub("mqtt.max_inflight"), same),
     "mqtt.max_keepalive": (of_hub("mqtt.max_keepalive"), same),
+    "mqtt.connect_timeout": (connect_timeouts, twice),
     "mqtt.connect_bytes": (of_limits("connect_bytes"), twice),
     "auth.failure_reply_ms": (of_hub("auth.failure_reply_ms"), same),
+    "auth.cache": (of_caches("ttl_s"), twice),
+    "auth.cache_entries": (of_caches("entries"), lambda value: (value, max(value // 10, 16))),
     "auth.hash_waiting": (lambda parts: parts.control.hub.authenticator.checks.settings.pending, same),
     "auth.failures": (
         lambda parts: parts.control.hub.authenticator.failures.settings.failures,
@@ -209,6 +235,7 @@ REACHED: dict[str, tuple[Probe, Callable[[Any], object]]] = {
     "overload.memory_limit": (lambda parts: parts.monitoring.watch._memory_limit, same),
     "overload.buffered_bytes": (of_limits("buffered_bytes"), twice),
     "overload.connection_buffer_bytes": (lambda parts: parts.control.plane.turn.out_hard_bytes, same),
+    "overload.session_backlog_bytes": (backlog, same),
     "metrics.tenant_series_max": (lambda parts: parts.sockets.health.tenants._pages._series_max, same),
     "jobs.at": (of_jobs("_is_scheduled"), lambda _: True),
     "jobs.nightly": (of_jobs("_is_scheduled"), lambda _: False),
@@ -268,6 +295,7 @@ def parts(settings: Config, initialised: Path, tmp_path_factory: pytest.TempPath
     shutil.copytree(initialised, path)
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     made = compose(settings, DataDir(path), reactor, SystemClock())
+    made.control.hub.brokers._brokers[1] = cast("Any", tenant_of(made))
     yield made
     made.writers.writer.close()
     made.writers.journal_thread.close()
@@ -275,6 +303,13 @@ def parts(settings: Config, initialised: Path, tmp_path_factory: pytest.TempPath
         store.close()
     reactor.removeAll()
     reactor._poller.close()
+
+
+def tenant_of(parts: Parts) -> object:
+    """Stand in for the broker of a tenant: making one needs a reactor that runs."""
+    plane, observer = TenantPlane(1, "acme"), parts.monitoring.telemetry
+    record = TenantRecord(1, "acme")
+    return SimpleNamespace(allowance=Allowance(record, plane, parts.process.clock, observer, parts.stores.usage))
 
 
 @pytest.fixture(autouse=True)

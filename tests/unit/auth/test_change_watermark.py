@@ -138,6 +138,8 @@ def test_without_looks_nothing_is_used_for_long() -> None:
     assert watermark.left_s() < 0
     watermark.saw([], watermark.now())
     assert watermark.left_s() == 60.0
+    watermark.apply(5.0)
+    assert watermark.left_s() == 5.0
 
 
 def test_line_costs_the_same_when_the_memory_is_full() -> None:

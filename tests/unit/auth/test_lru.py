@@ -71,6 +71,24 @@ def test_lru_shortens_ages_by_jitter() -> None:
     assert lru.get("a") is MISSING
 
 
+def test_lru_holds_other_bounds_at_once() -> None:
+    """A reload: the least recently used go, the others get no older than a new one may; longer ages are for new answers."""
+    clock = ManualClock()
+    lru = cache(clock)
+    for name in "abc":
+        lru.put(name, 1)
+
+    lru.apply(LruSettings(entries=2, ttl_s=5.0, jitter=0.0))
+    assert lru.get("a") is MISSING
+    clock.advance(4.0)
+    assert (lru.get("b"), len(lru)) == (1, 2)
+
+    lru.apply(LruSettings(entries=3, ttl_s=500.0, jitter=0.0))
+    lru.put("d", 1)
+    clock.advance(1.0)
+    assert (lru.get("b"), lru.get("d")) == (MISSING, 1)
+
+
 def test_lru_forgets_one_and_all() -> None:
     """For changes by people."""
     lru = cache(ManualClock())

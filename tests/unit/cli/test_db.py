@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.installation import installation_of
+from iothub_migrations import schema
 from iothub_tenants.accounts import copying
 from iothub_tenants.accounts.database import sqlite_url
 from tests.support.command import Cli
@@ -21,6 +24,19 @@ def test_status_tells_the_installation(cli: Cli) -> None:
 
     assert found["state"] == "current"
     assert len(bytes.fromhex(str(found["installation"]))) == 16
+
+
+def test_status_of_an_old_schema_shows_the_version_of_the_database(cli: Cli) -> None:
+    """Beside the program's, which `db upgrade` brings it to."""
+    current = cli("db", "status", "-o", "json").json["schema_version"]
+    with closing(sqlite3.connect(DataDir(cli.data_dir).accounts)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0005'")
+        connection.execute("UPDATE schema_info SET value = 5")
+
+    found = cli("db", "status", "-o", "json").json
+
+    assert current == schema.SCHEMA_VERSION
+    assert (found["state"], found["schema_version"], found["program_schema_version"]) == ("old", 5, current)
 
 
 def test_accounts_may_be_said_to_be_anothers(acme: Cli) -> None:

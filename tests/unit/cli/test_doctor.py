@@ -42,6 +42,24 @@ def test_failure_gives_one_and_json_says_which(cli: Cli) -> None:
     assert rows["disk sync"]["state"] == "ok"
 
 
+def test_every_mistake_of_the_configuration_is_named(cli: Cli) -> None:
+    """As `config check` does: those of the settings end the command, those of the files are findings."""
+    tls = b'[listeners.tls]\nport = 1\ncert_file = "none.pem"\nkey_file = "none.key"\n'
+    files = ["listeners.tls.cert_file", "listeners.tls.key_file"]
+    cli.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT + tls)
+
+    found = [row["text"] for row in cli("doctor", "--json", code=1).json if row["name"] == "configuration"]
+
+    assert [text.partition(":")[0] for text in found] == files
+
+    cli.data_dir.joinpath("iothub.toml").write_bytes(ANY_PORT + tls + b'[mqtt]\nmax_inflight = "x"\n')
+
+    done = cli("doctor", code=2)
+
+    assert (done.out, done.err.count("\n")) == ("", 3)
+    assert all(words in done.err for words in ("mqtt.max_inflight: expected a whole number", *files))
+
+
 def test_directory_without_init_is_said_first(call: Callable[..., Result], tmp_path: Path) -> None:
     done = call("--data-dir", str(tmp_path / "none"), "doctor")
 

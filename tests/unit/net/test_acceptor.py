@@ -99,6 +99,22 @@ def test_acceptor_time_out_covers_handshake_and_connect() -> None:
     assert len(plane.closed) == 1
 
 
+def test_acceptor_takes_another_time_out_for_everybody_who_has_not_connected() -> None:
+    """A reload: also for whom it had let in before."""
+    acceptor, _, clock = acceptor_for(listener_info("ws", connect_timeout_s=60.0))
+    before, after = FakeChannel(), FakeChannel()
+    acceptor.accepted(before, "10.0.0.1", 7)
+    clock.advance(4.0)
+    acceptor.prepare(listener_info("ws", connect_timeout_s=5.0))()
+    acceptor.accepted(after, "10.0.0.1", 8)
+
+    for _ in range(2):
+        clock.advance(1.5)
+        acceptor.tick()
+
+    assert (before.closes, after.closes) == ([True], [])
+
+
 def test_acceptor_reports_who_is_not_let_in_and_why() -> None:
     """A refused connection must leave a trace: by the gate, the plane, a filter, or for want of a descriptor."""
     heard: list[tuple[str, str, Reason, str]] = []

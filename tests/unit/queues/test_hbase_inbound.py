@@ -87,7 +87,7 @@ def test_repeat_is_routed_under_the_first_message_id(harness: HBase) -> None:
 
 
 def test_intent_that_cannot_be_read_stays_open(harness: HBase) -> None:
-    """It is not taken for routed: the client's repeat routes it."""
+    """It is not taken for routed: the client's repeat routes it. It counts as damaged, like any other record."""
     store, caller = harness.store(1)
     store.open()
     stopped(caller, 1)
@@ -99,6 +99,8 @@ def test_intent_that_cannot_be_read_stays_open(harness: HBase) -> None:
     claim = later.claim(PUBLISHER, b"later")
 
     assert claim.inbound == ()
+    ((store_name, key, _),) = harness.damaged_records
+    assert (store_name, key) == ("queues", f"tenant {TENANT}, QoS 2 message 77 from the client of queue {PUBLISHER}")
     assert later.append([publish(claim.epoch, 9)]) == [Appended((1,))]
     assert later.claim(PUBLISHER, b"last").inbound == (77,)
 

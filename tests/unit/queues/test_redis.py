@@ -546,7 +546,7 @@ def test_open_intent_of_a_hub_that_is_gone_is_finished_by_who_claims(harness: Re
 
 
 def test_intent_that_cannot_be_read_stays_open(harness: RedisHarness) -> None:
-    """It was not answered, so the client sends the message again."""
+    """It was not answered, so the client sends the message again. It counts as damaged, like any other record."""
     store = harness.store()
     claim = made(store, 1)
     made(store, 2)
@@ -554,6 +554,8 @@ def test_intent_that_cannot_be_read_stays_open(harness: RedisHarness) -> None:
 
     claim = store.claim(1, b"x")
     assert claim.inbound == ()
+    ((store_name, key, _),) = harness.damaged_records
+    assert (store_name, key) == ("queues", f"tenant {TENANT}, QoS 2 message 7 from the client of queue 1")
     repeated = Append(b"n" * 16, b"again", 0, (Delivery(2, 2),), Inbound(1, claim.epoch, 7))
     assert store.append([repeated]) == [Appended((1,))]
     assert store.claim(1, b"y").inbound == (7,)

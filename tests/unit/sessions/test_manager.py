@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import EPOCH_BITS
@@ -125,11 +126,14 @@ def test_session_whose_queue_is_lost_ends_where_somebody_finds_out(harness: Harn
     session = harness.session("c")
     harness.queues.owners.clear()
 
-    for _ in range(2):
-        harness.sessions.queue_lost(harness.acme, session)
-    harness.settle()
+    with capture_logs() as lines:
+        for _ in range(2):
+            harness.sessions.queue_lost(harness.acme, session)
+        harness.settle()
 
     assert "c" not in harness.acme.plane.sessions
+    (line,) = (line for line in lines if line["event"] == "session ended because its queue is lost")
+    assert (line["tenant"], line["client_id"], line["queue"]) == ("acme", "c", session.queue_id)
     ends = [event.facts["reason"] for event in harness.journal.events if event.type.value == "session.discarded"]
     assert ends == ["queue_lost"]
     assert harness.queues.dropped == [session.queue_id]

@@ -19,6 +19,7 @@ from iothub.base import log as logging
 from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import Body, Intent, Target, decode_intent, encode_intent
+from iothub_services.damaged import OnDamage
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.queues.hbase import requests
@@ -46,12 +47,21 @@ class Publish(NamedTuple):
 class Inbounds:
     """Does the publisher's side of a batch."""
 
-    def __init__(self, caller: Caller, table: bytes, readers: Readers, appending: Appending, bodies: Bodies) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        table: bytes,
+        readers: Readers,
+        appending: Appending,
+        bodies: Bodies,
+        on_damaged_record: OnDamage,
+    ) -> None:
         self._caller = caller
         self._table = table
         self._readers = readers
         self._appending = appending
         self._bodies = bodies
+        self._on_damaged_record = on_damaged_record
 
     def route(self, publishes: Sequence[Publish]) -> None:
         """Do all three steps for the messages of persistent publishers. Raises BackendError: some may be done."""
@@ -103,12 +113,8 @@ class Inbounds:
             try:
                 items[packet_id] = self._appending.intended(message_id, decode_intent(kept))
             except CorruptRecordError as error:
-                log.error(
-                    "stored QoS 2 message is damaged, not delivered",
-                    queue=known.queue_id,
-                    packet_id=packet_id,
-                    why=str(error),
-                )
+                where = f"tenant {known.tenant_id}, QoS 2 message {packet_id} from the client of queue {known.queue_id}"
+                self._on_damaged_record("queues", where, str(error))
         self._appending.route(list(items.values()))
         self._readers.apply([_routed(Inbound(known.queue_id, epoch, packet_id)) for packet_id in items])
         _report(known, items)

@@ -19,6 +19,7 @@ from itertools import count as counted
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConflictError
 from iothub.records import keys
+from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.tables import Tables
@@ -65,6 +66,7 @@ class HBaseQueues:
         incarnation: A number of this process's life that no other process ever uses; None: a random one.
         frame_bytes: The largest call and answer; half of it is for what is not a message's body.
         on_damaged: The alarm for queues that are damaged, in the thread that finds it.
+        on_damaged_record: Called with what a claim cannot finish of a publisher, in the writing thread.
 
     Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
     """
@@ -78,6 +80,7 @@ class HBaseQueues:
         *,
         frame_bytes: int = FRAME_BYTES,
         on_damaged: Callable[[str, str], None] = no_alarm,
+        on_damaged_record: OnDamage = uncounted,
     ) -> None:
         writer = _token() if incarnation is None else incarnation
         sequence = counted(1)
@@ -90,7 +93,9 @@ class HBaseQueues:
         self._pages = Pages(caller, tables.queues, self._damage, self._bodies, min(PAGE_BYTES, frame_bytes // 2))
         self._readers = Readers(self._index, self._regions, sequence)
         self._appending = Appending(self._index, self._regions, self._bodies, writer, sequence)
-        self._inbounds = Inbounds(caller, tables.queues, self._readers, self._appending, self._bodies)
+        self._inbounds = Inbounds(
+            caller, tables.queues, self._readers, self._appending, self._bodies, on_damaged_record
+        )
         self._expiry = Expiry(self._index, self._regions)
         self._moved: Repeats[Move, bool] = Repeats()
         self._tokens: dict[tuple[str, int], int] = {}  # of creations and claims that may have been done

@@ -20,9 +20,10 @@ from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records.queued import Intent, Target, decode_intent, encode_intent
+from iothub_services.damaged import OnDamage
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
 from iothub_services.queues.redis.append import Appending
-from iothub_services.queues.redis.index import QueueIndex
+from iothub_services.queues.redis.index import KnownQueue, QueueIndex
 from iothub_services.queues.redis.messages import Item, Progress
 from iothub_services.queues.redis.moves import Reader, Readers
 from iothub_services.queues.redis.names import Names
@@ -55,6 +56,7 @@ class Inbounds:
         appending: Appending,
         clock: Clock,
         writer: int,
+        on_damaged_record: OnDamage,
     ) -> None:
         self._index = index
         self._sender = sender
@@ -64,6 +66,7 @@ class Inbounds:
         self._clock = clock
         self._writer = writer.to_bytes(8, "big")
         self._last_us = 0
+        self._on_damaged_record = on_damaged_record
 
     def route(self, items: Sequence[Item], publishes: Sequence[Publish]) -> None:
         """Do all three steps for a batch, in its order; `publishes` are those of `items` that have a publisher.
@@ -87,7 +90,7 @@ class Inbounds:
             is_stale = answer is not None and answer.is_stale
             item.refuse(Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
 
-    def finish(self, queue_id: int, epoch: int, intents: Sequence[tuple[int, bytes]]) -> list[int]:
+    def finish(self, known: KnownQueue, epoch: int, intents: Sequence[tuple[int, bytes]]) -> list[int]:
         """Route what a publisher's queue says is not routed, (Packet Identifier, message id); return those that are now.
 
         They go in the order in which they came, which is that of message ids; Packet Identifiers begin anew [MQTT-4.6.0-5].
@@ -95,7 +98,7 @@ class Inbounds:
         Raises:
             BackendError: Redis cannot be reached, or refused; some may be routed.
         """
-        intents = sorted(intents, key=itemgetter(1))
+        queue_id, intents = known.queue_id, sorted(intents, key=itemgetter(1))
         wanted = [packet_id for packet_id, _ in intents]
         found = cast(
             "list[bytes | None]", self._sender.read_one(command("HMGET", self._names.inbound(queue_id), *wanted))
@@ -106,12 +109,8 @@ class Inbounds:
                 intent = decode_intent((kept or b"")[1 + _ID_BYTES :])
                 items[packet_id] = self._appending.intended(message_id, intent)
             except CorruptRecordError as error:
-                log.error(
-                    "stored QoS 2 message is damaged, not delivered",
-                    queue=queue_id,
-                    packet_id=packet_id,
-                    why=str(error),
-                )
+                where = f"tenant {known.tenant_id}, QoS 2 message {packet_id} from the client of queue {known.queue_id}"
+                self._on_damaged_record("queues", where, str(error))
         self._appending.route(list(items.values()))
         self._readers.apply([_routed(Inbound(queue_id, epoch, packet_id)) for packet_id in items])
         _report(queue_id, items)

@@ -22,6 +22,7 @@ from itertools import count as counted
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import ConflictError
 from iothub.records.owner import Owner
+from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.queues.damage import no_alarm
 from iothub_services.queues.port import (
     EARLIEST,
@@ -67,6 +68,7 @@ class RedisQueues:
         on_lost: Called when somebody has emptied Redis, in the thread that finds it; while it raises BackendError it is called again.
         on_back: Called when Redis has lost what it had acknowledged, in the writing thread.
         on_damaged: The alarm for queues that are damaged, in the thread that finds it.
+        on_damaged_record: Called with what a claim cannot finish of a publisher, in the writing thread.
         on_close: Closes the connections.
 
     Invariants: no two calls of this store have the same sequence; what is uncertain has its token in `_tokens`.
@@ -84,6 +86,7 @@ class RedisQueues:
         on_lost: Callable[[str], None] | None = None,
         on_back: Callable[[str], None] | None = None,
         on_damaged: Callable[[str, str], None] = no_alarm,
+        on_damaged_record: OnDamage = uncounted,
         on_close: Callable[[], None] | None = None,
     ) -> None:
         clock = clock or SystemClock()
@@ -95,7 +98,9 @@ class RedisQueues:
         sequence = counted(1)
         self._readers = Readers(self._index, self._sender, names, clock, sequence)
         self._appending = Appending(self._index, self._sender, names, clock, writer, sequence, on_back)
-        self._inbounds = Inbounds(self._index, self._sender, names, self._readers, self._appending, clock, writer)
+        self._inbounds = Inbounds(
+            self._index, self._sender, names, self._readers, self._appending, clock, writer, on_damaged_record
+        )
         self._expiry = Expiry(self._index, self._sender, names)
         self._removing = Removing(self._index, self._sender, names)
         self._moved: Repeats[Move, bool] = Repeats()
@@ -190,7 +195,7 @@ class RedisQueues:
         del self._tokens[key]
         inbound = list(claimed.routed)
         if claimed.open:
-            inbound += self._inbounds.finish(queue_id, claimed.epoch, claimed.open)
+            inbound += self._inbounds.finish(known, claimed.epoch, claimed.open)
         stands = (claimed.epoch, claimed.head, claimed.tail, claimed.reserved)
         return Claim(*stands, claimed.released, tuple(sorted(inbound)))
 

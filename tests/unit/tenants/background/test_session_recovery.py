@@ -52,10 +52,9 @@ def load(
         QueueBounds(queues, harness.hub.brokers, harness.later),
         cast("Any", run),
         last_heartbeat=last_heartbeat,
-        peers=peers,
         retry=retry,
     )
-    return cast("int", now(recovery.load_sessions(known)))
+    return cast("int", now(recovery.load_sessions(known, peers)))
 
 
 def state(harness: Harness, *more: Event, at_s: float = 0.0) -> SessionState:

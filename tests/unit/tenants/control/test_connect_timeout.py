@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from iothub.engine import control_queue
+from iothub.engine.limits import PlaneLimits
 from iothub.testing.clock import ManualClock
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 from tests.support.control_harness import Harness, now
@@ -27,8 +28,9 @@ def connection(accepted_s: float = 0.0) -> Any:
 
 def connect_timeouts_of(clock: ManualClock, give_up_s: float = 30.0) -> ConnectTimeouts:
     wheel = SimpleNamespace(origin=clock.monotonic())
-    plane: Any = SimpleNamespace(wheel=wheel, control_queue=SimpleNamespace(take_late_connects=lambda _late: []))
-    return ConnectTimeouts(plane, clock, 10.0, give_up_s, lambda _connection, _body: None)
+    control_queue = SimpleNamespace(take_late_connects=lambda _late: [])
+    plane: Any = SimpleNamespace(wheel=wheel, control_queue=control_queue, limits=PlaneLimits(connect_timeout_s=10.0))
+    return ConnectTimeouts(plane, clock, give_up_s, lambda _connection, _body: None)
 
 
 @pytest.mark.parametrize(("give_up_s", "patience_s"), [(30.0, 9.0), (3.0, 3.0)])

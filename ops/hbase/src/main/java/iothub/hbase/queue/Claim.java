@@ -3,7 +3,7 @@ package iothub.hbase.queue;
 import java.io.IOException;
 
 /**
- * Makes the caller the only reader: the epoch goes up by one. A repeat, told by its token, gets the same epoch as long as nobody else has
+ * Makes the caller the only reader: the epoch goes up by one. A repeat, recognised by its token, gets the same epoch as long as nobody else has
  * claimed.
  */
 record Claim(long token, byte[] owner) implements Operation {

@@ -2,7 +2,7 @@ package iothub.hbase.queue;
 
 import java.io.IOException;
 
-/** Makes a queue whose first claim gets {@code firstEpoch}. A repeat, told by its token, is answered as the first. */
+/** Makes a queue whose first claim gets {@code firstEpoch}. A repeat, recognised by its token, is answered as the first. */
 record Create(long token, long firstEpoch, Limits limits) implements Operation {
   static Create read(Input input) throws RefusedException {
     return new Create(input.i64("token"), input.atLeast(1, input.i64("first epoch"), "first epoch"), Limits.read(input));

@@ -2,7 +2,7 @@ package iothub.hbase.queue;
 
 import java.io.IOException;
 
-/** Removes a queue and tells how many records it had. What stays is a mark with a time, by which its rows vanish; dropping again changes nothing. */
+/** Removes a queue and returns how many records it had. What stays is a mark with a time, by which its rows vanish; dropping again changes nothing. */
 record Drop() implements Operation {
   @Override
   public Status apply(Queue queue, Output output) throws IOException {

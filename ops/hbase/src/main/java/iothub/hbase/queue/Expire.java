@@ -7,7 +7,7 @@ import java.util.List;
 /**
  * Removes those of the named records whose time has come; their message ids are forgotten with them. What may have been sent is spared, unless the
  * caller is
- * the one who knows that it was not ({@code isUnsent}). Tells the removed and the spared positions.
+ * the one who knows that it was not ({@code isUnsent}). Returns the removed and the spared positions.
  */
 record Expire(long nowMs, boolean isUnsent, List<Long> positions) implements Operation {
   static Expire read(Input input) throws RefusedException {

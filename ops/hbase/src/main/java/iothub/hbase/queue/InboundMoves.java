@@ -15,7 +15,7 @@ final class InboundMoves {
   private InboundMoves() {}
 
   /**
-   * The rest of the move is read here: message id 16, length 4, what is needed to finish it. Tells new, open or routed, and the message id
+   * The rest of the move is read here: message id 16, length 4, what is needed to finish it. Returns new, open or routed, and the message id
    * that is kept.
    */
   static Moves.Move intent(Input input, int packetId) throws RefusedException {

@@ -5,7 +5,7 @@ import java.util.Arrays;
 /**
  * Reads numbers (big-endian) and bytes from a bounded part of an array.
  *
- * <p>Never reads past its end: whoever asks says the name of the field, and the refusal tells it.
+ * <p>Never reads past its end: whoever asks gives the name of the field, and the refusal contains it.
  */
 final class Input {
   private final String what;

@@ -12,7 +12,7 @@ import java.util.List;
 record Moves(long epoch, long sequence, List<Move> moves) implements Operation {
   private static final int LEAST_MOVE_BYTES = 9;
 
-  /** One move; tells what its kind tells. */
+  /** One move; returns what its kind returns. */
   interface Move {
     void apply(Queue queue, Output output) throws IOException;
   }

@@ -2,7 +2,7 @@ package iothub.hbase.queue;
 
 import java.io.IOException;
 
-/** Drops every record, without a tombstone: the floor goes to the tail. Positions go on; head, released and inbound stay. Tells how many it were. */
+/** Drops every record, without a tombstone: the floor goes to the tail. Positions go on; head, released and inbound stay. Returns how many they were. */
 record Purge() implements Operation {
   @Override
   public Status apply(Queue queue, Output output) throws IOException {

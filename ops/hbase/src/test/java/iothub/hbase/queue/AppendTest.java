@@ -163,7 +163,7 @@ class AppendTest {
   }
 
   @Test
-  void whatIsTooLargeForAnyRoomOnlyTellsWhetherItIsKnown() {
+  void whatIsTooLargeForTheQueueOnlySaysWhetherItIsKnown() {
     for (Overflow policy : Overflow.values()) {
       harness.create(ONE, 3, 0, policy);
       harness.append(ONE, qos0("a"), qos2(7, "b"));
