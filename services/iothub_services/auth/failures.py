@@ -53,7 +53,7 @@ class _Record:
     def __init__(self, now: float) -> None:
         self.started_at = now
         self.count = 0
-        self.banned_until = 0.0
+        self.banned_until = now  # not banned yet
 
 
 class Failures:

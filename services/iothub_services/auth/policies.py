@@ -17,7 +17,7 @@ from iothub_services.auth.acl import (
     rules_for,
     templates_of,
 )
-from iothub_services.auth.port import DeviceRecord, Rule, Scope, TenantRecord
+from iothub_services.auth.port import DeviceRecord, Rule, TenantRecord
 
 _MOST_SHAPES = 1024  # ways of being ruled: by tenant, its version, the device's groups and its own rules
 _Shape: TypeAlias = tuple[int, int, tuple[str, ...], tuple[Rule, ...]]
@@ -55,7 +55,7 @@ class PolicyCache:
                 rules, device=device.name, groups=device.groups, client_id=client_id, version=tenant.version
             )
             self._policies[key] = policy
-        if not templates and not any(rule.scope is Scope.DEVICE for rule in rules):
+        if not templates:
             self._share(shape, policy)
         return policy
 

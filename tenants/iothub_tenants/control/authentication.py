@@ -65,7 +65,7 @@ async def authenticate(hub: Hub, connection: Connection, packet: Connect, client
 
 def _required_login(answer: Authenticated | Refusal) -> Authenticated:
     if isinstance(answer, Refusal):
-        raise ConnectRefusedError(answer.reason, answer.cause, extra_s=max(answer.reply_after_s - FAILED_REPLY_S, 0.0))
+        raise ConnectRefusedError(answer.reason, answer.cause, extra_s=answer.reply_after_s - FAILED_REPLY_S)
     return answer
 
 

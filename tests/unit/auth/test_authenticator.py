@@ -168,7 +168,7 @@ def test_malformed_username_is_told_without_what_it_says() -> None:
 
 
 def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable() -> None:
-    """One Refusal for all; only the log knows the cause."""
+    """One Refusal for all; only the log knows the cause, and the tenant, if there is one."""
     harness = Harness()
     harness.add("off", hash_generated(SECRET, PEPPER), is_enabled=False)
     harness.add("human", "is pw")
@@ -187,6 +187,7 @@ def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable()
     ]
 
     assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
+    assert [refusal.tenant_id for refusal in refusals] == [0] + [1] * 8
     assert [cause for cause, _ in harness.recorder.refusals] == [
         "unknown_tenant",
         "unknown_device",
@@ -371,6 +372,21 @@ def test_record_read_before_a_change_is_not_kept() -> None:
     assert outcome[0].reason is Reason.TENANT_SUSPENDED
 
 
+def test_accounts_that_never_stop_changing_let_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is old when it comes: that is nobody's failure, and the client may try again."""
+    harness = Harness(failures=FailureSettings(failures=1))
+    find = harness.accounts.find_device
+
+    def find_and_change(tenant_id: int, name: str) -> DeviceRecord | None:
+        harness.auth.invalidate(tenant_id, name)
+        return find(tenant_id, name)
+
+    monkeypatch.setattr(harness.accounts, "find_device", find_and_change)
+
+    assert harness.connect().reason is Reason.SERVER_UNAVAILABLE
+    assert harness.recorder.refusals == [("accounts_changing", False)]
+
+
 def test_device_that_a_plug_in_proved_is_not_let_in_by_what_was_read_before_a_change() -> None:
     """The tenant was suspended while its record was on its way: the old one decides nothing."""
     harness = Harness()
@@ -409,7 +425,22 @@ def test_full_password_pool_refuses_known_and_unknown_alike() -> None:
     refusals = [harness.connect("human", b"y"), harness.connect("nobody"), harness.connect(secret=b"wrong")]
 
     assert {refusal.reason for refusal in refusals} == {Reason.OVERLOAD}
+    assert [refusal.cause for refusal in refusals] == ["password_pool_full", "unknown_device", "wrong_secret"]
     assert isinstance(harness.connect(), Authenticated)
+
+
+def test_one_guess_too_many_at_once_counts_as_a_failure() -> None:
+    """It is refused without a check, and is told from a wrong password in the log alone."""
+    harness = Harness(checks=CheckSettings(guesses=1), failures=FailureSettings(failures=2))
+    harness.add("human", "is pw")
+    harness.connect("human", b"x")
+    harness.threads.is_held = True
+    harness.begin("human", b"y")
+
+    refusal = harness.connect("human", b"z")
+
+    assert refusal.reason is Reason.BAD_CREDENTIALS
+    assert harness.recorder.refusals == [("wrong_secret", False), ("too_many_guesses", True)]
 
 
 def test_review_tells_who_may_stay() -> None:
@@ -550,10 +581,12 @@ def test_refused_token_is_like_any_other_refusal() -> None:
 
 
 def test_old_token_does_not_ban_its_device() -> None:
-    """A device that tries its expired token until it gets a new one is no guesser; a forged one is."""
+    """A device that tries its expired token until it gets a new one is no guesser, nor is one whose issuer's clock is fast; a forged one is."""
     harness = jwt_harness()
     for _ in range(20):
         assert harness.connect("robot", token(sub="robot", exp=1)).cause == "token_expired"
+        early = token(sub="robot", exp=harness.clock.wall() + 60, nbf=harness.clock.wall() + 9)
+        assert harness.connect("robot", early).cause == "token_not_yet_valid"
     assert isinstance(harness.connect("robot", token(sub="robot", exp=harness.clock.wall() + 60)), Authenticated)
 
     for _ in range(10):

@@ -8,6 +8,7 @@ import pytest
 
 from iothub.base.reasons import Reason
 from iothub_services.auth.authenticator import Authenticated, AuthSettings, Credentials
+from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.port import CredentialKind, DeviceRecord, TenantState
 from tests.unit.auth.test_authenticator import Harness, collect
@@ -95,11 +96,12 @@ def test_observer_hears_of_every_proof() -> None:
 
 
 def test_settings_that_are_replaced_hold_from_the_next_failure() -> None:
+    """Those of bans and of checks: a pool without a place tells every failure as overload."""
     harness = Harness()
 
-    harness.auth.apply(AuthSettings(failures=ONE_IS_A_BAN))
-    harness.connect(secret=b"wrong")
+    harness.auth.apply(AuthSettings(checks=CheckSettings(pending=0), failures=ONE_IS_A_BAN))
 
+    assert harness.connect(secret=b"wrong").reason is Reason.OVERLOAD
     assert harness.recorder.refusals == [("wrong_secret", True)]
 
 

@@ -31,6 +31,12 @@ def test_ban_ends_at_its_time() -> None:
     assert is_banned(Ban(BanKind.DEVICE, "dev1", until=NOW + 1))
 
 
+def test_ban_that_is_over_hides_none_that_is_in_force() -> None:
+    over, in_force = Ban(BanKind.DEVICE, "dev1", until=NOW), Ban(BanKind.CLIENT_ID, "c1")
+
+    assert find_ban([over, in_force], device="dev1", client_id="c1", address="192.0.2.7", now=NOW) is in_force
+
+
 def test_mapped_address_is_the_ipv4_host() -> None:
     """A dual-stack listener is not a way around."""
     assert is_banned(Ban(BanKind.ADDRESS, "192.0.2.7"), address="::ffff:192.0.2.7")
@@ -39,7 +45,8 @@ def test_mapped_address_is_the_ipv4_host() -> None:
 
 def test_damaged_ban_keeps_out() -> None:
     """What cannot be read never grants access."""
-    assert is_banned(Ban(BanKind.ADDRESS, "192.0.2.0/99"))
+    for damaged in ("192.0.2.0/99", "198.51.100.7/24"):
+        assert is_banned(Ban(BanKind.ADDRESS, damaged))
     assert is_banned(Ban(BanKind.ADDRESS, "192.0.2.0/24"), address="garbage")
 
 

@@ -7,7 +7,7 @@ import pytest
 from iothub.base.errors import ConfigError
 from iothub_services.auth import secrets
 from iothub_services.auth.foreign_hashes import emqx_hash, mosquitto_hash, verify_foreign
-from iothub_services.auth.secrets import hash_password, verify_password
+from iothub_services.auth.secrets import hash_generated, hash_password, is_password_hash, verify_password
 from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2, SHA512
 
 
@@ -25,6 +25,12 @@ def test_argon2_of_mosquitto_is_taken_as_our_own() -> None:
     stored = hash_password("secret")
 
     assert mosquitto_hash(stored) == stored
+
+
+def test_hash_of_a_password_is_ours_or_one_of_another_broker() -> None:
+    """A generated secret's is none, nor is what cannot be read."""
+    assert all(is_password_hash(stored) for stored in (hash_password("secret"), PBKDF2, SHA512))
+    assert not any(is_password_hash(stored) for stored in ("secret", "$6$", hash_generated("secret", bytes(32))))
 
 
 ARGON2 = "$argon2id$v=19$m={},t={},p={}$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaGhhc2hoYXNo"

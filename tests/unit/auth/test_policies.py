@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
+from iothub_services.auth import policies
 from iothub_services.auth.policies import PolicyCache
 from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope, TenantRecord
 
@@ -28,6 +31,29 @@ def test_devices_with_the_same_rules_share_one_policy() -> None:
     assert cache.policy(tenant, device("c", "g"), "c3") is not first
     same = [device(name, rules=(Rule(Scope.DEVICE, name, Effect.DENY, Action.BOTH, "y"),)) for name in "de"]
     assert cache.policy(tenant, same[0], "1") is cache.policy(tenant, same[1], "2")
+    assert cache.policy(tenant, same[0], "1") is not first
+
+
+def test_policy_that_no_name_splits_stays_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that connects after the last one has gone looks at no rule, and compiles none."""
+    cache = PolicyCache()
+    tenant = TenantRecord(1, "acme", rules=(OPEN, GROUP))
+    cache.policy(tenant, device("a", "g"), "c1")
+    monkeypatch.setattr(policies, "rules_for", None)
+
+    assert not cache.policy(tenant, device("b", "g"), "c2").may_publish(b"x")
+
+
+def test_policies_at_hand_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenants, versions and groups come and go; what is full begins anew."""
+    monkeypatch.setattr(policies, "_MOST_SHAPES", 2)
+    cache = PolicyCache()
+    kept = []
+    for tenant_id in (1, 2, 3):
+        cache.policy(TenantRecord(tenant_id, "acme", rules=(OPEN,)), device("a"), "c")
+        kept.append(len(cache))
+
+    assert kept == [1, 2, 1]
 
 
 def test_templates_split_policies_by_the_name_they_use() -> None:

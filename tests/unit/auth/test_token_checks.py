@@ -77,7 +77,9 @@ def test_token_is_checked_in_the_threads_of_passwords(harness: Harness) -> None:
     assert harness.threads.names == ["auth.token"] * 2
 
 
-def test_same_token_is_checked_once_at_a_time(harness: Harness) -> None:
+def test_same_token_is_checked_once_at_a_time() -> None:
+    """Who shares a check takes no place: the pool may be full."""
+    harness = Harness(pending=1)
     shown = harness.token()
     results = [harness.begin(shown, source=f"s{number}") for number in range(5)]
 
@@ -131,8 +133,10 @@ def test_wrong_token_is_never_remembered_as_proven(harness: Harness) -> None:
 
 
 def test_huge_token_is_not_even_hashed(harness: Harness) -> None:
+    """One that just fits is read."""
     assert harness.begin(b"x" * (MAX_TOKEN_BYTES + 1)) == [TokenFault.TOO_LARGE]
     assert not harness.threads.calls
+    assert harness.check(b"x" * MAX_TOKEN_BYTES) is TokenFault.MALFORMED
 
 
 def test_tokens_and_passwords_share_one_room() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from iothub_services.auth import tokens
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_services.auth.token_proof import MAX_TOKEN_BYTES, TokenFault, TokenProof
+from iothub_services.auth.token_proof import TokenFault, TokenProof
 from tests.support.tokens import (
     EDDSA,
     ES256,
@@ -309,15 +309,6 @@ def test_signed_payload_that_holds_no_claims_is_refused(payload: bytes) -> None:
     fault = prove(signed({"alg": ES256}, payload, ES256, private_key(ES256)), issuer())
 
     assert fault is (TokenFault.CLAIMS if payload else TokenFault.MALFORMED)
-
-
-def test_huge_token_is_refused_unread() -> None:
-    """Right as it may be; one that just fits is read."""
-    shown = token(sub="dev1", exp=SOON, more="x" * MAX_TOKEN_BYTES)
-    room = MAX_TOKEN_BYTES - len(token(sub="dev1", exp=SOON, more=""))
-
-    assert prove(shown, issuer()) is TokenFault.TOO_LARGE
-    assert isinstance(prove(token(sub="dev1", exp=SOON, more="x" * (room * 3 // 4 - 3)), issuer()), TokenProof)
 
 
 def test_faults_and_proofs_say_nothing_of_keys() -> None:

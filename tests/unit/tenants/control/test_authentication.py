@@ -84,12 +84,16 @@ def test_other_method_in_the_second_step_ends_the_connection(harness: Harness) -
     assert CONNACK not in [each.kind for each in client.expect_closed()]
 
 
-def test_client_that_leaves_between_two_steps_leaves_nothing(harness: Harness) -> None:
+def test_client_that_leaves_between_two_steps_leaves_nothing(make_harness: Callable[..., Harness]) -> None:
+    """Nor is the plug-in asked about what it did not answer."""
+    attempts: list[Attempt] = []
+    harness = make_harness(hooks=plugged(authenticate=lambda attempt: attempts.append(attempt) or riddle(attempt)))
     client = start(harness)
     client.expect(AUTH)
     client.drop()
     harness.settle()
 
+    assert [attempt.data for attempt in attempts] == [b"dev1"]
     assert harness.used(Quota.CONNECTIONS) == 0
     assert harness.acme.plane.sessions == {}
 
