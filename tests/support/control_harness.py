@@ -288,6 +288,7 @@ class Harness:
         hooks: Hooks | None = None,
         settings: Config | None = None,
         cluster: Cluster | None = None,
+        retained: object = None,
     ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
@@ -342,7 +343,7 @@ class Harness:
                 usage=Usage(self.usage_store, self.clock),
                 past=self.past,
                 queues=queues,
-                retained=cast("Any", NoRetained()),
+                retained=cast("Any", retained or NoRetained()),
                 queue_ids=cast("Any", self.ids),
                 device_limits=self._device_limits,
                 backlog_bytes=lambda: self.hub.settings.overload.session_backlog_bytes,

@@ -19,7 +19,7 @@ from iothub.mqtt import packets
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
-from iothub.mqtt.errors import MalformedPacket, ProtocolError
+from iothub.mqtt.errors import MalformedPacket
 from iothub.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from iothub.records import events
 from iothub.records.events import Event, Subject
@@ -30,7 +30,7 @@ from iothub_tenants.broker.hub import Hub, Rights
 
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
-FAILURE_3X = 0x80
+FAILURE = 0x80  # this Reason Code and all above it refuse; 3.1.1 has no other
 MOST_AWAITING_PEERS = 64  # packets of one client that wait for the other hubs at the same time
 SLICE = 256  # Topic Filters of one packet handled before the reactor runs other work
 
@@ -39,7 +39,7 @@ FilterKey = tuple[bytes | None, bytes]  # share group, Topic Filter
 
 @dataclass(slots=True)
 class RequestedFilter:
-    """One Topic Filter of a SUBSCRIBE. `code`: its Reason Code in SUBACK; below 0x80 it is granted.
+    """One Topic Filter of a SUBSCRIBE. `code`: its Reason Code in SUBACK.
 
     `is_new`: the subscription did not exist before. `is_reserved`: this request holds the quota for it.
     """
@@ -49,13 +49,18 @@ class RequestedFilter:
     is_new: bool = False
     is_reserved: bool = False
 
+    @property
+    def is_granted(self) -> bool:
+        return self.code < FAILURE
+
 
 async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Answer one SUBSCRIBE [MQTT-3.8.4-1]; parsing resumes once it has taken effect, so no later packet overtakes it."""
     context: ClientContext = connection.control
-    session, broker = context.session, context.broker
-    if session is None or broker is None:
+    session = context.session
+    if session is None:
         return
+    broker = cast("TenantBroker", context.broker)
     limits = broker.packet_limits(session.device)
     packet = cast("Subscribe", decode_packet(header, body, connection.version, limits=limits))
     _check_well_formed("SUBSCRIBE", (asked.topic_filter for asked in packet.subscriptions))
@@ -79,7 +84,7 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     replayed = [
         requested.subscription
         for requested in requests
-        if requested.code < 0x80
+        if requested.is_granted
         and _key(requested.subscription)
         in session.subscriptions  # else a later UNSUBSCRIBE has ended it before this answer
         and broker.wants_replay(session, requested.subscription, is_new=requested.is_new)
@@ -97,15 +102,12 @@ def _check_well_formed(packet: str, topic_filters: Iterable[str]) -> None:
 
     [MQTT-4.7.3-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.8.2-1] [MQTT-4.8.2-2] [MQTT3-4.7.3-1] [MQTT3-4.7.1-2] [MQTT3-4.7.1-3]
     """
-    for number, topic_filter in enumerate(topic_filters, 1):
-        if check_topic_filter(topic_filter.encode(), MANY_LEVELS, MANY_BYTES):
-            raise MalformedPacket(f"{packet}: Topic Filter {number} is not well-formed")
+    if any(check_topic_filter(topic_filter.encode(), MANY_LEVELS, MANY_BYTES) for topic_filter in topic_filters):
+        raise MalformedPacket(f"{packet}: a Topic Filter is not well-formed")
 
 
 async def _borrow_quota(broker: TenantBroker, session: Session, packet: Subscribe, start: int) -> int:
     """Get the quota for the next Topic Filters from the shared ledger; return the Reason Code of those that exceed it."""
-    if not broker.allowance.is_shared:
-        return QUOTA_EXCEEDED
     asked = packet.subscriptions[start : start + SLICE]
     new = {key for each in asked if (key := split_share(each.topic_filter.encode())) not in session.subscriptions}
     try:
@@ -126,7 +128,6 @@ def _check_filter(
     """Check one Topic Filter and, if it is granted, reserve its quota. `keys`: what the packet has reserved so far."""
     raw = asked.topic_filter.encode()
     group, topic_filter = split_share(raw)
-    identifiers = packet.properties.subscription_identifiers
     subscription = Subscription(
         session,
         topic_filter,
@@ -135,10 +136,8 @@ def _check_filter(
         asked.is_no_local,
         asked.is_retain_as_published,
         asked.retain_handling,
-        identifiers[0] if identifiers else 0,
+        next(iter(packet.properties.subscription_identifiers), 0),
     )
-    if group is not None and asked.is_no_local:
-        raise ProtocolError("SUBSCRIBE: No Local on a shared subscription")  # [MQTT-3.8.3-4]
     code = _refusal(broker, session, raw, subscription, quota_code)
     key = (group, topic_filter)
     is_new = key not in session.subscriptions and key not in keys
@@ -180,7 +179,7 @@ async def _activate(hub: Hub, context: ClientContext, session: Session, requests
     for number, requested in enumerate(requests, 1):
         if number % SLICE == 0 and context.session is session:  # else the client may resume and unsubscribe meanwhile
             await hub.breathe()
-        if requested.code >= FAILURE_3X:
+        if not requested.is_granted:
             continue
         if not session.is_discarded:
             replaced = hub.plane.subscribe(session, requested.subscription)
@@ -205,7 +204,7 @@ def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: S
 async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, requests: list[RequestedFilter]) -> None:
     """Log the subscriptions of a persistent session before they take effect; if the log cannot, nothing is granted."""
     subject = _subject(hub, session)
-    granted = [requested for requested in requests if requested.code < 0x80]
+    granted = [requested for requested in requests if requested.is_granted]
     made = [_subscribed(subject, requested.subscription) for requested in granted]
     if not made:
         return
@@ -225,7 +224,6 @@ async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, reques
 def _release_reserved(broker: TenantBroker, requests: list[RequestedFilter]) -> None:
     for requested in requests:
         if requested.is_reserved:
-            requested.is_reserved = False
             broker.allowance.release_subscription(requested.subscription)
 
 
@@ -253,9 +251,10 @@ def _subscribed(subject: Subject, subscription: Subscription) -> Event:
 async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes) -> None:
     """Answer one UNSUBSCRIBE: 5.0 names what did not exist [MQTT-3.11.3-2], and it is acknowledged too [MQTT-3.10.4-5]."""
     context: ClientContext = connection.control
-    session, broker = context.session, context.broker
-    if session is None or broker is None:
+    session = context.session
+    if session is None:
         return
+    broker = cast("TenantBroker", context.broker)
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
     _check_well_formed("UNSUBSCRIBE", packet.topic_filters)
@@ -302,7 +301,7 @@ async def _end_subscriptions(
 
 
 def _code(version: int, code: int) -> int:
-    return code if version == MQTT_5_0 or code < 0x80 else FAILURE_3X  # [MQTT3-3.9.3-2]
+    return code if version == MQTT_5_0 else min(code, FAILURE)  # [MQTT3-3.9.3-2]
 
 
 def _subject(hub: Hub, session: Session) -> Subject:

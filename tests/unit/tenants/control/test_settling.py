@@ -159,6 +159,25 @@ def test_waits_of_one_client_are_bounded(harness: Harness, others: Others) -> No
         harness.settle()
 
     assert answers(client, harness) == [(SUBACK, number) for number in range(1, 2 * MOST_AWAITING_PEERS + 1)]
+    for number in range(1, 2 * MOST_AWAITING_PEERS + 1):
+        client.send_subscribe(("a", number % 3), packet_id=number)
+    harness.settle()
+    assert len(others.waits) == MOST_AWAITING_PEERS + 1
+
+
+def test_answer_of_an_earlier_packet_lets_nothing_past_a_later_one(harness: Harness, others: Others) -> None:
+    """The second one is not durable yet when the first is answered: the third still waits for it."""
+    client = harness.join(props=KEPT)
+    client.send_subscribe(("a", 1), packet_id=1)
+    harness.settle()
+    harness.journal.is_held = True
+    client.send_subscribe(("b", 1), packet_id=2)
+    client.send_subscribe(("c", 1), packet_id=3)
+
+    others.pass_time(SETTLE_S)
+    harness.settle()
+
+    assert len(harness.journal.waiting) == 1
 
 
 @settings(deadline=None, max_examples=15)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, cast
+
 import pytest
 
+from iothub.base.errors import UnavailableError
+from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
 from iothub_services.quota.names import Quota
+from iothub_services.retained.port import RetainedWrite
 from iothub_tenants.control.subscribe import SLICE
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness
 from tests.support.mqtt_clients import Client
 from tests.support.packets import CONNACK, DISCONNECT, SUBACK, UNSUBACK
+from tests.support.retained_harness import Bodies
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")
@@ -150,6 +157,108 @@ def test_refused_subscription_that_may_be_in_the_log_is_undone_there(harness: Ha
     assert [each.qos for each in harness.session("c").subscriptions.values()] == [1]
 
 
+def test_subscription_that_was_replaced_or_ended_meanwhile_counts_once(harness: Harness) -> None:
+    """The client has come back while the log kept its first connection waiting, and has done the same, or the opposite."""
+    first = harness.join(props=KEPT)
+    first.subscribe(("b", 1))
+    harness.journal.is_held = True
+    with pytest.raises(TimeoutError):
+        first.subscribe(("a", 1), ("b", 2))
+    waiting, harness.journal.waiting = harness.journal.waiting, []
+    harness.journal.is_held = False
+    again = harness.join(clean=False, props=KEPT)
+    again.subscribe(("a", 1))
+    again.unsubscribe("b")
+
+    waiting[0].callback(None)
+    harness.settle()
+
+    assert list(harness.session("c").subscriptions) == [(None, b"a"), (None, b"b")]
+    assert harness.used(Quota.SUBSCRIPTIONS) == 2
+
+
+def test_options_of_a_subscription_are_in_the_log(harness: Harness) -> None:
+    """Of a passing session as well: whoever follows the log knows who is subscribed to what."""
+    harness.join().subscribe(("a", 0b0010_1101), ("$share/g/b", 0))
+    plain = [event for event in harness.journal.events if event.type.word == "session.subscribed"]
+    assert {event.at_ms for event in plain} == {int(harness.clock.wall() * 1000)}
+    kept = harness.join("d", props=KEPT)
+    kept.subscribe(("c", 2), props=[(names.SUBSCRIPTION_ID, 9)])
+
+    facts = [each.facts for each in [*plain, harness.journal.events[-1]]]
+
+    assert [(each["filter"], each.get("group"), each["qos"], each.get("identifier", 0)) for each in facts] == [
+        ("a", None, 1, 0),
+        ("b", "g", 0, 0),
+        ("c", None, 2, 9),
+    ]
+    assert (facts[0]["no_local"], facts[0]["retain_as_published"], facts[0]["retain_handling"]) == (True, True, 2)
+
+
+def test_new_subscription_gets_what_is_retained(make_harness: Callable[..., Harness]) -> None:
+    """Behind its SUBACK; a Topic Filter that is refused gets nothing, though it is subscribed to from before."""
+    retained = Bodies()
+    body = encode_message(StoredMessage(b"a", b"kept", 0, True, b"", 0, b"", "p"))
+    retained.store.put([RetainedWrite(7, b"a", body)])
+    harness = make_harness(retained=retained)
+    client = harness.join(props=KEPT)
+
+    assert client.subscribe(("a", 0)).codes == [0]
+    harness.settle()
+    assert client.get()[0].payload == b"kept"
+    assert client.subscribe(("x", 0)).codes == [0]
+    harness.journal.is_down = True
+    assert client.subscribe(("a", 0)).codes == [0x80]
+    harness.settle()
+    assert client.fence() == []
+
+
+class OtherHubs:
+    """The shared ledger of a tenant. `asked`: the units that were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[tuple[Quota, int], ...]] = []
+        self.is_silent = False
+
+    async def room(self, *wanted: tuple[Quota, int]) -> bool:
+        self.asked.append(wanted)
+        if self.is_silent:
+            raise UnavailableError("Redis does not answer")
+        return True
+
+    def spent(self, quota: Quota) -> None:
+        """Nobody asks."""
+
+
+def test_units_of_other_hubs_are_asked_for_before_they_are_reserved(harness: Harness) -> None:
+    """As many as one stretch of the packet needs; what the session has already costs a unit of the rate alone."""
+    others = OtherHubs()
+    client = harness.join(props=KEPT)
+    client.subscribe(("f/1", 0), ("f/2", 0))
+    harness.acme.allowance._shared = cast("Any", others)
+
+    with pytest.raises(TimeoutError):
+        client.subscribe(*((f"f/{number}", 0) for number in range(SLICE)), ("a", 0), ("a", 0), ("b", 0))
+    finish(harness)
+
+    assert len(client.expect(SUBACK).codes) == SLICE + 3
+    assert others.asked == [
+        ((Quota.SUBSCRIBES, SLICE), (Quota.SUBSCRIPTIONS, SLICE - 2)),
+        ((Quota.SUBSCRIBES, 3), (Quota.SUBSCRIPTIONS, 2)),
+    ]
+
+
+def test_ledger_that_does_not_answer_refuses_without_a_quota_s_name(harness: Harness) -> None:
+    """0x80 instead of 0x97: the client may try again; what fits without it is granted."""
+    others = OtherHubs()
+    others.is_silent = True
+    harness.limit("subscriptions=1")
+    client = harness.join(props=KEPT)
+    harness.acme.allowance._shared = cast("Any", others)
+
+    assert client.subscribe(("a", 0), ("b", 0)).codes == [0, 0x80]
+
+
 def test_subscription_of_a_session_that_ended_meanwhile_gives_its_place_back(harness: Harness) -> None:
     client = harness.join(props=KEPT)
     harness.journal.is_held = True
@@ -184,6 +293,7 @@ def test_long_subscribe_that_is_durable_takes_effect_before_anybody_comes_back(h
         client.subscribe(*((f"f/{number}", 0) for number in range(SLICE * 3 - 1)))
     harness.pass_time(0)
     harness.pass_time(0)  # recorded; the first slice is active
+    assert len(harness.session("c").subscriptions) == SLICE - 1
     again = takes_over_between_slices(harness)
 
     assert again.unsubscribe(f"f/{3 * SLICE - 2}").codes == [0]
@@ -200,6 +310,7 @@ def test_long_unsubscribe_ends_with_its_connection(harness: Harness) -> None:
         client.subscribe(*((name, 0) for name in names[at : at + 200]))
     with pytest.raises(TimeoutError):
         client.unsubscribe(*names)
+    assert len(harness.session("c").subscriptions) == len(names) - (SLICE - 1)
     again = takes_over_between_slices(harness)
     assert again.subscribe((names[0], 0), (names[-1], 0)).codes == [0, 0]
     finish(harness)
