@@ -200,7 +200,7 @@ def page_ends_at_count_or_bytes_and_says_how_far_it_scanned(store: QueueStore) -
 
 
 def page_moves_over_positions_that_are_gone(store: QueueStore) -> None:
-    """`upto` is how far the scan went, not the last record: a purge must not strand the reader."""
+    """`upto` is how far the scan went, not the last record: neither a purge nor expired messages at the end strand the reader."""
     claim = made(store, 1)
     store.append([one(1, 1), one(1, 2)])
     store.purge(1)
@@ -208,6 +208,10 @@ def page_moves_over_positions_that_are_gone(store: QueueStore) -> None:
     page = store.read(1, claim.epoch, 0, 10, MANY)
 
     assert (page.records, page.upto, page.is_short) == ([], 2, True)
+    store.append([one(1, 3), one(1, 4, expires_at_ms=10)])
+    store.expire(10, 10)
+    page = store.read(1, claim.epoch, 0, 10, MANY)
+    assert ([record.position for record in page.records], page.upto, page.is_short) == ([3], 4, True)
 
 
 def ack_removes_up_to_a_position_and_never_goes_back(store: QueueStore) -> None:

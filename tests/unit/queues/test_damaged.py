@@ -124,6 +124,21 @@ def test_damaged_queue_is_there_for_nobody_and_can_be_dropped(harness: Harness, 
     assert [stats.queue_id for stats in store.list_queues(TENANT)] == [BROKEN, WHOLE]
 
 
+def test_page_of_a_damaged_queue_raises_the_alarm(harness: Harness) -> None:
+    """Its reader may be the first to meet the damage; a queue that another hub has dropped is no damage."""
+    store, other = harness.store(), harness.store()
+    broken, whole = (made(store, each).epoch for each in (BROKEN, WHOLE))
+    other.drop(WHOLE)
+    harness.damage(BROKEN)
+
+    for queue_id, epoch in ((BROKEN, broken), (WHOLE, whole)):
+        with pytest.raises(NotFoundError):
+            store.read(queue_id, epoch, 0, 9, MANY)
+
+    (alarm,) = harness.alarms
+    assert alarm.startswith("queue 1 is damaged and lost, its session ends (queue_lost): ")
+
+
 def test_qos2_message_for_a_damaged_queue_is_routed(harness: Harness) -> None:
     """The others have it once, and its identifier is known until PUBREL."""
     store = harness.store()

@@ -66,6 +66,18 @@ def test_table_without_the_coprocessor_is_refused_before_a_queue_looks_lost() ->
     assert not caught.value.retryable
 
 
+def test_page_of_a_region_without_the_coprocessor_loses_no_queue() -> None:
+    """A region server without the jar has taken it over: what it answers says nothing of the queue."""
+    harness = HBase()
+    store, _ = harness.store()
+    claim = made(store, 1)
+    harness.gateway.verbs["getRowWithColumns"] = lambda _arguments: (thrift.LIST, thrift.structs([]))
+
+    with pytest.raises(BackendError, match="answers without the queue coprocessor") as caught:
+        store.read(1, claim.epoch, 0, 9, MANY)
+    assert caught.value.retryable
+
+
 def test_queues_of_a_region_are_one_call() -> None:
     """A batch for eight queues in four regions is four calls, all sent before the first is answered."""
     store, caller = HBase().store()

@@ -222,6 +222,21 @@ def test_error_that_will_not_pass_comes_first() -> None:
         all_of([1, passing])
 
 
+def test_error_of_a_part_says_that_something_may_be_written() -> None:
+    """Because another part is done, or because one of them may be."""
+    lost = BackendError("lost", retryable=True, is_written=True)
+    unsent = BackendError("not sent", retryable=True)
+
+    for outcomes, is_written in (
+        ([unsent, (Status.DONE, b"")], True),
+        ([unsent, lost], True),
+        ([unsent, unsent], False),
+    ):
+        with pytest.raises(BackendError) as failure:
+            require(outcomes)
+        assert failure.value.is_written is is_written
+
+
 # --- bodies
 
 

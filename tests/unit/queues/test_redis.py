@@ -505,6 +505,21 @@ def test_position_is_never_given_again_after_redis_went_back(harness: RedisHarne
     assert len(harness.back) == 1
 
 
+def test_position_that_a_claim_has_seen_is_not_given_again(harness: RedisHarness) -> None:
+    """Another hub has appended, this one has heard of it by its claim alone."""
+    other, store = harness.store(1), harness.store(2)
+    made(other, 1)
+    other.append([one(1, 1), one(1, 2), one(1, 3)])
+    claim = store.claim(1, b"next")
+    harness.redis.execute_command("XDEL", f"{PREFIX}:queue:{{1}}:r", "2-0", "3-0")
+    harness.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 1, "messages", 1, "bytes", 2)
+
+    assert store.append([one(1, 4)]) == [Appended((4,))]
+
+    assert positions(store, 1, claim.epoch) == [1, 4]
+    assert len(harness.back) == 1
+
+
 def test_large_batch_goes_in_several_calls_in_order(harness: RedisHarness) -> None:
     """By count and by bytes: no script runs long."""
     store = harness.store()

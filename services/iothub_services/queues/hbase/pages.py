@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iothub.base.errors import CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.records import keys
 from iothub.records.queued import Record, decode_record
 from iothub_services.hbase import calls
@@ -49,8 +49,9 @@ class Pages:
                 pin=b"read " + known.key,
             )
         )
-        if row is None:
-            raise unknown(known.queue_id)
+        if row is None:  # the queue may be there all the same
+            fact = f"a region of {self._table.decode()} answers without the queue coprocessor"
+            raise BackendError(fact, retryable=True)
         found = requests.paged(row.cells[requests.PAGE].value)
         if isinstance(found, PageResult):
             return self._decoded(known, found)

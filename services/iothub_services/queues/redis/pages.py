@@ -39,16 +39,15 @@ def read_page(sender: Sender, names: Names, queue_id: int, epoch: int, after: in
     tail = int(cast("bytes", answer[1]))
     records: list[QueuedRecord] = []
     damaged: list[Damaged] = []
-    position = after
-    for entry in cast("list[_Entry]", answer[3]):
-        position = int(entry[0].partition(b"-")[0])
-        record = _decoded(position, entry[1])
+    entries = [(int(name.partition(b"-")[0]), fields) for name, fields in cast("list[_Entry]", answer[3])]
+    for position, fields in entries:
+        record = _decoded(position, fields)
         if record is None:
             damaged.append(Damaged(position, "damaged queued record: the fields do not fit"))
         else:
             records.append(record)
     is_cut = bool(cast("int", answer[2]))
-    upto = position if is_cut else max(after, tail)
+    upto = entries[-1][0] if is_cut else max(after, tail)
     return Page(records, upto, upto >= tail, tuple(damaged))
 
 
