@@ -1,7 +1,7 @@
 """Make the mutants of one module: the operators of cosmic-ray that make sense here, and the loss of a statement.
 
 Only bodies of functions change: the value of a constant is a choice, and a test that repeats it proves nothing.
-A mutant that differs in nothing but an annotation, a docstring, a log line or the text of an error is none.
+A mutant that differs in nothing but an annotation, a docstring, a log line, the text of an error or what `zip` checks is none.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class _Outline:
 
 
 class _Silenced(ast.NodeTransformer):
-    """Take out annotations, decorators, docstrings, log lines and texts that are put together."""
+    """Take out annotations, decorators, docstrings, log lines, texts that are put together, and the assertion `strict` of `zip`."""
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         node.decorator_list = []
@@ -200,6 +200,11 @@ class _Silenced(ast.NodeTransformer):
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
         node.annotation = ast.Constant(None)
+        self.generic_visit(node)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        node.keywords = [each for each in node.keywords if each.arg != "strict"]
         self.generic_visit(node)
         return node
 
