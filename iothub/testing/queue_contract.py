@@ -358,6 +358,28 @@ def drop_oldest_makes_room_and_reports_what_it_dropped(store: QueueStore) -> Non
     assert store.stats(1).bytes == 25
 
 
+def drop_oldest_drops_messages_of_the_same_batch(store: QueueStore) -> None:
+    """They are as old as their order says."""
+    claim = made(store, 1, QueueLimits(2, 0, Overflow.DROP_OLDEST))
+
+    answers = store.append([one(1, number) for number in (1, 2, 3, 4)])
+
+    assert answers == [Appended((1,)), Appended((2,)), Appended((3,), dropped=((1, 1),)), Appended((4,), dropped=((1, 2),))]
+    assert positions(store, 1, claim.epoch) == [3, 4]
+
+
+def limit_that_was_lowered_makes_room_with_the_next_message(store: QueueStore) -> None:
+    """All that is too much goes at once."""
+    claim = made(store, 1)
+    store.append([one(1, number) for number in range(1, 6)])
+    store.set_limits([(1, QueueLimits(3, 0, Overflow.DROP_OLDEST))])
+
+    assert store.append([one(1, 6)]) == [Appended((6,), dropped=((1, 1), (1, 2), (1, 3)))]
+    store.set_limits([(1, QueueLimits(0, 4, Overflow.DROP_OLDEST))])
+    assert store.append([one(1, 7)]) == [Appended((7,), dropped=((1, 4), (1, 5)))]
+    assert positions(store, 1, claim.epoch) == [6, 7]
+
+
 def message_larger_than_the_queue_is_refused_and_drops_nothing(store: QueueStore) -> None:
     """All that is needed, or nothing."""
     claim = made(store, 1, QueueLimits(0, 30, Overflow.DROP_OLDEST))
@@ -376,6 +398,8 @@ def drop_qos0_first_refuses_the_newest_when_no_qos0_is_left(store: QueueStore) -
 
     assert answers == [Appended((4,), dropped=((1, 2),)), Appended((5,), dropped=((1, 3),)), Appended((FULL,))]
     assert positions(store, 1, claim.epoch) == [1, 4, 5]
+    made(store, 2, QueueLimits(1, 0))
+    assert store.append([one(2, 7, 0), one(2, 8, 0)]) == [Appended((1,)), Appended((2,), dropped=((2, 1),))]
 
 
 def drop_policies_spare_what_may_have_been_sent(store: QueueStore) -> None:
@@ -407,6 +431,20 @@ def limits_of_a_tenant_bound_the_sum_of_its_queues(store: QueueStore) -> None:
     assert store.append([one(2, 4)]) == [Appended((2,))]
 
 
+def limits_of_a_tenant_make_room_by_the_policy_of_the_queue(store: QueueStore) -> None:
+    """In the queue that the message is for, as much as it needs."""
+    claim = made(store, 1, QueueLimits(0, 0, Overflow.DROP_OLDEST))
+    made(store, 2)
+    store.append([one(2, 1), *[one(1, number) for number in range(1, 6)]])
+    store.set_tenant_limits(TENANT, 6, 0)
+
+    assert store.append([one(1, 6)]) == [Appended((6,), dropped=((1, 1),))]
+    store.set_tenant_limits(TENANT, 0, 12)
+    assert store.append([one(1, 7, body=b"xyz")]) == [Appended((7,), dropped=((1, 2), (1, 3)))]
+    assert positions(store, 1, claim.epoch) == [4, 5, 6, 7]
+    assert store.tenant_usage(TENANT) == TenantUsage(5, 11)
+
+
 def limit_behind_each_refusal_and_drop_is_named(store: QueueStore) -> None:
     """The queue's own limits first, then its tenant's; one name for each message that is lost."""
     made(store, 1, QueueLimits(2, 10, Overflow.REJECT))
@@ -427,6 +465,11 @@ def limit_behind_each_refusal_and_drop_is_named(store: QueueStore) -> None:
     assert hit(one(2, 8), one(2, 9)) == [(), ("queued_messages",)]
     store.set_tenant_limits(TENANT, 0, 1)
     assert hit(one(2, 8)) == [("queued_bytes",)]
+    store.set_tenant_limits(TENANT, 0, 0)
+    for queue_id in (3, 4):
+        made(store, queue_id, QueueLimits(1, 0, Overflow.DROP_OLDEST))
+    many = [Append(identified(number), b"b", 0, (Delivery(3, 1), Delivery(4, 1))) for number in (10, 11)]
+    assert hit(*many) == [(), ("session_queued_messages",) * 2]
 
 
 def usage_of_a_tenant_follows_every_way_out(store: QueueStore) -> None:
@@ -548,10 +591,13 @@ CASES: tuple[Case, ...] = (
     limits_of_many_queues_change_together,
     reject_refuses_the_newest,
     drop_oldest_makes_room_and_reports_what_it_dropped,
+    drop_oldest_drops_messages_of_the_same_batch,
+    limit_that_was_lowered_makes_room_with_the_next_message,
     message_larger_than_the_queue_is_refused_and_drops_nothing,
     drop_qos0_first_refuses_the_newest_when_no_qos0_is_left,
     drop_policies_spare_what_may_have_been_sent,
     limits_of_a_tenant_bound_the_sum_of_its_queues,
+    limits_of_a_tenant_make_room_by_the_policy_of_the_queue,
     limit_behind_each_refusal_and_drop_is_named,
     usage_of_a_tenant_follows_every_way_out,
     dropped_queue_is_gone_for_everybody,

@@ -17,6 +17,7 @@ from iothub_services.queues.port import (
     ExpiryMark,
     Move,
     MoveKind,
+    Overflow,
     QueueLimits,
     TenantUsage,
 )
@@ -78,6 +79,49 @@ def test_body_is_stored_once_and_goes_with_its_last_reference(path: Path) -> Non
     store.apply([Move(MoveKind.ACK, 3, 1, 9)])
     store.apply([])
     assert bodies(store) == 0
+    store.close()
+
+
+def test_body_of_one_reference_goes_with_it_after_a_restart(path: Path) -> None:
+    """Only shared bodies need a sweep then."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits())
+    store.append([one(1, 1)])
+    store.close()
+    store = opened(path)
+    while store.idle():
+        pass
+    epoch = store.claim(1, b"w").epoch
+
+    store.apply([Move(MoveKind.ACK, 1, epoch, 1)])
+    store.apply([])
+
+    assert bodies(store) == 0
+    store.close()
+
+
+def test_message_that_no_queue_takes_leaves_no_body(path: Path) -> None:
+    """Behind others of its batch that were taken."""
+    store = opened(path)
+    for queue_id in (1, 2):
+        store.create(7, queue_id, QueueLimits(2, 0, Overflow.REJECT))
+
+    store.append([one(1, 1, 2), one(2, 1, 2), one(3, 1, 2), one(4, 9)])
+
+    assert bodies(store) == 2
+    store.close()
+
+
+def test_tenant_whose_limits_were_lowered_has_room_after_one_message(path: Path) -> None:
+    """All that is too much goes from the queue that the next message is for."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits(0, 0, Overflow.DROP_OLDEST))
+    store.append([one(number, 1) for number in range(1, 7)])
+    store.set_tenant_limits(7, 3, 0)
+
+    assert store.append([one(7, 1)])[0].dropped == ((1, 1), (1, 2), (1, 3), (1, 4))
+    store.set_tenant_limits(7, 0, 4)
+    assert store.append([one(8, 1)])[0].dropped == ((1, 5), (1, 6), (1, 7))
     store.close()
 
 

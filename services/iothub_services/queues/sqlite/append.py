@@ -35,7 +35,7 @@ class Appending:
         self._new_bodies: list[tuple[int, bytes]] = []
         self._new_references: list[Reference] = []
         self._ids: dict[tuple[int, bytes], int] = {}  # QoS 2 of this batch: (queue, message id) -> position
-        self._made = 0  # references made for the current message
+        self._made: list[int] = []  # queues that have got a reference to the current message
         self._hit: list[str] = []  # which limits it ran into
 
     def do(self, batch: list[Append]) -> list[Appended]:
@@ -51,13 +51,13 @@ class Appending:
         body = self._bodies.next_id
         is_shared = int(len(item.deliveries) > 1)
         dropped: list[tuple[int, int]] = []
-        self._made = 0
+        self._made.clear()
         self._hit.clear()
         positions = tuple([self._deliver(item, delivery, body, is_shared, dropped) for delivery in item.deliveries])
         if self._made:
             self._new_bodies.append((self._bodies.allocate(), item.body))
             if is_shared:
-                self._bodies.shared(body, self._made)
+                self._bodies.shared(body, len(self._made))
         return Appended(positions, dropped=tuple(dropped), hit=tuple(self._hit))
 
     def _record_inbound(self, inbound: Inbound) -> Appended | None:
@@ -90,7 +90,7 @@ class Appending:
             self._hit += [full] * (len(dropped) - before if has_room else 1)
             if not has_room:
                 return _FULL
-        self._made += 1
+        self._made.append(queue_id)
         row.tail = position = row.tail + 1
         row.messages += 1
         row.bytes += size
@@ -121,8 +121,9 @@ class Appending:
         if position is not None:
             return position
         statement = "SELECT position FROM ref WHERE queue = ? AND message_id = ? AND qos = 2"
-        found = self._connection.execute(statement, (queue_id, message_id)).fetchone()
-        return int(found[0]) if found else 0
+        for (stored,) in self._connection.execute(statement, (queue_id, message_id)):
+            return int(stored)
+        return 0
 
     def _make_room(self, row: QueueRow, size: int, dropped: list[tuple[int, int]]) -> bool:
         """Drop by policy, all that is needed or nothing. What may have been sent already (up to `reserved`) is spared."""
@@ -158,11 +159,11 @@ class Appending:
 
 
 def _over(value: int, limit: int) -> int:
-    return value - limit if limit else 0
+    return limit and value - limit
 
 
-def _full(row: QueueRow, size: int) -> str:
-    """Name the limit that one more message of `size` bytes would break, "" if there is room."""
+def _full(row: QueueRow, size: int) -> str | None:
+    """Name the limit that one more message of `size` bytes would break, None if there is room."""
     tenant = row.tenant
     if row.max_messages and row.messages >= row.max_messages:
         return "session_queued_messages"
@@ -172,4 +173,4 @@ def _full(row: QueueRow, size: int) -> str:
         return "queued_messages"
     if tenant.max_bytes and tenant.bytes + size > tenant.max_bytes:
         return "queued_bytes"
-    return ""
+    return None
