@@ -507,15 +507,19 @@ def dropped_queue_is_gone_for_everybody(store: QueueStore) -> None:
 
 
 def queue_that_was_dropped_and_made_anew_starts_empty(store: QueueStore) -> None:
-    """Nothing of the predecessor shows, although its records may be removed later."""
-    made(store, 1)
-    store.append([one(1, 1, qos=2), one(1, 2)])
-    store.drop(1)
+    """Nothing of the predecessor shows, although its records may be removed later; that removes nothing of the new one."""
     claim = made(store, 1)
+    store.append([one(1, 1, qos=2), one(1, 2)])
+    moved(store, MoveKind.RELEASE, 1, claim.epoch, 1)
+    moved(store, MoveKind.RECORD_INBOUND, 1, claim.epoch, 7)
+    with store.group():
+        store.drop(1)
+        claim = made(store, 1)
+        assert store.append([one(1, 1, qos=2)]) == [Appended((1,))]
 
     assert (claim.head, claim.tail, claim.released, claim.inbound) == (0, 0, (), ())
-    assert store.append([one(1, 1, qos=2)]) == [Appended((1,))]
-    assert positions(store, 1, claim.epoch) == [1]
+    assert store.append([one(1, 3)]) == [Appended((2,))]
+    assert positions(store, 1, claim.epoch) == [1, 2]
 
 
 def create_refuses_a_queue_that_exists(store: QueueStore) -> None:

@@ -82,12 +82,14 @@ def expired_qos2_id_is_forgotten_with_its_record(store: QueueStore) -> None:
 
 
 def expire_looks_into_no_dropped_queue(store: QueueStore) -> None:
-    """Its records go with the queue, without a tenant to count them for."""
+    """Its records go with the queue, without a tenant to count them for; those behind them are looked at."""
     made(store, 1)
-    store.append([one(1, 1, expires_at_ms=10)])
-    store.drop(1)
+    made(store, 2)
+    store.append([one(1, 1, expires_at_ms=10), one(2, 2, expires_at_ms=20)])
+    with store.group():
+        store.drop(1)
 
-    assert store.expire(10, 10).removed == ()
+        assert store.expire(20, 10).removed == (due(2, 1),)
 
 
 CASES: tuple[Case, ...] = (

@@ -100,6 +100,55 @@ def test_body_of_one_reference_goes_with_it_after_a_restart(path: Path) -> None:
     store.close()
 
 
+def test_queue_that_is_made_anew_is_not_cleared_away_with_its_predecessor(path: Path) -> None:
+    """Of which there is more than a commit removes; another one is on its way out as well."""
+    store = opened(path)
+    for queue_id in (1, 2):
+        store.create(7, queue_id, QueueLimits())
+    store.append([one(number, 1, 2) for number in range(1_000)])
+    for queue_id in (1, 2):
+        store.drop(queue_id)
+    store.create(7, 1, QueueLimits())
+    epoch = store.claim(1, b"w").epoch
+    store.append([one(1, 1)])
+
+    while store.idle():
+        pass
+
+    assert [record.position for record in store.read(1, epoch, 0, 9, 999).records] == [1]
+    assert bodies(store) == 1
+    store.close()
+
+
+def test_removal_of_bodies_keeps_up_with_what_is_stored(path: Path) -> None:
+    """And it is bounded: nobody waits for a commit that removes everything at once."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits(0, 0))
+    epoch = store.claim(1, b"w").epoch
+    store.append([one(number, 1) for number in range(5_000)])
+    store.apply([Move(MoveKind.ACK, 1, epoch, 5_000)])
+    there = bodies(store)
+
+    store.append([one(number, 1) for number in range(1_000)])
+
+    assert 0 < there + 1_000 - bodies(store) - 2_000 < 1_000
+    there = bodies(store)
+    store.apply([])
+    assert 0 < there - bodies(store) < 1_000
+    store.close()
+
+
+def test_row_of_a_queue_says_who_reads_it(path: Path) -> None:
+    """For whoever looks into the file."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits())
+
+    store.claim(1, b"worker")
+
+    assert store._database.reader.execute("SELECT owner FROM queue").fetchone() == (b"worker",)
+    store.close()
+
+
 def test_message_that_no_queue_takes_leaves_no_body(path: Path) -> None:
     """Behind others of its batch that were taken."""
     store = opened(path)
@@ -146,18 +195,24 @@ def test_body_whose_references_went_before_a_restart_is_swept(path: Path) -> Non
     store.close()
 
 
-def test_records_of_a_dropped_queue_are_removed_in_slices(path: Path) -> None:
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_records_of_a_dropped_queue_are_removed_in_slices(path: Path, is_restarted: bool) -> None:
     """Dropping is quick however long the queue; a restart in between loses nothing of the work."""
     store = opened(path)
     store.create(7, 1, QueueLimits())
     store.append([one(number, 1) for number in range(1_000)])
+    while store.idle():
+        pass
     store.drop(1)
     assert bodies(store) > 500
-    store.close()
-    store = opened(path)
+    if is_restarted:
+        store.close()
+        store = opened(path)
 
     while store.idle():
         pass
+
+    assert not store.idle()
 
     with store._database.reading() as connection:
         assert connection.execute("SELECT count(*) FROM ref").fetchone()[0] == 0

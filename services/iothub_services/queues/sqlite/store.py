@@ -41,6 +41,7 @@ from iothub_services.sqlite.database import SETTLED, Database
 from iothub_services.sqlite.store import SqliteStore
 
 _HOUSEKEEPING = 256  # bodies, and records of dropped queues, that one commit removes at least
+_DEAD_FOR_EACH = 2  # dead bodies that a commit removes besides for each that it stores
 _ASKED_AT_ONCE = 500  # ids in one query
 _LARGEST = (1 << 63) - 1
 
@@ -58,7 +59,7 @@ class SqliteQueues(SqliteStore):
         self._bodies = Bodies(database.writer)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page
-        self._dead_to_delete = 0  # dead bodies that this commit removes, in step with what it appends
+        self._next_body = self._bodies.next_id  # after the last commit
         database.before_commit.append(self._finish)
         database.after_commit.append(self._rows.settle)
         database.on_rollback.append(self._forget)
@@ -67,9 +68,7 @@ class SqliteQueues(SqliteStore):
 
     def append(self, batch: list[Append]) -> list[Appended]:
         with self._database.transaction() as connection:
-            answers = Appending(connection, self._rows, self._bodies, self._removed).do(batch)
-            self._dead_to_delete += 2 * len(batch)
-        return answers
+            return Appending(connection, self._rows, self._bodies, self._removed).do(batch)
 
     # --- the reader
 
@@ -117,7 +116,9 @@ class SqliteQueues(SqliteStore):
         with self._database.transaction() as connection:
             if self._rows.get(queue_id) is not None:
                 raise ConflictError(f"queue {queue_id} exists already")
-            self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))  # of a dropped one with this id
+            if connection.execute("DELETE FROM dropped WHERE queue = ?", (queue_id,)).rowcount:
+                self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))
+                self._dropped = None
             self._rows.insert(QueueRow(queue_id, tenant_id, first_epoch - 1, limits))
 
     def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
@@ -298,13 +299,13 @@ class SqliteQueues(SqliteStore):
             if not self._delete(connection, None, schema.DELETE_SOME, (queue_id, queue_id, _HOUSEKEEPING)):
                 connection.execute("DELETE FROM dropped WHERE queue = ?", (queue_id,))
                 self._dropped.pop()
-        self._bodies.delete_dead(connection, self._dead_to_delete + _HOUSEKEEPING)
-        self._dead_to_delete = 0
+        stored = self._bodies.next_id - self._next_body
+        self._bodies.delete_dead(connection, _DEAD_FOR_EACH * stored + _HOUSEKEEPING)
+        self._next_body = self._bodies.next_id
 
     def _forget(self) -> None:
         self._rows.forget()
         self._bodies.forget()
-        self._dead_to_delete = 0
         self._dropped = None
 
 
