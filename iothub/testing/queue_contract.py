@@ -364,7 +364,12 @@ def drop_oldest_drops_messages_of_the_same_batch(store: QueueStore) -> None:
 
     answers = store.append([one(1, number) for number in (1, 2, 3, 4)])
 
-    assert answers == [Appended((1,)), Appended((2,)), Appended((3,), dropped=((1, 1),)), Appended((4,), dropped=((1, 2),))]
+    assert answers == [
+        Appended((1,)),
+        Appended((2,)),
+        Appended((3,), dropped=((1, 1),)),
+        Appended((4,), dropped=((1, 2),)),
+    ]
     assert positions(store, 1, claim.epoch) == [3, 4]
 
 
