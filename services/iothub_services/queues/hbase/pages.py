@@ -51,7 +51,7 @@ class Pages:
         )
         if row is None:  # the queue may be there all the same
             fact = f"a region of {self._table.decode()} answers without the queue coprocessor"
-            raise BackendError(fact, retryable=True)
+            raise BackendError(fact, retryable=False)
         found = requests.paged(row.cells[requests.PAGE].value)
         if isinstance(found, PageResult):
             return self._decoded(known, found)
