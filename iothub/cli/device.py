@@ -115,9 +115,21 @@ def create(
     show_default=True,
     help="With --from emqx: salt_position of its authenticator.",
 )
+@click.option(
+    "--pbkdf2",
+    metavar="MAC_FUN:ITERATIONS",
+    help="With --from emqx: the hash algorithm of its authenticator is pbkdf2, with mac_fun sha256 or sha512.",
+)
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rows; import nothing.")
 def import_file(
-    app: App, tenant: str, file: Path, secrets_to: Path | None, form: str, salt: str, is_dry_run: bool
+    app: App,
+    tenant: str,
+    file: Path,
+    secrets_to: Path | None,
+    form: str,
+    salt: str,
+    pbkdf2: str | None,
+    is_dry_run: bool,
 ) -> None:
     """Create many devices from a CSV file with a header: all or none. FILE: a path, or - for standard input.
 
@@ -126,8 +138,8 @@ def import_file(
 
     Bad lines are reported with their numbers (exit code 4).
 
-    With --from, passwords stay the hashes that Mosquitto ($6$, $7$, $argon2id$) or EMQX (sha256, sha512) made, and the devices keep their
-    passwords. The username of each is TENANT/NAME from now on.
+    With --from, passwords stay the hashes that Mosquitto ($6$, $7$, $argon2id$) or EMQX (sha256, sha512, pbkdf2) made, and the devices keep
+    their passwords. The username of each is TENANT/NAME from now on. Hashes by md5, sha (SHA-1) and bcrypt are refused.
 
     With --secrets-to the column password may be absent, and a password may be empty: those devices get generated secrets, written as
     name,username,secret to a new file that only you can read. With - they go to standard output; in JSON they are the list `secrets` of
@@ -144,10 +156,12 @@ def import_file(
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to fleet-secrets.csv
       iothub --data-dir ./hub device import acme fleet.csv --secrets-to - -o json
       iothub --data-dir ./hub device import acme mosquitto.passwd --from mosquitto --dry-run
+      iothub --data-dir ./hub device import acme emqx.csv --from emqx --salt suffix --dry-run
+      iothub --data-dir ./hub device import acme emqx.csv --from emqx --pbkdf2 sha256:4096 --dry-run
     """
     if form != "csv" and secrets_to is not None:
         raise ConfigError("--secrets-to is for CSV files: with --from, every device has a password already")
-    Import(app, tenant, file, secrets_to, read=_reader(form, salt), is_dry_run=is_dry_run).run()
+    Import(app, tenant, file, secrets_to, read=_reader(form, salt, pbkdf2), is_dry_run=is_dry_run).run()
 
 
 @verb(command, "rotate-secret")
@@ -283,11 +297,17 @@ def _listener_options(app: App) -> list[str]:
     return []
 
 
-def _reader(form: str, salt: str) -> accounts.imports.Read | None:
+def _reader(form: str, salt: str, pbkdf2: str | None) -> accounts.imports.Read | None:
+    """Return what reads the file. Raises ConfigError: `pbkdf2` is no algorithm, or not for such a file."""
+    if pbkdf2 is not None and form != "emqx":
+        raise ConfigError("--pbkdf2 is for users of EMQX: expected --from emqx")
     if form == "csv":
         return None
     foreign = accounts.foreign_accounts
-    return foreign.read_mosquitto if form == "mosquitto" else partial(foreign.read_emqx, salt_place=salt)
+    if form == "mosquitto":
+        return foreign.read_mosquitto
+    stored_form = foreign.emqx_salted(salt) if pbkdf2 is None else foreign.emqx_pbkdf2(pbkdf2)
+    return partial(foreign.read_emqx, stored_form=stored_form)
 
 
 def _show_secret(app: App, message: str, made: accounts.devices.NewSecret) -> None:

@@ -10,3 +10,5 @@ SHA512 = "$6$UA95wNOuhzZjBIQx$Laf6tHua828na9t0i8IJYVbjAuOPrR7hxk61fJQtvdO5yu/dwU
 # The example of EMQX's documentation of the import; its password is "mypassword3".
 EMQX = "b6c743545a7817ae8c8f624371d5f5f0373234bb0ff36b8ffbf19bce0e06ab75"
 EMQX_SALT = "de1024f462fb83910fd13151bd4bd235"
+# RFC 7914, section 11: PBKDF2-HMAC-SHA-256 of "passwd" with the salt "salt", one iteration; its first 32 bytes.
+EMQX_PBKDF2 = "55ac046e56e3089fec1691c22544b605f94185216dde0465e68b9d57c20dacbc"

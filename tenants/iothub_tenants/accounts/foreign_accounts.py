@@ -5,13 +5,19 @@ Knows no store and no path. Hashes appear in no message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from iothub.base.errors import ConfigError
-from iothub_services.auth.foreign_hashes import emqx_hash, mosquitto_hash
+from iothub_services.auth.foreign_hashes import emqx_hash, emqx_pbkdf2_hash, mosquitto_hash
 from iothub_tenants.accounts.csv_rows import NOT_UTF_8, CsvRows, DeviceRow, csv_rows, header_of, is_foreign, is_new_name
 
+_PBKDF2 = re.compile(r"(sha256|sha512):([1-9]\d{0,8})", re.ASCII)
 EMQX_COLUMNS = ("user_id", "password_hash", "salt", "is_superuser")
+
+StoredForm = Callable[[str, str], str]
+"""Returns what is stored for `password_hash` and `salt`. Raises ConfigError."""
 
 
 def read_mosquitto(lines: Iterable[str]) -> CsvRows:
@@ -35,8 +41,8 @@ def read_mosquitto(lines: Iterable[str]) -> CsvRows:
     return parsed
 
 
-def read_emqx(lines: Iterable[str], salt_place: str) -> CsvRows:
-    """Read CSV with the columns of EMQX's built-in database. `salt_place`: prefix or suffix, as its authenticator is configured."""
+def read_emqx(lines: Iterable[str], stored_form: StoredForm) -> CsvRows:
+    """Read CSV with the columns of EMQX's built-in database. `stored_form`: by the hash algorithm that its authenticator has."""
     parsed = CsvRows()
     rows = csv_rows(lines, parsed.faults)
     line, columns = header_of(rows)
@@ -47,11 +53,24 @@ def read_emqx(lines: Iterable[str], salt_place: str) -> CsvRows:
         if len(row) != len(columns):
             parsed.faults[number] = f"{len(row)} columns, expected {len(columns)}"
         else:
-            _add_emqx(parsed, number, dict(zip(columns, row, strict=True)), salt_place)
+            _add_emqx(parsed, number, dict(zip(columns, row, strict=True)), stored_form)
     return parsed
 
 
-def _add_emqx(parsed: CsvRows, line: int, cells: dict[str, str], salt_place: str) -> None:
+def emqx_salted(salt_place: str) -> StoredForm:
+    """Its algorithm is sha256 or sha512, with the salt at this place: prefix or suffix."""
+    return partial(emqx_hash, salt_place=salt_place)
+
+
+def emqx_pbkdf2(settings: str) -> StoredForm:
+    """Its algorithm is pbkdf2, with these settings: `MAC_FUN:ITERATIONS`. Raises ConfigError."""
+    found = _PBKDF2.fullmatch(settings)
+    if found is None:
+        raise ConfigError(f"pbkdf2: expected sha256:ITERATIONS or sha512:ITERATIONS, got {settings!r}")
+    return partial(emqx_pbkdf2_hash, mac=found[1], iterations=int(found[2]))
+
+
+def _add_emqx(parsed: CsvRows, line: int, cells: dict[str, str], stored_form: StoredForm) -> None:
     name = cells["user_id"]
     if not is_new_name(parsed, line, name, cells["password_hash"]):
         return
@@ -62,7 +81,7 @@ def _add_emqx(parsed: CsvRows, line: int, cells: dict[str, str], salt_place: str
         )
         return
     try:
-        stored = emqx_hash(cells["password_hash"].strip(), cells.get("salt", "").strip(), salt_place)
+        stored = stored_form(cells["password_hash"].strip(), cells.get("salt", "").strip())
         parsed.devices[name] = DeviceRow(line, stored=stored)
     except ConfigError as error:
         parsed.faults[line] = f"the password of {name}: {error}"

@@ -13,7 +13,7 @@ from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated, verify_password
 from tests.support.command import Cli
-from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2
+from tests.support.foreign_hashes import EMQX, EMQX_PBKDF2, EMQX_SALT, PBKDF2
 
 
 def credential(cli: Cli, device: str) -> str:
@@ -174,6 +174,23 @@ def test_users_of_emqx_are_imported(acme: Cli) -> None:
     acme("device", "import", "acme", "-", "--from", "emqx", "--salt", "prefix", stdin=rows)
 
     assert verify_password("mypassword3", credential(acme, "old1"))
+
+
+def test_users_of_emqx_with_pbkdf2_are_imported(acme: Cli) -> None:
+    """The file does not say how they were made: the command does."""
+    rows = f"user_id,password_hash,salt,is_superuser\nold1,{EMQX_PBKDF2},salt,false\n".encode()
+
+    acme("device", "import", "acme", "-", "--from", "emqx", "--pbkdf2", "sha256:1", stdin=rows)
+
+    assert verify_password("passwd", credential(acme, "old1"))
+
+
+@pytest.mark.parametrize("text", ["", "sha256", "md5:1", "sha256:x", "sha256:-1", "sha256:" + "9" * 5000])
+def test_settings_of_pbkdf2_are_checked_before_the_file_is_read(acme: Cli, text: str) -> None:
+    words = ("device", "import", "acme", "/no/such/file", "--pbkdf2", text, "--from")
+
+    assert "expected sha256:ITERATIONS or sha512:ITERATIONS" in acme(*words, "emqx", code=2).err
+    assert "--pbkdf2 is for users of EMQX" in acme(*words, "mosquitto", code=2).err
 
 
 def test_secrets_are_not_generated_beside_the_passwords_of_others(acme: Cli, tmp_path: Path) -> None:

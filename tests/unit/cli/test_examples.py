@@ -26,7 +26,7 @@ from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
 from tests.support.command import Result
-from tests.support.foreign_hashes import PBKDF2
+from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2
 from tests.support.left_behind import left_behind
 from tests.support.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, jwk, public_pem
@@ -101,6 +101,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "devices.csv").write_text("name,password\ndev1,secret\n")
     (base / "fleet.csv").write_text("name\nfleet1\n")
     (base / "mosquitto.passwd").write_text(f"old1:{PBKDF2}\n")
+    (base / "emqx.csv").write_text(f"user_id,password_hash,salt\nold2,{EMQX},{EMQX_SALT}\n")
     (base / "mosquitto.acl").write_text("pattern readwrite devices/%u/#\n")
     (base / "rules.csv").write_text("subject,effect,action,filter\n*,allow,both,news/#\n")
     (base / "dev1.secret").write_text("secret")

@@ -9,7 +9,7 @@ import pytest
 from iothub_services.auth.secrets import verify_password
 from iothub_tenants.accounts import devices, imports, tenants
 from iothub_tenants.accounts.csv_rows import BadLinesError
-from iothub_tenants.accounts.foreign_accounts import read_emqx, read_mosquitto
+from iothub_tenants.accounts.foreign_accounts import emqx_salted, read_emqx, read_mosquitto
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2, SHA512
@@ -45,7 +45,9 @@ def test_users_of_emqx_become_devices_with_their_passwords(store: AccountStore) 
     """Optional columns may be missing or in another order."""
     lines = ["user_id,salt,password_hash\n", f"dev1,{EMQX_SALT},{EMQX}\n"]
 
-    assert imports.import_devices(store, "acme", lines, read=partial(read_emqx, salt_place="prefix")) == ["dev1"]
+    assert imports.import_devices(store, "acme", lines, read=partial(read_emqx, stored_form=emqx_salted("prefix"))) == [
+        "dev1"
+    ]
     assert verify_password("mypassword3", stored(store, "dev1"))
 
 
@@ -82,7 +84,7 @@ def test_superuser_of_emqx_is_a_bad_line(store: AccountStore) -> None:
     lines = ["user_id,password_hash,salt,is_superuser", f"root,{EMQX},{EMQX_SALT},true", "short,abc,,false", "one,two"]
 
     with pytest.raises(BadLinesError) as refusal:
-        imports.import_devices(store, "acme", lines, read=partial(read_emqx, salt_place="prefix"))
+        imports.import_devices(store, "acme", lines, read=partial(read_emqx, stored_form=emqx_salted("prefix")))
 
     text = "\n".join(refusal.value.details)
     assert "line 2: root is a superuser" in text
@@ -93,7 +95,9 @@ def test_superuser_of_emqx_is_a_bad_line(store: AccountStore) -> None:
 def test_wrong_header_of_emqx_is_the_only_fault(store: AccountStore) -> None:
     """The rest would be bad for the same reason."""
     with pytest.raises(BadLinesError, match="bad lines: 1"):
-        imports.import_devices(store, "acme", ["name,password", "a,b"], read=partial(read_emqx, salt_place="prefix"))
+        imports.import_devices(
+            store, "acme", ["name,password", "a,b"], read=partial(read_emqx, stored_form=emqx_salted("prefix"))
+        )
 
 
 def test_dry_run_checks_and_writes_nothing(store: AccountStore) -> None:
