@@ -9,7 +9,9 @@ import pytest
 from iothub.base.reasons import Reason
 from iothub_services.auth.authenticator import Authenticated, AuthSettings, Credentials
 from iothub_services.auth.check_pool import CheckSettings
+from iothub_services.auth.directory import DirectorySettings
 from iothub_services.auth.failures import FailureSettings
+from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import CredentialKind, DeviceRecord, TenantState
 from tests.unit.auth.test_authenticator import Harness, collect
 
@@ -103,6 +105,22 @@ def test_settings_that_are_replaced_hold_from_the_next_failure() -> None:
 
     assert harness.connect(secret=b"wrong").reason is Reason.OVERLOAD
     assert harness.recorder.refusals == [("wrong_secret", True)]
+
+
+def test_settings_that_are_replaced_hold_for_what_is_remembered() -> None:
+    """A shorter life of records ends the answers in memory: tenants, devices and names that no tenant has."""
+    harness = Harness()
+    harness.connect()
+    harness.connect(tenant="nowhere")
+    harness.accounts.questions.clear()
+    short = LruSettings(ttl_s=5.0, negative_ttl_s=5.0)
+
+    harness.auth.apply(AuthSettings(directory=DirectorySettings(tenants=short, devices=short)))
+    harness.clock.advance(5.0)
+    harness.connect()
+    harness.connect(tenant="nowhere")
+
+    assert harness.accounts.questions == ["acme", "1/dev1", "nowhere"]
 
 
 def test_change_of_anything_makes_every_proof_old() -> None:
