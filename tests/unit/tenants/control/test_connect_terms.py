@@ -93,7 +93,7 @@ def test_client_identifier_that_is_refused_uses_up_no_rate(harness: Harness) -> 
     assert harness.ask("dev1").connack.code == 0
 
 
-@pytest.mark.parametrize(("device_id", "code"), [(4, 0x87), (5, 0), (6, 0), (0, 0)])
+@pytest.mark.parametrize(("device_id", "code"), [(1, 0x87), (4, 0x87), (5, 0), (6, 0), (0, 0)])
 def test_session_of_a_later_device_of_the_same_name_is_not_its_own(harness: Harness, device_id: int, code: int) -> None:
     """A record that was read before its device was deleted and made again; 0: a plug-in has proven it."""
     harness.accounts.add(harness.accounts.tenants["acme"], device("dev1", id=5))
