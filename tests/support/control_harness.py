@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
-from iothub.base.errors import BackendError, NotFoundError
+from iothub.base.errors import BackendError, NotFoundError, UnavailableError
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Reason
 from iothub.config.sections import Auth, Config
@@ -238,6 +238,23 @@ class Recorder(RecordingObserver):
             self.causes.append(second.cause)
 
 
+class OtherHubs:
+    """The shared ledger of a tenant. `asked`: the units that were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[tuple[Quota, int], ...]] = []
+        self.is_silent = False
+
+    async def room(self, *wanted: tuple[Quota, int]) -> bool:
+        self.asked.append(wanted)
+        if self.is_silent:
+            raise UnavailableError("Redis does not answer")
+        return True
+
+    def spent(self, quota: Quota) -> None:
+        """Nobody asks."""
+
+
 class Loopback:
     """The socket of a Client: bytes go straight into the plane."""
 
@@ -374,6 +391,12 @@ class Harness:
     def limit(self, limits: str) -> None:
         """Replace the limits of `acme` before its broker is made."""
         self.accounts.add(TenantRecord(7, "acme", rules=(EVERYTHING,), limits=limits))
+
+    def share_quota(self) -> OtherHubs:
+        """From now on other hubs serve `acme` too."""
+        others = OtherHubs()
+        self.acme.allowance._shared = cast("Any", others)
+        return others
 
     def open_connection(self, version: int = 5) -> Client:
         return Client(0, version, stream=Loopback(self))

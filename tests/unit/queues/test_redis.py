@@ -383,6 +383,18 @@ def test_message_id_is_known_a_day_beyond_its_record(harness: RedisHarness) -> N
     assert positions(store, 1, claim.epoch) == [3]
 
 
+def test_claim_forgets_no_message_id_before_its_time(harness: RedisHarness) -> None:
+    store = harness.store()
+    claim = made(store, 1)
+    store.append([one(1, 1, qos=2)])
+    moved(store, MoveKind.ACK, 1, claim.epoch, 1)
+    harness.clock.advance(ID_KEPT_MS / 1000 - 1)
+
+    store.claim(1, b"again")
+
+    assert store.append([one(1, 1, qos=2)]) == [Appended((1,))]
+
+
 def test_purge_takes_many_records_piece_by_piece(harness: RedisHarness) -> None:
     """More than one call removes; what the ids were of is forgotten, remembered ones stay."""
     store = harness.store()
@@ -540,24 +552,6 @@ def test_drop_policies_look_only_as_far_as_they_must(harness: RedisHarness) -> N
     store.append([one(1, number, qos=0 if number % 2 else 1, body=b"x" * 10) for number in range(1, 11)])
 
     assert store.append([one(1, 11, body=b"y" * 25)]) == [Appended((11,), dropped=((1, 1), (1, 3), (1, 5)))]
-
-
-def test_open_intent_of_a_hub_that_is_gone_is_finished_by_who_claims(harness: RedisHarness) -> None:
-    """The message reaches the queues that it had not reached, and no queue twice."""
-    store = harness.store(1)
-    readers = {queue_id: made(store, queue_id).epoch for queue_id in (1, 2)}
-    publisher = made(store, 3)
-    lost_once(harness, "EVALSHA", Fault.LOST_AFTER, "XADD")
-    deliveries = (Delivery(1, 2), Delivery(2, 2))
-    with pytest.raises(BackendError) as caught:
-        store.append([Append(b"i" * 16, b"once", 0, deliveries, Inbound(3, publisher.epoch, 5))])
-    assert caught.value.is_written
-
-    claim = harness.store(2).claim(3, b"other")
-
-    assert claim.inbound == (5,)
-    for queue_id, epoch in readers.items():
-        assert positions(store, queue_id, epoch) == [1]
 
 
 def test_intent_that_cannot_be_read_stays_open(harness: RedisHarness) -> None:

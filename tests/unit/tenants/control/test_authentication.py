@@ -10,7 +10,7 @@ import pytest
 from iothub.hooks import Attempt, Challenge, Proof
 from iothub_services.quota.names import Quota
 from tests.support import property_names as names
-from tests.support.control_harness import Harness, plugged
+from tests.support.control_harness import Harness, now, plugged
 from tests.support.mqtt_clients import Client
 from tests.support.packets import AUTH, CONNACK, Properties, packet, properties
 
@@ -73,6 +73,18 @@ def test_wrong_answer_is_refused(harness: Harness) -> None:
 def test_unknown_method_is_refused(harness: Harness) -> None:
     """[MQTT-4.12.0-1]."""
     assert start(harness, "SCRAM-SHA-1").expect(CONNACK).code == 0x8C
+
+
+def test_client_that_takes_its_time_between_two_steps_is_not_told_of_a_store(harness: Harness) -> None:
+    """The hub waits for it, not the other way round."""
+    client = start(harness)
+    client.expect(AUTH)
+
+    harness.clock.advance(9.1)
+    now(harness.control.connect_timeouts.reject_overdue())
+    client.send(auth(0x18, b"42"))
+
+    assert client.expect(CONNACK).code == 0
 
 
 def test_other_method_in_the_second_step_ends_the_connection(harness: Harness) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from iothub.config.sections import Auth, Config, Mqtt
 from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scope, TenantRecord, TenantState
@@ -230,6 +231,25 @@ def test_session_that_could_not_be_made_durable_gives_everything_back(harness: H
     assert harness.ask(props=KEPT).connack.code == 0
 
 
+def test_units_of_other_hubs_are_asked_for_before_they_are_reserved(harness: Harness) -> None:
+    """The rate first, then a connection, and a session unless there is one; a connection that is taken over has its own."""
+    others = harness.share_quota()
+
+    first = harness.join(props=KEPT)
+    harness.join(clean=False, props=KEPT)
+    first.expect_closed()
+
+    rate = ((Quota.CONNECTS, 1),)
+    assert others.asked == [
+        rate,
+        ((Quota.CONNECTIONS, 1), (Quota.SESSIONS, 1)),
+        rate,
+        ((Quota.CONNECTIONS, 0), (Quota.SESSIONS, 0)),
+    ]
+    others.is_silent = True
+    assert harness.ask("d").connack.code == 0x88
+
+
 def test_client_that_leaves_while_its_session_is_opened_keeps_the_session(harness: Harness) -> None:
     """But no place among the connections."""
     harness.journal.is_held = True
@@ -305,6 +325,31 @@ def test_connect_that_a_store_keeps_waiting_is_refused_in_time(harness: Harness,
     assert [packet.code for packet in client.expect_closed()] == [code]
     assert harness.recorder.answers == ["server_unavailable"]
     assert harness.used(Quota.CONNECTIONS) == 0
+
+
+def test_connect_that_was_kept_waiting_is_logged_with_its_client(harness: Harness) -> None:
+    """Whose it was is known, though no store has answered."""
+    with capture_logs() as lines:
+        wait_in_vain(harness, harness.open_connection(), props=KEPT)
+        harness.connection_log.write()
+
+    (line,) = [line for line in lines if line["event"] == "client refused"]
+    assert (line["device"], line["client_id"], line["rule"]) == ("dev1", "c", "not_answered_in_time")
+
+
+def test_ill_formed_connect_whose_answer_waits_too_long_is_refused_in_time(
+    make_harness: Callable[..., Harness],
+) -> None:
+    """Where failures are answered later than a store may take."""
+    harness = make_harness(settings=Config(auth=Auth(failure_reply_ms=20_000)))
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", props=[(names.RECEIVE_MAXIMUM, 0)]))
+
+    harness.clock.advance(9.1)
+    now(harness.control.connect_timeouts.reject_overdue())
+    harness.settle()
+
+    assert client.expect(CONNACK).code == 0x88
 
 
 def test_session_of_a_refused_connect_does_not_come_into_force_later(harness: Harness) -> None:

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.config.sections import Auth, Config
+from iothub.engine.state import Connection
+from iothub_services.auth.authenticator import FAILED_REPLY_S
 from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scope, TenantRecord
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import SingleHub
-from iothub_tenants.control.connect import reject_overload
+from iothub_tenants.broker.hub import Hub
+from iothub_tenants.control.connect import reject_overload, reject_timed_out
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness, device
 from tests.support.packets import CONNACK
@@ -89,7 +93,7 @@ def test_client_identifier_that_is_refused_uses_up_no_rate(harness: Harness) -> 
     assert harness.ask("dev1").connack.code == 0
 
 
-@pytest.mark.parametrize(("device_id", "code"), [(4, 0x87), (5, 0), (6, 0), (0, 0)])
+@pytest.mark.parametrize(("device_id", "code"), [(1, 0x87), (4, 0x87), (5, 0), (6, 0), (0, 0)])
 def test_session_of_a_later_device_of_the_same_name_is_not_its_own(harness: Harness, device_id: int, code: int) -> None:
     """A record that was read before its device was deleted and made again; 0: a plug-in has proven it."""
     harness.accounts.add(harness.accounts.tenants["acme"], device("dev1", id=5))
@@ -202,11 +206,12 @@ def test_connack_says_the_largest_values_that_are_not_the_default(harness: Harne
 
 
 def test_connect_that_ends_before_its_protocol_level_is_not_answered(harness: Harness) -> None:
-    """Nobody knows in which version."""
+    """Nobody knows in which version; so it counts for none."""
     client = harness.open_connection()
     client.send(b"\x10\x06\x00\x04MQTT")
 
     assert client.expect_closed() == []
+    assert harness.recorder.answers == []
 
 
 def test_overload_closes_a_connect_without_protocol_level(harness: Harness) -> None:
@@ -217,6 +222,33 @@ def test_overload_closes_a_connect_without_protocol_level(harness: Harness) -> N
     harness.settle()
 
     assert client.expect_closed() == []
+
+
+@pytest.mark.parametrize("reject", [reject_overload, reject_timed_out])
+def test_connect_of_a_connection_that_closes_is_not_rejected_too(
+    harness: Harness, reject: Callable[[Hub, Connection, bytes], None]
+) -> None:
+    """Its reason is told once."""
+    client = harness.open_connection()
+    connection: Any = client.stream.connection  # type: ignore[attr-defined]
+    harness.plane.close(connection, Reason.ADMINISTRATIVE)
+
+    reject(harness.hub, connection, client.connect_bytes("c", "acme/dev1")[2:])
+
+    assert harness.recorder.answers == []
+
+
+def test_refusal_waits_longer_while_checks_queue_up(
+    make_harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two seconds more than is configured, for a wrong secret as for an unknown device."""
+    harness = make_harness(settings=Config(auth=Auth(failure_reply_ms=500)))
+    monkeypatch.setattr(harness.hub.authenticator.checks, "reply_after_s", lambda: FAILED_REPLY_S + 2.0)
+    clients = [harness.open_connection(), harness.open_connection()]
+    for client, device_name in zip(clients, ("dev1", "nobody"), strict=True):
+        client.send(client.connect_bytes("c", f"acme/{device_name}", "wrong"))
+
+    assert [at - harness.clock.monotonic() for at, _ in harness.laters] == [pytest.approx(2.5, abs=1e-5)] * 2
 
 
 class CaughtUp(SingleHub):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
 
 import pytest
 
-from iothub.base.errors import UnavailableError
 from iothub.records.message import StoredMessage, encode_message
 from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
@@ -213,29 +211,11 @@ def test_new_subscription_gets_what_is_retained(make_harness: Callable[..., Harn
     assert client.fence() == []
 
 
-class OtherHubs:
-    """The shared ledger of a tenant. `asked`: the units that were asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[tuple[Quota, int], ...]] = []
-        self.is_silent = False
-
-    async def room(self, *wanted: tuple[Quota, int]) -> bool:
-        self.asked.append(wanted)
-        if self.is_silent:
-            raise UnavailableError("Redis does not answer")
-        return True
-
-    def spent(self, quota: Quota) -> None:
-        """Nobody asks."""
-
-
 def test_units_of_other_hubs_are_asked_for_before_they_are_reserved(harness: Harness) -> None:
     """As many as one stretch of the packet needs; what the session has already costs a unit of the rate alone."""
-    others = OtherHubs()
     client = harness.join(props=KEPT)
     client.subscribe(("f/1", 0), ("f/2", 0))
-    harness.acme.allowance._shared = cast("Any", others)
+    others = harness.share_quota()
 
     with pytest.raises(TimeoutError):
         client.subscribe(*((f"f/{number}", 0) for number in range(SLICE)), ("a", 0), ("a", 0), ("b", 0))
@@ -250,11 +230,9 @@ def test_units_of_other_hubs_are_asked_for_before_they_are_reserved(harness: Har
 
 def test_ledger_that_does_not_answer_refuses_without_a_quota_s_name(harness: Harness) -> None:
     """0x80 instead of 0x97: the client may try again; what fits without it is granted."""
-    others = OtherHubs()
-    others.is_silent = True
     harness.limit("subscriptions=1")
     client = harness.join(props=KEPT)
-    harness.acme.allowance._shared = cast("Any", others)
+    harness.share_quota().is_silent = True
 
     assert client.subscribe(("a", 0), ("b", 0)).codes == [0, 0x80]
 
