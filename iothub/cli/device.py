@@ -36,6 +36,34 @@ def _secret_options(function: C) -> C:
     return function
 
 
+def _foreign_options(function: C) -> C:
+    """Say which program wrote a file, and how it made the hashes in it."""
+    for option in (
+        click.option(
+            "--pbkdf2",
+            metavar="MAC_FUN:ITERATIONS",
+            help="With --from emqx: the hash algorithm of its authenticator is pbkdf2, with mac_fun sha256 or sha512.",
+        ),
+        click.option(
+            "--salt",
+            type=click.Choice(("prefix", "suffix")),
+            default="prefix",
+            show_default=True,
+            help="With --from emqx: salt_position of its authenticator.",
+        ),
+        click.option(
+            "--from",
+            "form",
+            type=click.Choice(("csv", "mosquitto", "emqx")),
+            default="csv",
+            show_default=True,
+            help="What wrote FILE: a password file of Mosquitto, or users of EMQX's built-in database as CSV.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
 account_verbs.add_list(
     command,
     lambda store, tenant: accounts.devices.list_all(store, tenant),
@@ -100,26 +128,7 @@ def create(
     type=NamedPath(allow_dash=True),
     help="Generate missing secrets and write them to this new file; -: standard output.",
 )
-@click.option(
-    "--from",
-    "form",
-    type=click.Choice(("csv", "mosquitto", "emqx")),
-    default="csv",
-    show_default=True,
-    help="What wrote FILE: a password file of Mosquitto, or users of EMQX's built-in database as CSV.",
-)
-@click.option(
-    "--salt",
-    type=click.Choice(("prefix", "suffix")),
-    default="prefix",
-    show_default=True,
-    help="With --from emqx: salt_position of its authenticator.",
-)
-@click.option(
-    "--pbkdf2",
-    metavar="MAC_FUN:ITERATIONS",
-    help="With --from emqx: the hash algorithm of its authenticator is pbkdf2, with mac_fun sha256 or sha512.",
-)
+@_foreign_options
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Check all rows; import nothing.")
 def import_file(
     app: App,

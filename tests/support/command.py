@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import click
 
 
 @dataclass(frozen=True)
@@ -37,3 +39,15 @@ class Cli:
 
     def rows(self, *words: str) -> Any:
         return self(*words, "-o", "json").json
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """Yield every verb below a command, each with its words."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from commands(inner, (*path, name))

@@ -161,6 +161,14 @@ class Hub:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def finish(self) -> None:
+        """Stop it: it ends well, and its log has no traceback."""
+        try:
+            assert self.stop() == 0
+            assert "Traceback" not in self.log, self.log
+        finally:
+            self.close()
+
     def close(self) -> None:
         if self.is_running():
             self.kill()

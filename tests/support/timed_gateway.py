@@ -5,6 +5,7 @@ Knows timestamps, deletes that hide what is not above them until a major compact
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -93,3 +94,22 @@ def refuse(text: str) -> Callable[[dict[int, Any]], Answer]:
         raise RefusedError(text)
 
     return verb
+
+
+class TimedTable:
+    """One table, and a caller that meets the `fates` in their order: (verb, fate), each for one call."""
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self.gateway = TimedGateway(name)
+        self.fates: deque[tuple[str, str]] = deque()
+        self.caller = GatewayCaller(self.gateway, self._fate)
+
+    @property
+    def rows(self) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
+        return self.gateway.tables[self._name]
+
+    def _fate(self, verb: str) -> str:
+        if self.fates and self.fates[0][0] == verb:
+            return self.fates.popleft()[1]
+        return "done"

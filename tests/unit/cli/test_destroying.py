@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.streams import Wanted
 from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result
+from tests.support.command import Cli, Result, commands
 from tests.support.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, public_pem
 
@@ -44,17 +44,6 @@ DECLINED = {  # each destroying command, on something that is there
     "tenant delete": ("acme",),
     "token-issuer remove": ("acme", "fleet"),
 }
-
-
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        yield " ".join(path), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        inner = command.get_command(context, name)
-        assert inner is not None
-        yield from commands(inner, (*path, name))
 
 
 DESTROYING = {path: found for path, found in commands(main.command) if isinstance(found, DestroyingCommand)}

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-import click
 import pytest
 
 from iothub.cli import main
@@ -25,7 +24,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
-from tests.support.command import Result
+from tests.support.command import Result, commands
 from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2
 from tests.support.left_behind import left_behind
 from tests.support.query_answers import LAST, QUEUE, SESSION
@@ -55,20 +54,9 @@ GONE_BEFORE = {  # what an example makes must not be there yet
 }
 
 
-def verbs(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    if not isinstance(command, click.Group):
-        yield " ".join(path), command
-        return
-    context = click.Context(command)
-    for name in command.list_commands(context):
-        inner = command.get_command(context, name)
-        assert inner is not None
-        yield from verbs(inner, (*path, name))
-
-
 def examples() -> list[tuple[str, str]]:
     found = []
-    for path, command in verbs(main.command):
+    for path, command in commands(main.command):
         lines = (command.help or "").partition("Example")[2].splitlines()
         found += [(path, line.strip()) for line in lines if "iothub " in line]
     return [(path, line) for path, line in found if path not in ELSEWHERE and line not in NO_TERMINAL]

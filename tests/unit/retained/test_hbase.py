@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import pytest
 
 from iothub.base.errors import BackendError
@@ -12,30 +10,19 @@ from iothub_services.hbase.pages import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.timed_gateway import TimedTable
 
 TABLES = Tables("t")
 KEY = keys.retained_key(1, b"a")
 MINUTE_MS = 60_000
 
 
-class Harness:
+class Harness(TimedTable):
     """A table, and hubs that share it."""
 
     def __init__(self) -> None:
-        self.gateway = TimedGateway(TABLES.retained)
-        self.fates: deque[tuple[str, str]] = deque()  # (verb, fate), each for one call
-        self.caller = GatewayCaller(self.gateway, self._fate)
+        super().__init__(TABLES.retained)
         self.one, self.other = HBaseRetained(self.caller, TABLES), HBaseRetained(self.caller, TABLES)
-
-    def _fate(self, verb: str) -> str:
-        if self.fates and self.fates[0][0] == verb:
-            return self.fates.popleft()[1]
-        return "done"
-
-    @property
-    def rows(self) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
-        return self.gateway.tables[TABLES.retained]
 
     @property
     def index(self) -> list[tuple[int, int, bytes]]:

@@ -14,29 +14,18 @@ from iothub_services.hbase.pages import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates, _put
 from iothub_services.state.port import StateWrite, StoredState
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.timed_gateway import TimedTable
 
 TABLES = Tables("t")
 KEY = keys.state_key(1, "a")
 
 
-class Harness:
+class Harness(TimedTable):
     """A table, and hubs that share it."""
 
     def __init__(self) -> None:
-        self.gateway = TimedGateway(TABLES.state)
-        self.fates: deque[tuple[str, str]] = deque()  # (verb, fate), each for one call
-        self.caller = GatewayCaller(self.gateway, self._fate)
+        super().__init__(TABLES.state)
         self.one, self.other = HBaseStates(self.caller, TABLES), HBaseStates(self.caller, TABLES)
-
-    def _fate(self, verb: str) -> str:
-        if self.fates and self.fates[0][0] == verb:
-            return self.fates.popleft()[1]
-        return "done"
-
-    @property
-    def rows(self) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
-        return self.gateway.tables[TABLES.state]
 
 
 def created(epoch: int) -> Event:
