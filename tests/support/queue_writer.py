@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
@@ -104,14 +104,14 @@ class Harness:
             self.retained,
             lambda call: call(),
             self.clock,
-            plane=lambda: self.plane,
+            plane=lambda: cast("Any", self.plane),
             on_alarm=lambda name, text: self.alarms.append((name, text)),
             on_damage=lambda *damaged, **_: self.damaged.append(damaged),
             listeners=StoreListeners(
                 on_retained=lambda *news: self.retained_news.append(news),
                 on_not_retained=lambda *news: self.not_retained.append(news),
-                on_stale=self.stale.append,
-                on_lost=self.lost.append,
+                on_stale=lambda session: self.stale.append(session),
+                on_lost=lambda session: self.lost.append(session),
             ),
             **({"retry_policy": RetryPolicy()} | settings),
         )  # not started: the threads stay off
