@@ -24,7 +24,7 @@ K = TypeVar("K", bound=Hashable)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-FAILED_REPLY_S = 0.25  # every failed CONNECT is answered this long after its arrival, so that the time of a refusal gives nothing away
+FAILED_REPLY_S = 0.5  # every failed CONNECT is answered this long after its arrival, so that the time of a refusal gives nothing away
 _FIRST_GUESS_S = 0.04  # of the time that one check takes
 _SMOOTHING = 0.1
 
@@ -89,7 +89,7 @@ class CheckPool:
     def reply_after_s(self) -> float:
         """Return when a CONNECT that arrives now and fails is answered, in seconds from its arrival.
 
-        0.25, and a multiple of it while checks queue up: otherwise late answers would show which devices have a secret to check.
+        0.5, and a multiple of it while checks queue up: otherwise late answers would show which devices have a secret to check.
         """
         if not self._kinds:
             return FAILED_REPLY_S

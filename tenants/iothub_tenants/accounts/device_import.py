@@ -145,7 +145,7 @@ def _credential(row: Row, where: str, *, is_foreign: bool) -> Credential:
     if form is CredentialForm.PASSWORD and not is_password_hash(row["credential"]):
         raise damaged(
             f"{where}.credential",
-            "the hash of a password, of which one check takes 64 MiB or 100,000 iterations at most",
+            "the hash of a password, of which one check takes 256 MiB or 600,000 iterations at most",
         )
     if form is CredentialForm.GENERATED and is_foreign:
         return Credential(CredentialForm.NONE, "")

@@ -21,7 +21,7 @@ from iothub_services.auth.authenticator import (
     Credentials,
     Refusal,
 )
-from iothub_services.auth.check_pool import CheckSettings
+from iothub_services.auth.check_pool import FAILED_REPLY_S, CheckSettings
 from iothub_services.auth.directory import DirectorySettings, StoreDownError
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.port import Ban, BanKind, CredentialKind, DeviceRecord, TenantRecord, TenantState
@@ -186,7 +186,9 @@ def test_unknown_tenant_device_wrong_secret_and_disabled_are_indistinguishable()
         harness.connect("cert", SECRET),
     ]
 
-    assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
+    assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {
+        (Reason.BAD_CREDENTIALS, FAILED_REPLY_S)
+    }
     assert [refusal.tenant_id for refusal in refusals] == [0] + [1] * 8
     assert [cause for cause, _ in harness.recorder.refusals] == [
         "unknown_tenant",
@@ -568,7 +570,9 @@ def test_refused_token_is_like_any_other_refusal() -> None:
 
     refusals = [harness.connect("robot", shown) for shown in wrong]
 
-    assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {(Reason.BAD_CREDENTIALS, 0.25)}
+    assert {(refusal.reason, refusal.reply_after_s) for refusal in refusals} == {
+        (Reason.BAD_CREDENTIALS, FAILED_REPLY_S)
+    }
     assert [refusal.cause for refusal in refusals] == [
         "token_subject",
         "token_signature",

@@ -42,8 +42,8 @@ ARGON2 = "$argon2id$v=19$m={},t={},p={}$c2FsdHNhbHRzYWx0$aGFzaGhhc2hoYXNoaGFzaGh
 @pytest.mark.parametrize(
     "stored",
     [
-        ARGON2.format(65_537, 1, 1),
-        ARGON2.format(47_104, 2, 1),
+        ARGON2.format(262_145, 1, 1),
+        ARGON2.format(65_537, 4, 1),
         ARGON2.format(64, 4_294_967_295, 1),
         ARGON2.format(4_194_304, 1, 1),
         ARGON2.format(47_104, 1, 17),
@@ -66,14 +66,14 @@ def test_argon2_that_takes_more_than_a_login_may_is_refused_and_never_computed(
     monkeypatch.setattr(secrets, "_ARGON2", Untouched())
 
     with pytest.raises(
-        ConfigError, match="argon2id hash is damaged, or takes more than 64 MiB in all passes or 16 lanes"
+        ConfigError, match="argon2id hash is damaged, or takes more than 256 MiB in all passes or 16 lanes"
     ):
         mosquitto_hash(stored)
     assert not verify_password("secret", stored)
 
 
 @pytest.mark.parametrize(
-    "stored", [ARGON2.format(65_536, 1, 16), ARGON2.format(16_384, 4, 1), ARGON2.format(47_104, 1, 1)]
+    "stored", [ARGON2.format(262_144, 1, 16), ARGON2.format(65_536, 3, 4), ARGON2.format(47_104, 1, 1)]
 )
 def test_argon2_within_the_limits_is_taken(stored: str) -> None:
     assert mosquitto_hash(stored) == stored
@@ -86,7 +86,7 @@ def test_import_reads_a_hash_without_computing_it(monkeypatch: pytest.MonkeyPatc
         raise AssertionError("computed")
 
     monkeypatch.setattr("hashlib.pbkdf2_hmac", computed)
-    stored = PBKDF2.replace("$101$", "$100000$")
+    stored = PBKDF2.replace("$101$", "$600000$")
 
     assert mosquitto_hash(stored) == stored
 
@@ -128,13 +128,13 @@ def test_what_is_no_pbkdf2_hash_of_emqx_is_refused(digest: str) -> None:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: mosquitto_hash(PBKDF2.replace("$101$", "$100001$")),
-        lambda: emqx_pbkdf2_hash(EMQX_PBKDF2, "salt", "sha256", 100_001),
+        lambda: mosquitto_hash(PBKDF2.replace("$101$", "$600001$")),
+        lambda: emqx_pbkdf2_hash(EMQX_PBKDF2, "salt", "sha256", 600_001),
     ],
 )
 def test_check_that_takes_longer_than_a_refusal_waits_is_refused_by_its_iterations(read: Callable[[], str]) -> None:
     """The time of a refusal must not show that a device exists."""
-    with pytest.raises(ConfigError, match="takes 100001 iterations, and at most 100000 are allowed: give the device"):
+    with pytest.raises(ConfigError, match="takes 600001 iterations, and at most 600000 are allowed: give the device"):
         read()
 
 
@@ -151,7 +151,7 @@ def test_check_that_takes_longer_than_a_refusal_waits_is_refused_by_its_iteratio
         "$6$!!$" + SHA512.split("$")[3],
         "$7$0$" + PBKDF2.split("$", 3)[3],
         "$7$-1$" + PBKDF2.split("$", 3)[3],
-        "$7$100001$" + PBKDF2.split("$", 3)[3],
+        "$7$600001$" + PBKDF2.split("$", 3)[3],
         "$7$" + "9" * 5000 + "$" + PBKDF2.split("$", 3)[3],
         "$7$\u0661$" + PBKDF2.split("$", 3)[3],
     ],

@@ -11,7 +11,14 @@ from twisted.internet.defer import Deferred
 
 from iothub.testing.clock import ManualClock
 from iothub_services.auth import passwords
-from iothub_services.auth.check_pool import Asker, CheckPool, CheckSettings, PoolFullError, TooManyGuessesError
+from iothub_services.auth.check_pool import (
+    FAILED_REPLY_S,
+    Asker,
+    CheckPool,
+    CheckSettings,
+    PoolFullError,
+    TooManyGuessesError,
+)
 from iothub_services.auth.passwords import PasswordChecks
 
 
@@ -145,13 +152,13 @@ def test_one_source_cannot_try_many_passwords_at_once(threads: Threads) -> None:
 
 
 def test_failed_reply_is_later_while_checks_queue_up(threads: Threads) -> None:
-    """All failures alike are answered in steps of 250 ms, so that waiting for a check is not seen from outside."""
+    """All failures alike are answered in steps of 500 ms, so that waiting for a check is not seen from outside."""
     harness = make(threads)
-    assert harness.pool.reply_after_s() == 0.25
+    assert harness.pool.reply_after_s() == FAILED_REPLY_S
     for number in range(30):
         begin(harness, 1, f"dev{number}", "is pw", b"pw", "s")
 
-    assert harness.pool.reply_after_s() == 0.75
+    assert harness.pool.reply_after_s() == 2 * FAILED_REPLY_S
 
 
 def test_failing_thread_frees_its_place(threads: Threads) -> None:
