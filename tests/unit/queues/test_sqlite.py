@@ -138,6 +138,23 @@ def test_removal_of_bodies_keeps_up_with_what_is_stored(path: Path) -> None:
     store.close()
 
 
+def test_counters_of_a_queue_are_those_of_its_records(path: Path) -> None:
+    """Whatever came and went: acknowledged, dropped for others, expired."""
+    store = opened(path)
+    store.create(7, 1, QueueLimits(6, 0))
+    epoch = store.claim(1, b"w").epoch
+    store.append([Append(bytes(16), b"x" * size, 5 * (size == 6), (Delivery(1, size % 3),)) for size in range(1, 10)])
+    store.apply([Move(MoveKind.ACK, 1, epoch, 3)])
+    store.expire(5, 9)
+    store.append([Append(bytes(16), b"y", 0, (Delivery(1, 0),))])
+
+    counters = store._database.reader.execute("SELECT messages, bytes, qos0 FROM queue").fetchone()
+
+    statement = "SELECT count(*), sum(size), sum(qos = 0) FROM ref"
+    assert counters == store._database.reader.execute(statement).fetchone() != (0, None, None)
+    store.close()
+
+
 def test_row_of_a_queue_says_who_reads_it(path: Path) -> None:
     """For whoever looks into the file."""
     store = opened(path)

@@ -261,10 +261,7 @@ class SqliteQueues(SqliteStore):
 
     def _ack(self, connection: sqlite3.Connection, move: Move) -> None:
         row = self._existing(move.queue_id)
-        upto = min(move.value, row.tail)
-        if upto <= row.head:
-            return
-        row.head = upto
+        row.head = upto = max(row.head, min(move.value, row.tail))
         self._delete(connection, row, schema.DELETE_UPTO, (move.queue_id, upto))
         # "released" is forgotten only here, when the durable head has passed it, never at PUBCOMP
         connection.execute("DELETE FROM released WHERE queue = ? AND position <= ?", (move.queue_id, upto))

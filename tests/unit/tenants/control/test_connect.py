@@ -180,6 +180,11 @@ def test_refusal_above_the_clients_maximum_packet_size_is_not_sent(harness: Harn
         ("topic_levels=2", {"will": ("w/x/y", b"", 0, False)}, 0x90),
         ("topic_levels=unlimited", {"will": ("/" * 1024, b"", 0, False)}, 0x90),
         ("user_properties=1", {"props": [(names.USER_PROPERTY, ("a", "b"))] * 2}, 0x97),
+        (
+            "user_properties=1",
+            {"will": ("w", b"", 0, False), "will_props": [(names.USER_PROPERTY, ("a", "b"))] * 2},
+            0x97,
+        ),
     ],
 )
 def test_limit_refuses(harness: Harness, limits: str, options: dict[str, Any], code: int) -> None:

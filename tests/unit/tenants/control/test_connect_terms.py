@@ -83,6 +83,17 @@ def test_limit_of_the_devices_own_record_counts(harness: Harness) -> None:
     assert harness.ask(username="acme/dev2", will=("w", b"1234", 0, False)).connack.code == 0
 
 
+def test_limits_of_a_device_meter_its_session(harness: Harness) -> None:
+    """From the first packet on; one whose limits are the tenant's alone has no meters."""
+    harness.accounts.add(harness.accounts.tenants["acme"], device("dev1", limits="device_publish_messages=5/1s"))
+
+    harness.join("c")
+    harness.join("d", username="acme/dev2")
+
+    assert harness.session("c").meters is not None
+    assert harness.session("d").meters is None
+
+
 def test_client_identifier_that_is_refused_uses_up_no_rate(harness: Harness) -> None:
     """It is checked before the rate is taken, and again once the session's lock is held."""
     harness.accounts.add(
