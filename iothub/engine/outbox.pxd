@@ -19,7 +19,7 @@ cdef class StoredPublish:
     cdef public TenantPlane tenant
     cdef public Message message
     cdef public list targets
-    cdef public bint retain, has_direct, is_repeat
+    cdef public bint retain, has_direct, is_repeat, is_repeatable
     cdef public object inbound, publisher, connection, on_done, record
     cdef public long long inbound_epoch
     cdef public int packet_id, code

@@ -49,6 +49,7 @@ class StoredPublish:
         self.inbound_epoch = 0
         self.packet_id = 0
         self.is_repeat = False  # its identifier may be recorded already
+        self.is_repeatable = False  # another hub may publish it under the same message id: a Will, a stream's record
         self.publisher: Session | None = None
         self.connection: Connection | None = None
         self.slot: AckSlot | None = None

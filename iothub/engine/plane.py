@@ -337,7 +337,10 @@ class Plane:
     # --- the control plane: messages
 
     def publish(self, tenant: TenantPlane, message: Message, on_done: Callable[[int], None] | None = None) -> None:
-        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable; 0x88: not now."""
+        """Route a will, `$SYS` or API message exactly like a client's PUBLISH; `on_done(Reason Code)` when it is durable; 0x88: not now.
+
+        One that has a message id may be published again under it, here or by another hub.
+        """
         self.turn.read_clock()
         distribution = self.distribution
         queued = distribution.distribute(tenant, message, tenant.router.match(message.topic), False)
@@ -358,6 +361,7 @@ class Plane:
             publish.code = code
             publish.has_direct = distribution.direct > 0
             publish.on_done = on_done
+            publish.is_repeatable = message.message_id != b""
             self.publishing.append(publish)
         self._settle()
 

@@ -27,6 +27,7 @@ def body_of(publish: StoredPublish) -> bytes:
 
 
 def append_of(publish: StoredPublish, body: bytes) -> Append:
+    """Only what may be appended a second time has a message id by which queues recognise it."""
     inbound = None
     if publish.inbound is not None:
         inbound = Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
@@ -36,7 +37,8 @@ def append_of(publish: StoredPublish, body: bytes) -> Append:
             for target in publish.targets
         ]
     )
-    return Append(publish.message.message_id, body, int(publish.message.expires_at * 1000), deliveries, inbound)
+    message_id = publish.message.message_id if inbound is not None or publish.is_repeatable else b""
+    return Append(message_id, body, int(publish.message.expires_at * 1000), deliveries, inbound)
 
 
 def retained_write(publish: StoredPublish, body: bytes) -> RetainedWrite:

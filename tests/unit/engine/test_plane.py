@@ -10,7 +10,7 @@ from iothub.engine.message import Message
 from iothub.mqtt.constants import PacketType
 from iothub.mqtt.errors import MqttError
 from iothub.mqtt.fixed_header import check_first_byte
-from iothub.testing.engine import CONNACK, CONNECT, Bench, Permissive, ack, packets, publish
+from iothub.testing.engine import CONNACK, CONNECT, Bench, ManualStore, Permissive, ack, packets, publish
 
 
 def test_plane_delivers_qos0() -> None:
@@ -371,6 +371,18 @@ def test_plane_publishes_for_the_control_plane() -> None:
     assert subscriber.take() == publish(b"will", b"gone", 1, 1)
     assert codes == [0, 0x10]
     assert bench.observer.drops == [(Drop.NO_SUBSCRIBERS, 1)]
+
+
+def test_what_brings_its_own_message_id_may_be_published_again() -> None:
+    """A Will or a stream's record: queues have to remember the id. One that the hub gives never comes again."""
+    store = ManualStore()
+    bench = Bench(None, store)
+    for message in (Message(b"t", b"x", 2, True, message_id=b"i" * 16), Message(b"t", b"x", 2, True)):
+        bench.plane.publish(bench.tenant, message)
+
+    published = [publish for _, publish in store.waiting]
+    assert [publish.is_repeatable for publish in published] == [True, False]
+    assert len(published[1].message.message_id) == 16
 
 
 def test_plane_discards_a_session_with_its_subscriptions() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.state import Session, TenantPlane
@@ -34,6 +36,20 @@ def test_append_names_the_queue_of_each_receiver_and_the_publishers_packet() -> 
     assert append.deliveries == (Delivery(5, 1, 0, (3,)),)
     assert append.inbound == Inbound(4, 9, 77)
     assert append.expires_at_ms == 12_500
+
+
+@pytest.mark.parametrize(
+    ("is_inbound", "is_repeatable", "message_id"),
+    [(False, False, b""), (True, False, b"i" * 16), (False, True, b"i" * 16)],
+)
+def test_only_what_may_come_again_has_a_message_id(is_inbound: bool, is_repeatable: bool, message_id: bytes) -> None:
+    """Of a session that ends with its connection nobody repeats anything: queues need not remember it."""
+    publish = publish_of(b"on", QueueTarget(Session(ACME, "c2", "dev2", True, 5), 2, False, ()))
+    publish.inbound = Session(ACME, "c1", "dev1", True, 4) if is_inbound else None
+    publish.is_repeatable = is_repeatable
+
+    assert append_of(publish, b"body").message_id == message_id
+    assert decode_message(body_of(publish)).message_id == b"i" * 16
 
 
 def test_empty_payload_deletes_what_is_retained() -> None:
