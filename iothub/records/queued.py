@@ -5,7 +5,7 @@ Knows no table, no call and no driver. The first form is the coprocessor's as we
 Version 1 of each, big-endian::
 
     record     version 1 | QoS 1 | flags 1 | form 1 | expires at (ms) 8 | size 4 | n 2 | (subscription identifier 4)*n
-               | message id 16 (if form has bit 1) | body, or a reference (if form has bit 0)
+               | message id 16 (if form has bit 1; with bit 2 its writer says when it is settled) | body, or a reference (if form has bit 0)
     reference  version 1 | body id 16
     intent     version 1 | form 1 | expires at (ms) 8 | size 4 | n 4 | (queue id 8 | QoS 1 | flags 1 | m 2 | (subscription identifier 4)*m)*n
                | body, or a reference (if form has bit 0)
@@ -25,6 +25,7 @@ BODY_ID_BYTES = 16
 
 _IS_REFERENCE = 1
 _HAS_ID = 2
+_IS_SETTLED_LATER = 4
 _ID_BYTES = 16
 _RECORD = Struct(">BBBBqiH")
 _INTENT = Struct(">BBqiI")
@@ -89,9 +90,15 @@ def record_head(
     size: int,
     *,
     is_apart: bool,
+    is_settled_later: bool = False,
 ) -> bytes:
-    """Return what stands in a record before the body, or before the reference to it (`is_apart`)."""
+    """Return what stands in a record before the body, or before the reference to it (`is_apart`).
+
+    `is_settled_later`: whoever writes the message id will say when it cannot come again.
+    """
     form = (_IS_REFERENCE if is_apart else 0) | (_HAS_ID if message_id else 0)
+    if is_settled_later and message_id:
+        form |= _IS_SETTLED_LATER
     head = _RECORD.pack(VERSION, qos, flags, form, expires_at_ms, size, len(subscription_ids))
     return head + _packed(subscription_ids) + message_id if subscription_ids or message_id else head
 

@@ -115,6 +115,20 @@ def test_repeated_call_gets_its_first_answer(table: QueueTable, caller: DirectCa
     assert other.positions == (3,)
 
 
+def test_settled_message_ids_are_forgotten(table: QueueTable, caller: DirectCaller, queue: int) -> None:
+    """Those of the calls that their writer names, and neither those of later calls nor of somebody else."""
+    own, later, will = (bytes([each]) * 16 for each in range(3))
+    first = [record(b"a", 2, message_id=own, is_settled_later=True), record(b"b", 2, message_id=will)]
+    table.do(caller, queue, queue_bytes.append(queue, 9, 1, first))
+    second = [record(b"c", 2, message_id=later, is_settled_later=True)]
+    table.do(caller, queue, queue_bytes.append(queue, 9, 2, second, settled=(1, 2)))
+
+    asked = [record(b"d", 2, message_id=each) for each in (own, will, later)]
+    answer = table.do(caller, queue, queue_bytes.append(queue, 8, 1, asked))[0]
+
+    assert appended(answer).positions == (4, 2, 3)
+
+
 def test_many_queues_of_a_region_are_one_call(table: QueueTable, caller: DirectCaller) -> None:
     """Created, appended to and claimed in one: answers in the order of the operations, whatever the order of the keys."""
     queues = [next(QUEUES) for _ in range(20)]

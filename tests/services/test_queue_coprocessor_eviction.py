@@ -10,12 +10,12 @@ from ops.services.services import Services
 from tests.support import queue_bytes
 from tests.support.night import by_day
 from tests.support.queue_bytes import record
-from tests.support.queue_eviction import ALMOST_EMPTY_BYTES, BODY, fill, hfile_bytes
+from tests.support.queue_eviction import ALMOST_EMPTY_BYTES, BATCH, BODY, fill, fill_qos2, hfile_bytes, id_bytes
 from tests.support.queue_table import QueueTable, queue_tables
 
 MESSAGES = 100_000
 FEWER = by_day(20_000, MESSAGES)  # where the number itself is not the claim
-TABLES = 2
+TABLES = 4
 
 
 @pytest.fixture(scope="module")
@@ -56,3 +56,19 @@ def test_waiting_messages_are_flushed_and_go_with_their_queue(table: QueueTable)
 
     assert full > FEWER * len(BODY)
     assert list(records) == list(range(1, FEWER + 1))
+
+
+def test_settled_message_ids_reach_no_hfile(table: QueueTable) -> None:
+    """Though their records wait in the queue: the ids of the last call alone are left."""
+    fill_qos2(table, 1, FEWER, is_settled=True)
+    table.flush()
+
+    assert id_bytes(table) < ALMOST_EMPTY_BYTES + 100 * BATCH
+
+
+def test_message_ids_that_are_not_settled_are_flushed(table: QueueTable) -> None:
+    """The control: each has a row."""
+    fill_qos2(table, 1, FEWER, is_settled=False)
+    table.flush()
+
+    assert id_bytes(table) > 30 * FEWER

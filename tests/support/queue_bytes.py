@@ -35,6 +35,7 @@ class Code(IntEnum):
     PURGE = 6
     EXPIRE = 7
     DROP = 8
+    APPEND_SETTLING = 9
 
 
 class Kind(IntEnum):
@@ -73,10 +74,11 @@ def record(
     qos: int = 1,
     *,
     message_id: bytes = b"",
+    is_settled_later: bool = False,
     expires_at_ms: int = 0,
     subscription_ids: Sequence[int] = (),
 ) -> bytes:
-    form = 2 if message_id else 0
+    form = (2 if message_id else 0) | (4 if is_settled_later else 0)
     head = struct.pack(">BBBBqiH", VERSION, qos, 0, form, expires_at_ms, len(body), len(subscription_ids))
     return head + b"".join(struct.pack(">I", each) for each in subscription_ids) + message_id + body
 
@@ -98,10 +100,18 @@ def create(queue_id: int, bounds: bytes = limits(), *, token: int = 1, first_epo
 
 
 def append(
-    queue_id: int, writer: int, sequence: int, records: Sequence[bytes], room: tuple[int, int] = (-1, -1)
+    queue_id: int,
+    writer: int,
+    sequence: int,
+    records: Sequence[bytes],
+    room: tuple[int, int] = (-1, -1),
+    settled: tuple[int, int] | None = None,
 ) -> bytes:
     head = struct.pack(">qqqqi", writer, sequence, *room, len(records))
-    return step(Code.APPEND, queue_id, head + b"".join(struct.pack(">i", len(each)) + each for each in records))
+    taken = head + b"".join(struct.pack(">i", len(each)) + each for each in records)
+    if settled is None:
+        return step(Code.APPEND, queue_id, taken)
+    return step(Code.APPEND_SETTLING, queue_id, struct.pack(">qq", *settled) + taken)
 
 
 def claim(queue_id: int, owner: bytes = b"worker", token: int = 0) -> bytes:

@@ -27,6 +27,7 @@ class Record:
     expires_at_ms: int
     size: int
     message_id: bytes
+    is_settled_later: bool
 
 
 @dataclass
@@ -43,7 +44,7 @@ class Queue:
     claim_token: int = 0
     owner: bytes = b""
     records: dict[int, Record] = field(default_factory=dict)
-    ids: dict[bytes, int] = field(default_factory=dict)
+    ids: dict[bytes, tuple[int, int, int]] = field(default_factory=dict)  # position, and writer and sequence or 0, 0
     released: set[int] = field(default_factory=set)
     inbound: dict[int, tuple[bool, bytes]] = field(default_factory=dict)
     writers: dict[int, tuple[int, bytes]] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class QueueCoprocessor:
         self._operations: dict[int, Callable[[bytes, Bytes], tuple[Status, bytes]]] = {
             Code.CREATE: self._create,
             Code.APPEND: self._append_records,
+            Code.APPEND_SETTLING: self._append_settling,
             Code.MOVES: self._moves,
             Code.CLAIM: self._claim,
             Code.SET_LIMITS: self._set_limits,
@@ -170,7 +172,11 @@ class QueueCoprocessor:
         self._cell(keys.meta_row(key), b"m:s", b"\1state")
         return Status.DONE, b""
 
-    def _append_records(self, key: bytes, step: Bytes) -> tuple[Status, bytes]:
+    def _append_settling(self, key: bytes, step: Bytes) -> tuple[Status, bytes]:
+        first, end = step.take("qq")
+        return self._append_records(key, step, (first, end))
+
+    def _append_records(self, key: bytes, step: Bytes, settled: tuple[int, int] = (0, 0)) -> tuple[Status, bytes]:
         queue = self.queues[key]
         writer, sequence, room_messages, room_bytes, count = step.take("qqqqi")
         records = [_record(step.bytes(step.one("i"))) for _ in range(count)]
@@ -179,18 +185,25 @@ class QueueCoprocessor:
             return Status.OLD_SEQUENCE, struct.pack(">q", last)
         is_repeat = sequence == last
         if not is_repeat:
-            answer = self._deliver(key, queue, records, [room_messages, room_bytes])
+            queue.ids = {
+                each: kept
+                for each, kept in queue.ids.items()
+                if kept[1] != writer or not settled[0] <= kept[2] < settled[1]
+            }
+            answer = self._deliver(key, queue, records, [room_messages, room_bytes], (writer, sequence))
             queue.writers[writer] = sequence, answer
         now = struct.pack(">BqB", is_repeat, queue.epoch, len(queue.owner)) + queue.owner + queue.stands()
         return Status.DONE, now + answer
 
-    def _deliver(self, key: bytes, queue: Queue, records: list[Record], room: list[int]) -> bytes:
+    def _deliver(
+        self, key: bytes, queue: Queue, records: list[Record], room: list[int], call: tuple[int, int]
+    ) -> bytes:
         runs: list[bytes] = []
         drops: list[bytes] = []
         for number, record in enumerate(records):
             known = queue.ids.get(record.message_id) if record.message_id else None
             if known is not None:
-                runs.append(struct.pack(">Bqi", _KNOWN, known, 1))
+                runs.append(struct.pack(">Bqi", _KNOWN, known[0], 1))
                 continue
             hit = _hit(queue, record, room)
             victims = _victims(queue, record, room) if hit else []
@@ -206,7 +219,7 @@ class QueueCoprocessor:
             queue.records[queue.tail] = record
             self._cell(keys.record_row(key, queue.tail), b"d:b", record.raw)
             if record.message_id:
-                queue.ids[record.message_id] = queue.tail
+                queue.ids[record.message_id] = (queue.tail, *(call if record.is_settled_later else (0, 0)))
             room[0] -= room[0] >= 0
             room[1] -= record.size if room[1] >= 0 else 0
             runs.append(struct.pack(">Bqi", _STORED, queue.tail, 1))
@@ -300,7 +313,7 @@ class QueueCoprocessor:
         return Status.DONE, struct.pack(">q", len(queue.records))
 
     def _remove(self, key: bytes, position: int, *, is_consumed: bool = False) -> None:
-        """Consumed records keep their message ids (for a day, in the real one); those that expire or are dropped lose them."""
+        """Message ids of consumed records are known until they are settled (or for a day, in the real one); others go with their records."""
         queue = self.queues[key]
         record = queue.records.pop(position)
         if not is_consumed:
@@ -352,7 +365,8 @@ def _record(raw: bytes) -> Record:
     message_id = raw[at : at + 16] if form & 2 else b""
     rest = raw[at + len(message_id) :]
     assert len(rest) == size or form & 1
-    return Record(raw, qos, expires_at_ms, size, message_id)
+    assert form & 2 or not form & 4
+    return Record(raw, qos, expires_at_ms, size, message_id, bool(form & 4))
 
 
 def _hit(queue: Queue, record: Record, room: list[int]) -> int:

@@ -13,8 +13,17 @@ ALMOST_EMPTY_BYTES = 64 << 10  # of 5 MB at least; an empty HFile has 5 KB
 
 def hfile_bytes(table: QueueTable) -> int:
     """Return the size of all files with messages of a table."""
+    return _family_bytes(table, "d")
+
+
+def id_bytes(table: QueueTable) -> int:
+    """Return the size of all files with states and message ids of a table."""
+    return _family_bytes(table, "m")
+
+
+def _family_bytes(table: QueueTable, family: str) -> int:
     root = table.services.places.of("hbase") / "root/data/default" / table.name.decode()
-    return sum(file.stat().st_size for file in root.glob("*/d/*") if file.is_file())
+    return sum(file.stat().st_size for file in root.glob(f"*/{family}/*") if file.is_file())
 
 
 def fill(table: QueueTable, queue_id: int, messages: int, *, is_read: bool) -> int:
@@ -30,3 +39,16 @@ def fill(table: QueueTable, queue_id: int, messages: int, *, is_read: bool) -> i
         if is_read:
             table.do(caller, queue_id, queue_bytes.moves(queue_id, epoch, messages, (Kind.ACK, messages)))
     return epoch
+
+
+def fill_qos2(table: QueueTable, queue_id: int, messages: int, *, is_settled: bool) -> None:
+    """Append so many QoS 2 messages that nobody reads; `is_settled`: each call says that those before it are."""
+    with table.caller() as caller:
+        table.do(caller, queue_id, queue_bytes.create(queue_id))
+        for number in range(1, messages // BATCH + 1):
+            records = [
+                record(b"", 2, message_id=(number * BATCH + at).to_bytes(16), is_settled_later=True)
+                for at in range(BATCH)
+            ]
+            settled = (1, number) if is_settled else (1, 1)
+            table.do(caller, queue_id, queue_bytes.append(queue_id, 9, number, records, settled=settled))

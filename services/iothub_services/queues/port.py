@@ -82,7 +82,7 @@ class Delivery:
 class Append:
     """One message for some queues, all or nothing. `body` is an encoded message (`iothub.records.message`)."""
 
-    message_id: bytes  # 16 bytes; a QoS 2 delivery of an id that the queue has seen is answered with its first position
+    message_id: bytes  # 16 bytes; a QoS 2 delivery of an id that the queue remembers is answered with its first position. Empty: it never comes again
     body: bytes
     expires_at_ms: int  # Unix time, 0: never
     deliveries: tuple[Delivery, ...]

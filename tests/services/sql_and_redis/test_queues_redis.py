@@ -14,6 +14,7 @@ from iothub_services.queues.port import (
     Append,
     Appended,
     Delivery,
+    Inbound,
     MoveKind,
     Refused,
 )
@@ -69,6 +70,21 @@ def test_dropped_queues_leave_nothing(harness: RedisQueueHarness, store: RedisQu
         keys = redis.run("KEYS", f"{harness.prefix}:*")
     assert isinstance(keys, list)
     assert sorted(str(key).rpartition(":")[2] for key in keys) == ["life'", "tenants'"]
+
+
+def test_settled_message_ids_are_removed(harness: RedisQueueHarness, store: RedisQueues) -> None:
+    """With the next call, also of many at once; those of acknowledged messages, too."""
+    reader, publisher = made(store, 1), made(store, 2)
+    for first in range(1, 3_001, 1_000):
+        numbers = range(first, first + 1_000)
+        store.append([one(1, number, 2, inbound=Inbound(2, publisher.epoch, number)) for number in numbers])
+        moved(store, MoveKind.ACK, 1, reader.epoch, first + 499)
+
+    store.append([one(1, 9_999)])
+
+    with closing(harness.connection()) as redis:
+        base = f"{harness.prefix}:queue:{{1}}:"
+        assert (redis.run("HLEN", base + "d"), redis.run("ZCARD", base + "k")) == (0, 0)
 
 
 def test_owner_changes_in_the_middle(harness: RedisQueueHarness, store: RedisQueues) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import CorruptRecordError
-from iothub.records.queued import record_head
+from iothub.records.queued import decode_record, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.requests import Dropped, StatsResult, Status, Step
 from iothub_services.queues.port import Move, MoveKind, Overflow, QueueLimits
@@ -68,6 +68,17 @@ def test_several_records_are_one_operation() -> None:
     step = requests.append(KEY, 9, 7, (3, 4), parts)
 
     assert requested([step]) == queue_bytes.request(queue_bytes.append(1, 9, 7, records, (3, 4)))
+
+
+def test_settled_calls_stand_before_the_rest() -> None:
+    """With a record whose id is settled later."""
+    record = queue_bytes.record(b"a", 2, message_id=b"i" * 16, is_settled_later=True)
+    head = record_head(2, 0, (), 0, b"i" * 16, 1, is_apart=False, is_settled_later=True)
+
+    step = requests.append(KEY, 9, 7, (3, 4), [requests.sized(head, 1), b"a"], (2, 6))
+
+    assert requested([step]) == queue_bytes.request(queue_bytes.append(1, 9, 7, [record], (3, 4), (2, 6)))
+    assert decode_record(record).message_id == b"i" * 16
 
 
 def test_answer_with_refusals_and_drops_is_taken_apart() -> None:

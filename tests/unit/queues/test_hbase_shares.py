@@ -62,7 +62,7 @@ def test_operation_gives_each_share_its_position() -> None:
     items = [message(b"a", Delivery(1, 1)), message(b"bc", Delivery(1, 1))]
     for item in items:
         operation.add_share(item, item.shares[0], 100)
-    operation.encode_call(9, 1, ROOM, Heads())
+    operation.encode_call(9, 1, ROOM, Heads(), (1, 1))
 
     operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
 
@@ -71,12 +71,30 @@ def test_operation_gives_each_share_its_position() -> None:
     assert (known.messages, known.bytes, operation.alive) == (2, 3, 2)
 
 
+@pytest.mark.parametrize(("qos", "is_settled_later"), [(0, False), (1, False), (2, False), (2, True)])
+def test_call_says_what_is_settled_only_if_it_has_something_to_settle(qos: int, is_settled_later: bool) -> None:
+    """Every other one is as long as it was."""
+    operation = Operation(KnownQueue(1, 7, Tenant()))
+    item = message(b"a", Delivery(1, qos))
+    item.is_settled_later = is_settled_later
+    operation.add_share(item, item.shares[0], 100)
+
+    operation.encode_call(9, 8, ROOM, Heads(), (3, 5))
+
+    head = record_head(
+        qos, 0, (), 0, b"i" * 16 if qos == 2 else b"", 1, is_apart=False, is_settled_later=is_settled_later
+    )
+    said = (3, 5) if is_settled_later else None
+    parts = [requests.sized(head, 1), b"a"]
+    assert operation.step == requests.append(keys.queue_key(1, 7), 9, 8, ROOM, parts, said)
+
+
 def test_answer_of_another_length_is_refused() -> None:
     """More positions than records: nothing of it is believed."""
     operation = Operation(KnownQueue(1, 7, Tenant()))
     item = message(b"a", Delivery(1, 1))
     operation.add_share(item, item.shares[0], 100)
-    operation.encode_call(9, 1, ROOM, Heads())
+    operation.encode_call(9, 1, ROOM, Heads(), (1, 1))
 
     with pytest.raises(ValueError, match="zip"):
         operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
@@ -94,7 +112,7 @@ def test_message_goes_without_the_garbage_collector() -> None:
     item.shares = [Share(target, KnownQueue(1, 7, Tenant()))]  # type: ignore[arg-type]
     operation = Operation(KnownQueue(1, 7, Tenant()))
     operation.add_share(item, item.shares[0], 100)
-    operation.encode_call(9, 1, ROOM, Heads())
+    operation.encode_call(9, 1, ROOM, Heads(), (1, 1))
     gc.disable()
     try:
         del target, item, operation

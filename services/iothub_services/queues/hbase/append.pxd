@@ -11,6 +11,8 @@ cdef class Appending:
     cdef object _regions, _bodies, _writer, _sequence
     cdef dict _open
     cdef Heads _heads
+    cdef object _last
+    cdef tuple _settled
     cdef public object repeats
 
     @cython.locals(index=QueueIndex, item=Item, found=list, size_bytes=Py_ssize_t)

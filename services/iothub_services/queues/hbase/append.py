@@ -48,6 +48,8 @@ class Appending:
         self._sequence = sequence
         self._open: dict[int, Operation] = {}
         self._heads = Heads()
+        self._last = 0  # the sequence of the newest call
+        self._settled = (1, 1)  # the calls from the first to before the second one: see `settle`
         self.repeats: Repeats[object, Item] = Repeats(self._forgotten)
 
     def items(self, batch: Sequence[Append]) -> list[Item]:
@@ -97,6 +99,15 @@ class Appending:
             if errors:
                 raise self._failure(items, errors)
             waiting = _waiting(waiting)
+
+    def settle(self, *, is_well: bool) -> None:
+        """Say of the QoS 2 messages whose intents are our own whether all of them are routed (`is_well`).
+
+        Then no call so far has an id that comes again. Otherwise some may, by whoever finds their intents open: they stay known until their time
+        is over, and those of later calls are settled without them.
+        """
+        upto = self._last + 1
+        self._settled = (self._settled[0] if is_well else upto, upto)
 
     def forget(self) -> None:
         """Nobody asks for any of these messages any more. What may have been done of them is left as it is; see `_forgotten`."""
@@ -149,7 +160,8 @@ class Appending:
         for queue_id, operation in new.items():
             room = rooms.get(operation.known.tenant) if rooms else None
             left = UNBOUND if room is None else room.of(queue_id)
-            operation.encode_call(self._writer, next(self._sequence), left, self._heads)
+            self._last = next(self._sequence)
+            operation.encode_call(self._writer, self._last, left, self._heads, self._settled)
         self._open.update(new)
         return [*old.values(), *new.values()]
 

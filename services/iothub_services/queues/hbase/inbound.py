@@ -74,27 +74,34 @@ class Inbounds:
                 repeated.append(publish)
             elif item.answer is None and item.progress < Progress.INTENDED:
                 asked.setdefault((inbound.queue_id, inbound.epoch), []).append(publish)
+        is_well = False
         try:
             self._appending.put_bodies([item for _, item in publishes])
             if asked:
                 self._ask(asked)
             self._appending.route(list(first.values()))
-            self._close([Publish(*each) for each in first.items()])
+            is_well = self._close([Publish(*each) for each in first.items()])
         except BackendError as error:
             # An intent that is there will be finished: nobody may get the answer that nothing was written.
             error.is_written |= any(item.progress >= Progress.ASKED for _, item in publishes)
             raise
+        finally:
+            self._appending.settle(is_well=is_well)
         for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
             answer = first[inbound].answer
             is_stale = answer is not None and answer.is_stale
             _refuse(item, Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
 
-    def _close(self, publishes: Iterable[Publish]) -> None:
-        """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC."""
+    def _close(self, publishes: Iterable[Publish]) -> bool:
+        """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC.
+
+        False: somebody else has claimed one of the publishers' queues, and may have found the intent open.
+        """
         done = [each for each in publishes if each.item.progress == Progress.INTENDED]
-        self._readers.apply([_routed(inbound) for inbound, _ in done])
+        are_ours = self._readers.apply([_routed(inbound) for inbound, _ in done])
         for _, item in done:
             item.progress = Progress.ROUTED
+        return all(are_ours)
 
     def finish(self, known: KnownQueue, epoch: int, intents: Sequence[tuple[int, bytes]]) -> list[int]:
         """Route what a publisher's queue says is not routed, (Packet Identifier, message id); return those that are now.
@@ -165,6 +172,7 @@ def _take(item: Item, result: int, kept: bytes, *, is_repeat: bool) -> None:
         _refuse(item, Appended((), is_duplicate=True))
         return
     item.message_id = kept  # of an earlier attempt, perhaps: the queues may have it under that id
+    item.is_settled_later = is_ours
     item.progress = Progress.INTENDED if item.shares else Progress.ROUTED
 
 

@@ -28,7 +28,7 @@ MOST_DUE = 65_536
 LARGEST = (1 << 31) - 1
 
 VERSION = 1
-_CREATE, _APPEND, _MOVES, _CLAIM, _SET_LIMITS, _PURGE, _EXPIRE, _DROP = range(1, 9)
+_CREATE, _APPEND, _MOVES, _CLAIM, _SET_LIMITS, _PURGE, _EXPIRE, _DROP, _APPEND_SETTLING = range(1, 10)
 _STORED, _KNOWN, _FULL = range(3)
 _INTENT_MOVE = 6
 _HITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
@@ -36,7 +36,9 @@ _HITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages
 _REQUEST = Struct(">Bi")
 _STEP = Struct(">B12si")
 _APPEND_STEP = Struct(">B12siqqqqi")
+_APPEND_SETTLING_STEP = Struct(">B12siqqqqqqi")
 _APPEND_BYTES = 36
+_SETTLED_BYTES = 16
 _MOVES_HEAD = Struct(">qqi")
 _MOVE = Struct(">Bq")
 _INTENT_HEAD = Struct(">Bq16si")
@@ -100,16 +102,30 @@ def sized(head: bytes, body_bytes: int) -> bytes:
     return _I32.pack(len(head) + body_bytes) + head
 
 
-def append(key: bytes, writer: int, sequence: int, room: tuple[int, int], records: list[bytes]) -> Step:
+def append(
+    key: bytes,
+    writer: int,
+    sequence: int,
+    room: tuple[int, int],
+    records: list[bytes],
+    settled: tuple[int, int] | None = None,
+) -> Step:
     """Return the append of records, at most `MOST_RECORDS`, each in two parts: what `sized` gives, and its body.
 
-    `room`: messages and bytes that the tenant has left, -1 for no bound.
+    `room`: messages and bytes that the tenant has left, -1 for no bound. `settled`: the writer's calls from the first sequence to before the
+    second one are.
     """
     total = _APPEND_BYTES
     for part in records:
         total += len(part)
     messages, size_bytes = room
-    start = _APPEND_STEP.pack(_APPEND, key, total, writer, sequence, messages, size_bytes, len(records) // 2)
+    count = len(records) // 2
+    if settled is None:
+        start = _APPEND_STEP.pack(_APPEND, key, total, writer, sequence, messages, size_bytes, count)
+    else:
+        start = _APPEND_SETTLING_STEP.pack(
+            _APPEND_SETTLING, key, total + _SETTLED_BYTES, *settled, writer, sequence, messages, size_bytes, count
+        )
     parts = [start]
     parts += records
     return key, b"".join(parts)

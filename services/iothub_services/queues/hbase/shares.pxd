@@ -10,6 +10,7 @@ cdef class Item:
     cdef public bytes stored, body_id
     cdef public Py_ssize_t size
     cdef public list shares
+    cdef public bint is_settled_later
 
     cpdef object answered(self)
 
@@ -46,8 +47,8 @@ cdef class Operation:
 
     @cython.locals(stored=Py_ssize_t)
     cpdef object add_share(self, Item item, Share share, Py_ssize_t most_bytes)
-    @cython.locals(item=Item, share=Share, records=list)
-    cpdef object encode_call(self, object writer, object sequence, tuple room, Heads heads)
+    @cython.locals(item=Item, share=Share, records=list, is_settled_later=bint)
+    cpdef object encode_call(self, object writer, object sequence, tuple room, Heads heads, tuple settled)
     @cython.locals(share=Share, shares=list, first="long long", messages="long long", size_bytes="long long")
     cpdef object on_answer(self, bytes octets)
     @cython.locals(share=Share, shares=list)

@@ -43,6 +43,7 @@ class Item:
         self.unput: tuple[int, bytes, bytes] | None = None  # a body that is not durable yet
         self.answer: Appended | None = None
         self.progress = Progress.NEW  # of the publisher's side, if there is one
+        self.is_settled_later = False  # its intent is ours alone: nobody appends it again once that is routed
 
     @property
     def body(self) -> Body:
@@ -126,14 +127,19 @@ class Operation:
             self.stored_bytes = stored
             self.size_bytes += item.size
 
-    def encode_call(self, writer: int, sequence: int, room: tuple[int, int], heads: Heads) -> None:
-        """Make the bytes."""
+    def encode_call(
+        self, writer: int, sequence: int, room: tuple[int, int], heads: Heads, settled: tuple[int, int]
+    ) -> None:
+        """Make the bytes. `settled`: which calls of this writer are; said with those that have something to settle themselves."""
         self.alive = len(self.shares)
         records = []
+        is_settled_later = False
         for item, share in zip(self.items, self.shares, strict=True):
+            is_settled_later |= item.is_settled_later
             records.append(heads.of(item, share.delivery))
             records.append(item.stored)
-        self.step = requests.append(self.known.key, writer, sequence, room, records)
+        said = settled if is_settled_later else None
+        self.step = requests.append(self.known.key, writer, sequence, room, records, said)
 
     def on_answer(self, octets: bytes) -> None:
         """Give each share what the queue says.
@@ -168,7 +174,16 @@ class Operation:
 
 def _sized(qos: int, flags: int, identifiers: tuple[int, ...], message_id: bytes, item: Item) -> bytes:
     is_apart = item.body_id != b""
-    head = record_head(qos, flags, identifiers, item.expires_at_ms, message_id, item.size, is_apart=is_apart)
+    head = record_head(
+        qos,
+        flags,
+        identifiers,
+        item.expires_at_ms,
+        message_id,
+        item.size,
+        is_apart=is_apart,
+        is_settled_later=item.is_settled_later,
+    )
     return requests.sized(head, len(item.stored))
 
 

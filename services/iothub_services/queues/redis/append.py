@@ -32,6 +32,7 @@ from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Argument, Call, Reply, command
 
 _GONE = int(Refused.GONE)
+_EXACTLY_ONCE = 2
 _NOBODY = Tenant()
 
 
@@ -59,6 +60,7 @@ class Appending:
         self._sequence = sequence
         self._open: dict[int, Operation] = {}
         self._hints: dict[int, int] = {}  # queue -> first deadline, not written to Redis yet
+        self._settled: dict[int, list[bytes]] = {}  # queue -> message ids that it need not know any more
         self.repeats: Repeats[Append, Item] = Repeats(self._forgotten)
         self._has_missed = False
         self._on_back = on_back
@@ -95,6 +97,16 @@ class Appending:
                 raise self._failure(items, errors)
             waiting = [item for item in waiting if item.is_waiting]
 
+    def settle(self, item: Item) -> None:
+        """The message's intent is routed: if nobody but us had it, no queue is asked for its message id again.
+
+        Redis is told with the next call. What it does not hear of, since this hub ends or the call fails, goes when its time is over.
+        """
+        if item.is_settled_later:
+            for share in item.shares:
+                if share.delivery.qos == _EXACTLY_ONCE and share.position > 0:
+                    self._settled.setdefault(share.delivery.queue_id, []).append(item.message_id)
+
     def forget(self) -> None:
         """Nobody asks for any of these messages any more. What may have been done of them is left as it is; see `_forgotten`."""
         self.repeats.clear()
@@ -121,8 +133,9 @@ class Appending:
                 queue_id = operation.known.queue_id
                 self._hints[queue_id] = min(earliest_ms, self._hints.get(queue_id, earliest_ms))
         calls = [operation.call for operation in operations]
-        outcomes = self._sender.write([*calls, *self._hinting()])
-        if not isinstance(outcomes[-1], BackendError):
+        hinting = self._hinting()
+        outcomes = self._sender.write([*calls, *hinting, *self._settling()])
+        if not isinstance(outcomes[len(calls) + len(hinting) - 1], BackendError):
             self._hints.clear()
         return outcomes[: len(calls)]
 
@@ -133,6 +146,14 @@ class Appending:
         for queue_id, earliest_ms in self._hints.items():
             pairs += (earliest_ms, queue_id)
         return [command("ZADD", self._names.due, "LT", *pairs)]
+
+    def _settling(self) -> Iterator[Call]:
+        """Say which ids are settled. In this order: an id that is known and in no list of those that grow old would never be forgotten."""
+        for queue_id, message_ids in self._settled.items():
+            ids, remembered = self._names.ids(queue_id)
+            yield command("HDEL", ids, *message_ids)
+            yield command("ZREM", remembered, *message_ids)
+        self._settled = {}
 
     def _round(self, items: Sequence[Item]) -> list[Operation]:
         """Choose what goes out now: open operations as they are, and one new one for each queue that has none."""

@@ -153,9 +153,11 @@ class Inbounds:
     def _close(self, first: dict[Inbound, Item]) -> None:
         """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC."""
         done = [(inbound, item) for inbound, item in first.items() if item.progress == Progress.INTENDED]
-        self._readers.apply([_routed(inbound) for inbound, _ in done])
-        for _, item in done:
+        are_ours = self._readers.apply([_routed(inbound) for inbound, _ in done])
+        for (_, item), is_ours in zip(done, are_ours, strict=True):
             item.progress = Progress.ROUTED
+            if is_ours:  # else somebody else has claimed the publisher's queue, and may have found the intent open
+                self._appending.settle(item)
 
     def _new_id(self) -> bytes:
         """Return an id that none had before: 64-bit clock in microseconds, writer."""
@@ -186,6 +188,7 @@ def _take(item: Item, kept: bytes) -> None:
         return
     if kept != b"n":
         item.message_id = kept[1:]  # of an earlier attempt, perhaps: the queues may have it under that id
+    item.is_settled_later = is_ours
     item.progress = Progress.INTENDED if item.shares else Progress.ROUTED
 
 

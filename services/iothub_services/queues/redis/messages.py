@@ -36,7 +36,7 @@ class Progress(IntEnum):
 class Item:
     """One message on its way."""
 
-    __slots__ = ("answer", "body", "expires_at_ms", "message_id", "progress", "shares")
+    __slots__ = ("answer", "body", "expires_at_ms", "is_settled_later", "message_id", "progress", "shares")
 
     def __init__(self, message_id: bytes, expires_at_ms: int, body: bytes) -> None:
         self.message_id = message_id
@@ -45,6 +45,7 @@ class Item:
         self.shares: list[Share] = []
         self.answer: Appended | None = None
         self.progress = Progress.NEW  # of the publisher's side, if there is one
+        self.is_settled_later = False  # its intent is ours alone: nobody appends it again once that is routed
 
     @property
     def is_waiting(self) -> bool:

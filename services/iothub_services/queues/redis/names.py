@@ -40,6 +40,11 @@ class Names:
     def inbound(self, queue_id: int) -> bytes:
         return b"%b%d}:i" % (self._queue, queue_id)
 
+    def ids(self, queue_id: int) -> tuple[bytes, bytes]:
+        """Return the keys of the message ids that are known, and of those of them whose records are gone."""
+        base = b"%b%d}:" % (self._queue, queue_id)
+        return base + b"d", base + b"k"
+
     def due_in(self, queue_id: int) -> bytes:
         return b"%b%d}:e" % (self._queue, queue_id)
 

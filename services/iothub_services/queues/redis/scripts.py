@@ -62,7 +62,11 @@ local function forget(entry, now)
   if fields[4] == '0' then redis.call('ZREM', qos0, position) end
   if (fields[8] or '0') ~= '0' then redis.call('ZREM', due, padded(position)) end
   if (fields[12] or '') ~= '' then
-    if now then redis.call('ZADD', remembered, now, fields[12]) else redis.call('HDEL', ids, fields[12]) end
+    if not now then
+      redis.call('HDEL', ids, fields[12])
+    elseif redis.call('HEXISTS', ids, fields[12]) == 1 then
+      redis.call('ZADD', remembered, now, fields[12])
+    end
   end
 end
 

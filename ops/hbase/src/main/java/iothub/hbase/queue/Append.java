@@ -7,12 +7,22 @@ import java.util.List;
 /**
  * Messages of one writer for one queue, in its order. (writer, sequence) names the call: a repeat gets the first answer, whatever has happened since.
  *
+ * <p>{@code settled}: those of this writer's calls whose message ids will not come again; null: nothing is said.
+ *
  * <p>Answers: whether it is a repeat, where the queue stands now, and the answer; see {@link Answer}.
  */
-record Append(long writer, long sequence, Room room, List<QueuedRecord> records) implements Operation {
+record Append(long writer, long sequence, Room room, List<QueuedRecord> records, Settled.Range settled) implements Operation {
   private static final int MOST_RECORDS = 4_096;
 
   static Append read(Input input) throws RefusedException {
+    return read(input, null);
+  }
+
+  static Append readSettling(Input input) throws RefusedException {
+    return read(input, Settled.Range.read(input));
+  }
+
+  private static Append read(Input input, Settled.Range settled) throws RefusedException {
     long writer = input.i64("writer");
     long sequence = input.atLeast(1, input.i64("sequence"), "sequence");
     Room room = Room.read(input);
@@ -21,7 +31,7 @@ record Append(long writer, long sequence, Room room, List<QueuedRecord> records)
     for (int i = 0; i < count; i++) {
       records.add(QueuedRecord.read(input.part(input.i32("length of message"), input.name() + ", message " + i)));
     }
-    return new Append(writer, sequence, room, records);
+    return new Append(writer, sequence, room, records, settled);
   }
 
   @Override
@@ -45,6 +55,9 @@ record Append(long writer, long sequence, Room room, List<QueuedRecord> records)
 
   private byte[] append(Queue queue) throws IOException {
     State state = queue.change();
+    if (settled != null) {
+      state.settled.put(writer, settled);
+    }
     Answer answer = new Answer();
     Room left = room.copy();
     for (QueuedRecord record : records) {
@@ -56,7 +69,7 @@ record Append(long writer, long sequence, Room room, List<QueuedRecord> records)
     return bytes;
   }
 
-  private static void deliver(Queue queue, QueuedRecord record, Room left, Answer answer) throws IOException {
+  private void deliver(Queue queue, QueuedRecord record, Room left, Answer answer) throws IOException {
     MessageId id = record.messageId();
     long known = id == null ? 0 : queue.position(id);
     if (known > 0) {
@@ -68,7 +81,7 @@ record Append(long writer, long sequence, Room room, List<QueuedRecord> records)
       answer.full(hit);
       return;
     }
-    queue.append(record);
+    queue.append(record, writer, sequence);
     left.taken(record.size());
     answer.stored(queue.state().tail);
   }

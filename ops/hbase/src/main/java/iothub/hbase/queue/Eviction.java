@@ -54,7 +54,7 @@ final class Eviction {
 
   private static boolean isForgotten(Mark mark, Cell cell) {
     boolean isPut = cell.getType() == Cell.Type.Put;
-    return isPut && mark.hasForgotten(RegionStore.position(CellUtil.cloneValue(cell)), cell.getTimestamp());
+    return isPut && mark.hasForgotten(Remembered.read(CellUtil.cloneValue(cell)), cell.getTimestamp());
   }
 
   private static boolean isOldDrop(Cell cell, long nowMs) {

@@ -6,20 +6,21 @@ package iothub.hbase.queue;
  *
  * <p>It judges only rows that are as old as itself: what was written later belongs to a state that it does not know.
  */
-record Mark(long timestamp, long born, long floor, long forgotten, long nextExpiry) {
+record Mark(long timestamp, long born, long floor, long forgotten, Settled settled, long nextExpiry) {
   static Mark of(State state) {
     if (state.isDropped) {
-      return new Mark(state.timestamp, state.timestamp + 1, 0, 0, 0);
+      return new Mark(state.timestamp, state.timestamp + 1, 0, 0, Settled.NOTHING, 0);
     }
-    return new Mark(state.timestamp, state.born, state.floor, state.history.forgotten(), state.nextExpiry);
+    Settled settled = state.settled.ranges().isEmpty() ? Settled.NOTHING : state.settled;
+    return new Mark(state.timestamp, state.born, state.floor, state.history.forgotten(), settled, state.nextExpiry);
   }
 
   boolean hasConsumed(long position, long writtenAt) {
     return isFromBefore(writtenAt) || position <= floor && writtenAt <= timestamp;
   }
 
-  boolean hasForgotten(long position, long writtenAt) {
-    return isFromBefore(writtenAt) || position <= forgotten && writtenAt <= timestamp;
+  boolean hasForgotten(Remembered id, long writtenAt) {
+    return isFromBefore(writtenAt) || writtenAt <= timestamp && (id.position() <= forgotten || settled.has(id));
   }
 
   /** Of an earlier incarnation of the queue. */
@@ -28,6 +29,6 @@ record Mark(long timestamp, long born, long floor, long forgotten, long nextExpi
   }
 
   Mark withNextExpiry(long atMs) {
-    return new Mark(timestamp, born, floor, forgotten, atMs);
+    return new Mark(timestamp, born, floor, forgotten, settled, atMs);
   }
 }

@@ -21,7 +21,7 @@ final class Queue {
   private boolean isChanged;
   private long storedTail;
   private final TreeMap<Long, QueuedRecord> records = new TreeMap<>();
-  private final Map<MessageId, Long> ids = new HashMap<>();
+  private final Map<MessageId, Remembered> ids = new HashMap<>();
   private final Map<Integer, byte[]> payloads = new TreeMap<>();
 
   /** {@code state}: null if there is no such queue. */
@@ -87,13 +87,14 @@ final class Queue {
 
   // --- records
 
-  void append(QueuedRecord record) {
+  /** {@code writer}, {@code sequence}: the call that brings it. */
+  void append(QueuedRecord record, long writer, long sequence) {
     state.tail++;
     records.put(state.tail, record);
     state.stored(record);
     MessageId id = record.messageId();
     if (id != null) {
-      ids.put(id, state.tail);
+      ids.put(id, record.isSettledLater() ? new Remembered(state.tail, writer, sequence) : new Remembered(state.tail, 0, 0));
       state.hasIds = true;
     }
   }
@@ -154,11 +155,11 @@ final class Queue {
       return 0;
     }
     if (ids.containsKey(id)) {
-      Long here = ids.get(id);
-      return here == null ? 0 : here;
+      Remembered here = ids.get(id);
+      return here == null ? 0 : here.position();
     }
-    long stored = store.position(key, state.born, id);
-    return stored > state.history.forgotten() ? stored : 0;
+    Remembered stored = store.remembered(key, state.born, id);
+    return stored == null || state.hasForgotten(stored) ? 0 : stored.position();
   }
 
   // --- inbound
@@ -173,7 +174,7 @@ final class Queue {
     records.tailMap(state.floor, false).forEach(consumer);
   }
 
-  void forEachId(BiConsumer<MessageId, Long> consumer) {
+  void forEachId(BiConsumer<MessageId, Remembered> consumer) {
     ids.forEach(consumer);
   }
 

@@ -5,7 +5,7 @@ package iothub.hbase.queue;
  *
  * <pre>
  * version 1 | qos 1 | flags 1 | form 1 | expires at (ms) 8 | size 4 | n 2 | (subscription identifier 4) * n | [message id 16] | body or reference
- * form: bit 0 the rest is a reference to a body, bit 1 a message id is there (QoS 2 only)
+ * form: bit 0 the rest is a reference to a body, bit 1 a message id is there (QoS 2 only), bit 2 its writer says when the id is settled
  * </pre>
  */
 record QueuedRecord(byte[] bytes, boolean isDamaged) {
@@ -13,6 +13,7 @@ record QueuedRecord(byte[] bytes, boolean isDamaged) {
   static final int LEAST_BYTES = 18;
   private static final int IS_REFERENCE = 1;
   private static final int HAS_ID = 2;
+  private static final int IS_SETTLED_LATER = 4;
   private static final int MOST_REFERENCE_BYTES = 1024;
   private static final int QOS = 1;
   private static final int FORM = 3;
@@ -26,7 +27,7 @@ record QueuedRecord(byte[] bytes, boolean isDamaged) {
     input.version(VERSION);
     int qos = (int) input.oneOf(0, 2, input.u8("QoS"), "QoS");
     input.u8("flags");
-    int form = (int) input.oneOf(0, IS_REFERENCE | HAS_ID, input.u8("form"), "form");
+    int form = (int) input.oneOf(0, IS_REFERENCE | HAS_ID | IS_SETTLED_LATER, input.u8("form"), "form");
     input.count64("expiry");
     long size = input.atLeast(0, input.i32("size"), "size");
     input.part(4 * input.u16("number of subscription identifiers"), "subscription identifiers");
@@ -35,6 +36,8 @@ record QueuedRecord(byte[] bytes, boolean isDamaged) {
         throw input.refused("a message id belongs to QoS 2 only, not to QoS " + qos);
       }
       MessageId.read(input);
+    } else if ((form & IS_SETTLED_LATER) != 0) {
+      throw input.refused("there is no message id that could be settled");
     }
     boolean isReference = (form & IS_REFERENCE) != 0;
     if (isReference && input.rest() > MOST_REFERENCE_BYTES) {
@@ -81,6 +84,11 @@ record QueuedRecord(byte[] bytes, boolean isDamaged) {
     }
     int at = IDENTIFIERS + 2 + 4 * (int) number(IDENTIFIERS, 2);
     return new MessageId(number(at, 8), number(at + 8, 8));
+  }
+
+  /** Whether its writer says when the message id will not come again. */
+  boolean isSettledLater() {
+    return !isDamaged && (bytes[FORM] & IS_SETTLED_LATER) != 0;
   }
 
   private long number(int at, int width) {

@@ -20,8 +20,6 @@ import org.apache.hadoop.hbase.regionserver.RegionScanner;
 
 /** The rows of one region. A commit is one entry of the write-ahead log, synced, and visible when it returns. */
 final class RegionStore implements Store {
-  private static final int POSITION_VERSION = 1;
-
   private final Region region;
   private final StateCache cache;
 
@@ -63,9 +61,9 @@ final class RegionStore implements Store {
   }
 
   @Override
-  public long position(Key key, long born, MessageId id) throws IOException {
+  public Remembered remembered(Key key, long born, MessageId id) throws IOException {
     Result found = region.get(new Get(Rows.id(key, id)).addColumn(Rows.META, Rows.POSITION).setTimeRange(born, Long.MAX_VALUE));
-    return found.isEmpty() ? 0 : position(found.value());
+    return found.isEmpty() ? null : Remembered.read(found.value());
   }
 
   @Override
@@ -114,28 +112,13 @@ final class RegionStore implements Store {
     long at = queue.state().timestamp;
     queue.forEachRecord((position, record) ->
         mutations.add(change(Rows.message(key, position), Rows.DATA, Rows.RECORD, at, record == null ? null : record.bytes())));
-    queue.forEachId((id, position) ->
-        mutations.add(change(Rows.id(key, id), Rows.META, Rows.POSITION, at, position == null ? null : positionBytes(position))));
+    queue.forEachId((id, remembered) ->
+        mutations.add(change(Rows.id(key, id), Rows.META, Rows.POSITION, at, remembered == null ? null : remembered.toBytes())));
     queue.forEachPayload((packetId, payload) ->
         mutations.add(change(Rows.intent(key, packetId), Rows.META, Rows.PAYLOAD, at, payload)));
   }
 
   private static Mutation change(byte[] row, byte[] family, byte[] column, long at, byte[] value) {
     return value == null ? new Delete(row).addColumns(family, column, at) : new Put(row, at).addColumn(family, column, value);
-  }
-
-  private static byte[] positionBytes(long position) {
-    return new Output().u8(POSITION_VERSION).i64(position).toBytes();
-  }
-
-  /** What a cell {@code m:i} holds; 0: it is damaged, and its message id is not known any more. */
-  static long position(byte[] value) {
-    try {
-      Input input = new Input("message id", value);
-      input.version(POSITION_VERSION);
-      return input.count64("position");
-    } catch (RefusedException e) {
-      return 0;
-    }
   }
 }

@@ -49,7 +49,8 @@ record Request(List<Step> steps) {
       case 6 -> new Purge();
       case 7 -> Expire.read(input);
       case 8 -> new Drop();
-      default -> throw input.refused("there is no such operation; this jar knows 1 to 8");
+      case 9 -> Append.readSettling(input);
+      default -> throw input.refused("there is no such operation; this jar knows 1 to 9");
     };
   }
 }

@@ -35,6 +35,7 @@ final class State {
   byte[] owner = {};
   boolean hasIds; // a QoS 2 message id was stored
   final History history = new History();
+  final Settled settled = new Settled();
   final SortedSet<Long> released = new TreeSet<>();
   final SortedMap<Integer, Intent> inbound = new TreeMap<>();
   final Writers writers = new Writers();
@@ -65,6 +66,11 @@ final class State {
     messages--;
     bytes = Math.max(bytes - record.size(), 0);
     qos0 = Math.min(qos0 - (record.qos() == 0 ? 1 : 0), messages); // a damaged record does not say what it was
+  }
+
+  /** Whether a message id will not come again, or nobody needs to know it any more. */
+  boolean hasForgotten(Remembered id) {
+    return id.position() <= history.forgotten() || settled.has(id);
   }
 
   /** Once per change: an empty queue needs no counter to be found so. */

@@ -5,12 +5,15 @@ final class StateCodec {
   static final int VERSION = 1;
   private static final int DROPPED = 1;
   private static final int HAS_IDS = 2;
+  private static final int HAS_SETTLED = 4;
   private static final int OWNER_MOST_BYTES = 255;
 
   private StateCodec() {}
 
   static byte[] encode(State state) {
-    Output output = new Output().u8(VERSION).u8((state.isDropped ? DROPPED : 0) | (state.hasIds ? HAS_IDS : 0));
+    boolean hasSettled = !state.settled.ranges().isEmpty();
+    int flags = (state.isDropped ? DROPPED : 0) | (state.hasIds ? HAS_IDS : 0) | (hasSettled ? HAS_SETTLED : 0);
+    Output output = new Output().u8(VERSION).u8(flags);
     output.i64(state.timestamp).i64(state.born);
     if (state.isDropped) {
       return output.toBytes();
@@ -23,6 +26,9 @@ final class StateCodec {
     writeHistory(output, state.history);
     writeReader(output, state);
     writeWriters(output, state.writers);
+    if (hasSettled) {
+      writeSettled(output, state.settled);
+    }
     return output.toBytes();
   }
 
@@ -30,7 +36,7 @@ final class StateCodec {
   static State decode(Key key, byte[] bytes) throws RefusedException {
     Input input = new Input("state of " + key, bytes);
     input.oneOf(VERSION, VERSION, input.u8("version"), "version");
-    int flags = (int) input.oneOf(0, DROPPED | HAS_IDS, input.u8("flags"), "flags");
+    int flags = (int) input.oneOf(0, DROPPED | HAS_IDS | HAS_SETTLED, input.u8("flags"), "flags");
     State state = new State(null);
     state.isDropped = (flags & DROPPED) != 0;
     state.hasIds = (flags & HAS_IDS) != 0;
@@ -43,6 +49,9 @@ final class StateCodec {
       readHistory(input, state.history);
       readReader(input, state);
       readWriters(input, state.writers);
+      if ((flags & HAS_SETTLED) != 0) {
+        readSettled(input, state.settled);
+      }
     }
     input.end();
     return state;
@@ -89,6 +98,18 @@ final class StateCodec {
     int entries = (int) input.oneOf(0, History.MOST_ENTRIES, input.u8("length of history"), "length of history");
     for (int i = 0; i < entries; i++) {
       history.entries().addLast(new History.Entry(input.count64("time"), input.count64("floor then")));
+    }
+  }
+
+  private static void writeSettled(Output output, Settled settled) {
+    output.u8(settled.ranges().size());
+    settled.ranges().forEach((writer, range) -> range.write(output.i64(writer)));
+  }
+
+  private static void readSettled(Input input, Settled settled) throws RefusedException {
+    int count = (int) input.oneOf(1, Settled.KEPT, input.u8("number of settled writers"), "number of settled writers");
+    for (int i = 0; i < count; i++) {
+      settled.put(input.i64("settled writer"), Settled.Range.read(input));
     }
   }
 

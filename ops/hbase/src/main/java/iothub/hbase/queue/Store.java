@@ -18,8 +18,8 @@ interface Store {
   /** Shows the records of a range that were written at {@code born} or later, ascending, until {@code visitor} has seen enough. */
   void scan(Key key, long born, long first, long last, Visitor visitor) throws IOException;
 
-  /** The position that a message id got, 0 if none. */
-  long position(Key key, long born, MessageId id) throws IOException;
+  /** What is kept of a message id, null if nothing is. */
+  Remembered remembered(Key key, long born, MessageId id) throws IOException;
 
   /** Writes what the queues have changed: all or nothing, durable when it returns. */
   void commit(Collection<Queue> changed) throws IOException;

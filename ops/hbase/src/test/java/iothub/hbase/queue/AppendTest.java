@@ -10,9 +10,13 @@ import static iothub.hbase.queue.Harness.qos1;
 import static iothub.hbase.queue.Harness.qos2;
 import static iothub.hbase.queue.Harness.reserve;
 import static iothub.hbase.queue.Harness.room;
+import static iothub.hbase.queue.Harness.settledLater;
+import static iothub.hbase.queue.Harness.settling;
 import static iothub.hbase.queue.Harness.words;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -100,6 +104,61 @@ class AppendTest {
   }
 
   @Test
+  void settledIdsAreForgottenAndNoOthers() {
+    harness.create(ONE);
+    harness.run(ONE, appending(9, 4, settledLater(1, "a"), qos2(2, "will")));
+    harness.run(ONE, appending(8, 5, settledLater(3, "c")));
+    harness.run(ONE, appending(9, 6, settledLater(4, "d")));
+
+    harness.run(ONE, settling(9, 7, 1, 6, settledLater(5, "e")));
+
+    assertTrue(harness.isForgotten(ONE, 1)); // although its record is there
+    assertFalse(harness.isForgotten(ONE, 2)); // whoever has it may be somebody else
+    assertFalse(harness.isForgotten(ONE, 3)); // of another writer
+    assertFalse(harness.isForgotten(ONE, 4)); // not settled yet
+    assertFalse(harness.isForgotten(ONE, 5));
+    assertEquals("6 known2 known3 known4", words(harness.run(ONE, appending(7, 1, qos2(1, "a"), qos2(2, "b"), qos2(3, "c"), qos2(4, "d")))));
+  }
+
+  @Test
+  void callThatIsRepeatedSettlesNothingAnew() {
+    harness.create(ONE);
+    harness.run(ONE, appending(9, 1, settledLater(1, "a")));
+    harness.run(ONE, settling(9, 2, 1, 2, settledLater(2, "b")));
+    harness.run(ONE, settling(9, 3, 3, 3, settledLater(3, "c"))); // what was not settled yet may come again
+
+    assertEquals("OLD_SEQUENCE", words(harness.run(ONE, settling(9, 2, 1, 2, settledLater(2, "b")))));
+    assertFalse(harness.isForgotten(ONE, 2));
+    assertEquals("again: 3", words(harness.run(ONE, settling(9, 3, 1, 4, settledLater(3, "c")))));
+    assertFalse(harness.isForgotten(ONE, 3));
+  }
+
+  @Test
+  void idsThatNobodySettlesGoAfter24Hours() {
+    harness.create(ONE);
+    long epoch = harness.claim(ONE);
+    harness.run(ONE, appending(9, 1, settledLater(1, "a")));
+    harness.move(ONE, epoch, ack(1));
+
+    harness.nowMs += History.REMEMBERED_MS;
+    harness.append(ONE, qos1("b"));
+
+    assertTrue(harness.isForgotten(ONE, 1));
+  }
+
+  @Test
+  void settledWritersAreBounded() {
+    harness.create(ONE);
+    for (long writer = 1; writer <= Settled.KEPT + 3; writer++) {
+      harness.run(ONE, settling(writer, 2, 1, 2, settledLater(writer, "a")));
+    }
+
+    assertEquals(Settled.KEPT, harness.state(ONE).settled.ranges().size());
+    assertFalse(harness.state(ONE).settled.ranges().containsKey(3L));
+    assertTrue(harness.state(ONE).settled.ranges().containsKey(4L));
+  }
+
+  @Test
   void rejectRefusesTheNewest() {
     harness.create(ONE, 0, 10, Overflow.REJECT);
 
@@ -157,9 +216,9 @@ class AppendTest {
     harness.create(ONE);
     harness.create(TWO, 0, 0, Overflow.DROP_OLDEST);
 
-    Append two = new Append(1, 1, room(2, -1), List.of(qos1("a"), qos1("b"), qos1("c")));
+    Append two = new Append(1, 1, room(2, -1), List.of(qos1("a"), qos1("b"), qos1("c")), null);
     assertEquals("1 2 full(queued_messages)", words(harness.run(ONE, two)));
-    assertEquals("1 2 1:-1(queued_bytes)", words(harness.run(TWO, new Append(1, 1, room(-1, 1), List.of(qos1("a"), qos1("b"))))));
+    assertEquals("1 2 1:-1(queued_bytes)", words(harness.run(TWO, new Append(1, 1, room(-1, 1), List.of(qos1("a"), qos1("b")), null))));
   }
 
   @Test
@@ -169,7 +228,7 @@ class AppendTest {
       harness.append(ONE, qos0("a"), qos2(7, "b"));
       harness.store.records.get(ONE).get(1L).value()[0] = 8; // to make room it would have to be read
 
-      assertEquals("full(queued_messages) known2", words(harness.run(ONE, new Append(1, 99, room(0, 0), List.of(asking(8), asking(7))))));
+      assertEquals("full(queued_messages) known2", words(harness.run(ONE, new Append(1, 99, room(0, 0), List.of(asking(8), asking(7)), null))));
       assertEquals(2, harness.state(ONE).tail);
       assertEquals(2, harness.state(ONE).messages);
       harness.run(ONE, new Drop());

@@ -42,6 +42,19 @@ class CodecTest {
   }
 
   @Test
+  void settlingAppendHasItsSettledCallsFirst() throws RefusedException {
+    String hex = "01 00000001 09 800000000000000000000007 0000005d 0000000000000002 0000000000000006 0000000000000063 0000000000000007 ffffffffffffffff"
+        + "ffffffffffffffff 00000001 00000025 01 02 00 06 0000000000000000 00000003 0000 00000000000000010000000000000002 616263";
+
+    Append append = (Append) Request.parse(HexFormat.of().parseHex(hex.replace(" ", ""))).steps().get(0).operation();
+
+    assertEquals(new Settled.Range(2, 6), append.settled());
+    assertEquals(7, append.sequence());
+    assertTrue(append.records().get(0).isSettledLater());
+    assertEquals(new MessageId(1, 2), append.records().get(0).messageId());
+  }
+
+  @Test
   void stateOfVersion1() throws RefusedException {
     State state = new State(new Limits(3, 4, Overflow.DROP_QOS0_FIRST));
     state.timestamp = 0x0102;
@@ -64,6 +77,31 @@ class CodecTest {
     assertEquals(golden, HexFormat.of().formatHex(StateCodec.encode(state)));
     byte[] bytes = HexFormat.of().parseHex(golden);
     assertArrayEquals(bytes, StateCodec.encode(StateCodec.decode(ONE, bytes)));
+  }
+
+  @Test
+  void stateHasASettledPartOnlyIfSomethingIsSettled() throws RefusedException {
+    State state = new State(new Limits(0, 0, Overflow.REJECT));
+    byte[] without = StateCodec.encode(state);
+    state.settled.put(0x0A, new Settled.Range(2, 3));
+    byte[] with = StateCodec.encode(state);
+
+    assertEquals(0, without[1]);
+    assertEquals(4, with[1]);
+    String part = HexFormat.of().formatHex(with).substring(2 * without.length);
+    assertEquals("01" + "000000000000000a" + "0000000000000002" + "0000000000000003", part);
+    assertArrayEquals(with, StateCodec.encode(StateCodec.decode(ONE, with)));
+    assertThrows(RefusedException.class, () -> StateCodec.decode(ONE, Arrays.copyOf(with, with.length - 1)));
+  }
+
+  @Test
+  void messageIdIsKeptWithItsCallOrWithout() {
+    assertEquals("010000000000000005", HexFormat.of().formatHex(new Remembered(5, 0, 0).toBytes()));
+    String call = "02" + "0000000000000005" + "0000000000000006" + "0000000000000007";
+    assertEquals(call, HexFormat.of().formatHex(new Remembered(5, 6, 7).toBytes()));
+    assertEquals(new Remembered(5, 6, 7), Remembered.read(HexFormat.of().parseHex(call)));
+    assertEquals(new Remembered(5, 0, 0), Remembered.read(new Remembered(5, 0, 0).toBytes()));
+    assertEquals(0, Remembered.read(new byte[] {3}).position());
   }
 
   @Test
@@ -106,7 +144,13 @@ class CodecTest {
     String rest = "0000000000000000" + "00000000" + "0000";
     refused("message 0: QoS must be from 0 to 2, not 3", head + "01030000" + rest);
     refused("message 0: a message id belongs to QoS 2 only, not to QoS 1", head + "01010002" + rest.substring(0, 24) + "0000");
+    refused("message 0: there is no message id that could be settled", head + "01020004" + rest.substring(0, 24) + "0000");
     refused("message 0: version 2 is not known here", head + "02010000" + rest);
+    String settling = "010000000109" + "800000000000000000000007";
+    refused("first settled sequence must be at least 1, not 0", settling + "00000010" + "0000000000000000" + "0000000000000001");
+    refused("end of settled sequences must be at least 3, not 2", settling + "00000010" + "0000000000000003" + "0000000000000002");
+    refused("writer needs 8 bytes, 0 are left", settling + "00000010" + "0000000000000003" + "0000000000000003");
+    refused("there is no such operation; this jar knows 1 to 9", "01000000010a" + "800000000000000000000007" + "00000000");
     refused("message 0: size is 1, but the body has 0 bytes", head + "01010000" + "0000000000000000" + "00000001" + "0000");
   }
 

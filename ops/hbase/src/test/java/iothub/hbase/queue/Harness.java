@@ -90,7 +90,12 @@ final class Harness {
   }
 
   static Append appending(long writer, long sequence, QueuedRecord... records) {
-    return new Append(writer, sequence, room(-1, -1), List.of(records));
+    return new Append(writer, sequence, room(-1, -1), List.of(records), null);
+  }
+
+  /** A call that says which ones before it are settled. */
+  static Append settling(long writer, long sequence, long from, long upto, QueuedRecord... records) {
+    return new Append(writer, sequence, room(-1, -1), List.of(records), new Settled.Range(from, upto));
   }
 
   static Room room(long messages, long bytes) {
@@ -178,6 +183,12 @@ final class Harness {
     return mark != null && mark.hasConsumed(position, cell.at());
   }
 
+  /** Whether an in-memory compaction, now, would leave out what is kept of a message id. */
+  boolean isForgotten(Key key, long id) {
+    MemoryStore.Cell cell = store.ids.get(key).get(new MessageId(0, id));
+    return marks.of(key).hasForgotten(Remembered.read(cell.value()), cell.at());
+  }
+
   static QueuedRecord qos1(String body) {
     return record(1, 0, null, body);
   }
@@ -188,6 +199,17 @@ final class Harness {
 
   static QueuedRecord qos2(long id, String body) {
     return record(2, 0, new MessageId(0, id), body);
+  }
+
+  /** One whose id its writer settles. */
+  static QueuedRecord settledLater(long id, String body) {
+    byte[] bytes = qos2(id, body).bytes().clone();
+    bytes[3] = 6;
+    try {
+      return QueuedRecord.read(new Input("record", bytes));
+    } catch (RefusedException e) {
+      throw new AssertionError(e);
+    }
   }
 
   /** One that only asks whether its message is known: no queue has room for so much, and no record of any is looked at to make it. */

@@ -53,9 +53,9 @@ final class MemoryStore implements Store {
   }
 
   @Override
-  public long position(Key key, long born, MessageId id) throws IOException {
+  public Remembered remembered(Key key, long born, MessageId id) {
     Cell cell = ids.getOrDefault(key, Map.of()).get(id);
-    return cell == null || cell.at() < born ? 0 : new Input("id", cell.value()).i64("position");
+    return cell == null || cell.at() < born ? null : Remembered.read(cell.value());
   }
 
   @Override
@@ -74,8 +74,8 @@ final class MemoryStore implements Store {
     writtenAt.put(key, at);
     queue.forEachRecord((position, record) ->
         set(records.computeIfAbsent(key, none -> new TreeMap<>()), position, record == null ? null : new Cell(record.bytes(), at)));
-    queue.forEachId((id, position) ->
-        set(ids.computeIfAbsent(key, none -> new HashMap<>()), id, position == null ? null : new Cell(new Output().i64(position).toBytes(), at)));
+    queue.forEachId((id, remembered) ->
+        set(ids.computeIfAbsent(key, none -> new HashMap<>()), id, remembered == null ? null : new Cell(remembered.toBytes(), at)));
     queue.forEachPayload((packetId, payload) -> set(payloads.computeIfAbsent(key, none -> new HashMap<>()), packetId, payload));
   }
 

@@ -237,7 +237,7 @@ class ReaderTest {
 
   @Test
   void markJudgesNothingThatIsYoungerThanItself() {
-    Mark mark = new Mark(100, 50, 7, 0, 0);
+    Mark mark = new Mark(100, 50, 7, 0, Settled.NOTHING, 0);
 
     assertTrue(mark.hasConsumed(7, 100));
     assertFalse(mark.hasConsumed(7, 101)); // of a successor whose mark is not here yet
