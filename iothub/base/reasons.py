@@ -84,6 +84,7 @@ class PeerRefusal(Enum):
     VERSION = "incompatible_version"
     CERTIFICATE = "wrong_certificate"
     NUMBER = "node_number_in_use"  # it has the number of the hub that refuses it
+    NODE = "other_node"  # not the one that was dialled
     INCARNATION = "old_incarnation"
     GONE = "gone"  # this very incarnation was given up for good
     DIRECTION = "wrong_direction"  # the lower node number dials
