@@ -22,7 +22,7 @@ class KnownPeer:
         self.id = peer
         self.name = name
         self.address = address
-        self.is_listed = False  # in a row, once
+        self.looks_left = 2  # at the rows, that do not name it, until it is gone: see `Links.members`
         self.link: Link | None = None  # since its first HELLO
         self.connection: Connection | None = None  # dialled, or accepted and after HELLO
         self.is_dialled = False

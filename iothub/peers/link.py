@@ -18,7 +18,6 @@ PING_S = 0.25
 SILENT_S = 2.0
 ACK_S = 0.02
 ACK_FRAMES = 256
-WINDOW_BYTES = 1 << 20  # written and not taken by the kernel yet: what a ping or an acknowledgement waits behind
 
 _NS = 1_000_000_000
 _NUMBER_BYTES = 8
@@ -174,7 +173,8 @@ class Link:
 
     def _answer_ping(self, body: bytes) -> None:
         number_of(FrameType.PING, body)
-        if self._wire is not None and self._wire.unsent() <= 2 * (WINDOW_BYTES + self._settings.frame_bytes):
+        bound = 2 * (self._settings.window_bytes + self._settings.frame_bytes)
+        if self._wire is not None and self._wire.unsent() <= bound:
             self._write(encode(FrameType.ECHO, body))  # who sends pings and does not read gets no more echoes
 
     def _note_echo(self, sent_ns: int) -> None:
@@ -194,7 +194,7 @@ class Link:
         if wire is None or not self._waiting:
             return
         self._acknowledge()  # goes first, and with the next frame
-        while self._waiting and wire.unsent() < WINDOW_BYTES:
+        while self._waiting and wire.unsent() < self._settings.window_bytes:
             data = self._waiting.popleft()
             self._written.append(data)
             self._write(data)

@@ -35,7 +35,6 @@ HELLO_S = 2.0
 TICK_S = 0.02
 STRANGERS = 64  # connections that have not said HELLO
 HELD_S = 2.0  # a link that breaks sooner counts as a failed attempt
-UNLISTED_S = 10.0  # a peer that no row names is kept this long without a connection
 
 
 class Links:
@@ -76,14 +75,21 @@ class Links:
             self._receivers[frame_type] = (receiver, is_waited_for)
 
     def members(self, peers: Sequence[PeerAddress]) -> None:
-        """Say who there is now, by the accounts' rows: dial those with a higher node number, forget those that are there no more."""
+        """Say who there is now, by the accounts' rows: dial those with a higher node number, forget those that are there no more.
+
+        Invariant: looks at the rows follow one another, and a hub has its row before it says HELLO. So one that is known by its HELLO alone
+        may be missing in the look that was under way, and not in the next one: then it was expelled before this hub had ever seen its row.
+        """
         now = self._clock.boottime()
         listed = {row.node: row for row in peers if row.node != self._me.node}
-        for peer in list(self._peers.values()):
-            if peer.is_listed and peer.id.node not in listed:
-                self._forget(peer)
         for row in listed.values():
             self._note_row(row, now)
+        for peer in list(self._peers.values()):
+            row_of_it = listed.get(peer.id.node)
+            if row_of_it is None or row_of_it.incarnation != peer.id.incarnation:
+                peer.looks_left -= 1
+                if peer.looks_left <= 0:
+                    self._forget(peer)
 
     def accepted(self, wire: Wire) -> WireOwner:
         """Return the owner of a wire that the listener has accepted."""
@@ -288,7 +294,7 @@ class Links:
             peer = None
         if peer is None:
             peer = self._add_peer(PeerId(row.node, row.incarnation), row.name, row.address, now)
-        peer.name, peer.address, peer.is_listed = row.name, row.address, True
+        peer.name, peer.address, peer.looks_left = row.name, row.address, 1
         self._dial_if_due(peer, now)
 
     def _add_peer(self, peer: PeerId, name: str, address: str, now: float) -> KnownPeer:
@@ -298,10 +304,7 @@ class Links:
     def _tick_peer(self, peer: KnownPeer, now: float) -> None:
         connection = peer.connection
         if connection is None:
-            if not peer.is_listed and now - peer.since > UNLISTED_S:
-                self._forget(peer)
-            else:
-                self._dial_if_due(peer, now)
+            self._dial_if_due(peer, now)
         elif connection.link is None:
             if now > connection.deadline:
                 self._end(connection, LinkClose.LOST, f"no HELLO within {HELLO_S:.0f} s")

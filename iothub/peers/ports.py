@@ -43,10 +43,14 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """`frame_bytes` bounds one frame, `link_bytes` what waits for one peer."""
+    """`frame_bytes` bounds one frame, `link_bytes` what waits for one peer.
+
+    `window_bytes`: written and not taken by the kernel yet, so what a ping or an acknowledgement waits behind.
+    """
 
     frame_bytes: int = 16 << 20
     link_bytes: int = 64 << 20
+    window_bytes: int = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
