@@ -111,6 +111,7 @@ class SimHub:
             return
         self.pause = None
         self.sim.note(self, f"freezes inside a turn for {lasts_s:.1f} s")
+        self.sim.disturb(lasts_s)
         self.world.run_until(self.world.now + lasts_s)
         if self.is_dead:
             raise Crashed

@@ -90,6 +90,10 @@ class Simulation:
         row = self.rows.get(peer.node)
         return row is not None and row.incarnation == peer.incarnation
 
+    def disturb(self, lasts_s: float) -> None:
+        """Note until when links may break."""
+        self.disturbed_until = max(self.disturbed_until, self.world.now + lasts_s)
+
     def turn_ended(self, hub: SimHub) -> None:
         self.active[hub.id] = hub.last_active
         for check in self.suite.checks:
@@ -147,7 +151,7 @@ class Simulation:
             return
         self.note(hub, f"{fault.kind} {fault.other} {fault.lasts_s}")
         if fault.kind not in HARMLESS:
-            self.disturbed_until = max(self.disturbed_until, world.now + fault.lasts_s)
+            self.disturb(fault.lasts_s)
         match fault.kind:
             case "crash" | "power":
                 self._kill(hub, is_silent=fault.kind == "power")
