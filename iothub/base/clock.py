@@ -17,8 +17,17 @@ class Clock(Protocol):
     def wall(self) -> float: ...
 
 
+class BootClock(Protocol):
+    """Seconds since the machine's start, those in which it was suspended included: for evidence that somebody lived a moment ago."""
+
+    def boottime(self) -> float: ...
+
+
 class SystemClock:
     """The machine's clocks."""
 
     monotonic = staticmethod(time.monotonic)  # the functions themselves: a packet's way asks ten times
     wall = staticmethod(time.time)
+
+    def boottime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)

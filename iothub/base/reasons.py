@@ -75,3 +75,32 @@ class Drop(Enum):
     PURGED = "purged"
     HOOK = "hook"
     STREAM_REFUSED = "stream_refused"
+
+
+class PeerRefusal(Enum):
+    """Why the HELLO of a peer was refused. The value is the word in log, status and alarm, and in the frame that tells the other side."""
+
+    INSTALLATION = "other_installation"
+    VERSION = "incompatible_version"
+    CERTIFICATE = "wrong_certificate"
+    NUMBER = "node_number_in_use"  # it has the number of the hub that refuses it
+    NODE = "other_node"  # not the one that was dialled
+    INCARNATION = "old_incarnation"
+    GONE = "gone"  # this very incarnation was given up for good
+    DIRECTION = "wrong_direction"  # the lower node number dials
+    NUMBERS = "frames_out_of_step"  # what it has applied cannot be
+    MALFORMED = "malformed"
+    TIMEOUT = "no_hello"
+    OVERLOAD = "too_many_handshakes"
+
+
+class LinkClose(Enum):
+    """Why a link went down. The value is the word in log and event."""
+
+    LOST = "lost"
+    SILENT = "peer_silent"
+    BAD_FRAME = "bad_frame"
+    REFUSED = "peer_refused"  # by the other side
+    RELINKED = "relinked"  # the peer came again on another connection
+    PEER_GONE = "peer_gone"  # what it had not acknowledged is dropped
+    CLOSED = "closed"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Fulfils `iothub.base.clock.Clock`; both times advance together unless `jump_wall` moves the wall clock alone."""
+    """Fulfils `iothub.base.clock.Clock` and `BootClock`; both times advance together unless `jump_wall` moves the wall clock alone."""
 
     def __init__(self, wall: float = 1_700_000_000.0, monotonic: float = 1_000.0) -> None:
         self._wall = wall
@@ -18,6 +18,9 @@ class ManualClock:
 
     def wall(self) -> float:
         return self._wall
+
+    def boottime(self) -> float:
+        return self._monotonic
 
     def advance(self, seconds: float) -> None:
         """Let time pass on both clocks."""

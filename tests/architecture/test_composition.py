@@ -32,6 +32,8 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.hub.late", "LateBound", "_part"): "the one place for real circles",
     ("iothub.hub.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
     ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
+    ("iothub.peers.connection", "Connection", "link"): "which link it is of, once its HELLO has said so",
+    ("iothub.peers.link", "Link", "_wire"): "the connection of the moment, which comes and goes",
     ("iothub_services.auth.change_watermark", "ChangeWatermark", "_looked_at"): "a time",
     ("iothub_services.hbase.connection", "Connection", "_wire"): "the socket, once it is connected",
     ("iothub_services.queues.redis.messages", "Item", "answer"): "an answer",

@@ -25,6 +25,7 @@ ALLOWED = {
     "alembic": ("iothub_migrations.",),
     "prometheus_client": ("iothub_services.metrics.exposition",),
     "h11": ("iothub.net.",),
+    "msgpack": ("iothub.peers.frames",),
     "kafka": (
         "iothub_services.events.kafka.log",
         "iothub_services.events.kafka.cluster",

@@ -1,0 +1,219 @@
+"""The bytes of a link: frames behind their lengths, and what stands in a HELLO.
+
+Knows no connection and no peer: sans I/O, the same for both sides.
+
+    1 byte type | 4 bytes length, big-endian | body
+
+Types from 64 on are reliable: 8 bytes of number stand before the body, and count for the length. A body is msgpack, with a bound on
+every text and list, or fixed binary where the type says so. Invariant: whatever the bytes are, a decoder holds no more than one frame,
+and answers with frames or `BadFrameError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeGuard
+
+import msgpack
+
+from iothub.base.errors import IotHubError
+
+PROTOCOL = 1  # what this program speaks; it talks to those of one version less or more
+RELIABLE_FROM = 64
+HELLO_BYTES = 16 << 10  # of a frame from somebody who has not said who it is
+
+_HEADER_BYTES, _NUMBER_BYTES = 5, 8
+_MAX_U64 = (1 << 64) - 1
+_TEXT_BYTES = 1 << 20  # of one text or bytes in a body; a whole body is bounded by the frame
+_ITEMS = 1 << 16
+_NAME_CHARS = 255
+_DETAIL_CHARS = 500
+
+
+class BadFrameError(IotHubError):
+    """The other side does not speak this protocol, or breaks it: its link closes."""
+
+
+class FrameType(IntEnum):
+    """What a frame is. Below `RELIABLE_FROM` a frame goes first, has no number, and is gone with its connection."""
+
+    HELLO = 1
+    REFUSED = 2  # msgpack {"reason", "detail"}; the connection closes after it
+    PING = 3  # 8 bytes: the sender's clock in ns, opaque to the other side
+    ECHO = 4  # the same 8 bytes back
+    ACK = 5  # 8 bytes: the last number applied
+    REQUEST = 64  # msgpack {"id", "verb", "tenant", "argument"}
+    ROWS = 65  # msgpack {"id", "rows"}
+    ANSWER = 66  # msgpack {"id", "result"} or {"id", "error", "exit_code", "details"}
+    CANCEL = 67  # msgpack {"id"}: the asker does not wait any more
+
+
+_TYPES = {int(each): each for each in FrameType}
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first frame of either side.
+
+    `features`: the reliable types that the sender understands; `knows`: (the receiver's incarnation as the sender last met it,
+    the last number of the receiver's that the sender has applied), None if they never met.
+    """
+
+    protocol: int
+    installation: str
+    node: int
+    incarnation: int
+    name: str
+    version: str
+    features: tuple[int, ...]
+    knows: tuple[int, int] | None
+
+    def encode(self) -> bytes:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return encode(FrameType.HELLO, pack(fields))
+
+    @classmethod
+    def decode(cls, body: bytes) -> Hello:
+        """Fields that a later version adds are passed over. Raises BadFrameError."""
+        fields = unpack(body)
+        return cls(
+            protocol=_number(fields, "protocol"),
+            installation=_text(fields, "installation"),
+            node=_number(fields, "node", 65535),
+            incarnation=_number(fields, "incarnation"),
+            name=_text(fields, "name"),
+            version=_text(fields, "version"),
+            features=_features(fields.get("features")),
+            knows=_knows(fields.get("knows")),
+        )
+
+
+class FrameDecoder:
+    """Cuts a stream of bytes into frames. `frame_bytes` may be raised between two frames, once the other side is known."""
+
+    def __init__(self, frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[FrameType, int, bytes]]:
+        """Take bytes and yield (type, number or 0, body) of the frames that are whole now.
+
+        Raises BadFrameError; nothing can be read after that. An iterator that is left half-way leaves the rest for the next call.
+        """
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= _HEADER_BYTES:
+                frame_type, body_at, end = self._header(at)
+                if len(buffer) < end:
+                    return
+                number = int.from_bytes(buffer[at + _HEADER_BYTES : body_at], "big")
+                at = end
+                yield frame_type, number, bytes(buffer[body_at:end])
+        finally:
+            del buffer[:at]
+
+    def _header(self, at: int) -> tuple[FrameType, int, int]:
+        """Return type, start of the body and end of the frame that begins at `at`."""
+        frame_type = _TYPES.get(self._buffer[at])
+        if frame_type is None:
+            raise BadFrameError(f"a frame of unknown type {self._buffer[at]}")
+        size = int.from_bytes(self._buffer[at + 1 : at + _HEADER_BYTES], "big")
+        if size > self.frame_bytes:
+            raise BadFrameError(f"a frame of {size} bytes, expected at most {self.frame_bytes}")
+        number_bytes = _NUMBER_BYTES if frame_type >= RELIABLE_FROM else 0
+        if size < number_bytes:
+            raise BadFrameError(f"a frame of type {frame_type.name} without its number")
+        begins = at + _HEADER_BYTES
+        return frame_type, begins + number_bytes, begins + size
+
+
+def encode(frame_type: FrameType, body: bytes, number: int = 0) -> bytes:
+    """Return a frame's bytes; `number`: of a reliable one, from 1 on."""
+    head = number.to_bytes(_NUMBER_BYTES, "big") if frame_type >= RELIABLE_FROM else b""
+    return b"%c%b%b%b" % (frame_type, (len(head) + len(body)).to_bytes(4, "big"), head, body)
+
+
+def number_frame(frame_type: FrameType, number: int) -> bytes:
+    """Return a PING, ECHO or ACK."""
+    return encode(frame_type, number.to_bytes(_NUMBER_BYTES, "big"))
+
+
+def number_of(frame_type: FrameType, body: bytes) -> int:
+    """Return what `number_frame` was given. Raises BadFrameError."""
+    if len(body) != _NUMBER_BYTES:
+        raise BadFrameError(f"a frame of type {frame_type.name} with {len(body)} bytes, expected {_NUMBER_BYTES}")
+    return int.from_bytes(body, "big")
+
+
+def refused_frame(reason: str, detail: str) -> bytes:
+    return encode(FrameType.REFUSED, pack({"reason": reason, "detail": detail[:_DETAIL_CHARS]}))
+
+
+def refusal_of(body: bytes) -> tuple[str, str]:
+    """Return reason and detail. Raises BadFrameError."""
+    fields = unpack(body)
+    return _text(fields, "reason"), _text(fields, "detail", _DETAIL_CHARS)
+
+
+def pack(value: Mapping[str, object]) -> bytes:
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def unpack(body: bytes, *, text_bytes: int = _TEXT_BYTES, items: int = _ITEMS) -> dict[str, object]:
+    """Return the map that a body is. `text_bytes`: of each text or bytes in it; `items`: of each list or map. Raises BadFrameError."""
+    try:
+        value = msgpack.unpackb(
+            body,
+            strict_map_key=True,
+            max_str_len=text_bytes,
+            max_bin_len=text_bytes,
+            max_array_len=items,
+            max_map_len=items,
+            max_ext_len=0,
+        )
+    except (
+        ValueError,
+        RecursionError,
+        msgpack.UnpackException,
+    ) as error:  # ValueError: a bound, no UTF-8, bytes after it
+        raise BadFrameError(f"a body that cannot be read, expected msgpack within its bounds: {error}") from None
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise BadFrameError("a body without a map, expected one of named fields")
+    return value
+
+
+def _number(fields: Mapping[str, object], name: str, at_most: int = _MAX_U64) -> int:
+    value = fields.get(name)
+    if not _is_number(value, at_most):
+        raise BadFrameError(f"field {name} is {value!r:.40}, expected a number of at most {at_most}")
+    return value
+
+
+def _is_number(value: object, at_most: int = _MAX_U64) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= at_most
+
+
+def _text(fields: Mapping[str, object], name: str, at_most: int = _NAME_CHARS) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or len(value) > at_most:
+        raise BadFrameError(f"field {name} is {value!r:.40}, expected a text of at most {at_most} characters")
+    return value
+
+
+def _features(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list) or len(value) > 256 or not all(_is_number(each, 255) for each in value):
+        raise BadFrameError(f"field features is {value!r:.40}, expected at most 256 types")
+    return tuple(value)
+
+
+def _knows(value: object) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2 or not all(map(_is_number, value)):
+        raise BadFrameError(f"field knows is {value!r:.40}, expected an incarnation and a number, or nothing")
+    return value[0], value[1]

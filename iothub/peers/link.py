@@ -1,0 +1,205 @@
+"""One link to one incarnation of one peer, over whatever connection it has at the moment: numbers, acknowledgements, resend, evidence.
+
+Knows no HELLO and no dialling: `iothub/peers/links.py` says when a connection begins and ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from iothub.base.clock import BootClock
+from iothub.base.errors import LocalProtocolError, UnavailableError
+from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameType, encode, number_frame, number_of
+from iothub.peers.ports import LinkSettings, PeerId, Wire
+
+PING_S = 0.25
+SILENT_S = 2.0
+ACK_S = 0.02
+ACK_FRAMES = 256
+
+_NS = 1_000_000_000
+_NUMBER_BYTES = 8
+_NEVER = float("-inf")
+
+Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
+"""Apply a frame of a peer, and tell whether its acknowledgement is waited for. Raises BadFrameError."""
+
+
+class Link:
+    """What is kept for one incarnation of a peer from its first HELLO until it is gone, also while it has no connection.
+
+    Invariants: own numbers are contiguous: those up to `_acknowledged` are forgotten, then come `_written`, then `_waiting`.
+    `applied` is the last number whose frame has been applied, and nothing above it was ever acknowledged: received is not applied.
+    A number is applied at most once, in order, over any number of connections. Frames with a number are written in a window,
+    so that pings and acknowledgements, which have none, never wait behind more than that; nothing here stops the reading.
+    """
+
+    def __init__(
+        self, peer: PeerId, features: frozenset[int], settings: LinkSettings, clock: BootClock, apply: Apply
+    ) -> None:
+        self.peer = peer
+        self.applied = 0
+        self.evidence = _NEVER
+        self.round_trip_s: float | None = None
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self.connections = 0
+        self._features = features
+        self._settings = settings
+        self._clock = clock
+        self._apply = apply
+        self._wire: Wire | None = None
+        self._begun = _NEVER  # of this connection
+        self._acknowledged = 0
+        self._written: deque[bytes] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._kept_bytes = 0
+        self._told = 0  # the last acknowledgement sent over this connection
+        self._ack_due: float | None = None
+        self._first_ping_ns = self._last_ping_ns = 0
+        self._ping_due = _NEVER
+
+    @property
+    def is_up(self) -> bool:
+        return self._wire is not None
+
+    @property
+    def unacknowledged_frames(self) -> int:
+        return len(self._written) + len(self._waiting)
+
+    @property
+    def unacknowledged_bytes(self) -> int:
+        return self._kept_bytes
+
+    @property
+    def load_bytes(self) -> int:
+        """What `link_bytes` bounds: unacknowledged plus unsent."""
+        return self._kept_bytes + (self._wire.unsent() if self._wire is not None else 0)
+
+    def can_resume(self, applied_by_peer: int) -> bool:
+        """Tell whether the peer can have applied this number last: not below what it acknowledged, not above what was sent."""
+        return self._acknowledged <= applied_by_peer <= self._acknowledged + self.unacknowledged_frames
+
+    def attach(self, wire: Wire, applied_by_peer: int, now: float) -> None:
+        """Begin a connection, both sides of which have said HELLO, and send again what the peer has not applied."""
+        self._forget_acknowledged(applied_by_peer)
+        self._written.extend(self._waiting)
+        self._waiting, self._written = self._written, deque()
+        self._wire = wire
+        self._begun = now
+        self._told = self.applied
+        self._ack_due = None
+        self._first_ping_ns = int(now * _NS)
+        self.connections += 1
+        self._ping(now)
+        self._write_waiting()
+
+    def detach(self) -> None:
+        """Note that the connection is over; what is unacknowledged waits for the next one."""
+        self._wire = None
+
+    def send(self, frame_type: FrameType, body: bytes) -> None:
+        """Raises UnavailableError and LocalProtocolError as `Links.send`."""
+        if frame_type not in self._features:
+            raise UnavailableError(f"peer {self.peer.node} does not understand {frame_type.name}; upgrade it")
+        if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
+            raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
+        if self._kept_bytes >= 2 * self._settings.link_bytes:
+            raise UnavailableError(f"link_full: {self._kept_bytes} bytes wait for peer {self.peer.node}")
+        data = encode(frame_type, body, self._acknowledged + self.unacknowledged_frames + 1)
+        self._kept_bytes += len(data)
+        self._waiting.append(data)
+        self._write_waiting()
+
+    def take_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
+        """Take a frame of this connection. Raises BadFrameError."""
+        if frame_type >= RELIABLE_FROM:
+            self._apply_frame(frame_type, number, body)
+        elif frame_type == FrameType.PING:
+            self._answer_ping(body)
+        elif frame_type == FrameType.ECHO:
+            self._note_echo(number_of(frame_type, body))
+        elif frame_type == FrameType.ACK:
+            self._note_acknowledgement(number_of(frame_type, body))
+        else:
+            raise BadFrameError(f"a second {frame_type.name}")
+
+    def is_silent(self, now: float) -> bool:
+        """Tell whether the last ping that was echoed was sent too long ago. A connection has this time for its first echo."""
+        return now - max(self.evidence, self._begun) > SILENT_S
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        if self._wire is None:
+            return
+        if now >= self._ping_due:
+            self._ping(now)
+        if self._ack_due is not None and now >= self._ack_due:
+            self._acknowledge()
+        self._write_waiting()
+
+    def _apply_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
+        if number <= self.applied:
+            return  # was applied over an earlier connection
+        if number != self.applied + 1:
+            raise BadFrameError(f"frame {number}, expected {self.applied + 1}")
+        is_waited_for = self._apply(self.peer, frame_type, body)
+        self.applied = number
+        if is_waited_for or number - self._told >= ACK_FRAMES:
+            self._acknowledge()
+        elif self._ack_due is None:
+            self._ack_due = self._clock.boottime() + ACK_S
+
+    def _acknowledge(self) -> None:
+        self._ack_due = None
+        if self._wire is not None and self.applied > self._told:
+            self._told = self.applied
+            self._write(number_frame(FrameType.ACK, self.applied))
+
+    def _note_acknowledgement(self, number: int) -> None:
+        if number > self._acknowledged + len(self._written):
+            raise BadFrameError(f"frame {number} acknowledged, which was not sent over this connection")
+        self._forget_acknowledged(number)
+        self._write_waiting()
+
+    def _forget_acknowledged(self, number: int) -> None:
+        """At the begin of a connection, `_waiting` may hold what was acknowledged by HELLO alone."""
+        while self._acknowledged < number:
+            frames = self._written or self._waiting
+            self._kept_bytes -= len(frames.popleft())
+            self._acknowledged += 1
+
+    def _answer_ping(self, body: bytes) -> None:
+        number_of(FrameType.PING, body)
+        bound = 2 * (self._settings.window_bytes + self._settings.frame_bytes)
+        if self._wire is not None and self._wire.unsent() <= bound:
+            self._write(encode(FrameType.ECHO, body))  # who sends pings and does not read gets no more echoes
+
+    def _note_echo(self, sent_ns: int) -> None:
+        if not self._first_ping_ns <= sent_ns <= self._last_ping_ns:
+            raise BadFrameError("an echo of a ping that was not sent over this connection")
+        sent = sent_ns / _NS
+        self.evidence = max(self.evidence, sent)
+        self.round_trip_s = max(0.0, self._clock.boottime() - sent)
+
+    def _ping(self, now: float) -> None:
+        self._ping_due = now + PING_S
+        self._last_ping_ns = int(now * _NS)
+        self._write(number_frame(FrameType.PING, self._last_ping_ns))
+
+    def _write_waiting(self) -> None:
+        wire = self._wire
+        if wire is None or not self._waiting:
+            return
+        self._acknowledge()  # goes first, and with the next frame
+        while self._waiting and wire.unsent() < self._settings.window_bytes:
+            data = self._waiting.popleft()
+            self._written.append(data)
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        if self._wire is not None:
+            self.sent_bytes += len(data)
+            self._wire.write(data)

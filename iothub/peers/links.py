@@ -1,0 +1,355 @@
+"""All links of this hub: who is dialled, whose HELLO is accepted or refused, and which link carries what.
+
+Knows no socket and no reactor: a `Dialer` connects, wires bring bytes, and `tick` brings the time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from iothub.base.clock import BootClock
+from iothub.base.errors import UnavailableError
+from iothub.base.reasons import LinkClose, PeerRefusal
+from iothub.peers import admission, frames
+from iothub.peers.connection import Connection
+from iothub.peers.frames import BadFrameError, FrameType, Hello
+from iothub.peers.known_peer import KnownPeer
+from iothub.peers.link import Link
+from iothub.peers.ports import (
+    Dialer,
+    Identity,
+    LinkObserver,
+    LinkSettings,
+    LinkStatus,
+    PeerAddress,
+    PeerId,
+    Receiver,
+    Wire,
+    WireOwner,
+)
+
+CONNECT_S = 2.0
+HELLO_S = 2.0
+TICK_S = 0.02
+STRANGERS = 64  # connections that have not said HELLO
+HELD_S = 2.0  # a link that breaks sooner counts as a failed attempt
+
+
+class Links:
+    """Every link of this hub.
+
+    Invariants: a node has one incarnation at a time; what is kept of an earlier one is gone before a frame of the next is taken,
+    and an incarnation that is gone is never linked again. A peer has one connection at a time whose bytes are read: an earlier one
+    is closed unread before it is said what has been applied, or frames applied in between would be sent again under the wrong count.
+    """
+
+    def __init__(
+        self,
+        me: Identity,
+        settings: LinkSettings,
+        clock: BootClock,
+        rng: random.Random,
+        dialer: Dialer,
+        observer: LinkObserver,
+    ) -> None:
+        self._me = me
+        self._settings = settings
+        self._clock = clock
+        self._rng = rng
+        self._dialer = dialer
+        self._observer = observer
+        self._receivers: dict[FrameType, tuple[Receiver, bool]] = {}
+        self._peers: dict[int, KnownPeer] = {}
+        self._floors: dict[int, int] = {}  # node -> the least incarnation that is not gone
+        self._strangers: dict[Connection, None] = {}  # accepted, oldest first
+        self._is_closed = False
+
+    def register(self, types: Iterable[FrameType], receiver: Receiver, *, is_waited_for: bool = False) -> None:
+        """Give reliable frames of these types to `receiver`. Before the first wire: what is registered stands in every HELLO.
+
+        `is_waited_for`: somebody waits for the acknowledgement, so it leaves in the turn in which the frame is applied.
+        """
+        for frame_type in types:
+            self._receivers[frame_type] = (receiver, is_waited_for)
+
+    def members(self, peers: Sequence[PeerAddress]) -> None:
+        """Say who there is now, by the accounts' rows: dial those with a higher node number, forget those that are there no more.
+
+        Invariant: looks at the rows follow one another, and a hub has its row before it says HELLO. So one that is known by its HELLO alone
+        may be missing in the look that was under way, and not in the next one: then it was expelled before this hub had ever seen its row.
+        """
+        now = self._clock.boottime()
+        listed = {row.node: row for row in peers if row.node != self._me.node}
+        for row in listed.values():
+            self._note_row(row, now)
+        for peer in list(self._peers.values()):
+            row_of_it = listed.get(peer.id.node)
+            if row_of_it is None or row_of_it.incarnation != peer.id.incarnation:
+                peer.looks_left -= 1
+                if peer.looks_left <= 0:
+                    self._forget(peer)
+
+    def accepted(self, wire: Wire) -> WireOwner:
+        """Return the owner of a wire that the listener has accepted."""
+        connection = Connection(self, wire, None, self._clock.boottime() + HELLO_S)
+        if self._is_closed:
+            connection.close()
+            return connection
+        if len(self._strangers) >= STRANGERS:  # a peer says HELLO within milliseconds, so the oldest is none
+            self._refuse(next(iter(self._strangers)), PeerRefusal.OVERLOAD, f"{STRANGERS} connections without HELLO")
+        self._strangers[connection] = None
+        return connection
+
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        """Send a reliable frame, now or when the link is up again: it is kept until it is acknowledged or the peer is gone.
+
+        Raises UnavailableError: this incarnation was never linked, or is gone, or does not understand the type, or twice `link_bytes` wait
+        for it. LocalProtocolError: the frame is too large.
+        """
+        link = self._link(peer)
+        if link is None:
+            raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
+        link.send(frame_type, body)
+
+    def up(self) -> tuple[PeerId, ...]:
+        """Return the peers whose link is up."""
+        return tuple(peer.id for peer in self._peers.values() if peer.is_up)
+
+    def evidence_age(self, peer: PeerId) -> float:
+        """Return the seconds since the sending of the last ping that this peer has echoed; infinity without one."""
+        link = self._link(peer)
+        return float("inf") if link is None else self._clock.boottime() - link.evidence
+
+    def is_full(self, peer: PeerId) -> bool:
+        """Tell whether `link_bytes` wait for this peer: publishers whose messages it needs are not read any more."""
+        return self._load_bytes(peer) >= self._settings.link_bytes
+
+    def is_half_full(self, peer: PeerId) -> bool:
+        return 2 * self._load_bytes(peer) >= self._settings.link_bytes
+
+    def needs_ticks(self) -> bool:
+        """Tell whether anything can be due: a hub that is alone has no timer."""
+        return bool(self._peers or self._strangers)
+
+    def tick(self, now: float) -> None:
+        """Do what is due: pings, acknowledgements, silence, dialling. `now`: of `boottime`; each `TICK_S` while `needs_ticks`."""
+        for connection in [each for each in self._strangers if now > each.deadline]:
+            self._refuse(connection, PeerRefusal.TIMEOUT, f"no HELLO within {HELLO_S:.0f} s")
+        for peer in list(self._peers.values()):
+            if self._peers.get(peer.id.node) is peer:
+                self._tick_peer(peer, now)
+
+    def close(self) -> None:
+        """Close every link; what is unacknowledged is forgotten."""
+        self._is_closed = True
+        for connection in list(self._strangers):
+            connection.close()
+        for peer in list(self._peers.values()):
+            if peer.connection is not None:
+                self._end(peer.connection, LinkClose.CLOSED, "")
+        self._strangers.clear()
+        self._peers.clear()
+
+    def status(self) -> list[LinkStatus]:
+        """Return what is known of each peer, by node number."""
+        now = self._clock.boottime()
+        return [self._peers[node].status(now) for node in sorted(self._peers)]
+
+    def take_hello(self, connection: Connection, hello: Hello) -> None:
+        """Link a peer that has said who it is, or refuse it by name. Called by connections alone."""
+        found = self._fault_of(connection, hello)
+        if found is not None:
+            connection.node = hello.node if connection.node is None else connection.node
+            return self._refuse(connection, *found)
+        connection.node = hello.node
+        peer = self._meet(connection, hello)
+        applied_by_peer = 0
+        if hello.knows is not None and hello.knows[0] == self._me.incarnation:
+            applied_by_peer = hello.knows[1]
+        is_new = peer.link is None
+        link = peer.link
+        if link is None:
+            link = Link(peer.id, frozenset(hello.features), self._settings, self._clock, self._apply)
+        if not link.can_resume(applied_by_peer):
+            return self._refuse(connection, PeerRefusal.NUMBERS, f"frame {applied_by_peer} cannot be its last one")
+        peer.link = link
+        self._begin(peer, link, connection, applied_by_peer)
+        if is_new:
+            for receiver in self._all_receivers():
+                receiver.peer_up(peer.id)
+        return None
+
+    def take_refusal(self, connection: Connection, refusal: PeerRefusal, detail: str) -> None:
+        """Note that the other side refuses this hub. Called by connections alone."""
+        self._note_refusal(connection, refusal, detail, by_peer=True)
+        self._end(connection, LinkClose.REFUSED, refusal.value)
+
+    def take_bad_frame(self, connection: Connection, error: BadFrameError) -> None:
+        """Close a connection whose other side breaks the protocol, and tell it why. Called by connections alone."""
+        self._refuse(connection, PeerRefusal.MALFORMED, str(error))
+
+    def take_loss(self, connection: Connection, reason: str) -> None:
+        """Note that a connection is lost. Called by connections alone."""
+        self._end(connection, LinkClose.LOST, reason)
+
+    def _fault_of(self, connection: Connection, hello: Hello) -> tuple[PeerRefusal, str] | None:
+        known, dialled = self._peers.get(hello.node), connection.dialled
+        return (
+            admission.fault_of_identity(self._me, hello, connection.wire.certified_node)
+            or admission.fault_of_way(self._me, hello, dialled.node if dialled is not None else None)
+            or admission.fault_of_incarnation(
+                hello, known.id.incarnation if known is not None else 0, self._floors.get(hello.node, 0)
+            )
+        )
+
+    def _meet(self, connection: Connection, hello: Hello) -> KnownPeer:
+        """Return the peer that has said HELLO. An earlier incarnation of it is gone."""
+        known = self._peers.get(hello.node)
+        if known is not None and known.id.incarnation == hello.incarnation:
+            known.name = hello.name
+            return known
+        address = connection.wire.address
+        if known is not None:
+            address = known.address
+            if known.connection is connection:
+                known.connection = None  # it is the new one's
+            self._forget(known)
+        return self._add_peer(PeerId(hello.node, hello.incarnation), hello.name, address, self._clock.boottime())
+
+    def _begin(self, peer: KnownPeer, link: Link, connection: Connection, applied_by_peer: int) -> None:
+        if peer.connection is not None and peer.connection is not connection:
+            self._end(peer.connection, LinkClose.RELINKED, "")  # unread, before it is said what has been applied
+        self._strangers.pop(connection, None)
+        peer.connection = connection
+        peer.refusal = None
+        peer.since = self._clock.boottime()
+        connection.begin(link, self._settings.frame_bytes)
+        if connection.dialled is None:
+            connection.wire.write(self._hello(peer))
+        link.attach(connection.wire, applied_by_peer, peer.since)
+        self._observer.link_up(peer.id, peer.name, peer.address)
+
+    def _apply(self, peer: PeerId, frame_type: FrameType, body: bytes) -> bool:
+        found = self._receivers.get(frame_type)
+        if found is None:
+            raise BadFrameError(f"a frame of type {frame_type.name}, which HELLO did not name")
+        receiver, is_waited_for = found
+        receiver.frame(peer, frame_type, body)
+        return is_waited_for
+
+    def _refuse(self, connection: Connection, refusal: PeerRefusal, detail: str) -> None:
+        self._note_refusal(connection, refusal, detail, by_peer=False)
+        connection.wire.write(frames.refused_frame(refusal.value, detail))
+        self._end(connection, LinkClose.BAD_FRAME, detail)
+
+    def _note_refusal(self, connection: Connection, refusal: PeerRefusal, detail: str, *, by_peer: bool) -> None:
+        peer = self._peers.get(connection.node) if connection.node is not None else None
+        if peer is not None and not (peer.is_up and peer.connection is not connection):
+            peer.refusal = refusal
+            if peer.connection is connection:
+                peer.backoff.note_refusal(self._clock.boottime())
+        self._observer.refused(connection.node, connection.wire.address, refusal, detail, by_peer=by_peer)
+
+    def _end(self, connection: Connection, reason: LinkClose, detail: str) -> None:
+        """Close a connection; its peer is dialled again when it is due."""
+        connection.close()
+        self._strangers.pop(connection, None)
+        peer = self._peers.get(connection.node) if connection.node is not None else None
+        if peer is None or peer.connection is not connection:
+            return
+        now = self._clock.boottime()
+        peer.connection = None
+        was_up = peer.is_up
+        if was_up and now - peer.since >= HELD_S:
+            peer.backoff.note_success()
+        if peer.backoff.due <= now:
+            peer.backoff.note_failure(now)
+        if was_up and peer.link is not None:
+            peer.link.detach()
+            peer.since = now
+            self._observer.link_down(peer.id, reason, detail)
+
+    def _forget(self, peer: KnownPeer) -> None:
+        """Give up an incarnation for good, and by name what it has not acknowledged."""
+        if peer.connection is not None:
+            self._end(peer.connection, LinkClose.PEER_GONE, "")
+        del self._peers[peer.id.node]
+        self._floors[peer.id.node] = peer.id.incarnation + 1
+        frames_left, bytes_left = 0, 0
+        if peer.link is not None:
+            frames_left, bytes_left = peer.link.unacknowledged_frames, peer.link.unacknowledged_bytes
+        self._observer.peer_gone(peer.id, frames_left, bytes_left)
+        if peer.link is not None:
+            for receiver in self._all_receivers():
+                receiver.peer_gone(peer.id)
+
+    def _note_row(self, row: PeerAddress, now: float) -> None:
+        peer = self._peers.get(row.node)
+        if row.incarnation < max(self._floors.get(row.node, 0), peer.id.incarnation if peer is not None else 0):
+            return  # the row was read before the peer came again
+        if peer is not None and peer.id.incarnation < row.incarnation:
+            self._forget(peer)
+            peer = None
+        if peer is None:
+            peer = self._add_peer(PeerId(row.node, row.incarnation), row.name, row.address, now)
+        peer.name, peer.address, peer.looks_left = row.name, row.address, 1
+        self._dial_if_due(peer, now)
+
+    def _add_peer(self, peer: PeerId, name: str, address: str, now: float) -> KnownPeer:
+        added = self._peers[peer.node] = KnownPeer(peer, name, address, self._rng, now)
+        return added
+
+    def _tick_peer(self, peer: KnownPeer, now: float) -> None:
+        connection = peer.connection
+        if connection is None:
+            self._dial_if_due(peer, now)
+        elif connection.link is None:
+            if now > connection.deadline:
+                self._end(connection, LinkClose.LOST, f"no HELLO within {HELLO_S:.0f} s")
+        elif connection.link.is_silent(now):
+            self._end(connection, LinkClose.SILENT, "")
+        else:
+            connection.link.tick(now)
+
+    def _dial_if_due(self, peer: KnownPeer, now: float) -> None:
+        if peer.id.node < self._me.node or peer.connection is not None or peer.is_dialled or now < peer.backoff.due:
+            return
+        peer.is_dialled = True
+        address = PeerAddress(peer.id.node, peer.id.incarnation, peer.name, peer.address)
+        self._dialer.dial(address, partial(self._dialled, peer), partial(self._not_dialled, peer))
+
+    def _dialled(self, peer: KnownPeer, wire: Wire) -> WireOwner:
+        """Say HELLO on a wire that was dialled, if the peer is still wanted."""
+        peer.is_dialled = False
+        connection = Connection(self, wire, peer.id, self._clock.boottime() + HELLO_S)
+        if self._peers.get(peer.id.node) is not peer or peer.connection is not None:
+            connection.close()
+            return connection
+        peer.connection = connection
+        wire.write(self._hello(peer))
+        return connection
+
+    def _not_dialled(self, peer: KnownPeer, _reason: str) -> None:
+        peer.is_dialled = False
+        peer.backoff.note_failure(self._clock.boottime())
+
+    def _hello(self, peer: KnownPeer) -> bytes:
+        me, link = self._me, peer.link
+        features = tuple(sorted(int(each) for each in self._receivers))
+        knows = (peer.id.incarnation, link.applied) if link is not None else None
+        return Hello(
+            frames.PROTOCOL, me.installation, me.node, me.incarnation, me.name, me.version, features, knows
+        ).encode()
+
+    def _link(self, peer: PeerId) -> Link | None:
+        known = self._peers.get(peer.node)
+        return known.link if known is not None and known.id == peer else None
+
+    def _load_bytes(self, peer: PeerId) -> int:
+        link = self._link(peer)
+        return link.load_bytes if link is not None else 0
+
+    def _all_receivers(self) -> list[Receiver]:
+        return list(dict.fromkeys(receiver for receiver, _ in self._receivers.values()))

@@ -1,0 +1,26 @@
+"""100,000 schedules of links, other ones each night, on all cores."""
+
+from __future__ import annotations
+
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from tests.simulation.suites import first_fault
+
+SCHEDULES = 100_000
+BLOCK = 500
+
+
+@pytest.mark.timeout(3 * 3600)
+def test_links_keep_their_promises_in_many_schedules() -> None:
+    """What fails names its seed; add that to the seeds of the day if it is worth it."""
+    first = random.SystemRandom().randrange(1 << 40)
+    blocks = [range(start, start + BLOCK) for start in range(first, first + SCHEDULES, BLOCK)]
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        found = [fault for fault in pool.map(first_fault, blocks) if fault is not None]
+
+    assert found == []

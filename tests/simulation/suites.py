@@ -1,0 +1,42 @@
+"""What is run for each milestone: its checks and workloads together with those before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
+from tests.simulation.hub import SimHub
+from tests.simulation.schedule import Schedule, schedule
+from tests.simulation.simulation import Simulation, Suite, ViolationError
+from tests.simulation.traffic import Delivery, Traffic
+
+
+def links_suite() -> Suite:
+    """Links alone."""
+    delivery = Delivery()
+
+    def traffic(hub: SimHub) -> Traffic:
+        return Traffic(hub, delivery)
+
+    return Suite([delivery, Evidence(), Silence(), OneConnection(), Bounds(), Refusals()], [traffic])
+
+
+SUITES: dict[str, Callable[[], Suite]] = {"links": links_suite}
+
+
+def fault_of(plan: Schedule, suite: str = "links", log: Callable[[str], None] | None = None) -> str | None:
+    """Run one schedule; return what broke, None if nothing did."""
+    try:
+        Simulation(plan, SUITES[suite](), log).run()
+    except ViolationError as violation:
+        return str(violation)
+    return None
+
+
+def first_fault(seeds: range, suite: str = "links", more: str = "") -> str | None:
+    """Run schedules until one breaks a rule; return what broke and the command that repeats it. `more`: for that command."""
+    for seed in seeds:
+        found = fault_of(schedule(seed), suite)
+        if found is not None:
+            return f"{found}\nrepeat: .venv/bin/python -m tests.simulation {seed} --suite {suite}{more}"
+    return None

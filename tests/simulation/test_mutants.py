@@ -1,0 +1,19 @@
+"""The checks find every rule that is broken, so a run that finds nothing means something."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.mutants import MUTANTS, mutated
+from tests.simulation.suites import first_fault
+
+SCHEDULES = 250  # the hardest to find needs about 60
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_broken_rule_is_found(name: str) -> None:
+    """In the very schedules in which the product breaks none."""
+    with mutated(name):
+        found = first_fault(range(SCHEDULES))
+
+    assert found is not None, f"repeat: .venv/bin/python -m tests.simulation 0 --count {SCHEDULES} --mutant '{name}'"

@@ -1,0 +1,272 @@
+"""One link: numbers, acknowledgements, resend, window, evidence."""
+
+from __future__ import annotations
+
+import pytest
+
+from iothub.base.errors import LocalProtocolError, UnavailableError
+from iothub.base.reasons import LinkClose
+from iothub.peers import frames
+from iothub.peers.frames import FrameDecoder, FrameType
+from iothub.testing.clock import ManualClock
+from tests.support.paired_wires import LinkedHub, OneEnd, linked, settle
+
+REQUEST, ROWS, ANSWER = FrameType.REQUEST, FrameType.ROWS, FrameType.ANSWER
+
+
+def written(end: OneEnd) -> list[tuple[FrameType, int]]:
+    """Return type and number of what was written, and forget it; of an ACK the number it says."""
+    data, end.written = end.written, b""
+    return [
+        (each, int.from_bytes(body, "big") if each == FrameType.ACK else number)
+        for each, number, body in FrameDecoder(1 << 20).feed(data)
+    ]
+
+
+def relink(clock: ManualClock, one: LinkedHub, two: LinkedHub) -> tuple[OneEnd, OneEnd]:
+    """Dial anew and say HELLO."""
+    clock.advance(2.1)
+    one.links.tick(clock.boottime())
+    ends = one.connect(two)
+    settle(ends)
+    return ends
+
+
+def test_acknowledgement_leaves_after_20_ms_for_all_that_was_applied() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    written(theirs)
+
+    for body in (b"a", b"b", b"c"):
+        one.links.send(two.id, REQUEST, body)
+    settle((mine, theirs))
+    two.links.tick(clock.boottime())
+    assert written(theirs) == []
+
+    clock.advance(0.02)
+    two.links.tick(clock.boottime())
+    settle((mine, theirs))
+
+    assert written(theirs) == [(FrameType.ACK, 3)]
+    assert two.receiver.bodies == [b"a", b"b", b"c"]
+    assert one.links.status()[0].unacknowledged_bytes == 0
+
+
+def test_acknowledgement_that_is_waited_for_leaves_in_the_same_turn() -> None:
+    one, two, mine, theirs = linked(ManualClock())
+    written(theirs)
+
+    one.links.send(two.id, ANSWER, b"a")
+    settle((mine, theirs))
+
+    assert written(theirs) == [(FrameType.ACK, 1)]
+
+
+def test_acknowledgement_goes_before_the_next_frame() -> None:
+    one, two, mine, theirs = linked(ManualClock())
+    written(theirs)
+
+    one.links.send(two.id, REQUEST, b"a")
+    settle((mine, theirs))
+    two.links.send(one.id, REQUEST, b"b")
+
+    assert written(theirs) == [(FrameType.ACK, 1), (REQUEST, 1)]
+
+
+def test_acknowledgement_leaves_after_256_frames() -> None:
+    one, two, mine, theirs = linked(ManualClock())
+    written(theirs)
+
+    for _ in range(256):
+        one.links.send(two.id, REQUEST, b"a")
+    settle((mine, theirs))
+
+    assert written(theirs) == [(FrameType.ACK, 256)]
+
+
+def test_frame_is_not_acknowledged_while_it_is_applied() -> None:
+    """Received is not applied: what the receiver sends meanwhile says nothing of the frame."""
+    one, two, mine, theirs = linked(ManualClock())
+    written(theirs)
+    two.receiver.applying = lambda peer, *_: two.links.send(peer, ROWS, b"answer")
+
+    one.links.send(two.id, ANSWER, b"a")
+    settle((mine, theirs))
+
+    assert written(theirs) == [(ROWS, 1), (FrameType.ACK, 1)]
+
+
+def test_flap_loses_nothing_and_doubles_nothing() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    one.links.send(two.id, REQUEST, b"applied")
+    settle((mine, theirs))
+    one.links.send(two.id, REQUEST, b"on the way")
+    mine.close()
+    theirs.close()
+    settle((mine, theirs))
+    one.links.send(two.id, REQUEST, b"while it is down")
+
+    ends = relink(clock, one, two)
+    two.links.send(one.id, REQUEST, b"back")
+    settle(ends)
+
+    assert two.receiver.bodies == [b"applied", b"on the way", b"while it is down"]
+    assert one.receiver.bodies == [b"back"]
+    assert two.receiver.ups == [one.id]
+    assert one.links.status()[0].reconnects == 1
+
+
+def test_frame_with_a_number_that_was_applied_is_dropped() -> None:
+    one, two, mine, theirs = linked(ManualClock())
+    one.links.send(two.id, REQUEST, b"a")
+    settle((mine, theirs))
+
+    mine.write(frames.encode(REQUEST, b"a again", 1))
+    settle((mine, theirs))
+
+    assert two.receiver.bodies == [b"a"]
+    assert two.links.up() == (one.id,)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        frames.encode(REQUEST, b"a", 2),
+        frames.number_frame(FrameType.ACK, 1),
+        frames.number_frame(FrameType.ECHO, 1 << 62),
+        frames.encode(FrameType.CANCEL, b"", 1),
+        frames.encode(FrameType.PING, b"short"),
+        frames.encode(FrameType.HELLO, b""),
+    ],
+    ids=["a gap", "what was not sent", "an echo of no ping", "a type not named", "no time", "a second HELLO"],
+)
+def test_link_closes_when_the_peer_breaks_the_protocol(data: bytes) -> None:
+    """And the peer is told why."""
+    one, two, mine, theirs = linked(ManualClock())
+    written(theirs)
+
+    mine.write(data)
+    settle((mine, theirs))
+
+    assert [reason for _, reason, _ in two.observer.downs] == [LinkClose.BAD_FRAME]
+    assert written(theirs)[-1] == (FrameType.REFUSED, 0)
+    assert [reason for _, reason, _ in one.observer.downs] == [LinkClose.REFUSED]
+    assert two.receiver.frames == []
+
+
+def test_frames_behind_one_that_cannot_be_applied_are_not_read() -> None:
+    """Nothing of the chunk is applied once the link is closed."""
+    one, two, mine, theirs = linked(ManualClock())
+
+    def refuse(*_: object) -> None:
+        raise frames.BadFrameError("no such tenant")
+
+    two.receiver.applying = refuse
+    for body in (b"a", b"b"):
+        one.links.send(two.id, REQUEST, body)
+    settle((mine, theirs))
+
+    assert two.receiver.frames == []
+    assert two.observer.downs == [(one.id, LinkClose.BAD_FRAME, "no such tenant")]
+
+
+def test_pings_and_echoes_do_not_wait_behind_more_than_the_window() -> None:
+    clock = ManualClock()
+    one, two, mine, _ = linked(clock, window_bytes=1000)
+    mine.taken = False
+    written(mine)
+
+    for _ in range(10):
+        one.links.send(two.id, REQUEST, bytes(400))
+    clock.advance(0.25)
+    one.links.tick(clock.boottime())
+
+    assert written(mine) == [(REQUEST, 1), (REQUEST, 2), (REQUEST, 3), (FrameType.PING, 0)]
+
+
+def test_what_waits_for_the_window_is_written_in_order_when_there_is_room() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock, window_bytes=1000)
+    mine.taken = False
+    bodies = [bytes((number,)) * 400 for number in range(6)]
+    for body in bodies:
+        one.links.send(two.id, REQUEST, body)
+    theirs.arrived.append(mine.written[-mine.unsent() :])
+
+    mine.taken, mine._unsent = True, 0
+    one.links.tick(clock.boottime())
+    settle((mine, theirs))
+
+    assert two.receiver.bodies == bodies
+
+
+def test_link_says_that_it_is_half_full_and_full_and_then_refuses() -> None:
+    """Unsent bytes count beside unacknowledged ones. Whoever sends pauses at `link_bytes`; what one turn still sends is kept, up to twice that."""
+    one, two, mine, _ = linked(ManualClock(), link_bytes=1000)
+    mine.taken = False
+
+    said = []
+    for _ in range(20):
+        one.links.send(two.id, REQUEST, bytes(87))  # 100 bytes with header and number
+        said.append((one.links.is_half_full(two.id), one.links.is_full(two.id)))
+
+    assert said == [(False, False)] * 2 + [(True, False)] * 2 + [(True, True)] * 16
+    assert one.links.status()[0].unacknowledged_bytes == 2000
+    with pytest.raises(UnavailableError, match="link_full: 2000 bytes wait for peer 2"):
+        one.links.send(two.id, REQUEST, b"")
+
+
+def test_frame_above_frame_bytes_is_a_defect_of_the_caller() -> None:
+    one, two, _, _ = linked(ManualClock(), frame_bytes=100)
+
+    with pytest.raises(LocalProtocolError, match="expected at most 100"):
+        one.links.send(two.id, REQUEST, bytes(93))
+
+
+def test_type_that_the_peer_does_not_understand_is_not_sent() -> None:
+    one, two, _, _ = linked(ManualClock())
+
+    with pytest.raises(UnavailableError, match="does not understand CANCEL"):
+        one.links.send(two.id, FrameType.CANCEL, b"")
+
+
+def test_evidence_is_as_old_as_the_sending_of_the_ping() -> None:
+    """Not as its echo: that may have waited while the peer died."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    clock.advance(0.25)
+    one.links.tick(clock.boottime())
+
+    clock.advance(1.5)
+    settle((mine, theirs))
+
+    assert one.links.evidence_age(two.id) == pytest.approx(1.5)
+    assert one.links.status()[0].round_trip_s == pytest.approx(1.5)
+
+
+def test_link_whose_last_echoed_ping_is_older_than_two_seconds_is_down() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    theirs.arrived.clear()
+    for _ in range(8):
+        clock.advance(0.25)
+        one.links.tick(clock.boottime())
+    assert one.links.up() == (two.id,)
+
+    clock.advance(0.01)
+    one.links.tick(clock.boottime())
+
+    assert one.observer.downs == [(two.id, LinkClose.SILENT, "")]
+    assert mine.is_closed
+
+
+def test_peer_that_sends_pings_and_reads_nothing_gets_no_more_echoes_than_fit() -> None:
+    _, _, mine, theirs = linked(ManualClock(), window_bytes=100, frame_bytes=100)
+    theirs.taken = False
+
+    for number in range(200):
+        mine.write(frames.number_frame(FrameType.PING, number))
+    settle((mine, theirs))
+
+    assert 400 < theirs.unsent() < 420
