@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from iothub.testing import queue_contract, queue_expiry_contract
+from iothub.testing import queue_contract, queue_expiry_contract, queue_limits_contract
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import Case
 from iothub_services.queues.memory import MemoryQueues
@@ -34,12 +34,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore
     queues.close()
 
 
-CASES = queue_contract.CASES + queue_expiry_contract.CASES
+CASES = queue_contract.CASES + queue_expiry_contract.CASES + queue_limits_contract.CASES
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_queue_contract(case: Case, store: QueueStore) -> None:
-    """Every driver does what `iothub.testing.queue_contract` and `queue_expiry_contract` say."""
+    """Every driver does what `iothub.testing.queue_contract`, `queue_expiry_contract` and `queue_limits_contract` say."""
     case(store)
 
 

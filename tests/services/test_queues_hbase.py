@@ -10,7 +10,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.records import keys
-from iothub.testing import queue_contract, queue_expiry_contract
+from iothub.testing import queue_contract, queue_expiry_contract, queue_limits_contract
 from iothub.testing.queue_contract import MANY, TENANT, Case, identified, made, moved, one, positions
 from iothub_services.hbase import calls
 from iothub_services.hbase.caller import Caller
@@ -28,7 +28,7 @@ T = TypeVar("T")
 REGIONS = 8
 FAR_AHEAD_MS = 1 << 50
 TENANTS = (TENANT, 8)
-CASES = queue_contract.CASES + queue_expiry_contract.CASES
+CASES = queue_contract.CASES + queue_expiry_contract.CASES + queue_limits_contract.CASES
 
 
 @pytest.fixture(scope="module")

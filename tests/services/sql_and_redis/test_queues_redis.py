@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub.testing import queue_contract, queue_expiry_contract
+from iothub.testing import queue_contract, queue_expiry_contract, queue_limits_contract
 from iothub.testing.queue_contract import GONE, MANY, TENANT, Case, made, moved, one, positions
 from iothub_services.queues.port import (
     Append,
@@ -22,7 +22,7 @@ from iothub_services.queues.redis.store import RedisQueues
 from ops.services.services import Services
 from tests.support.redis_hubs import RedisQueueHarness
 
-CASES = queue_contract.CASES + queue_expiry_contract.CASES
+CASES = queue_contract.CASES + queue_expiry_contract.CASES + queue_limits_contract.CASES
 LARGE = 5 << 20
 
 
