@@ -14,11 +14,11 @@ import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
-from iothub.base.errors import BackendError, ConfigError
+from iothub.base.errors import BackendError, ConfigError, UnavailableError
 from iothub.cli import output
 from iothub.cli.durations import seconds
 from iothub.cli.files import cannot_be_read
@@ -32,12 +32,14 @@ from iothub.config.sections import Config
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from iothub.cli.local_hub import LocalHub
+    from iothub.cli.local_hub import Answer, LocalHub, OnProgress
+    from iothub.records.admin_commands import Json, Verb
     from iothub_tenants.accounts.store import AccountStore
 
 COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer or to report progress
 _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
+_LEFT_OUT = "what these hubs have in memory is not included, and is perhaps not changed: run the same command with their data directories, too"
 _COMPLETION_WAIT_S = 1.0  # for accounts on a server
 _COMPLETED = {"tenant", "plan", "parent", "limits", "quotas", "names", "flags", "name"}  # see `completion`
 
@@ -69,6 +71,7 @@ class App:
         self._store: AccountStore | None = None
         self._is_agreed = False
         self._confirmed: str | None = None
+        self._unanswered: list[str] = []
         self.patience_s = math.inf  # with accounts on a server; the settings may allow less
 
     @property
@@ -163,31 +166,49 @@ class App:
         self.data_dir.require_initialised()
         return LocalHub(self.data_dir)
 
-    def ask_hub(
+    def ask_hub(self, tenant: str, verb: Verb, argument: Row, silence_s: float) -> Answer:
+        """Ask every hub of these accounts, through the one that runs here. Raises UnavailableError, or the hub's own refusal."""
+        answer = self.hub.ask(verb, tenant, argument, silence_s)
+        self._note_unanswered(answer.result)
+        return answer
+
+    def change_hub(
         self,
         tenant: str,
-        verb: str,
+        verb: Verb,
         argument: Row,
         timeout_s: float | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> dict[str, object]:
-        """Send an admin command to the hubs of these accounts; wait `timeout_s`, or without it as long as they report progress.
-
-        `on_progress(done, of)` is called with each report.
+        on_progress: OnProgress | None = None,
+    ) -> Json:
+        """Have the hubs of these accounts do something; wait `timeout_s`, or without it as long as they report progress.
 
         Raises:
-            UnavailableError: The hub does not answer in time.
-            InterruptedWorkError: Ctrl-C; the text says whether the hub goes on.
+            UnavailableError: The hub that runs here does not answer in time.
+            InterruptedWorkError: Ctrl-C; the hub goes on.
         """
-        from iothub_tenants.accounts import commands
+        from iothub.cli.local_hub import Patience
 
-        def report(so_far: commands.Json) -> None:
-            if on_progress is not None:
-                on_progress(int(str(so_far["done"])), int(str(so_far["total"])))
+        patience = Patience(COMMAND_TIMEOUT_S) if timeout_s is None else Patience(timeout_s, timeout_s)
+        result = self.hub.change(verb, tenant, argument, patience, on_progress)
+        self._note_unanswered(result)
+        return result
 
-        silence_s, total_s = (COMMAND_TIMEOUT_S, math.inf) if timeout_s is None else (timeout_s, timeout_s)
-        limits = commands.WaitLimits(silence_s, total_s, report)
-        return commands.call(self.store(), tenant, verb, argument, limits)
+    @property
+    def is_all_answered(self) -> bool:
+        """Whether every hub that was asked has answered so far."""
+        return not self._unanswered
+
+    def require_all_answered(self) -> None:
+        """Raise UnavailableError for hubs that did not answer, once what the others answered is printed."""
+        if self._unanswered:
+            first, *others = self._unanswered
+            error = UnavailableError(first)
+            error.details = (*others, _LEFT_OUT)
+            raise error
+
+    def _note_unanswered(self, result: Json) -> None:
+        for hub in cast("list[Json]", result.get("unanswered", [])):
+            self._unanswered.append(f"hub {hub['hub']} did not answer: {hub['reason']}")
 
     def close(self) -> None:
         if self._store is not None:
@@ -286,10 +307,18 @@ class App:
 def verb(
     group: click.Group, name: str, kind: type[click.Command] | None = None
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function a command of `group`, with `-o` and `--help`; its first parameter is the App."""
+    """Make a function a command of `group`, with `-o` and `--help`; its first parameter is the App.
+
+    It ends with the exit code of UnavailableError if a hub that it asked did not answer.
+    """
 
     def decorate(function: Callable[..., None]) -> click.Command:
-        command: click.Command = click.command(name, cls=kind or Command)(click.pass_obj(function))
+        @functools.wraps(function)
+        def run(app: App, *given: Any, **named: Any) -> None:
+            function(app, *given, **named)
+            app.require_all_answered()
+
+        command: click.Command = click.command(name, cls=kind or Command)(click.pass_obj(run))
         group.add_command(command)
         return command
 

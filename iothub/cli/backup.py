@@ -19,7 +19,7 @@ from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.cli.files import NamedPath
 from iothub.cli.progress import Progress
-from iothub.records.admin_commands import Query
+from iothub.records.admin_commands import Verb
 
 if TYPE_CHECKING:
     from iothub.cli.local_hub import LocalHub
@@ -87,7 +87,7 @@ class RunningHub:
         self._hub = hub
 
     def hold(self) -> str:
-        return str(self._hub.ask(Query.BACKUP_HOLD, "", {}).result["hold"])
+        return str(self._hub.ask(Verb.BACKUP_HOLD, "", {}).result["hold"])
 
     def release(self, hold: str) -> bool:
-        return bool(self._hub.ask(Query.BACKUP_RELEASE, "", {"hold": hold}).result["is_whole"])
+        return bool(self._hub.ask(Verb.BACKUP_RELEASE, "", {"hold": hold}).result["is_whole"])

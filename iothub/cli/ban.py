@@ -31,7 +31,7 @@ _LIMIT = 1000  # of the hub's own bans
 def list_all(context: click.Context, app: App, tenant: str) -> None:
     """List the bans in force: those added by `ban add`, and those of the running hub after failed logins (kind: failures).
 
-    Exit code 7 when the hub does not answer; only the stored bans are listed then.
+    Exit code 7 when a hub does not answer; its bans after failed logins are not listed then.
 
     Example:
       iothub --data-dir ./hub ban list acme
@@ -43,7 +43,8 @@ def list_all(context: click.Context, app: App, tenant: str) -> None:
         app.say(f"iothub: warning: bans after failed logins not shown: {error}")
         code = UnavailableError.exit_code
     app.rows(rows, *COLUMNS)
-    context.exit(code)
+    if code:
+        context.exit(code)
 
 
 @verb(command, "add")
@@ -96,17 +97,16 @@ def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
     """Ask the running hub; without a hub there are none. Raises UnavailableError."""
     if app.data_dir.holder() is None:
         return []
-    answer = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
-    if answer["left_out"]:
-        app.say(f"iothub: warning: {answer['left_out']} more bans after failed logins not shown")
-    found = answer["bans"]
-    return [_row_of_hub(tenant, ban, str(answer["reason"])) for ban in found] if isinstance(found, list) else []
+    rows, result = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
+    if result["left_out"]:
+        app.say(f"iothub: warning: {result['left_out']} more bans after failed logins not shown")
+    return [_row_of_hub(tenant, ban, str(result["reason"])) for ban in rows]
 
 
 def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:
     if app.data_dir.holder() is None:
         raise NotFoundError("no hub runs here, so no bans after failed logins are in force")
-    app.ask_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
+    app.change_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
 
 
 def _row(entry: accounts.bans.BanEntry) -> dict[str, object]:

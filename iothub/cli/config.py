@@ -13,7 +13,7 @@ import click
 from iothub.cli import output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.config.reference_page import render_reference
-from iothub.records.admin_commands import Query
+from iothub.records.admin_commands import Verb
 
 command = noun("config", "Check, show and reload the configuration: flags, environment, file and defaults combined.")
 
@@ -50,7 +50,7 @@ def reload(app: App) -> None:
     Examples:
       iothub --data-dir ./hub config reload
     """
-    answer = app.hub.ask(Query.CONFIG_RELOAD, "", {})
+    answer = app.hub.ask(Verb.CONFIG_RELOAD, "", {})
     for warning in cast("list[str]", answer.result["warnings"]):
         output.say(f"iothub: warning: {warning}")
     if answer.rows or app.form != "table":

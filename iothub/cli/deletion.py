@@ -61,9 +61,9 @@ def delete_device(app: App, tenant: str, name: str) -> None:
 
 
 def _await_hub(app: App, otherwise: str) -> None:
-    """Wait until the hub has applied what was changed: it does that before it answers anything."""
+    """Wait until the hub that runs here has applied what was changed."""
     try:
-        app.ask_hub("", Verb.PING, {"node": app.loaded.config.node.number})
+        app.change_hub("", Verb.ACCOUNTS_APPLY, {})
     except (UnavailableError, InterruptedWorkError) as error:
         app.say(f"iothub: warning: {otherwise}: {error}")
 

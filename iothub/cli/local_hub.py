@@ -5,18 +5,22 @@ Knows no verb: `iothub.records.admin_commands` names them. Its errors say who do
 
 from __future__ import annotations
 
+import math
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from iothub.base.errors import UnavailableError
+from iothub.base.errors import InterruptedWorkError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
 from iothub.net.admin_frames import FrameDecoder
-from iothub.records.admin_commands import Json, Query, Request
+from iothub.records.admin_commands import Json, Request, Verb
 
 SILENCE_S = 15.0  # longer than a hub waits for the session log before it refuses (10 s)
 _READ_BYTES = 64 << 10
+_LEAST_S = 0.001  # 0 would mean: do not wait at all, and not even read what is there
 _CLOSED = (
     "the hub closed the connection without an answer: it is stopping or has too many requests; see `iothub status`"
 )
@@ -29,23 +33,61 @@ class Answer(NamedTuple):
     result: Json
 
 
+OnProgress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long somebody waits: `silence_s` for a sign of life, `total_s` in all."""
+
+    silence_s: float = SILENCE_S
+    total_s: float = math.inf
+
+
 class LocalHub:
     """Sends requests to the hub that holds a data directory."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
 
-    def ask(self, verb: Query, tenant: str, argument: Json, silence_s: float = SILENCE_S) -> Answer:
+    def ask(self, verb: Verb, tenant: str, argument: Json, silence_s: float = SILENCE_S) -> Answer:
         """Raises UnavailableError: no hub answers here, or not within `silence_s`. Any other IotHubError: the hub's own refusal."""
-        with self._connect() as connection:
-            connection.settimeout(silence_s)
-            try:
-                connection.sendall(admin_frames.hello() + admin_frames.request_frame(Request(verb, tenant, argument)))
-                return _read(_frames(connection))
-            except TimeoutError:
-                raise UnavailableError(f"no answer within {silence_s:.0f} s; see `iothub status`") from None
-            except OSError:
-                raise UnavailableError(_CLOSED) from None
+        gathered: list[Json] = []
+        try:
+            result = self._exchange(Request(verb, tenant, argument), Patience(silence_s), gathered.extend)
+        except TimeoutError:
+            raise UnavailableError(f"no answer within {silence_s:.0f} s; see `iothub status`") from None
+        return Answer(gathered, result)
+
+    def change(
+        self, verb: Verb, tenant: str, argument: Json, patience: Patience, on_progress: OnProgress | None = None
+    ) -> Json:
+        """Have the hub do what it does not stop when nobody waits any more; return the result.
+
+        `on_progress(done, of)`: what all hubs that do it have reported so far.
+
+        Raises:
+            UnavailableError: No hub answers here, or not in time.
+            InterruptedWorkError: Ctrl-C.
+            IotHubError: The hub's own refusal.
+        """
+        reported: dict[object, tuple[int, int]] = {}
+
+        def note(rows: list[Json]) -> None:
+            reported.update({row.get("node"): (int(str(row["done"])), int(str(row["total"]))) for row in rows})
+            if rows and on_progress is not None:
+                on_progress(*_added_up(reported))
+
+        began = time.monotonic()
+        try:
+            return self._exchange(Request(verb, tenant, argument), patience, note)
+        except TimeoutError:
+            seconds = max(1, round(time.monotonic() - began))
+            raise UnavailableError(f"no answer within {seconds} s: {_goes_on(reported)}; see `iothub status`") from None
+        except KeyboardInterrupt:
+            raise InterruptedWorkError(
+                f"interrupted: {_goes_on(reported)}; run it again to see whether it is done"
+            ) from None
 
     def require(self) -> None:
         """Raises UnavailableError: no hub runs here."""
@@ -54,6 +96,22 @@ class LocalHub:
                 f"no hub runs in {self._data_dir.path}: only a running hub can do this (sessions, queues, retained messages, a reload); "
                 "start it with `iothub serve`"
             )
+
+    def _exchange(self, request: Request, patience: Patience, on_rows: Callable[[list[Json]], None]) -> Json:
+        """Raises TimeoutError: no answer in time. UnavailableError, or the hub's own refusal."""
+        with self._connect() as connection:
+            try:
+                connection.sendall(admin_frames.hello() + admin_frames.request_frame(request))
+                for frame in _frames(connection, patience):
+                    rows = admin_frames.rows_in(frame)
+                    if rows is None:
+                        return admin_frames.result_in(frame)
+                    on_rows(rows)
+            except TimeoutError:
+                raise
+            except OSError:
+                raise UnavailableError(_CLOSED) from None
+        raise AssertionError("`_frames` does not end without an answer")
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
@@ -78,24 +136,27 @@ class LocalHub:
         )
 
 
-def _frames(connection: socket.socket) -> Iterator[Json]:
-    """Yield what the hub says behind its hello. Raises UnavailableError: it has closed the connection."""
-    decoder, is_greeted = FrameDecoder(), False
-    while data := connection.recv(_READ_BYTES):
+def _frames(connection: socket.socket, patience: Patience) -> Iterator[Json]:
+    """Yield what the hub says behind its hello. Raises UnavailableError: it has closed the connection. TimeoutError."""
+    decoder, is_greeted, began = FrameDecoder(), False, time.monotonic()
+    while True:
+        left_s = patience.total_s - (time.monotonic() - began)
+        connection.settimeout(max(min(patience.silence_s, left_s), _LEAST_S))
+        data = connection.recv(_READ_BYTES)
+        if not data:
+            raise UnavailableError(_CLOSED)
         for frame in decoder.feed(data):
             if is_greeted:
                 yield frame
             else:
                 admin_frames.check_hello(frame)
                 is_greeted = True
-    raise UnavailableError(_CLOSED)
 
 
-def _read(frames: Iterator[Json]) -> Answer:
-    gathered: list[Json] = []
-    for frame in frames:
-        rows = admin_frames.rows_in(frame)
-        if rows is None:
-            return Answer(gathered, admin_frames.result_in(frame))
-        gathered += rows
-    raise AssertionError("`_frames` does not end without an answer")
+def _added_up(reported: Mapping[object, tuple[int, int]]) -> tuple[int, int]:
+    return sum(done for done, _ in reported.values()), sum(of for _, of in reported.values())
+
+
+def _goes_on(reported: Mapping[object, tuple[int, int]]) -> str:
+    so_far = " ({} of {})".format(*_added_up(reported)) if reported else ""
+    return f"the hub has not finished the command{so_far}, and continues it"

@@ -14,12 +14,12 @@ from iothub.base.errors import CorruptRecordError
 from iothub.cli import output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.content import describe, time_of
-from iothub.records.admin_commands import Query, Verb, messages_in
+from iothub.records.admin_commands import Verb, messages_in
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
 _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
 
-AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Query` describes it
+AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
 
 
 @verb(command, "list")
@@ -32,7 +32,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     Example:
       iothub --data-dir ./hub queue list acme -o json
     """
-    answer = app.hub.ask(Query.QUEUE_LIST, tenant, {"after": after, "limit": limit})
+    answer = app.hub.ask(Verb.QUEUE_LIST, tenant, {"after": after, "limit": limit})
     rows = [_row(str(reported["client_id"]), reported) for reported in answer.rows]
     app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail")
     app.say_more_follow(answer.result["next"])
@@ -55,7 +55,7 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
     Example:
       iothub --data-dir ./hub queue show acme meter-7 --messages 3 -o json
     """
-    answer = app.hub.ask(Query.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": count})
+    answer = app.hub.ask(Verb.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": count})
     reported: AnyJson = answer.result
     row = {**_row(client_id, reported), "limits": _limits(reported["limits"])}
     oldest = [_message(facts, body) for facts, body in messages_in(answer.rows)]
@@ -74,7 +74,7 @@ def purge(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
       iothub --data-dir ./hub queue purge acme meter-7 --dry-run
     """
     if is_dry_run:
-        reported: AnyJson = app.hub.ask(Query.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": 0}).result
+        reported: AnyJson = app.hub.ask(Verb.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": 0}).result
         count = reported["messages"]
         app.done(
             f"would remove {output.counted(count, 'message')}",
@@ -83,7 +83,7 @@ def purge(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
         return
     app.hub.require()
     app.confirm(f"Remove all queued messages of session {client_id}?")
-    count = int(str(app.ask_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
+    count = int(str(app.change_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 

@@ -176,7 +176,7 @@ def _note(app: App) -> str:
     if holder is None or holder.command != "iothub serve":
         return ""
     try:
-        mode = app.ask_hub("", Verb.PING, {"node": settings.node.number}, PING_TIMEOUT_S).get("quota")
+        mode = app.hub.ask(Verb.STATUS, "", {}, PING_TIMEOUT_S).result.get("quota")
     except IotHubError as error:
         return f"as set; whether they hold over all hubs is unknown, because the hub does not answer: {error}"
     return _NOTES.get(str(mode), "")

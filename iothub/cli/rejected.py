@@ -11,12 +11,12 @@ import click
 
 from iothub.cli.app import App, Command
 from iothub.cli.content import time_of
-from iothub.records.admin_commands import Query
+from iothub.records.admin_commands import Verb
 
 _COLUMNS = ("time", "device", "client_id", "address", "listener", "version", "reason", "rule")
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
-AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Query` describes it
+AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
 
 
 @click.command("rejected", cls=Command)
@@ -39,7 +39,7 @@ def command(context: click.Context, tenant: str | None, is_unknown: bool, limit:
     app: App = context.obj
     if (tenant is None) is not is_unknown:
         raise click.UsageError("name a tenant, or use --unknown")
-    answer = app.hub.ask(Query.REJECTED_LIST, tenant or "", {"is_unknown": is_unknown})
+    answer = app.hub.ask(Verb.REJECTED_LIST, tenant or "", {"is_unknown": is_unknown})
     columns = ("time", "tenant", *_COLUMNS[1:]) if is_unknown else _COLUMNS
     app.rows([_row(reported) for reported in answer.rows[-limit:]], *columns)
 

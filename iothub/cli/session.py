@@ -12,13 +12,13 @@ import click
 from iothub.cli import output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.content import time_of
-from iothub.records.admin_commands import Json, Query, Verb
+from iothub.records.admin_commands import Json, Verb
 
 command = noun("session", "Persistent sessions: they outlive their connection and queue messages meanwhile.")
 _VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 _NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
-AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Query` describes it
+AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
 
 
 @verb(command, "list")
@@ -31,7 +31,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
     Example:
       iothub --data-dir ./hub session list acme -o json
     """
-    answer = app.hub.ask(Query.SESSION_LIST, tenant, {"after": after, "limit": limit})
+    answer = app.hub.ask(Verb.SESSION_LIST, tenant, {"after": after, "limit": limit})
     rows = [_row(reported) for reported in answer.rows]
     app.rows(rows, "name", "device", "is_connected", "version", "subscriptions", "queued_messages", "expires")
     app.say_more_follow(answer.result["next"])
@@ -46,7 +46,7 @@ def show(app: App, tenant: str, client_id: str) -> None:
     Example:
       iothub --data-dir ./hub session show acme meter-7
     """
-    answer = app.hub.ask(Query.SESSION_SHOW, tenant, {"client_id": client_id})
+    answer = app.hub.ask(Verb.SESSION_SHOW, tenant, {"client_id": client_id})
     reported: AnyJson = answer.result
     queue = reported["queue"] or {}
     row = _row(reported) | {
@@ -76,13 +76,13 @@ def discard(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
       iothub --data-dir ./hub session discard acme meter-7 --dry-run
     """
     if is_dry_run:
-        row = _row(app.hub.ask(Query.SESSION_SHOW, tenant, {"client_id": client_id}).result)
+        row = _row(app.hub.ask(Verb.SESSION_SHOW, tenant, {"client_id": client_id}).result)
         waiting = output.counted(int(str(row["queued_messages"])), "queued message")
         app.done(f"would discard session {client_id} with {waiting}", row)
         return
     app.hub.require()
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?")
-    app.ask_hub(tenant, Verb.SESSION_DISCARD, {"client_id": client_id})
+    app.change_hub(tenant, Verb.SESSION_DISCARD, {"client_id": client_id})
     app.done(f"discarded session {client_id}", {"name": client_id, "tenant": tenant, "is_discarded": True})
 
 

@@ -1,7 +1,7 @@
 """`iothub status`: whether the hub runs, where, and its health.
 
-Has three sources: the lock (who holds the data directory), the hub's file `hub.json`, and the hub itself, asked through
-the command table and, when it is on, over HTTP.
+Has four sources: the lock (who holds the data directory), the hub's file `hub.json`, the accounts, and the hub itself, asked over its local
+socket and, when it is on, over HTTP.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
 
 import click
 
@@ -18,12 +17,7 @@ from iothub.base.errors import IotHubError, UnavailableError
 from iothub.cli.app import App, Command
 from iothub.cli.content import time_of
 from iothub.config.datadir import Holder
-from iothub.records.admin_commands import Query, Verb
-
-if TYPE_CHECKING:
-    from iothub_tenants.accounts.store import AccountStore
-
-T = TypeVar("T")
+from iothub.records.admin_commands import Verb
 
 PING_TIMEOUT_S = 3.0
 ACCOUNTS_TIMEOUT_S = 2.0  # on a server: a status must not wait long for a server that is down
@@ -42,14 +36,14 @@ _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.le
 @click.command("status", cls=Command)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Show whether the hub runs and answers, since when, its addresses, alarms and admin commands.
+    """Show whether the hub runs and answers, since when, its addresses and alarms.
 
     While other hubs share the stores, `not across hubs` lists what clients of one hub do not get from another.
 
     `tenants` counts the tenants of the accounts; loaded are those with a connection, a session or a message on this hub.
 
     The state is `starting` while the hub waits for back ends, with their names. If the accounts are on a server that does not answer, the
-    command waits some seconds for it.
+    command waits some seconds for it, and `problem` says so.
 
     Exit code 0 when the hub runs and answers, else 7.
 
@@ -76,9 +70,8 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     starting = noted.pop("starting", None)
     facts.update({name: value for name, value in noted.items() if name not in facts})
     facts["started"] = _iso(noted.get("started"))
-    accounts = _Accounts(app)
-    count = accounts.read(_count)
-    answer = {} if starting else _ask(app, accounts, facts)
+    count, trouble = _tenants(app)
+    answer = {} if starting else _ask(app, facts)
     address = noted.get("http")
     readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
     if starting:
@@ -86,8 +79,6 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
         answer = {"ready": False, "reasons": [starting]}
     elif page and not answer:
         facts["state"] = "answering over HTTP alone"
-    elif not answer:
-        answer = _over_socket(app, facts)
     reported = {**page, **answer, **readiness}
     facts |= {name: reported.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
     facts |= {
@@ -98,54 +89,34 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     }
     facts["not_across_hubs"] = _not_across_hubs(app, reported)
     facts["alarms"] = [_alarm(alarm) for alarm in _list(reported["alarms"])] if "alarms" in reported else None
-    facts["commands"] = accounts.read(_under_way)
-    if accounts.trouble:
-        facts["problem"] = f"{accounts.trouble}; not read: tenants, commands"
+    if trouble:
+        silence = f"{facts['problem']}; " if "problem" in facts else ""
+        facts["problem"] = f"{silence}{trouble}; not read: tenants"
     if page:
         facts["health"] = {name: value for name, value in page.items() if name not in {*facts, "connections"}}
     return facts
 
 
-class _Accounts:
-    """The accounts; not asked again after a failure. `trouble`: the failure."""
+def _tenants(app: App) -> tuple[int | None, str]:
+    """Count the tenants of the accounts; if these cannot be read, None and the reason."""
+    from iothub_tenants.accounts import tenants
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._app.patience_s = ACCOUNTS_TIMEOUT_S
-        self.trouble = ""
-
-    def read(self, read: Callable[[AccountStore], T]) -> T | None:
-        """Return what they say; None if they cannot be read, now or at an earlier call: nobody waits for them twice."""
-        if self.trouble:
-            return None
-        try:
-            return read(self._app.store())
-        except IotHubError as error:
-            self.trouble = str(error)
-            return None
-
-
-def _ask(app: App, accounts: _Accounts, facts: dict[str, object]) -> Mapping[str, object]:
-    """Return the hub's answer through the command table, or record why there is none."""
-    begin = time.perf_counter()
+    app.patience_s = ACCOUNTS_TIMEOUT_S
     try:
-        if not accounts.trouble:
-            answer = app.ask_hub("", Verb.PING, {"node": app.loaded.config.node.number}, PING_TIMEOUT_S)
-            facts["answer_ms"] = round((time.perf_counter() - begin) * 1000)
-            return answer
+        return tenants.count(app.store()), ""
     except IotHubError as error:
-        facts["problem"] = str(error)
-    facts["state"] = "not answering"
-    return {}
+        return None, str(error)
 
 
-def _over_socket(app: App, facts: dict[str, object]) -> Mapping[str, object]:
-    """Return what the hub says where no command reaches it, such as on a full disk."""
+def _ask(app: App, facts: dict[str, object]) -> Mapping[str, object]:
+    """Return the hub's answer, or record why there is none."""
+    began = time.perf_counter()
     try:
-        answer = app.hub.ask(Query.STATUS, "", {}, PING_TIMEOUT_S).result
-    except IotHubError:
+        answer = app.hub.ask(Verb.STATUS, "", {}, PING_TIMEOUT_S).result
+    except IotHubError as error:
+        facts |= {"state": "not answering", "problem": str(error)}
         return {}
-    facts["state"] = "answering on its socket alone"
+    facts["answer_ms"] = round((time.perf_counter() - began) * 1000)
     return answer
 
 
@@ -167,34 +138,9 @@ def _limit(reported: Mapping[str, object]) -> object:
     return connections.get("limit") if isinstance(connections, Mapping) else reported.get("connections_limit")
 
 
-def _count(store: AccountStore) -> int:
-    from iothub_tenants.accounts import tenants
-
-    return tenants.count(store)
-
-
-def _under_way(store: AccountStore) -> list[dict[str, object]]:
-    """Return the admin commands that are waiting or running, with their progress."""
-    from iothub_tenants.accounts import commands
-
-    return [
-        {
-            "name": command.verb,
-            "tenant": command.tenant,
-            "argument": command.argument,
-            "state": command.state.value,
-            "since": time_of(command.at_ms),
-            "done": (command.answer or {}).get("done"),
-            "total": (command.answer or {}).get("total"),
-        }
-        for command in commands.under_way(store)
-        if command.verb != Verb.PING
-    ]
-
-
 def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Select what is worth a line in a table; the other formats have everything."""
-    hidden = {"name", "command", "reasons", "alarms", "health", "commands"}
+    hidden = {"name", "command", "reasons", "alarms", "health"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
     if (limit := shown.pop("connections_limit", None)) is not None:
         shown["connections"] = f"{shown['connections']} of {limit}"
@@ -208,7 +154,6 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     alarms = _list(facts["alarms"])
     shown["alarms"] = None if facts["alarms"] is None else len(alarms)
     shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
-    shown |= {f"command {number}": _doing(doing) for number, doing in enumerate(_list(facts["commands"]), 1)}
     return {name: value for name, value in shown.items() if value is not None and value != []}
 
 
@@ -231,12 +176,6 @@ def _iso(seconds: object) -> str | None:
 def _words(alarm: Mapping[str, object]) -> str:
     subject = f" ({alarm['subject']})" if alarm.get("subject") else ""
     return f"{alarm.get('severity')}: {alarm.get('name')}{subject}: {alarm.get('detail')} - {alarm.get('advice')}"
-
-
-def _doing(command: Mapping[str, object]) -> str:
-    so_far = "" if command["done"] is None else f", {command['done']} of {command['total']}"
-    whose = f" of tenant {command['tenant']}" if command["tenant"] else ""
-    return f"{command['name']}{whose}: {command['state']} since {command['since']}{so_far}"
 
 
 def _over_http(address: str) -> tuple[Mapping[str, object], Mapping[str, object]]:

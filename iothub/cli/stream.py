@@ -54,7 +54,7 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     (out: payload, key and headers, approximately) or of messages (in: payload, topic, properties), `messages_per_s`, `pending` (not
     acknowledged yet), `refused`.
 
-    Exit code 7 when Kafka does not answer, 4 when its topics belong to another installation.
+    Exit code 7 when Kafka or a hub does not answer, 4 when Kafka's topics belong to another installation.
 
     Examples:
       iothub --data-dir ./hub stream show acme telemetry --consumer-group billing
@@ -75,7 +75,8 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
         app.say(f"iothub: warning: {error}")
         code = error.exit_code
     app.record(record)
-    context.exit(code)
+    if code:
+        context.exit(code)
 
 
 @verb(command, "create")
@@ -254,6 +255,6 @@ def _of_hub(app: App, tenant: str, name: str) -> dict[str, object]:
     if app.data_dir.holder() is None:
         return {"state": "no hub runs here"}
     try:
-        return app.ask_hub(tenant, Verb.STREAM_SHOW, {"name": name}, _ASK_TIMEOUT_S)
+        return dict(app.ask_hub(tenant, Verb.STREAM_SHOW, {"name": name}, _ASK_TIMEOUT_S).result)
     except (UnavailableError, ConfigError, NotFoundError) as error:
         return {"state": f"unknown: {error}"}

@@ -1,6 +1,6 @@
 """What administrators ask over the hub's local socket, put together from the parts that know the answers.
 
-The answers are `iothub_tenants.background.admin_queries`', the bytes `iothub.net.admin_server`'s.
+The answers are `iothub_tenants.background.admin_queries`' and `admin_commands`', the bytes `iothub.net.admin_server`'s.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any, cast
 from iothub.config.datadir import DataDir
 from iothub.hub.backup_hold import BackupHold
 from iothub.hub.reload import Reloader
-from iothub.net.admin_server import AdminServer, AdminSocket, Answering
-from iothub.records.admin_commands import Json, Query, Reply, Request
+from iothub.net.admin_server import AdminServer, AdminSocket
+from iothub.records.admin_commands import Answering, Json, Reply, Request, Verb, Verbs, answer_with
 from iothub.records.state import SessionState
 from iothub_services.events.journal import ThreadJournal, answer_of
 from iothub_services.group_thread import GroupThread
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.state.service import StateOp, StatesOf
-from iothub_tenants.background.admin_queries import AdminQueries, DriverOf
+from iothub_tenants.background.admin_queries import DriverOf
 
 
 def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSocket:
@@ -28,17 +28,17 @@ def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSock
     return AdminSocket(reactor, AdminServer(answer, reactor), data_dir)
 
 
-def answers(queries: AdminQueries, reloader: Reloader, hold: BackupHold, brief: Callable[[], Json]) -> Answering:
-    """Return what answers every request: reload, backup and status are this process's own matter, the others read its stores."""
+def answers(verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Callable[[], Json]) -> Answering:
+    """Return what answers every request: reload, backup and status are this process's own matter, `verbs` those of its parts."""
 
     async def answer(request: Request, reply: Reply) -> Json:
-        if request.verb == Query.CONFIG_RELOAD:
+        if request.verb == Verb.CONFIG_RELOAD:
             return await reloader.answer(reply)
-        if request.verb == Query.BACKUP_HOLD:
+        if request.verb == Verb.BACKUP_HOLD:
             return await hold.begin()
-        if request.verb == Query.BACKUP_RELEASE:
+        if request.verb == Verb.BACKUP_RELEASE:
             return hold.end(request)
-        return brief() if request.verb == Query.STATUS else await queries.answer(request, reply)
+        return brief() if request.verb == Verb.STATUS else await answer_with(verbs, request, reply)
 
     return answer
 

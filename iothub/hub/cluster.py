@@ -36,7 +36,6 @@ from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
 from iothub_services.state.service import StateService
 from iothub_tenants.accounts.generator import BlockSource
-from iothub_tenants.background.admin_commands import OtherHubs
 from iothub_tenants.background.membership import HEARTBEAT_S, UNSEEN_S, Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Peers
@@ -104,10 +103,6 @@ class HubCluster:
         self._is_looking = False
         self._unread = ""  # what keeps the log from being followed
         self._unseen = ""  # what keeps the other hubs from being looked at
-
-    @property
-    def others(self) -> OtherHubs:
-        return OtherHubs(self.members.number, lambda: self.members.living)
 
     # --- Cluster
 

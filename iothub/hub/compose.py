@@ -27,6 +27,7 @@ from iothub.hub.cluster import ClusterParts, HubCluster
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control, late_brokers
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.drivers import queue_drivers
+from iothub.hub.every_hub import EveryHub
 from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
 from iothub.hub.late import LateBound
@@ -56,6 +57,8 @@ from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
+from iothub.peers.commands import NoPeers
+from iothub.records.admin_commands import Verbs
 from iothub.records.events import Event
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.port import TenantRecord
@@ -105,8 +108,8 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     health = _health(foundation, writers, control)
     jobs = JobWatch(settings, monitoring.alarms, clock)
     listeners = _listeners(process, monitoring, control.plane)
-    tasks = _tasks(foundation, writers, control, listeners, health, jobs)
-    sockets = _sockets(foundation, writers, control, listeners, health)
+    tasks = _tasks(foundation, writers, control, listeners, jobs)
+    sockets = _sockets(listeners, health, process, _verbs(foundation, writers, control, tasks))
     _feed(foundation, writers, control, sockets, tasks, jobs)
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
@@ -205,7 +208,7 @@ def _control(foundation: _Foundation, writers: Writers) -> Control:
         planes.hub,
         stores.accounts,
         process.threads.run,
-        None if cluster is None else cluster.others,
+        None if cluster is None else cluster.members,
         process.settings.kafka.topic_prefix,
         lambda trouble: alarms.set(AlarmName.STREAMS_FAILED, bool(trouble), detail=trouble),
     )
@@ -415,12 +418,16 @@ def _health(foundation: _Foundation, writers: Writers, control: Control) -> Heal
     )
 
 
-def _sockets(
-    foundation: _Foundation, writers: Writers, control: Control, listeners: Listeners, health: Health
-) -> Sockets:
-    process, stores, run = foundation.process, foundation.stores, foundation.process.threads.run
+def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verbs) -> Sockets:
+    http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
+    return Sockets(listeners, health, http, verbs)
+
+
+def _verbs(foundation: _Foundation, writers: Writers, control: Control, tasks: PeriodicTasks) -> Verbs:
+    """Make what answers administrators, here and at the other hubs."""
+    process, stores, find_tenant = foundation.process, foundation.stores, foundation.questions.find_tenant
     queries = AdminQueries(
-        find_tenant=foundation.questions.find_tenant,
+        find_tenant=find_tenant,
         brokers=foundation.brokers,
         queues=writers.queues,
         retained=writers.retained,
@@ -428,10 +435,18 @@ def _sockets(
         states_of=NotedStates(writers.journal, writers.journal_thread).of,
         driver_of=driver_of_queue(stores.queues, process.settings.queues.driver),
         rejected=foundation.monitoring.connection_log.rejected,
-        run=run,
+        run=process.threads.run,
     )
-    http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
-    return Sockets(listeners, health, http, queries)
+    commands = AdminCommands(
+        control.hub,
+        writers.queues,
+        find_tenant,
+        tasks.accounts.following.follow_changes,
+        control.streaming.describe,
+        process.settings.node.number,
+    )
+    every_hub = EveryHub(commands.verbs, NoPeers(), lambda: foundation.members.names)
+    return {**queries.verbs, **commands.verbs, **every_hub.verbs}
 
 
 # --- what is done regularly
@@ -442,14 +457,13 @@ def _tasks(
     writers: Writers,
     control: Control,
     listeners: Listeners,
-    health: Health,
     jobs: JobWatch,
 ) -> PeriodicTasks:
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     settings, clock, run, brokers = process.settings, process.clock, process.threads.run, foundation.brokers
     accounts, shared, hub = stores.accounts, stores.shared_records, control.hub
     history = JobHistory(jobs, accounts, run)
-    following = _following(foundation, writers, control, health)
+    following = _following(foundation, control)
     return PeriodicTasks(
         settings=settings,
         runner=TaskRunner(process.reactor.callLater),
@@ -474,11 +488,9 @@ def _tasks(
     )
 
 
-def _following(foundation: _Foundation, writers: Writers, control: Control, health: Health) -> AccountFollower:
+def _following(foundation: _Foundation, control: Control) -> AccountFollower:
     process, stores, questions = foundation.process, foundation.stores, foundation.questions
     hub, run, streaming = control.hub, process.threads.run, control.streaming
-    others = None if control.cluster is None else control.cluster.others
-    commands = AdminCommands(hub, writers.queues, questions.find_tenant, health.brief, others, streaming.describe)
     forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)
     return AccountFollower(
         stores.accounts,
@@ -487,7 +499,6 @@ def _following(foundation: _Foundation, writers: Writers, control: Control, heal
         process.reactor.callLater,
         DeviceRemoval(hub, forgotten.forget),
         AccountChangeApplier(hub, control.queue_bounds, questions.device_limits, questions.tenants_on_plan),
-        commands,
         on_changes=streaming.on_changes,
     )
 

@@ -142,7 +142,7 @@ class Health:
         return self.tenants.render(tenant, after, limit)
 
     def brief(self) -> Mapping[str, object]:
-        """What the hub answers to `iothub status`, through the command table or on its socket."""
+        """What the hub answers to `iothub status`."""
         return {
             "version": self.version,
             "node": self.number,

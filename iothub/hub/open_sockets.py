@@ -12,7 +12,8 @@ from iothub.config.sections import Http
 from iothub.hub.admin_socket import open_socket
 from iothub.hub.parts import Sockets
 from iothub.net import http
-from iothub.net.admin_server import AdminSocket, Answering
+from iothub.net.admin_server import AdminSocket
+from iothub.records.admin_commands import Answering
 
 
 class OpenSockets:

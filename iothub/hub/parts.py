@@ -34,6 +34,7 @@ from iothub.net.backend import Backend
 from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
+from iothub.records.admin_commands import Verbs
 from iothub_services.auth.shared import SharedRecords
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.connections.log import ConnectionLog
@@ -52,7 +53,6 @@ from iothub_services.state.service import StateOp, StateService
 from iothub_services.threads import Threads
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
-from iothub_tenants.background.admin_queries import AdminQueries
 from iothub_tenants.background.session_recovery import SessionRecovery
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.queue_bounds import QueueBounds
@@ -152,12 +152,12 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """Where others reach the hub. `http`: None: it is off."""
+    """Where others reach the hub. `http`: None: it is off. `verbs`: what the parts answer to administrators."""
 
     listeners: Listeners
     health: Health
     http: HttpFactory | None
-    admin_queries: AdminQueries
+    verbs: Verbs
 
 
 @dataclass(frozen=True, slots=True)

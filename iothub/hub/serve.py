@@ -70,7 +70,7 @@ class HubProcess:
         self._reactor = process.reactor
         self._phase = process.phase
         hold = BackupHold(parts.stores.commits, process.threads.run)
-        answer = answers(parts.sockets.admin_queries, self._reloader, hold, parts.sockets.health.brief)
+        answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.health.brief)
         sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce)
         parts.control.on_replaced.bind(self._replaced)

@@ -16,7 +16,6 @@ from iothub.hub.queue_repair import rebuild_queues
 from iothub.net.descriptors import UNLIMITED, reserve_of
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
-from iothub_tenants.accounts import commands
 from iothub_tenants.background.session_recovery import Peers
 
 
@@ -39,9 +38,6 @@ class Start:
         self._open_clients()
         await self._take_stores()
         peers = None if cluster is None else await cluster.join()
-        is_first = peers is None or not peers.living
-        run, accounts = parts.process.threads.run, parts.stores.accounts
-        await run("accounts.sweep", lambda: commands.sweep(accounts, is_starting=is_first))
         watcher = await parts.tasks.accounts.following.watch()
         sessions, folded = await self._recover(peers)
         await parts.tasks.accounts.catch_up(watcher)

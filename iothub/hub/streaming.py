@@ -22,7 +22,7 @@ from iothub_services.streams.sink import SinkLimits, SinkStore
 from iothub_tenants.accounts import streams as accounts
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.background.admin_commands import OtherHubs
+from iothub_tenants.background.membership import Members
 from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.streams import StreamRegistry
@@ -106,12 +106,12 @@ class Streaming:
         hub: Hub,
         store: AccountStore,
         run: Run,
-        others: OtherHubs | None,
+        members: Members | None,
         prefix: str,
         on_trouble: Callable[[str], None],
     ) -> None:
-        """`others`: the hubs that use these accounts, too. `prefix`: of the topics."""
-        self._brokers, self._accounts, self._run, self._others = hub.brokers, store, run, others
+        """`members`: the hubs that use these accounts; None: this one alone. `prefix`: of the topics."""
+        self._brokers, self._accounts, self._run, self._members = hub.brokers, store, run, members
         self._prefix = prefix
         self._on_trouble = on_trouble
         self._out_trouble = parts.out_trouble
@@ -155,10 +155,10 @@ class Streaming:
             self.sources.follow(mine)
 
     def _is_mine(self, stream: Stream) -> bool:
-        others = self._others
-        if others is None:
+        members = self._members
+        if members is None:
             return True
-        return max((*others.living(), others.node), key=lambda node: _weight(stream.id, node)) == others.node
+        return max((*members.living, members.number), key=lambda node: _weight(stream.id, node)) == members.number
 
     async def run_once(self) -> None:
         """Give up what waited too long, say what is wrong, and take over what another hub has left. Several times a second."""

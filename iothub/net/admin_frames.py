@@ -107,10 +107,15 @@ def result_frame(result: Json) -> bytes:
 
 
 def refusal_frame(error: IotHubError) -> bytes:
-    refusal: dict[str, object] = {"error": str(error)[: MAX_BYTES // 8], "exit_code": error.exit_code}
+    return encode(refusal(error))
+
+
+def refusal(error: IotHubError) -> dict[str, object]:
+    """Return the fields that say why a request was refused: `rows_in` raises an error of the same class."""
+    fields: dict[str, object] = {"error": str(error)[: MAX_BYTES // 8], "exit_code": error.exit_code}
     if error.details:
-        refusal["details"] = [text[:_DETAIL_CHARS] for text in error.details[:_DETAILS]]
-    return encode(refusal)
+        fields["details"] = [text[:_DETAIL_CHARS] for text in error.details[:_DETAILS]]
+    return fields
 
 
 def rows_in(frame: Json) -> list[Json] | None:

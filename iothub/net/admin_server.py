@@ -2,13 +2,14 @@
 
 Knows no verb and no store: it asks an `Answering`. There is no login: the socket's mode (0600) is the right to use it.
 
-Invariants: a bounded number of connections; one that does not ask in time, or does not read its answer, is cut; no more of an answer is
-made than the asker takes.
+Invariants: a bounded number of connections, each of which counts until its request is answered, also when its asker has left: what changes
+something is done all the same; one that does not ask in time, or does not read its answer, is cut; no more of an answer is made than the
+asker takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol, cast
 
@@ -25,13 +26,10 @@ from iothub.base.errors import IotHubError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
 from iothub.net.admin_frames import BadFrameError, FrameDecoder
-from iothub.records.admin_commands import Json, Reply, Request
+from iothub.records.admin_commands import Answering, Json, Request
 
 MAX_CONNECTIONS = 16
 PATIENCE_S = 30.0  # until the request is there; and for an asker that does not read on
-
-Answering = Callable[[Request, Reply], Awaitable[Json]]
-"""`await answer(request, reply)`: send the rows, return the result. Raises IotHubError: the refusal."""
 
 log = logging.get(__name__)
 
@@ -53,6 +51,7 @@ class AdminExchange(TwistedProtocol):
         self._reactor = reactor
         self._decoder = FrameDecoder()
         self._is_greeted = self._is_asked = self._is_over = False
+        self._is_lost = self._is_answering = False
         self._deadline: IDelayedCall | None = None
         self._room: Deferred[None] | None = None  # the transport is full: who waits until it is not
         self._is_full = False
@@ -73,8 +72,8 @@ class AdminExchange(TwistedProtocol):
             self._end(admin_frames.refusal_frame(error))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
-        self._server.open_connections -= 1
-        self._is_over = True
+        self._is_lost = self._is_over = True
+        self._leave()
         self._wait_no_longer()
         self._go_on()
 
@@ -114,7 +113,7 @@ class AdminExchange(TwistedProtocol):
             self._is_greeted = True
         elif not self._is_asked:
             request = admin_frames.request_in(frame)
-            self._is_asked = True
+            self._is_asked = self._is_answering = True
             self._wait_no_longer()
             Deferred.fromCoroutine(self._answer(request))
         else:
@@ -130,6 +129,12 @@ class AdminExchange(TwistedProtocol):
             last = admin_frames.refusal_frame(IotHubError("internal error; see the hub's log"))
         log.info("admin request", verb=request.verb, tenant=request.tenant, is_heard=not self._is_over)
         self._end(last)
+        self._is_answering = False
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._is_lost and not self._is_answering:
+            self._server.open_connections -= 1
 
     def _end(self, last: bytes) -> None:
         if self._is_over:

@@ -1,16 +1,18 @@
 """What an administrator may ask of a running hub, as plain data: the verbs, a request, the rows of an answer.
 
-Knows neither side and no transport: the command line asks over the hub's local socket (`iothub.net.admin_frames`) or through the command
-table (`iothub_tenants.accounts.commands`). Arguments and answers are JSON objects; a refusal is an error of `iothub.base.errors`.
+Knows neither side and no transport: the command line asks over the hub's local socket (`iothub.net.admin_frames`), the hub asks other hubs
+over its links (`iothub.peers.commands`). Arguments and answers are JSON objects; a refusal is an error of `iothub.base.errors`.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+from iothub.base.errors import ConfigError, NotFoundError
 
 BODY_BYTES = 192 << 10
 """Of a stored message in one row: Base64 makes a third more of it."""
@@ -19,46 +21,45 @@ Json = Mapping[str, object]
 
 
 class Verb(StrEnum):
-    """What changes something, or every hub of the accounts may be meant: it goes through the command table.
+    """What can be asked. A request names a tenant, unless "no tenant" is said.
 
-    "tenant": the command names one; without it the command is for the whole hub.
+    A list has rows and {"next": text or null}: what to give as `after` for the page that follows. A queue is {"queue_id", "driver", "messages",
+    "bytes", "head", "tail", "epoch", "limits"}. "every hub": each hub answers for what it has in memory, and the answers are added up;
+    "unanswered": [{"hub": text, "reason": text}] in the result names the hubs that are missing in it.
     """
 
-    PING = "ping"  # {"node": node number} -> {"version": text}; where several hubs use the accounts, that one answers
-    SESSION_DISCARD = "session.discard"  # tenant, {"client_id": text} -> {}; NotFoundError
-    QUEUE_PURGE = "queue.purge"  # tenant, {"client_id": text} -> {"messages": number}; NotFoundError
-    RETAIN_DELETE = "retain.delete"  # tenant, {"filter": Topic Filter} -> {"messages": number}
-    # tenant, {"limit": number} -> {"bans": [{"device", "address", "until_ms"}], "left_out": number, "reason": text}
-    BAN_LIST = "ban.list"
-    # tenant, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
-    STREAM_SHOW = "stream.show"
-    BAN_LIFT = "ban.lift"  # tenant, {"device": text, "address": text or null: all} -> {"bans": number}; NotFoundError
-
-
-class Query(StrEnum):
-    """What only reads, or concerns only the hub of one data directory: it goes over the local socket.
-
-    Each names a tenant, but for `config`, `status` and `backup`. A list has rows and {"next": text or null}: what to give as `after` for the
-    page that follows. A queue is {"queue_id", "driver", "messages", "bytes", "head", "tail", "epoch", "limits"}.
-    """
-
-    # {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners}; ConfigError
+    STATUS = "status"  # no tenant, {} -> what `iothub status` shows
+    ACCOUNTS_APPLY = "accounts.apply"  # no tenant, {} -> {}: what was changed in the accounts before is applied
+    # no tenant, {} -> rows of changed settings {"name", "value": as TOML, "reload": "now" or "restart"}; {"warnings", "certificates": listeners};
+    # ConfigError
     CONFIG_RELOAD = "config.reload"
-    STATUS = "status"  # {} -> as `Verb.PING`, also where the accounts cannot be written
-    # {} -> {"hold": text}: no SQLite file of the hub changes until the release, for 2 s at most; UnavailableError
+    # no tenant, {} -> {"hold": text}: no SQLite file of the hub changes until the release, for 2 s at most; UnavailableError
     BACKUP_HOLD = "backup.hold"
-    BACKUP_RELEASE = "backup.release"  # {"hold": text} -> {"is_whole": whether nothing has changed since the hold}
+    BACKUP_RELEASE = (
+        "backup.release"  # no tenant, {"hold": text} -> {"is_whole": whether nothing has changed since the hold}
+    )
     SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
     SESSION_SHOW = "session.show"  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
+    SESSION_DISCARD = "session.discard"  # every hub, {"client_id": text} -> {}; NotFoundError
     QUEUE_LIST = "queue.list"  # {"after": text, "limit": number} -> rows of queues, each with its "client_id"
     QUEUE_SHOW = "queue.show"  # {"client_id": text, "messages": number} -> its oldest, as `message_rows`; the queue
+    QUEUE_PURGE = "queue.purge"  # {"client_id": text} -> {"messages": number}; NotFoundError
     # {"filter": Topic Filter, "after": text, "limit": number} -> rows {"name", "bytes", "version", "expires_at_ms"}
     RETAIN_LIST = "retain.list"
     RETAIN_COUNT = "retain.count"  # {"filter": Topic Filter} -> {"messages": number}
+    RETAIN_SHOW = "retain.show"  # {"topic": text} -> the message, as `message_rows`; {"version"}; NotFoundError
+    # every hub, {"filter": Topic Filter} -> rows {"node": number, "done": number, "total": number}: its progress; {"messages": number}
+    RETAIN_DELETE = "retain.delete"
     # {"is_unknown": true: those that named no known tenant; the request names none} -> rows of refused CONNECTs, oldest first: {"at_ms", "tenant",
     # "device", "client_id", "address", "listener", "protocol_version", "reason", "rule"}; {}
     REJECTED_LIST = "rejected.list"
-    RETAIN_SHOW = "retain.show"  # {"topic": text} -> the message, as `message_rows`; {"version"}; NotFoundError
+    # every hub, {"limit": number} -> rows {"device", "address", "until_ms"}; {"left_out": number, "reason": text}
+    BAN_LIST = "ban.list"
+    BAN_LIFT = (
+        "ban.lift"  # every hub, {"device": text, "address": text or null: all} -> {"bans": number}; NotFoundError
+    )
+    # every hub, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
+    STREAM_SHOW = "stream.show"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,24 @@ class Request:
     tenant: str
     argument: Json
 
+    def text(self, name: str) -> str:
+        """Return an argument. Raises ConfigError: it is no text of the protocol."""
+        value = self.argument.get(name)
+        if not isinstance(value, str) or not _is_text(value):
+            raise ConfigError(f"{self.verb}: {name}: expected a text in UTF-8")
+        return value
+
+    def number(self, name: str) -> int:
+        """Return an argument. Raises ConfigError: it is no number."""
+        value = self.argument.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ConfigError(f"{self.verb}: {name}: expected a number")
+        return value
+
+
+def no_tenant(name: str) -> NotFoundError:
+    return NotFoundError(f"there is no tenant {name!r}; `iothub tenant list` shows them")
+
 
 class Reply(Protocol):
     """Where the rows of an answer go."""
@@ -78,6 +97,23 @@ class Reply(Protocol):
 
         Raises UnavailableError: nobody listens any more.
         """
+
+
+Answering = Callable[[Request, Reply], Awaitable[Json]]
+"""`await answer(request, reply)`: send the rows, return the result. Raises IotHubError: the refusal."""
+
+Verbs = Mapping[str, Answering]
+"""What answers each verb."""
+
+
+async def answer_with(verbs: Verbs, request: Request, reply: Reply) -> Json:
+    """Let the verb of a request answer it. Raises IotHubError."""
+    answer = verbs.get(request.verb)
+    if answer is None:
+        raise ConfigError(f"this hub does not know the request {request.verb!r}: it is of another version")
+    if not _is_text(request.tenant):
+        raise no_tenant(request.tenant)
+    return await answer(request, reply)
 
 
 def message_rows(facts: Json, body: bytes) -> Iterator[Json]:
@@ -97,3 +133,8 @@ def messages_in(rows: Iterable[Json]) -> Iterator[tuple[Json, bytes]]:
         if row["is_last"]:
             yield facts, b"".join(pieces)
             facts, pieces = None, []
+
+
+def _is_text(value: str) -> bool:
+    """Whether it is UTF-8: bytes of a command line that are not arrive as lone surrogates."""
+    return not any("\ud800" <= mark <= "\udfff" for mark in value)

@@ -58,6 +58,7 @@ ALLOWED = {
     "wsproto": ("iothub.testing.",),
     "twisted": (
         "iothub.net.",
+        "iothub.peers.commands",
         "iothub.hub.",
         "iothub_services.",
         "iothub_tenants.",

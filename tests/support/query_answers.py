@@ -1,4 +1,4 @@
-"""What a running hub answers about a session and its queue, as `iothub.records.admin_commands.Query` describes it."""
+"""What a running hub answers about a session and its queue, as `iothub.records.admin_commands.Verb` describes it."""
 
 from __future__ import annotations
 

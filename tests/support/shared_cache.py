@@ -70,9 +70,9 @@ class Accounts(MemoryAccounts):
 
     def __post_init__(self) -> None:
         MemoryAccounts.__init__(self)
-        self.noted(None)
+        self.noted(99)  # a tenant that nobody asks about
 
-    def noted(self, tenant_id: int | None, device: str | None = None, tenant_name: str = "") -> None:
+    def noted(self, tenant_id: int, device: str | None = None, tenant_name: str = "") -> None:
         change = len(self.log) + 1
         self.log.append(Line(ChangePosition(change, change * 10), tenant_id, device, tenant_name))
 

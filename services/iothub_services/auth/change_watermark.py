@@ -47,11 +47,11 @@ NOTHING_SEEN = ChangePosition(0, 0)
 class Line:
     """One line of the log, and whose records it may have changed.
 
-    `tenant_id` None: no tenant's; `EVERYBODY`: all tenants'. `device` None: the whole tenant. `tenant_name`: it may have been created or deleted.
+    `tenant_id` `EVERYBODY`: all tenants'. `device` None: the whole tenant. `tenant_name`: it may have been created or deleted.
     """
 
     as_of: ChangePosition
-    tenant_id: int | None
+    tenant_id: int
     device: str | None = None
     tenant_name: str = ""
 
@@ -128,7 +128,7 @@ class ChangeWatermark:
         self._seen = line.as_of
         if line.tenant_id == EVERYBODY:
             self._raise_floor(change - 1)
-        elif line.tenant_id is not None:
+        else:
             self._concern((line.tenant_id, _EVERY_DEVICE if line.device is None else line.device), change)
         if line.tenant_name:
             self._concern((EVERYBODY, line.tenant_name), change)

@@ -79,8 +79,6 @@ def lines(changes: Iterable[Change]) -> list[Line]:
 
 def _line(change: Change) -> Line:
     as_of = ChangePosition(change.id, change.at_ms)
-    if change.kind is ChangeKind.COMMAND:
-        return Line(as_of, None)
     tenant_name = change.subject if change.kind is ChangeKind.TENANT else ""
     return Line(as_of, change.tenant_id, device_of(change), tenant_name)
 

@@ -48,13 +48,10 @@ class ChangeKind(StrEnum):
     BAN = "ban"  # "KIND:VALUE"
     TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
     STREAM = "stream"  # the stream's name
-    COMMAND = "command"  # the command's id
 
 
 # Changes of these kinds leave the tenant's own record as it is.
-_BESIDE_THE_TENANT = frozenset(
-    {ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.STREAM, ChangeKind.COMMAND}
-)
+_BESIDE_THE_TENANT = frozenset({ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.STREAM})
 
 
 class Writer:

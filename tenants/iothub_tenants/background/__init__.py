@@ -1,1 +1,1 @@
-"""What a hub does for its tenants without a client's request: session recovery, account changes, admin commands, periodic tasks."""
+"""What a hub does for its tenants without a client's request: session recovery, account changes, admin requests, periodic tasks."""

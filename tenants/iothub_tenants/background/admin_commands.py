@@ -1,88 +1,60 @@
-"""Runs the admin commands that the command line puts into the command table, and writes their answers there.
+"""What an administrator has a running hub do: end a session, empty a queue, delete retained messages, lift bans; and what it has in memory.
 
-Knows no SQL: it is given the commands and a `CommandTable`; the verbs are those of `iothub.records.admin_commands`.
+Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.every_hub` asks the others. Knows no transport.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
 
 from iothub.base import log as logging
-from iothub.base.errors import ConfigError, IotHubError, NotFoundError
+from iothub.base.errors import IotHubError, NotFoundError
 from iothub.base.reasons import Drop
 from iothub.engine.filters import check_topic_filter
-from iothub.records.admin_commands import Verb
+from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs, no_tenant
 from iothub_services.auth.failures import source_of
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues
-from iothub_tenants.accounts.commands import PASSED, SO_FAR, Command
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.retaining import Progress
 from iothub_tenants.identity import invalid_filter
 
-PROGRESS_INTERVAL_S = 0.5  # every progress report costs the accounts database a commit
+PROGRESS_INTERVAL_S = 0.5
 
-QUICK = frozenset({Verb.PING, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
-"""Done in memory: they do not wait behind commands that wait for a store."""
-
-AT_EVERY_HUB = frozenset({Verb.RETAIN_DELETE, Verb.BAN_LIST, Verb.BAN_LIFT, Verb.STREAM_SHOW})
-"""Each hub runs them on what it has in memory; the answer is the sum."""
-
-Json = Mapping[str, object]
 ShowStream = Callable[[str, str], Json | None]
 FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
+ApplyChanges = Callable[[], Awaitable[None]]
 
 log = logging.get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherHubs:
-    """The other hubs on these accounts. `node`: the node number of this hub; `living`: those of the others that live now."""
-
-    node: int
-    living: Callable[[], frozenset[int]]
-
-
-class CommandTable(Protocol):
-    """Writes to the command table."""
-
-    async def answer(self, number: int, result: Json) -> None: ...
-
-    async def fail(self, number: int, error: IotHubError) -> None: ...
-
-    async def progress(self, number: int, so_far: Json) -> None: ...
-
-    async def pass_on(self, number: int, node: int, so_far: Json) -> None: ...
-
-
-CommandHandler = Callable[[Command, CommandTable], Awaitable[Json]]
-
-
 class AdminCommands:
-    """Runs commands one after another."""
+    """On the reactor thread.
+
+    Invariant: a change that was made in the accounts before a verb that changes something is read before it, and applied if that does not
+    take long. What a caller does not wait for any more is done all the same.
+    """
 
     def __init__(
         self,
         hub: Hub,
         queues: AwaitedQueues,
         find_tenant: FindTenant,
-        facts: Callable[[], Json],
-        other_hubs: OtherHubs | None = None,
-        show_stream: ShowStream | None = None,
+        apply_changes: ApplyChanges,
+        show_stream: ShowStream,
+        node: int,
     ) -> None:
         """`show_stream`: describes a stream of this hub by tenant and name; None from it: this hub does not know the stream."""
-        self._other_hubs = other_hubs
-        self._stream_facts = show_stream
         self._hub = hub
         self._queues = queues
         self._find_tenant = find_tenant
-        self._facts = facts
-        self._verbs: dict[str, CommandHandler] = {
-            Verb.PING: self._ping,
+        self._apply_changes = apply_changes
+        self._stream_facts = show_stream
+        self._node = node
+        self.verbs: Verbs = {
+            Verb.ACCOUNTS_APPLY: self._apply,
             Verb.SESSION_DISCARD: self._discard,
             Verb.QUEUE_PURGE: self._purge,
             Verb.RETAIN_DELETE: self._delete_retained,
@@ -91,51 +63,12 @@ class AdminCommands:
             Verb.STREAM_SHOW: self._show_stream,
         }
 
-    @property
-    def node(self) -> int | None:
-        """This hub's node number, where other hubs use these accounts too."""
-        return None if self._other_hubs is None else self._other_hubs.node
+    async def _apply(self, _request: Request, _reply: Reply) -> Json:
+        await self._apply_changes()
+        return {}
 
-    async def run_commands(self, commands: Iterable[Command], table: CommandTable) -> None:
-        for command in commands:
-            try:
-                verb = self._verbs.get(command.verb)
-                if verb is None:
-                    raise ConfigError(f"this hub does not know the command {command.verb!r}: it is of another version")
-                await self._run_command(verb, command, table)
-            except IotHubError as error:
-                await table.fail(command.id, error)
-
-    async def _run_command(self, verb: CommandHandler, command: Command, table: CommandTable) -> None:
-        """Answer a command, or pass it on to the next hub, which may have what is not here. Raises IotHubError."""
-        refusal: NotFoundError | None = None
-        result: Json = {}
-        try:
-            result = await verb(command, table)
-        except NotFoundError as error:
-            refusal = error
-        if command.verb in AT_EVERY_HUB:
-            result = _sum(command.argument.get(SO_FAR), result)
-            if result.get("bans") or result.get("state"):
-                refusal = None  # at least one hub has found something
-        if self._other_hubs is not None and self._must_pass_on(self._other_hubs, command, is_found=refusal is None):
-            await table.pass_on(command.id, self._other_hubs.node, result)
-        elif refusal is not None:
-            raise refusal
-        else:
-            await table.answer(command.id, result)
-
-    def _must_pass_on(self, other_hubs: OtherHubs, command: Command, *, is_found: bool) -> bool:
-        """Return whether another hub has to run the command too."""
-        passed = command.argument.get(PASSED)
-        rest = other_hubs.living().difference(passed if isinstance(passed, list) else ())
-        return bool(rest) and (command.verb in AT_EVERY_HUB or (command.verb == Verb.SESSION_DISCARD and not is_found))
-
-    async def _ping(self, _command: Command, _table: CommandTable) -> Json:
-        return self._facts()
-
-    async def _discard(self, command: Command, _table: CommandTable) -> Json:
-        tenant, client_id = command.tenant, str(command.argument["client_id"])
+    async def _discard(self, request: Request, _reply: Reply) -> Json:
+        tenant, client_id = request.tenant, request.text("client_id")
         broker = await self._broker(tenant)
         if not await self._hub.sessions.discard(broker, client_id, "operator"):
             raise NotFoundError(
@@ -143,8 +76,8 @@ class AdminCommands:
             )
         return {}
 
-    async def _purge(self, command: Command, _table: CommandTable) -> Json:
-        tenant, client_id = command.tenant, str(command.argument["client_id"])
+    async def _purge(self, request: Request, _reply: Reply) -> Json:
+        tenant, client_id = request.tenant, request.text("client_id")
         broker = await self._broker(tenant)
         session = broker.plane.sessions.get(client_id)
         if session is None or not session.is_persistent:
@@ -156,14 +89,14 @@ class AdminCommands:
             self._hub.plane.turn.drop(broker.plane, session, Drop.PURGED, count)
         return {"messages": count}
 
-    async def _delete_retained(self, command: Command, table: CommandTable) -> Json:
-        topic_filter = str(command.argument["filter"]).encode()
-        if check_topic_filter(topic_filter, 65_536, 65_535):
-            raise invalid_filter(str(command.argument["filter"]))
-        broker = await self._broker(command.tenant)
-        return {"messages": await broker.retained.delete(topic_filter, self._progress_of(command, table))}
+    async def _delete_retained(self, request: Request, reply: Reply) -> Json:
+        topic_filter = request.text("filter")
+        if check_topic_filter(topic_filter.encode(), 65_536, 65_535):
+            raise invalid_filter(topic_filter)
+        broker = await self._broker(request.tenant)
+        return {"messages": await broker.retained.delete(topic_filter.encode(), self._progress_to(reply))}
 
-    def _progress_of(self, command: Command, table: CommandTable) -> Progress:
+    def _progress_to(self, reply: Reply) -> Progress:
         clock, reported_at = self._hub.clock, self._hub.clock.monotonic()
 
         async def report(done: int, of: int) -> None:
@@ -171,24 +104,26 @@ class AdminCommands:
             if clock.monotonic() - reported_at < PROGRESS_INTERVAL_S:
                 return
             reported_at = clock.monotonic()
-            with suppress(IotHubError):  # without this report the work goes on all the same
-                await table.progress(command.id, {"done": done, "total": of})
+            with suppress(IotHubError):  # nobody listens any more: the work goes on all the same
+                await reply.rows([{"node": self._node, "done": done, "total": of}])
 
         return report
 
-    async def _list_bans(self, command: Command, _table: CommandTable) -> Json:
-        failures, limit = self._hub.authenticator.failures, int(str(command.argument["limit"]))
-        bans, now = failures.bans(command.tenant), self._hub.clock.wall()
-        rows = [
+    async def _list_bans(self, request: Request, reply: Reply) -> Json:
+        failures, limit = self._hub.authenticator.failures, request.number("limit")
+        bans, now = failures.bans(request.tenant), self._hub.clock.wall()
+        rows: list[Json] = [
             {"device": ban.device, "address": ban.address, "until_ms": int((now + ban.left_s) * 1000)}
             for ban in bans[:limit]
         ]
+        await reply.rows(rows)
         reason = f"{failures.settings.failures} failed logins within {failures.settings.window_s:g} s"
-        return {"bans": rows, "left_out": len(bans) - len(rows), "reason": reason}
+        return {"left_out": len(bans) - len(rows), "reason": reason}
 
-    async def _lift_bans(self, command: Command, _table: CommandTable) -> Json:
-        tenant, device, address = command.tenant, str(command.argument["device"]), command.argument["address"]
-        source = None if address is None else source_of(str(address))
+    async def _lift_bans(self, request: Request, _reply: Reply) -> Json:
+        tenant, device = request.tenant, request.text("device")
+        address = None if request.argument.get("address") is None else request.text("address")
+        source = None if address is None else source_of(address)
         count = self._hub.authenticator.failures.lift(tenant, device, source)
         if not count:
             whence = "" if address is None else f" from {address}"
@@ -198,29 +133,17 @@ class AdminCommands:
         log.info("failure bans lifted", tenant=tenant, device=device, address=source, count=count)
         return {"bans": count}
 
-    async def _show_stream(self, command: Command, _table: CommandTable) -> Json:
-        name = str(command.argument["name"])
-        found = None if self._stream_facts is None else self._stream_facts(command.tenant, name)
+    async def _show_stream(self, request: Request, _reply: Reply) -> Json:
+        name = request.text("name")
+        found = self._stream_facts(request.tenant, name)
         if found is None:
-            raise NotFoundError(f"this hub has not heard of stream {name!r} of tenant {command.tenant} yet")
+            raise NotFoundError(f"this hub has not heard of stream {name!r} of tenant {request.tenant} yet")
         return found
 
     async def _broker(self, tenant: str) -> TenantBroker:
+        """Return a tenant's broker, with the accounts as they are now. Raises NotFoundError, UnavailableError."""
+        await self._apply_changes()
         record = await self._find_tenant(tenant)
         if record is None:
-            raise NotFoundError(f"there is no tenant {tenant!r}; `iothub tenant list` shows them")
+            raise no_tenant(tenant)
         return await self._hub.brokers.broker(record)
-
-
-def _sum(so_far: object, part: Json) -> Json:
-    """Add up what two hubs have found: counts are added, lists are joined."""
-    total: dict[str, object] = dict(so_far) if isinstance(so_far, Mapping) else {}
-    for name, value in part.items():
-        before = total.get(name)
-        if isinstance(before, int) and isinstance(value, int):
-            total[name] = before + value
-        elif isinstance(before, list) and isinstance(value, list):
-            total[name] = [*before, *value]
-        else:
-            total[name] = value
-    return total

@@ -1,6 +1,7 @@
 """What an administrator reads in a running hub: persistent sessions, their queues, retained messages.
 
-Fulfils the verbs of `iothub.records.admin_commands.Query`. Knows no transport and prints nothing: plain rows go to a `Reply`, at its pace.
+Fulfils those verbs of `iothub.records.admin_commands.Verb` that only read. Knows no transport and prints nothing: plain rows go to a `Reply`,
+at its pace.
 Stores are read a page at a time, in their own threads; between two pages others get their turns.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.engine.filters import check_topic_filter, topic_matches
 from iothub.engine.state import Session
-from iothub.records.admin_commands import Json, Query, Reply, Request, message_rows
+from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs, message_rows, no_tenant
 from iothub.records.events import number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
@@ -36,8 +37,6 @@ StatesOf = Callable[[Sequence[tuple[int, str]]], Awaitable[list[SessionState]]]
 
 DriverOf = Callable[[int], str | None]
 """`driver_of(queue_id)`: the name of the driver that has a queue."""
-
-Answer = Callable[[Request, Reply], Awaitable[Json]]
 
 
 class AdminQueries:
@@ -66,23 +65,16 @@ class AdminQueries:
         self._driver_of = driver_of
         self._rejected = rejected
         self._run = run
-        self._verbs: Mapping[str, Answer] = {
-            Query.SESSION_LIST: self._list_sessions,
-            Query.SESSION_SHOW: self._show_session,
-            Query.QUEUE_LIST: self._list_queues,
-            Query.QUEUE_SHOW: self._show_queue,
-            Query.RETAIN_LIST: self._list_retained,
-            Query.RETAIN_COUNT: self._count_retained,
-            Query.RETAIN_SHOW: self._show_retained,
-            Query.REJECTED_LIST: self._list_rejected,
+        self.verbs: Verbs = {
+            Verb.SESSION_LIST: self._list_sessions,
+            Verb.SESSION_SHOW: self._show_session,
+            Verb.QUEUE_LIST: self._list_queues,
+            Verb.QUEUE_SHOW: self._show_queue,
+            Verb.RETAIN_LIST: self._list_retained,
+            Verb.RETAIN_COUNT: self._count_retained,
+            Verb.RETAIN_SHOW: self._show_retained,
+            Verb.REJECTED_LIST: self._list_rejected,
         }
-
-    async def answer(self, request: Request, reply: Reply) -> Json:
-        """Raises IotHubError."""
-        verb = self._verbs.get(request.verb)
-        if verb is None:
-            raise ConfigError(f"this hub does not know the request {request.verb!r}: it is of another version")
-        return await verb(request, reply)
 
     # --- sessions
 
@@ -96,7 +88,7 @@ class AdminQueries:
         return {"next": following}
 
     async def _show_session(self, request: Request, reply: Reply) -> Json:
-        tenant_id, client_id = (await self._tenant(request)).id, _text(request, "client_id")
+        tenant_id, client_id = (await self._tenant(request)).id, request.text("client_id")
         states = await self._states_of([(tenant_id, client_id)])
         if not states:
             raise _no_session(request.tenant, client_id)
@@ -111,7 +103,7 @@ class AdminQueries:
 
     async def _page(self, request: Request) -> tuple[list[Session], str | None]:
         """Return the next persistent sessions by client id, and the last one's if more follow."""
-        after, limit = _text(request, "after"), _number(request, "limit")
+        after, limit = request.text("after"), request.number("limit")
         sessions = list((await self._sessions(request)).values())
         found = await self._run("housekeeping.sessions", _first, sessions, after, limit + 1)
         page = found[:limit]
@@ -129,7 +121,7 @@ class AdminQueries:
         return {"next": following}
 
     async def _show_queue(self, request: Request, reply: Reply) -> Json:
-        client_id, count = _text(request, "client_id"), _number(request, "messages")
+        client_id, count = request.text("client_id"), request.number("messages")
         session = (await self._sessions(request)).get(client_id)
         if session is None or not session.is_persistent:
             raise NotFoundError(
@@ -170,8 +162,8 @@ class AdminQueries:
     # --- retained messages
 
     async def _list_retained(self, request: Request, reply: Reply) -> Json:
-        matches, left = _Filter(request, is_everything_shown=True), _number(request, "limit")
-        tenant_id, after = (await self._tenant(request)).id, _text(request, "after").encode()
+        matches, left = _Filter(request, is_everything_shown=True), request.number("limit")
+        tenant_id, after = (await self._tenant(request)).id, request.text("after").encode()
         last: str | None = None
         while page := await self._retained.page(tenant_id, after, TOPICS):
             found = [topic for topic in page if matches(topic)]
@@ -194,7 +186,7 @@ class AdminQueries:
         return {"messages": count}
 
     async def _show_retained(self, request: Request, reply: Reply) -> Json:
-        tenant_id, topic = (await self._tenant(request)).id, _text(request, "topic")
+        tenant_id, topic = (await self._tenant(request)).id, request.text("topic")
         bodies = await self._retained.fetch(tenant_id, [topic.encode()])
         if not bodies:
             raise NotFoundError(
@@ -227,9 +219,9 @@ class AdminQueries:
         return {} if broker is None else broker.plane.sessions
 
     async def _tenant(self, request: Request) -> TenantRecord:
-        record = await self._find_tenant(request.tenant) if _is_text(request.tenant) else None
+        record = await self._find_tenant(request.tenant)
         if record is None:
-            raise NotFoundError(f"there is no tenant {request.tenant!r}; `iothub tenant list` shows them")
+            raise no_tenant(request.tenant)
         return record
 
 
@@ -240,7 +232,7 @@ class _Filter:
     """
 
     def __init__(self, request: Request, *, is_everything_shown: bool = False) -> None:
-        given = _text(request, "filter")
+        given = request.text("filter")
         self._filter = given.encode()
         self._is_everything = is_everything_shown and given == "#"
         if given.startswith("$share/"):
@@ -309,23 +301,3 @@ def _no_session(tenant: str, client_id: str) -> NotFoundError:
     return NotFoundError(
         f"tenant {tenant} has no persistent session {client_id!r}; `iothub session list {tenant}` shows them"
     )
-
-
-def _text(request: Request, name: str) -> str:
-    """Raises ConfigError: what was asked with is no text of the protocol."""
-    value = request.argument.get(name)
-    if not isinstance(value, str) or not _is_text(value):
-        raise ConfigError(f"{request.verb}: {name}: expected a text in UTF-8")
-    return value
-
-
-def _is_text(value: str) -> bool:
-    """Whether it is UTF-8: bytes of a command line that are not arrive as lone surrogates."""
-    return not any("\ud800" <= mark <= "\udfff" for mark in value)
-
-
-def _number(request: Request, name: str) -> int:
-    value = request.argument.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ConfigError(f"{request.verb}: {name}: expected a number")
-    return value

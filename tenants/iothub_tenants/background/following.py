@@ -1,20 +1,20 @@
-"""Follows the change log of the accounts: ends the sessions of deleted devices, applies changes and runs admin commands, in this order.
+"""Follows the change log of the accounts: ends the sessions of deleted devices, then applies changes.
 
-Knows the meaning of no change and no command: `device_removal`, `apply_changes` and `admin_commands` do. A revoked right waits for no disk, no
-store and no other tenant: the caches are cleared as soon as a change is read, and what may have to wait is done in a `TaskQueue`.
+Knows the meaning of no change: `device_removal` and `apply_changes` do. A revoked right waits for no disk, no store and no other tenant: the
+caches are cleared as soon as a change is read, and what may have to wait is done in a `TaskQueue`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from twisted.internet.defer import DeferredLock
 
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError
 from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.port import Run
-from iothub_tenants.accounts import commands
 from iothub_tenants.accounts.changes import (
     BATCH,
     Change,
@@ -25,12 +25,9 @@ from iothub_tenants.accounts.changes import (
     lines,
 )
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
-from iothub_tenants.background.admin_commands import QUICK, AdminCommands
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.task_queue import PATIENCE_S, TaskQueue
-
-_WITHOUT_SESSIONS = frozenset({ChangeKind.COMMAND, ChangeKind.STREAM})  # these kinds concern no session
 
 log = logging.get(__name__)
 
@@ -48,31 +45,11 @@ class AppliedMark(Protocol):
         """Raises IotHubError."""
 
 
-class CommandRows:
-    """Fulfils `CommandTable` over the accounts database, in a thread."""
-
-    def __init__(self, store: AccountStore, run: Run) -> None:
-        self._store = store
-        self._run = run
-
-    async def answer(self, number: int, result: Mapping[str, object]) -> None:
-        await self._run("accounts.answer", commands.answer, self._store, number, result)
-
-    async def fail(self, number: int, error: IotHubError) -> None:
-        await self._run("accounts.fail", commands.fail, self._store, number, error)
-
-    async def pass_on(self, number: int, node: int, so_far: Mapping[str, object]) -> None:
-        await self._run("accounts.pass_on", commands.pass_on, self._store, number, node, so_far)
-
-    async def progress(self, number: int, so_far: Mapping[str, object]) -> None:
-        await self._run("accounts.progress", commands.progress, self._store, number, so_far)
-
-
 class AccountFollower:
     """On the reactor thread.
 
-    Invariants: a change made before a command is read before the command runs, and applied if that does not take long; a change that was read
-    is not lost because something after it fails.
+    Invariants: a change made before a call of `follow_changes` is read when that returns, and applied if that does not take long; a change that
+    was read is not lost because something after it fails.
     """
 
     def __init__(
@@ -83,7 +60,6 @@ class AccountFollower:
         later: Later,
         removal: DeviceRemoval,
         account_changes: AccountChangeApplier,
-        admin_commands: AdminCommands,
         on_changes: OnChanges | None = None,
     ) -> None:
         """`on_changes`: called with every batch of changes."""
@@ -93,16 +69,12 @@ class AccountFollower:
         self._mark = mark
         self._removal = removal
         self._account_changes = account_changes
-        self._admin_commands = admin_commands
-        self._rows = CommandRows(store, run)
         self._on_changes = on_changes
         self._removing = TaskQueue("device removal", later, PATIENCE_S)
         self._saving = TaskQueue("last applied change", later, PATIENCE_S)
-        self._slow_commands = TaskQueue("admin commands", later, PATIENCE_S)
-        self._quick_commands = TaskQueue("quick admin commands", later, PATIENCE_S)
+        self._following = DeferredLock()
         self._watcher: ChangeWatcher
         self._applied = -1
-        self._has_commands = False
 
     async def watch(self) -> ChangeWatcher:
         """Return what reads the changes that are made from now on. Raises BackendError."""
@@ -129,26 +101,17 @@ class AccountFollower:
         self._watcher = watcher
 
     async def follow_changes(self) -> None:
-        """Apply what was changed since the last call, and run the admin commands. Raises BackendError."""
-        await self._apply_new_changes()
-        while self._has_commands:
-            taken = await self._run("accounts.take", commands.take_queued, self._store, node=self._admin_commands.node)
-            self._has_commands = False
-            try:
-                await self._apply_new_changes()
-            finally:
-                for queue, is_quick in ((self._quick_commands, True), (self._slow_commands, False)):
-                    chosen = [command for command in taken if (command.verb in QUICK) is is_quick]
-                    if chosen:
-                        await queue.run_task(partial(self._admin_commands.run_commands, chosen, self._rows))
-
-    async def _apply_new_changes(self) -> None:
+        """Apply what was changed since the last call: at a time, one caller after the other. Raises BackendError."""
+        await self._following.acquire()
         try:
-            await self._read_changes()
-        except PlaceLostError as error:
-            await self._begin_anew(error)
-        await self._remove_devices()
-        await self._account_changes.apply_changes()
+            try:
+                await self._read_changes()
+            except PlaceLostError as error:
+                await self._begin_anew(error)
+            await self._remove_devices()
+            await self._account_changes.apply_changes()
+        finally:
+            self._following.release()
 
     async def _read_changes(self) -> None:
         """Note all changes since the last read; nothing is awaited between a change and the caches that it clears."""
@@ -158,9 +121,8 @@ class AccountFollower:
             changes = await self._run("accounts.poll", self._watcher.poll)
             if self._watermark is not None:
                 self._watermark.saw(lines(changes), read_at)
-            self._account_changes.note_changes(change for change in changes if change.kind not in _WITHOUT_SESSIONS)
+            self._account_changes.note_changes(change for change in changes if change.kind is not ChangeKind.STREAM)
             self._removal.note_deletions(changes)
-            self._has_commands |= any(change.kind is ChangeKind.COMMAND for change in changes)
             self._notify(changes)
             count = len(changes)
 
@@ -172,7 +134,6 @@ class AccountFollower:
         await self.begin(watcher, self._watermark)
         # Only now: records of a shared cache that were read meanwhile were judged by the old lines of the log.
         self._account_changes.reapply_everything()
-        self._has_commands = True
         self._notify([Change(watcher.after, 0, ChangeKind.STREAM, "*", 0)])
 
     def _notify(self, changes: Sequence[Change]) -> None:

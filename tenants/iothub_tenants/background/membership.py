@@ -138,6 +138,11 @@ class Members:
         return frozenset(number for number, seen in self._others.items() if seen.is_living)
 
     @property
+    def names(self) -> dict[int, str]:
+        """The names of the other hubs that live, by number."""
+        return {number: seen.row.name for number, seen in self._others.items() if seen.is_living}
+
+    @property
     def is_alone(self) -> bool:
         """Whether no other hub can be there: all are gone, and the last read was just now."""
         return not self.living and self.is_fresh

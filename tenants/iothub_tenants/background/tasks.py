@@ -1,4 +1,4 @@
-"""Runs the hub's periodic tasks: changes in the accounts, admin commands, deadlines of sessions, tails of queues and others.
+"""Runs the hub's periodic tasks: changes in the accounts, deadlines of sessions, tails of queues and others.
 
 Knows nothing of what a task does: each is an awaitable call with a period. One that is still running is not started again; one that fails is
 logged and tried again after its period, so that a store that is down stops nothing else.

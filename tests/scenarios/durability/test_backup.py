@@ -21,7 +21,7 @@ from iothub.base.errors import UnavailableError
 from iothub.cli.backup import RunningHub
 from iothub.cli.local_hub import LocalHub
 from iothub.config.datadir import DataDir
-from iothub.records.admin_commands import Query
+from iothub.records.admin_commands import Verb
 from tests.support import property_names
 from tests.support.hub import Hub
 from tests.support.packets import PUBACK, PUBLISH
@@ -239,10 +239,10 @@ def test_hub_that_is_killed_while_it_holds_still_ends_the_backup(running: Hub, t
 def test_command_that_dies_while_the_hub_holds_still_keeps_it_back_for_a_moment(running: Hub) -> None:
     """And if it only was slow, it hears that it was too slow."""
     hub = LocalHub(DataDir(running.data_dir))
-    hold = hub.ask(Query.BACKUP_HOLD, "", {}).result["hold"]
+    hold = hub.ask(Verb.BACKUP_HOLD, "", {}).result["hold"]
 
     with RawClient(running.ports["tcp"], 5, timeout=SECONDS) as client:
         client.connect("p0", USERNAME)
         client.publish("load/p0", b"1", 1, 1)
 
-    assert hub.ask(Query.BACKUP_RELEASE, "", {"hold": hold}).result == {"is_whole": False}
+    assert hub.ask(Verb.BACKUP_RELEASE, "", {"hold": hold}).result == {"is_whole": False}

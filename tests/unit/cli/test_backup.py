@@ -11,14 +11,14 @@ import pytest
 from iothub.backup import files, making
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
-from iothub.records.admin_commands import Json, Query, Request
+from iothub.records.admin_commands import Json, Request, Verb
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
 
 
 def answer(request: Request) -> tuple[list[Json], Json]:
     """What a hub says in whose files nothing changes."""
-    return [], {"hold": "7"} if request.verb == Query.BACKUP_HOLD else {"is_whole": request.argument == {"hold": "7"}}
+    return [], {"hold": "7"} if request.verb == Verb.BACKUP_HOLD else {"is_whole": request.argument == {"hold": "7"}}
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def test_backup_and_restore_of_a_stopped_hub(acme: Cli, empty: Cli, folder: str)
 
 
 def test_backup_beside_a_hub_asks_it_to_hold_still(acme: Cli, folder: str) -> None:
-    with AnsweringHub(acme.data_dir, None, answer) as hub:
+    with AnsweringHub(acme.data_dir, answer) as hub:
         record = acme.rows("backup", folder)
 
-    assert [request.verb for request in hub.requests] == [Query.BACKUP_HOLD, Query.BACKUP_RELEASE]
+    assert [request.verb for request in hub.requests] == [Verb.BACKUP_HOLD, Verb.BACKUP_RELEASE]
     assert (record["name"], record["is_hub_running"], record["files"]) == ("backup", True, 3)
     assert (record["folder"], record["elsewhere"]) == (folder, [])
     assert record["bytes"] > 100_000
@@ -60,11 +60,11 @@ def test_refusals_of_a_hub_are_the_commands(acme: Cli, folder: str) -> None:
     def refuse(_request: Request) -> tuple[list[Json], Json]:
         raise UnavailableError("a commit has taken longer than 5 s: the disk is slow or failing")
 
-    with AnsweringHub(acme.data_dir, None, refuse):
+    with AnsweringHub(acme.data_dir, refuse):
         assert "the disk is slow" in acme("backup", folder, code=7).err
-    with AnsweringHub(acme.data_dir, None):
+    with AnsweringHub(acme.data_dir):
         assert "does not answer" in acme("backup", folder, code=7).err
-    with AnsweringHub(acme.data_dir, None) as hub:
+    with AnsweringHub(acme.data_dir) as hub:
         hub.data_dir.write_hub({"starting": "waiting for HBase: it is down"})
         assert "the hub is starting" in acme("backup", folder, code=7).err
 
@@ -75,7 +75,7 @@ def test_hub_that_could_not_hold_still_long_enough_is_asked_again(acme: Cli, fol
     def too_late(request: Request) -> tuple[list[Json], Json]:
         return [], {"hold": "7", "is_whole": False}
 
-    with AnsweringHub(acme.data_dir, None, too_late) as hub:
+    with AnsweringHub(acme.data_dir, too_late) as hub:
         assert "overloaded; try again" in acme("backup", folder, code=7).err
 
     assert len(hub.requests) == 2 * making.HOLDS
@@ -171,7 +171,7 @@ def test_exit_codes_of_restore(acme: Cli, empty: Cli, folder: str, tmp_path: Pat
         "is not empty (accounts.db): restore into another --data-dir, or use --replace"
         in acme("restore", folder, code=4).err
     )
-    with AnsweringHub(acme.data_dir, None):
+    with AnsweringHub(acme.data_dir):
         assert (
             "(iothub serve, listening on 127.0.0.1:1883); stop it first"
             in acme("restore", folder, "--replace", code=4).err
@@ -202,7 +202,7 @@ def test_dry_run_checks_the_backup_and_changes_nothing(acme: Cli, empty: Cli, fo
     assert not empty.data_dir.exists()
     assert "is not empty" in acme("restore", folder, "--dry-run", code=4).err
     assert "nothing was changed" in acme("restore", folder, "--dry-run", "--replace").err
-    with AnsweringHub(acme.data_dir, None):
+    with AnsweringHub(acme.data_dir):
         assert "stop it first" in acme("restore", folder, "--dry-run", "--replace", code=4).err
     (Path(folder) / "pepper").unlink()
     assert "pepper is missing" in empty("restore", folder, "--dry-run", code=1).err

@@ -13,18 +13,17 @@ from iothub.base.errors import UnavailableError
 from iothub.cli.app import App
 from iothub.cli.status import ACCOUNTS_TIMEOUT_S
 from iothub.config.datadir import DataDir
-from iothub.records.admin_commands import Json
-from iothub_tenants.accounts import commands, tenants
+from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.answering import AnsweringHub
+from tests.support.answering import AnsweringHub, silent_hub
 from tests.support.command import Cli, Result
 
 
 def test_status_of_a_running_hub_tells_who_and_where(cli: Cli) -> None:
     alarm = {"name": "disk_low", "severity": "warning", "since": 1_800_000_001.0}
     answer = {"version": "1", "ready": False, "reasons": ["it starts"], "tenants": 2, "alarms": [alarm]}
-    with AnsweringHub(cli.data_dir, lambda _command: answer) as hub:
+    with AnsweringHub(cli.data_dir, lambda _request: ([], answer)) as hub:
         hub.data_dir.write_hub({"pid": 1, "version": "1", "started": 1_800_000_000.5, "tcp": "127.0.0.1:1883"})
         shown = cli("status", "-o", "json").json
 
@@ -35,15 +34,14 @@ def test_status_of_a_running_hub_tells_who_and_where(cli: Cli) -> None:
     assert not {"answer", "health"} & set(shown), "every fact once"
 
 
-def test_status_counts_all_tenants_and_those_that_are_loaded(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_counts_all_tenants_and_those_that_are_loaded(cli: Cli) -> None:
     """A tenant is loaded while something of it is in use: after a start there may seem to be none."""
-    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.2)
     for name in ("acme", "beta", "gamma"):
         cli("tenant", "create", name)
-    with AnsweringHub(cli.data_dir, lambda _command: {"tenants": 2}):
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {"tenants": 2})):
         shown = cli("status", "-o", "json").json
         output = cli("status").out
-    with AnsweringHub(cli.data_dir, None):
+    with AnsweringHub(cli.data_dir):
         silent = cli("status", code=7).out
 
     assert (shown["tenants"], shown["loaded_tenants"]) == (3, 2)
@@ -52,26 +50,13 @@ def test_status_counts_all_tenants_and_those_that_are_loaded(cli: Cli, monkeypat
     assert "tenants" in silent
 
 
-def test_status_of_a_hub_that_takes_no_commands_shows_its_alarms(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its disk is full, or its accounts are away: just then somebody looks."""
-    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.2)
-    alarm = {"name": "disk_full", "severity": "critical", "since": 1_800_000_001.0}
-    answer: Json = {"ready": False, "reasons": ["the disk is full"], "tenants": 2, "alarms": [alarm]}
-    with AnsweringHub(cli.data_dir, None, lambda _request: ([], answer)) as hub:
-        shown = cli("status", "-o", "json", code=7).json
-
-    assert [request.verb for request in hub.requests] == ["status"]
-    assert (shown["state"], shown["reasons"]) == ("answering on its socket alone", ["the disk is full"])
-    assert [each["name"] for each in shown["alarms"]] == ["disk_full"]
-    assert shown["problem"]
-
-
 def test_status_of_a_hub_that_does_not_answer_is_unavailable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.05)
-    with AnsweringHub(cli.data_dir, None):
+    with silent_hub(cli.data_dir):
         shown = cli("status", "-o", "json", code=7).json
 
     assert (shown["state"], shown["ready"], shown["alarms"]) == ("not answering", None, None)
+    assert shown["problem"].startswith("no answer within")
 
 
 def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
@@ -83,7 +68,7 @@ def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
         "advice": "Free some space.",
     }
     answer = {"version": "1", "ready": False, "reasons": ["a store refuses writes"], "tenants": 2, "alarms": [alarm]}
-    with AnsweringHub(cli.data_dir, lambda _command: {**answer, "other_hubs": [0, 2]}) as hub:
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {**answer, "other_hubs": [0, 2]})) as hub:
         hub.data_dir.write_hub({"started": 1_800_000_000.5})
         shown = cli("status").out
 
@@ -98,7 +83,7 @@ def test_status_tells_a_person_of_every_alarm(cli: Cli) -> None:
 
 
 def test_status_of_a_hub_without_others_has_nothing_of_them(cli: Cli) -> None:
-    with AnsweringHub(cli.data_dir, lambda _command: {"ready": True, "reasons": [], "other_hubs": []}):
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {"ready": True, "reasons": [], "other_hubs": []})):
         shown = cli("status", "-o", "json").json
 
     assert shown["not_across_hubs"] == []
@@ -108,46 +93,26 @@ def test_status_names_what_hubs_do_not_share(cli: Cli) -> None:
     """Quotas are shared where the ledger is on Redis."""
     with (cli.data_dir / "iothub.toml").open("a") as file:
         file.write('\n[redis]\naddresses = ["127.0.0.1:1"]\n[quota]\nledger = "redis"\n')
-    with AnsweringHub(cli.data_dir, lambda _command: {"ready": True, "reasons": [], "other_hubs": [2]}):
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {"ready": True, "reasons": [], "other_hubs": [2]})):
         shown = cli("status", "-o", "json").json
 
     assert any(text.startswith("retained messages: ") for text in shown["not_across_hubs"])
     assert not any("quotas" in text for text in shown["not_across_hubs"])
 
 
-def test_status_reads_the_alarms_over_http_when_the_command_table_fails(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A full disk keeps commands out of the table; that is when a person asks."""
+def test_status_reads_the_alarms_over_http_when_the_socket_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     alarm = {"name": "disk_full", "severity": "critical", "subject": "queues", "detail": "full", "advice": "Free some."}
-    monkeypatch.setattr("iothub.cli.status.PING_TIMEOUT_S", 0.05)
     monkeypatch.setattr("iothub.cli.status._over_http", lambda _address: ({"ready": False}, {"alarms": [alarm]}))
-    with AnsweringHub(cli.data_dir, None) as hub:
+    with AnsweringHub(cli.data_dir) as hub:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
         shown = cli("status", code=7).out
 
+    assert "answering over HTTP alone" in shown
     assert "critical: disk_full (queues): full - Free some." in shown
 
 
-def test_status_shows_what_the_hub_is_doing(acme: Cli) -> None:
-    """Who gave up waiting looks here; the question itself is not part of it."""
-    store = AccountStore(sqlite_url(DataDir(acme.data_dir).accounts))
-    commands.enqueue(store, "acme", "retain.delete", {"filter": "a/#"})
-    (command,) = commands.take_queued(store)
-    commands.progress(store, command.id, {"done": 256, "total": 1000})
-    store.close()
-
-    with AnsweringHub(acme.data_dir, lambda _command: {}):
-        (shown,) = acme("status", "-o", "json").json["commands"]
-        table = acme("status").out
-
-    assert (shown["name"], shown["tenant"], shown["argument"]) == ("retain.delete", "acme", {"filter": "a/#"})
-    assert (shown["state"], shown["done"], shown["total"]) == ("running", 256, 1000)
-    assert f"retain.delete of tenant acme: running since {shown['since']}, 256 of 1000" in table
-
-
 def test_status_says_when_http_is_gone(cli: Cli) -> None:
-    with AnsweringHub(cli.data_dir, lambda _command: {}) as hub:
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {})) as hub:
         hub.data_dir.write_hub({"http": "127.0.0.1:1"})
         shown = cli("status", "-o", "json").json
 
@@ -157,7 +122,7 @@ def test_status_says_when_http_is_gone(cli: Cli) -> None:
 
 def test_accounts_are_changed_beside_a_running_hub(cli: Cli) -> None:
     """Accounts, rules, quotas and plans work on the store directly, whether or not the hub runs."""
-    with AnsweringHub(cli.data_dir, None):
+    with AnsweringHub(cli.data_dir):
         cli("tenant", "create", "acme")
         cli("device", "create", "acme", "dev1")
         cli("quota", "set", "acme", "connections=1")
@@ -172,11 +137,11 @@ def test_limits_that_do_not_hold_over_all_hubs_say_so(
     monkeypatch.setenv("IOTHUB_QUOTA__LEDGER", "redis")
     monkeypatch.setenv("IOTHUB_REDIS__ADDRESSES", '["127.0.0.1:1"]')
     alone = acme("quota", *words, "-o", "json")
-    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "shared"}):
+    with AnsweringHub(acme.data_dir, lambda _request: ([], {"quota": "shared"})):
         shared = acme("quota", *words, "-o", "json")
-    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "degraded"}):
+    with AnsweringHub(acme.data_dir, lambda _request: ([], {"quota": "degraded"})):
         degraded = acme("quota", *words, "-o", "json")
-    with AnsweringHub(acme.data_dir, lambda _command: {"quota": "initialising"}):
+    with AnsweringHub(acme.data_dir, lambda _request: ([], {"quota": "initialising"})):
         initialising = acme("quota", *words, "-o", "json")
 
     assert "degraded: the Redis ledger is unavailable; each hub keeps its last share" in degraded.err
@@ -188,16 +153,16 @@ def test_limits_that_do_not_hold_over_all_hubs_say_so(
 
 def test_limits_beside_a_hub_that_does_not_answer(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are shown all the same; whose limits are its own is not asked at all."""
-    monkeypatch.setattr("iothub.cli.quota.PING_TIMEOUT_S", 0.05)
-    with AnsweringHub(acme.data_dir, None) as hub:
+    with AnsweringHub(acme.data_dir, lambda _request: ([], {})) as hub:
         assert acme("quota", "show", "acme").err == ""
+    with AnsweringHub(acme.data_dir):
         monkeypatch.setenv("IOTHUB_QUOTA__LEDGER", "redis")
         monkeypatch.setenv("IOTHUB_REDIS__ADDRESSES", '["127.0.0.1:1"]')
 
         output = acme("quota", "show", "acme").err
 
     assert "whether they hold over all hubs is unknown" in output
-    assert hub.seen == []
+    assert hub.requests == []
 
 
 def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +179,7 @@ def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.Monke
 
     pause("iothub.cli.deletion.time.sleep", lambda _seconds: is_deleting.set())
     hub = threading.Thread(target=finish)
-    with AnsweringHub(acme.data_dir, None):
+    with AnsweringHub(acme.data_dir):
         hub.start()
         result = acme("tenant", "delete", "acme", "--confirm", "acme", "-o", "json")
         hub.join()
@@ -225,7 +190,7 @@ def test_deletion_waits_for_the_running_hub(acme: Cli, monkeypatch: pytest.Monke
 
 def test_deletion_that_takes_long_says_so(acme: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iothub.cli.deletion.COMMAND_TIMEOUT_S", 0.0)
-    with AnsweringHub(acme.data_dir, None):
+    with AnsweringHub(acme.data_dir):
         result = acme("tenant", "delete", "acme", "--confirm", "acme")
 
     assert "is being deleted" in result.err
@@ -240,20 +205,20 @@ def test_interrupted_deletion_goes_on_in_the_hub(acme: Cli, monkeypatch: pytest.
 
     own = SimpleNamespace(monotonic=time.monotonic, sleep=interrupt)  # other threads go on sleeping as they do
     monkeypatch.setattr("iothub.cli.deletion.time", own)
-    with AnsweringHub(acme.data_dir, None):
+    with AnsweringHub(acme.data_dir):
         result = acme("tenant", "delete", "acme", "--confirm", "acme", code=130)
 
     assert result.err.startswith("iothub: interrupted: tenant acme is being deleted; the hub continues")
 
 
 def test_second_init_beside_a_hub_is_a_conflict(cli: Cli, call: Callable[..., Result]) -> None:
-    with AnsweringHub(cli.data_dir, None):
+    with AnsweringHub(cli.data_dir):
         assert call("--data-dir", str(cli.data_dir), "init").code == 4
 
 
 def test_status_of_a_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
     """It takes no command yet, and has perhaps no HTTP: what it waits for is in its notes."""
-    with AnsweringHub(cli.data_dir, None) as hub:
+    with AnsweringHub(cli.data_dir) as hub:
         hub.data_dir.write_hub({"started": 1_800_000_000.5, "starting": "waiting for HBase: it is down"})
         shown = cli("status", "-o", "json", code=7).json
         output = cli("status", code=7).out
@@ -264,20 +229,26 @@ def test_status_of_a_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
 
 
 def test_status_waits_once_for_accounts_that_do_not_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And says what it could not read; the hub itself is heard over HTTP."""
+    """And says what it could not read; the hub itself answers, so the exit code is 0."""
     asked: list[float] = []
 
     def store(app: App) -> AccountStore:
         asked.append(app.patience_s)
         raise UnavailableError("the accounts database does not answer")
 
-    page = {"connections": {"used": 3, "limit": 20_000}, "alarms": []}
     monkeypatch.setattr(App, "store", store)
-    monkeypatch.setattr("iothub.cli.status._over_http", lambda _address: ({"ready": True, "reasons": []}, page))
-    with AnsweringHub(cli.data_dir, None) as hub:
-        hub.data_dir.write_hub({"http": "127.0.0.1:1"})
-        shown = cli("status", "-o", "json", code=7).json
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {"ready": True, "reasons": [], "connections": 3})):
+        shown = cli("status", "-o", "json").json
 
     assert asked == [ACCOUNTS_TIMEOUT_S]
-    assert shown["problem"] == "the accounts database does not answer; not read: tenants, commands"
-    assert (shown["state"], shown["ready"], shown["connections"]) == ("answering over HTTP alone", True, 3)
+    assert shown["problem"] == "the accounts database does not answer; not read: tenants"
+    assert (shown["state"], shown["ready"], shown["connections"], shown["tenants"]) == ("running", True, 3, None)
+
+
+def test_status_names_both_the_hub_and_the_accounts_that_do_not_answer(cli: Cli) -> None:
+    DataDir(cli.data_dir).accounts.unlink()
+    with AnsweringHub(cli.data_dir):
+        shown = cli("status", "-o", "json", code=7).json
+
+    assert "which does not answer on admin.sock" in shown["problem"]
+    assert shown["problem"].endswith("not read: tenants")

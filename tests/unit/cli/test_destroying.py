@@ -74,7 +74,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(App, "is_interactive", property(lambda app: app._is_input_allowed))
 
 
-def running(cli: Cli, path: str) -> AbstractContextManager[object]:
+def running(cli: Cli, path: str) -> AbstractContextManager[AnsweringHub | None]:
     """The hub, for commands that ask it."""
     if path.split()[0] not in ("queue", "retain", "session"):
         return nullcontext()
@@ -82,7 +82,7 @@ def running(cli: Cli, path: str) -> AbstractContextManager[object]:
     def answer(request: Request) -> tuple[list[Json], Json]:
         return [], {"messages": 2, **LAST, **(SESSION if "session" in request.verb else QUEUE)}
 
-    return AnsweringHub(cli.data_dir, lambda command: pytest.fail(f"{command.verb} was done"), answer)
+    return AnsweringHub(cli.data_dir, answer)
 
 
 @pytest.mark.parametrize(("path", "command"), list(commands(main.command)), ids=lambda value: str(value)[:40])
@@ -125,10 +125,11 @@ def test_declined_question_changes_nothing(asked: Cli, path: str) -> None:
     """And says so, with exit code 1."""
     before = rows(asked)
 
-    with running(asked, path):
+    with running(asked, path) as hub:
         result = asked(*path.split(), *DECLINED[path], stdin=b"n\n", code=1)
 
     assert result.err.endswith("Cancelled; nothing was changed\n")
+    assert hub is None or {each.verb for each in hub.requests} <= {"retain.count"}
     assert rows(asked) == before
 
 

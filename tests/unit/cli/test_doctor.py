@@ -94,7 +94,7 @@ def test_running_hub_is_asked_for_its_alarms(cli: Cli) -> None:
         "advice": "See.",
     }
 
-    with AnsweringHub(cli.data_dir, lambda _command: {"ready": True, "reasons": [], "alarms": [alarm]}):
+    with AnsweringHub(cli.data_dir, lambda _request: ([], {"ready": True, "reasons": [], "alarms": [alarm]})):
         rows = {row["name"]: row for row in cli("doctor", "--json", code=1).json}
 
     assert rows["running hub"]["state"] == "ok"

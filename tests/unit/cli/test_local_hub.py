@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
-from tests.support.answering import AnsweringHub
+from tests.support.answering import AnsweringHub, silent_hub
 from tests.support.command import Cli, Result
 
 WORDS = (
@@ -40,7 +39,7 @@ def test_directory_without_init_is_named(call: Callable[..., Result], tmp_path: 
 
 
 def test_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
-    with AnsweringHub(cli.data_dir, None) as hub:
+    with AnsweringHub(cli.data_dir) as hub:
         hub.data_dir.write_hub({"starting": "waiting for HBase: it is down"})
         assert "waiting for HBase: it is down; see" in cli("session", "list", "acme", code=7).err
 
@@ -55,18 +54,9 @@ def test_process_without_a_socket_is_named(cli: Cli) -> None:
     assert "admin.sock" in said
 
 
-@contextmanager
-def listening(cli: Cli) -> Iterator[socket.socket]:
-    """A socket whose every next asker is heard, and not answered."""
-    with socket.socket(socket.AF_UNIX) as made, DataDir(cli.data_dir).admin_address() as address:
-        made.bind(address)
-        made.listen()
-        yield made
-
-
 def test_silent_hub_is_waited_for_a_while(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iothub.cli.local_hub.SILENCE_S", 0.05)
-    with listening(cli):
+    with silent_hub(cli.data_dir):
         assert "no answer within" in cli("session", "list", "acme", code=7).err
 
 
@@ -87,7 +77,7 @@ def test_other_answers_are_told(cli: Cli, said: bytes, code: int, text: str) -> 
         connection.recv(65_536)
         connection.sendall(said)
 
-    hub = AnsweringHub(cli.data_dir, None, lambda _request: ([], {}))
+    hub = AnsweringHub(cli.data_dir, lambda _request: ([], {}))
     hub._exchange = exchange  # type: ignore[method-assign]
     with hub:
         assert text in cli("session", "list", "acme", code=code).err

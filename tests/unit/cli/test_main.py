@@ -23,7 +23,7 @@ from iothub.base.errors import ConfigError, UnavailableError
 from iothub.cli import main
 from iothub.config.datadir import DataDir
 from iothub.config.reference_page import render_reference
-from iothub.records.admin_commands import Query
+from iothub.records.admin_commands import Verb
 from iothub_services.quota.names import Quota
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result
@@ -288,10 +288,10 @@ def test_reload_shows_what_was_applied_and_what_needs_a_restart(cli: Cli) -> Non
             "certificates": certificates,
         }
 
-    with AnsweringHub(cli.data_dir, None, asked) as hub:
+    with AnsweringHub(cli.data_dir, asked) as hub:
         shown, unchanged, as_json = cli("config", "reload"), cli("config", "reload"), cli.rows("config", "reload")
 
-    assert [(request.verb, request.tenant) for request in hub.requests] == [(Query.CONFIG_RELOAD, "")] * 3
+    assert [(request.verb, request.tenant) for request in hub.requests] == [(Verb.CONFIG_RELOAD, "")] * 3
     assert [line.split() for line in shown.out.splitlines()] == [
         ["NAME", "VALUE", "RELOAD"],
         ["log.level", '"debug"', "now"],
@@ -312,7 +312,7 @@ def test_refused_reload_names_every_mistake(cli: Cli) -> None:
     def asked(_request: object) -> tuple[list[dict[str, str]], dict[str, object]]:
         raise error
 
-    with AnsweringHub(cli.data_dir, None, asked):
+    with AnsweringHub(cli.data_dir, asked):
         refused = cli("config", "reload", code=2).err
 
     pasted = error.details[0].replace("iothub config", f"iothub --data-dir {cli.data_dir} config")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iothub.records.admin_commands import Json, Query, Request
+from iothub.records.admin_commands import Json, Request, Verb
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
 
@@ -25,14 +25,14 @@ def refused(client_id: str, **other: object) -> Json:
 
 
 def hub(cli: Cli, *rows: Json) -> AnsweringHub:
-    return AnsweringHub(cli.data_dir, None, lambda _request: (rows, {}))
+    return AnsweringHub(cli.data_dir, lambda _request: (rows, {}))
 
 
 def test_refused_connects_of_a_tenant_are_listed(acme: Cli) -> None:
     with hub(acme, refused("c1"), refused("c2")) as running:
         rows = acme.rows("rejected", "acme")
 
-    assert running.requests == [Request(Query.REJECTED_LIST, "acme", {"is_unknown": False})]
+    assert running.requests == [Request(Verb.REJECTED_LIST, "acme", {"is_unknown": False})]
     assert [row["name"] for row in rows] == ["c1", "c2"]
     assert rows[0] == {
         "name": "c1",
@@ -57,7 +57,7 @@ def test_refused_connects_of_no_known_tenant_are_listed_with_the_name_they_gave(
     with hub(acme, refused("c1", tenant="nowhere")) as running:
         table = acme("rejected", "--unknown").out
 
-    assert running.requests == [Request(Query.REJECTED_LIST, "", {"is_unknown": True})]
+    assert running.requests == [Request(Verb.REJECTED_LIST, "", {"is_unknown": True})]
     assert "nowhere" in table
     assert "TENANT" in table
 

@@ -41,7 +41,7 @@ def test_topics_are_named_and_left_to_the_hub(
     monkeypatch.setattr("iothub.cli.deletion.COMMAND_TIMEOUT_S", 0.0)
     monkeypatch.setattr(stream_topics, "reached", lambda _app: pytest.fail("Kafka is not asked"))
 
-    with AnsweringHub(acme.data_dir, None) if is_hub_running else nullcontext():
+    with AnsweringHub(acme.data_dir) if is_hub_running else nullcontext():
         output = acme(*DELETE).err
 
     assert "and the Kafka topics of its streams as soon as Kafka answers: " in output

@@ -12,7 +12,7 @@ import pytest
 from iothub.base.errors import UnavailableError
 from iothub.hub import backup_hold
 from iothub.hub.backup_hold import BackupHold
-from iothub.records.admin_commands import Query, Request
+from iothub.records.admin_commands import Request, Verb
 from iothub_services.sqlite.commit_lock import CommitLock
 
 LONG_S = 30.0
@@ -31,7 +31,7 @@ def done(work: Awaitable[Any]) -> Any:
 
 
 def release(hold: object) -> Request:
-    return Request(Query.BACKUP_RELEASE, "", {"hold": hold})
+    return Request(Verb.BACKUP_RELEASE, "", {"hold": hold})
 
 
 def test_commits_wait_between_hold_and_release(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -290,7 +290,7 @@ def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
     now(two.deregister())
     node.pass_time(GONE_S + 2)
 
-    assert node.stores.others.living() == frozenset()
+    assert node.members.living == frozenset()
     assert peers.exist
 
 
@@ -345,7 +345,7 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     ((numbers, lost_at_ms),) = taken_over
     assert numbers == frozenset({2})
     assert abs(lost_at_ms / 1000 - seen_at) <= 2.0
-    assert node.stores.others.living() == frozenset()
+    assert node.members.living == frozenset()
 
 
 def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ class Sockets:
             close=note("closed"),
             addresses=lambda: {"tcp": ("127.0.0.1", 1883)},
         )
-        sockets: Any = some(listeners=listeners, http=some() if has_http else None, admin_queries=None)
+        sockets: Any = some(listeners=listeners, http=some() if has_http else None, verbs={})
         port = some(getHost=lambda: some(host="127.0.0.1", port=8080), stopListening=lambda: succeed(None))
         monkeypatch.setattr(open_sockets.http, "listen", lambda *_: port)
         monkeypatch.setattr(open_sockets, "open_socket", lambda *_: some(close=note("administrators refused")))

@@ -24,7 +24,7 @@ from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
-from iothub_tenants.background.admin_commands import OtherHubs
+from iothub_tenants.background.membership import Members
 from tests.support.control_harness import Harness
 
 STREAMS = [Stream(number, 7, "acme", f"s{number}", Direction.IN, "#", 1, 1000) for number in range(20)]
@@ -40,7 +40,7 @@ class Scenario:
     """The streaming of a hub without Kafka; the accounts say what the test says."""
 
     def __init__(
-        self, harness: Harness, monkeypatch: Any, others: OtherHubs | None = None, topics: StreamTopics | None = None
+        self, harness: Harness, monkeypatch: Any, members: Members | None = None, topics: StreamTopics | None = None
     ) -> None:
         self.troubles: list[str] = []
         self.found: list[Stream] | BackendError = STREAMS
@@ -49,7 +49,7 @@ class Scenario:
             Config(), harness.store, replace(drivers, topics=topics), harness.clock, lambda: harness.plane
         )
         run = cast("Any", self.run)
-        self.streaming = Streaming(parts, harness.hub, cast("Any", None), run, others, "iothub", self.troubles.append)
+        self.streaming = Streaming(parts, harness.hub, cast("Any", None), run, members, "iothub", self.troubles.append)
         monkeypatch.setattr(streams, "active", self.active)
         self.streaming.start()
 
@@ -66,14 +66,15 @@ def test_each_stream_is_read_by_one_of_the_hubs_that_live(tmp_path: Any, monkeyp
     """And by all of those that are left when one goes."""
     harness = Harness(tmp_path)
     living = {1: frozenset({2, 3}), 2: frozenset({1, 3}), 3: frozenset({1, 2})}
-    stages = {node: Scenario(harness, monkeypatch, OtherHubs(node, lambda node=node: living[node])) for node in living}
+    members = {node: SimpleNamespace(number=node, living=others) for node, others in living.items()}
+    stages = {node: Scenario(harness, monkeypatch, cast("Members", each)) for node, each in members.items()}
     for scenario in stages.values():
         now(scenario.streaming.refresh())
     shares = [set(scenario.streaming._followed) for scenario in stages.values()]
     assert set().union(*shares) == set(STREAMS)
     assert sum(map(len, shares)) == len(STREAMS)
 
-    living[1], living[2] = frozenset({2}), frozenset({1})
+    members[1].living, members[2].living = frozenset({2}), frozenset({1})
     for scenario in stages.values():
         scenario.streaming.share_out()
     left = [set(stages[node].streaming._followed) for node in (1, 2)]

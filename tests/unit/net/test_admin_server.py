@@ -173,9 +173,11 @@ def test_answer_that_is_not_fetched_is_cut(harness: Harness) -> None:
     assert transport.is_aborted
 
 
-def test_asker_that_leaves_is_forgotten(harness: Harness) -> None:
+def test_asker_that_leaves_is_forgotten_when_its_work_is_done(harness: Harness) -> None:
+    """Until then it is one of those that are bounded."""
     exchange, transport = harness.ask()
     exchange.connectionLost(Failure(ConnectionDone()))
+    assert harness.server.open_connections == 1
     harness.result.callback({})
 
     assert heard(transport) == [{"protocol": 1}]

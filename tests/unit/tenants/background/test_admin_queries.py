@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.errors import ConfigError, IotHubError, NotFoundError, UnavailableError
 from iothub.records import events
-from iothub.records.admin_commands import Json, Query, Request, messages_in
+from iothub.records.admin_commands import Json, Request, Verb, answer_with, messages_in
 from iothub.records.events import Subject
 from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import TenantRecord
@@ -128,7 +128,9 @@ class Hub:
         """Return the result; the rows are in `sent`. Raises the refusal."""
         self.sent.clear()
         answers: list[Any] = []
-        Deferred.fromCoroutine(self.queries.answer(Request(verb, tenant, argument), self)).addBoth(answers.append)
+        Deferred.fromCoroutine(answer_with(self.queries.verbs, Request(verb, tenant, argument), self)).addBoth(
+            answers.append
+        )
         (answer,) = answers
         if hasattr(answer, "raiseException"):
             answer.raiseException()
@@ -148,14 +150,14 @@ def test_sessions_are_listed_in_order_page_by_page(hub: Hub, monkeypatch: pytest
     """Their states are read some at a time."""
     monkeypatch.setattr(admin_queries, "SESSIONS", 2)
 
-    assert hub.names(Query.SESSION_LIST, "client_id", after="", limit=3) == (["a", "b", "c"], "c")
+    assert hub.names(Verb.SESSION_LIST, "client_id", after="", limit=3) == (["a", "b", "c"], "c")
     assert hub.asked == [2, 1]
-    assert hub.names(Query.SESSION_LIST, "client_id", after="c", limit=3) == (["d"], None)
-    assert hub.names(Query.SESSION_LIST, "client_id", after="", limit=4) == (["a", "b", "c", "d"], None)
+    assert hub.names(Verb.SESSION_LIST, "client_id", after="c", limit=3) == (["d"], None)
+    assert hub.names(Verb.SESSION_LIST, "client_id", after="", limit=4) == (["a", "b", "c", "d"], None)
 
 
-@pytest.mark.parametrize("verb", [Query.SESSION_LIST, Query.QUEUE_LIST])
-def test_queues_of_a_list_are_read_some_at_a_time(hub: Hub, monkeypatch: pytest.MonkeyPatch, verb: Query) -> None:
+@pytest.mark.parametrize("verb", [Verb.SESSION_LIST, Verb.QUEUE_LIST])
+def test_queues_of_a_list_are_read_some_at_a_time(hub: Hub, monkeypatch: pytest.MonkeyPatch, verb: Verb) -> None:
     """And their rows are sent before the next ones are read: whoever asked sees that it goes on."""
     monkeypatch.setattr(admin_queries, "SESSIONS", 2)
     asked: list[tuple[list[int], int]] = []
@@ -175,11 +177,11 @@ def test_queues_of_a_list_are_read_some_at_a_time(hub: Hub, monkeypatch: pytest.
 def test_session_that_has_ended_meanwhile_is_left_out(hub: Hub) -> None:
     del hub.states["b"]
 
-    assert hub.names(Query.SESSION_LIST, "client_id", after="", limit=2) == (["a"], "b")
+    assert hub.names(Verb.SESSION_LIST, "client_id", after="", limit=2) == (["a"], "b")
 
 
 def test_session_is_listed_with_its_queue(hub: Hub) -> None:
-    hub.ask(Query.SESSION_LIST, after="", limit=9)
+    hub.ask(Verb.SESSION_LIST, after="", limit=9)
 
     queues = {str(row["client_id"]): cast("Any", row["queue"]) for row in hub.sent}
     assert queues["c"] is None
@@ -188,7 +190,7 @@ def test_session_is_listed_with_its_queue(hub: Hub) -> None:
 
 
 def test_session_is_shown_with_its_subscriptions(hub: Hub) -> None:
-    shown = hub.ask(Query.SESSION_SHOW, client_id="a")
+    shown = hub.ask(Verb.SESSION_SHOW, client_id="a")
 
     assert hub.sent == [{"group": "g", "filter": "a/#", "qos": 1, "no_local": True}]
     assert (shown["device"], shown["protocol_version"], shown["session_expiry_s"]) == ("dev1", 5, 3600)
@@ -201,18 +203,18 @@ def test_session_is_shown_with_its_subscriptions(hub: Hub) -> None:
 
 
 def test_queues_are_listed_without_sessions_that_have_none(hub: Hub) -> None:
-    assert hub.names(Query.QUEUE_LIST, "client_id", after="", limit=3) == (["a", "b"], "c")
-    assert hub.names(Query.QUEUE_LIST, "queue_id", after="c", limit=3) == ([4], None)
+    assert hub.names(Verb.QUEUE_LIST, "client_id", after="", limit=3) == (["a", "b"], "c")
+    assert hub.names(Verb.QUEUE_LIST, "queue_id", after="c", limit=3) == ([4], None)
 
 
 def test_queue_is_shown_with_its_oldest_messages(hub: Hub) -> None:
     """A long one in pieces."""
-    shown = hub.ask(Query.QUEUE_SHOW, client_id="a", messages=2)
+    shown = hub.ask(Verb.QUEUE_SHOW, client_id="a", messages=2)
 
     assert (shown["messages"], shown["queue_id"]) == (3, 1)
     assert len(hub.sent) > 2
     assert [(facts["position"], body) for facts, body in messages_in(hub.sent)] == [(1, b"one"), (2, b"two" * 100_000)]
-    hub.ask(Query.QUEUE_SHOW, client_id="a", messages=0)
+    hub.ask(Verb.QUEUE_SHOW, client_id="a", messages=0)
     assert hub.sent == []
 
 
@@ -223,7 +225,7 @@ def test_queue_that_is_taken_over_meanwhile_is_asked_for_again(hub: Hub, monkeyp
     monkeypatch.setattr(hub.queues, "read", fail)
 
     with pytest.raises(UnavailableError, match="try again"):
-        hub.ask(Query.QUEUE_SHOW, client_id="a", messages=1)
+        hub.ask(Verb.QUEUE_SHOW, client_id="a", messages=1)
 
 
 @pytest.fixture
@@ -253,27 +255,27 @@ def test_topics_are_listed_in_order_page_by_page(
     kept: Hub, topic_filter: str, after: str, limit: int, found: tuple[list[str], str | None]
 ) -> None:
     """`#` alone shows those that begin with $, too."""
-    assert kept.names(Query.RETAIN_LIST, "name", filter=topic_filter, after=after, limit=limit) == found
+    assert kept.names(Verb.RETAIN_LIST, "name", filter=topic_filter, after=after, limit=limit) == found
 
 
 def test_topic_is_listed_with_what_the_store_knows(kept: Hub) -> None:
-    kept.ask(Query.RETAIN_LIST, filter="b", after="", limit=1)
+    kept.ask(Verb.RETAIN_LIST, filter="b", after="", limit=1)
 
     assert kept.sent == [{"name": "b", "bytes": 4, "version": 5, "expires_at_ms": 9}]
 
 
 def test_topics_are_counted_as_they_would_be_deleted(kept: Hub) -> None:
     """`#` leaves out those that begin with $ [MQTT-4.7.2-1]."""
-    assert kept.ask(Query.RETAIN_COUNT, filter="#") == {"messages": 4}
-    assert kept.ask(Query.RETAIN_COUNT, filter="a/+") == {"messages": 2}
-    assert kept.ask(Query.RETAIN_COUNT, "zeta", filter="#") == {"messages": 1}
+    assert kept.ask(Verb.RETAIN_COUNT, filter="#") == {"messages": 4}
+    assert kept.ask(Verb.RETAIN_COUNT, filter="a/+") == {"messages": 2}
+    assert kept.ask(Verb.RETAIN_COUNT, "zeta", filter="#") == {"messages": 1}
 
 
 def test_retained_message_is_shown(kept: Hub) -> None:
-    assert kept.ask(Query.RETAIN_SHOW, "zeta", topic="a/1") == {"version": 1}
+    assert kept.ask(Verb.RETAIN_SHOW, "zeta", topic="a/1") == {"version": 1}
     assert [body for _, body in messages_in(kept.sent)] == [b"other"]
     with pytest.raises(NotFoundError, match="tenant zeta has no retained message on 'b'"):
-        kept.ask(Query.RETAIN_SHOW, "zeta", topic="b")
+        kept.ask(Verb.RETAIN_SHOW, "zeta", topic="b")
 
 
 def test_sessions_of_other_hubs_must_be_known(hub: Hub) -> None:
@@ -281,35 +283,32 @@ def test_sessions_of_other_hubs_must_be_known(hub: Hub) -> None:
     hub.is_cut_off = True
 
     with pytest.raises(UnavailableError):
-        hub.ask(Query.SESSION_LIST, after="", limit=1)
+        hub.ask(Verb.SESSION_LIST, after="", limit=1)
 
 
 def test_tenant_that_nobody_uses_now_has_no_sessions(hub: Hub) -> None:
     """Its broker is not made for the question."""
-    assert hub.ask(Query.SESSION_LIST, "zeta", after="", limit=1) == {"next": None}
-    assert hub.ask(Query.QUEUE_LIST, "zeta", after="", limit=1) == {"next": None}
+    assert hub.ask(Verb.SESSION_LIST, "zeta", after="", limit=1) == {"next": None}
+    assert hub.ask(Verb.QUEUE_LIST, "zeta", after="", limit=1) == {"next": None}
 
 
 @pytest.mark.parametrize(
     ("verb", "tenant", "argument", "error"),
     [
         ("session.fold", "acme", {}, ConfigError),
+        *((verb, "nobody", {"after": "", "limit": 1}, NotFoundError) for verb in (Verb.SESSION_LIST, Verb.QUEUE_LIST)),
+        (Verb.RETAIN_LIST, "nobody", {"filter": "#", "after": "", "limit": 1}, NotFoundError),
+        (Verb.SESSION_SHOW, "acme", {"client_id": "x"}, NotFoundError),
+        (Verb.SESSION_SHOW, "zeta", {"client_id": "a"}, NotFoundError),
+        (Verb.QUEUE_SHOW, "acme", {"client_id": "t", "messages": 1}, NotFoundError),
+        (Verb.QUEUE_SHOW, "zeta", {"client_id": "a", "messages": 1}, NotFoundError),
+        (Verb.SESSION_SHOW, "acme", {"client_id": 7}, ConfigError),
+        (Verb.SESSION_SHOW, "acme", {}, ConfigError),
+        (Verb.SESSION_LIST, "acme", {"after": "", "limit": -1}, ConfigError),
+        (Verb.SESSION_LIST, "acme", {"after": "", "limit": True}, ConfigError),
+        (Verb.SESSION_LIST, "acme", {"after": "\udcff", "limit": 1}, ConfigError),
         *(
-            (verb, "nobody", {"after": "", "limit": 1}, NotFoundError)
-            for verb in (Query.SESSION_LIST, Query.QUEUE_LIST)
-        ),
-        (Query.RETAIN_LIST, "nobody", {"filter": "#", "after": "", "limit": 1}, NotFoundError),
-        (Query.SESSION_SHOW, "acme", {"client_id": "x"}, NotFoundError),
-        (Query.SESSION_SHOW, "zeta", {"client_id": "a"}, NotFoundError),
-        (Query.QUEUE_SHOW, "acme", {"client_id": "t", "messages": 1}, NotFoundError),
-        (Query.QUEUE_SHOW, "zeta", {"client_id": "a", "messages": 1}, NotFoundError),
-        (Query.SESSION_SHOW, "acme", {"client_id": 7}, ConfigError),
-        (Query.SESSION_SHOW, "acme", {}, ConfigError),
-        (Query.SESSION_LIST, "acme", {"after": "", "limit": -1}, ConfigError),
-        (Query.SESSION_LIST, "acme", {"after": "", "limit": True}, ConfigError),
-        (Query.SESSION_LIST, "acme", {"after": "\udcff", "limit": 1}, ConfigError),
-        *(
-            (Query.RETAIN_COUNT, "acme", {"filter": wrong}, ConfigError)
+            (Verb.RETAIN_COUNT, "acme", {"filter": wrong}, ConfigError)
             for wrong in ("a#", "#/a", "", "a+/b", "$share/g/a")
         ),
     ],
@@ -330,7 +329,7 @@ def test_refused_connects_are_those_of_one_tenant(hub: Hub) -> None:
     for each in (refused(1, "acme", 1), refused(2, "zeta", 2), refused(NO_TENANT, "acme", 3), refused(1, "acme", 4)):
         hub.rejected.add(each)
 
-    assert hub.ask(Query.REJECTED_LIST) == {}
+    assert hub.ask(Verb.REJECTED_LIST) == {}
     assert [row["at_ms"] for row in hub.sent] == [1, 3, 4]
     assert hub.sent[0] == {
         "at_ms": 1,
@@ -349,8 +348,8 @@ def test_refused_connects_without_a_tenant_are_asked_for_by_themselves(hub: Hub)
     for each in (refused(1, "acme", 1), refused(NO_TENANT, "nowhere", 2)):
         hub.rejected.add(each)
 
-    hub.ask(Query.REJECTED_LIST, "", is_unknown=True)
+    hub.ask(Verb.REJECTED_LIST, "", is_unknown=True)
     assert [row["tenant"] for row in hub.sent] == ["nowhere"]
 
     with pytest.raises(NotFoundError):
-        hub.ask(Query.REJECTED_LIST, "nowhere")
+        hub.ask(Verb.REJECTED_LIST, "nowhere")

@@ -1,4 +1,4 @@
-"""A hub follows its accounts: deletions, changes and commands, over a real accounts database and a control plane of doubles."""
+"""A hub follows its accounts: deletions and changes, over a real accounts database and a control plane of doubles."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from sqlalchemy import delete
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, UnavailableError
-from iothub.records.admin_commands import Verb
 from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.port import TenantRecord
-from iothub_tenants.accounts import changes, commands, devices, tenants
+from iothub_tenants.accounts import changes, devices, tenants
 from iothub_tenants.accounts.changes import ChangeWatcher
-from iothub_tenants.accounts.commands import CommandState
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import change_log
-from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower
@@ -60,7 +57,6 @@ class Scenario:
         self.gates: dict[str, list[Deferred[None]]] = defaultdict(list)
         self.store = store
         self.marks = AppliedMark()
-        self.pings = 0
         for number in range(6):
             tenants.create(store, f"other{number}")
         assert tenants.create(store, "acme").id == 7
@@ -89,7 +85,6 @@ class Scenario:
             harness.later,
             DeviceRemoval(hub, self._nothing),
             AccountChangeApplier(hub, bounds, self._own_limits, self._nothing),
-            AdminCommands(hub, queues, self._nothing, self._ping),
         )
         self.watermark = ChangeWatermark(self.store.clock, 60.0)
         now(follower.begin(ChangeWatcher(self.store), self.watermark))
@@ -107,10 +102,6 @@ class Scenario:
 
     async def _nothing(self, *_: object) -> Any:
         return {}
-
-    def _ping(self) -> dict[str, object]:
-        self.pings += 1
-        return {"sessions": len(self.harness.acme.plane.sessions)}
 
     def look(self) -> None:
         now(self.follower.follow_changes())
@@ -215,9 +206,9 @@ def test_accounts_that_were_put_back_are_looked_at_anew(scenario: Scenario) -> N
     client.expect_closed()
     assert scenario.watermark.as_of().change == scenario.last_change == before
     assert not scenario.watermark.has_device(7, "dev1", seen)
-    number = commands.enqueue(scenario.store, "", Verb.PING, {})
+    devices.create(scenario.store, "acme", "dev3")
     scenario.look()
-    assert commands.show(scenario.store, number).state is CommandState.DONE
+    assert scenario.watermark.as_of().change == scenario.last_change
 
 
 def test_look_at_everything_that_fails_is_done_by_the_next_look(
@@ -376,73 +367,36 @@ def test_all_that_was_changed_is_heard_of_at_once(scenario: Scenario, monkeypatc
     assert scenario.watermark.as_of().change == scenario.last_change
 
 
-def test_command_that_could_not_be_taken_is_taken_at_the_next_look(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its line of the change log comes only once."""
-    number = commands.enqueue(scenario.store, "", Verb.PING, {})
-    failures = [BackendError("accounts.db: database is locked", retryable=True)]
-    take = commands.take_queued
-
-    def taken(*args: Any, **options: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return take(*args, **options)
-
-    monkeypatch.setattr(commands, "take_queued", taken)
-    with pytest.raises(BackendError):
-        scenario.look()
+def test_looks_follow_one_another(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`device delete` waits until its change is applied, also while the hub applies those before it."""
+    devices.create(scenario.store, "acme", "dev2")
     scenario.look()
-
-    assert commands.show(scenario.store, number).answer == {"sessions": 0}
-
-
-def test_command_is_done_when_what_was_changed_before_it_is_applied(scenario: Scenario) -> None:
-    """`device delete` waits for the answer to a ping."""
-    scenario.harness.join("c", props=KEPT)
+    client = scenario.harness.join("d", username="acme/dev2")
+    reads: list[ChangeWatcher] = []
+    poll = ChangeWatcher.poll
+    monkeypatch.setattr(ChangeWatcher, "poll", lambda watcher: reads.append(watcher) or poll(watcher))
+    scenario.gates["housekeeping.applied"].append(Deferred())
     scenario.delete()
-    number = commands.enqueue(scenario.store, "", Verb.PING, {})
+    first = Deferred.fromCoroutine(scenario.follower.follow_changes())
+    scenario.disable("acme", "dev2")
+    second = Deferred.fromCoroutine(scenario.follower.follow_changes())
+    assert (first.called, second.called, len(reads)) == (False, False, 1)
+
+    scenario.harness.pass_time(1.0)
+    scenario.harness.pass_time(1.0)
+
+    assert (first.called, second.called, len(reads)) == (True, True, 2)
+    assert closed(client) == [0x87]
+
+
+def test_look_that_fails_does_not_hold_up_the_next(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeWatcher, "poll", _fail)
+        with pytest.raises(BackendError):
+            scenario.look()
+    client = scenario.harness.join("c")
+    scenario.disable("acme", "dev1")
 
     scenario.look()
 
-    assert commands.show(scenario.store, number).answer == {"sessions": 0}
-
-
-def test_commands_are_done_although_a_change_cannot_be_read(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What was taken is answered: nobody takes it a second time."""
-    number = commands.enqueue(scenario.store, "", Verb.PING, {})
-    polls = [ChangeWatcher.poll]
-
-    def poll(watcher: ChangeWatcher) -> Any:
-        if not polls:
-            raise BackendError("accounts.db: database is locked", retryable=True)
-        return polls.pop()(watcher)
-
-    monkeypatch.setattr(ChangeWatcher, "poll", poll)
-    with pytest.raises(BackendError):
-        scenario.look()
-
-    assert commands.show(scenario.store, number).answer == {"sessions": 0}
-
-
-def test_question_is_answered_while_a_long_command_is_done(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or `iothub status` would call a hub dead that deletes a hundred thousand messages."""
-    gate = Deferred[None]()
-
-    async def purge(_commands: AdminCommands, _command: commands.Command, _asked: object) -> dict[str, object]:
-        await gate
-        return {"messages": 3}
-
-    monkeypatch.setattr(AdminCommands, "_purge", purge)
-    scenario.follower = scenario.start()
-    long = commands.enqueue(scenario.store, "acme", Verb.QUEUE_PURGE, {"client_id": "c"})
-    question = commands.enqueue(scenario.store, "", Verb.PING, {})
-    look = Deferred.fromCoroutine(scenario.follower.follow_changes())
-
-    assert commands.show(scenario.store, question).state is CommandState.DONE
-    assert commands.show(scenario.store, long).state is CommandState.RUNNING
-    gate.callback(None)
-    assert commands.show(scenario.store, long).answer == {"messages": 3}
-    assert look.called
+    assert closed(client) == [0x87]
