@@ -170,7 +170,7 @@ def _pytest(target: Target, plugins: list[Any]) -> int:
         "-x",
         "-p",
         "no:randomly",
-        "--tb=short",
+        "--tb=native",  # others parse the source, which in Python 3.11 may end in SystemError
         "--timeout=0",
         f"--basetemp={WORK / 'tmp' / target.module}",
     ]
