@@ -54,7 +54,7 @@ def target(data: bytes) -> None:
     pipeline: Pipeline = Pipeline(1 << 16)
     sent = [PendingCall(CALLS[data[0] % len(CALLS)], _Nobody()) for _ in range(2)]
     for pending in sent:
-        pipeline.send(pending)
+        pipeline.encode_call(pending)
     half = 1 + len(data) // 2
     answered = [*pipeline.receive(data[1:half]), *pipeline.receive(data[half:])]
     assert [pending for pending, _ in answered] == sent[: len(answered)]
