@@ -131,7 +131,7 @@ class _Foundation:
         self.hooks = hooks.load()
         self.brokers, self.factory = late_brokers()
         self.lifecycle = LifecycleHooks(self.hooks, self.brokers, clock)
-        self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name)
+        self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name, process.version)
         self.on_stale: LateBound[Callable[[Session], None]] = LateBound("what hears of overtaken claims")
         self.on_lost: LateBound[Callable[[Session], None]] = LateBound("what hears of lost queues")
         self.on_replaced: LateBound[Callable[[ConflictError], None]] = LateBound("what ends a hub that was replaced")

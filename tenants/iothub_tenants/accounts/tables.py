@@ -286,6 +286,8 @@ hub = Table(
     Column("beat", Big, nullable=False),  # counts up about once a second while the hub lives
     Column("is_ended", Boolean, nullable=False),  # it has deregistered
     Column("heir", Integer, nullable=False),  # the number of its successor, which took over its sessions; -1: none
+    Column("address", String(255), nullable=False, server_default=""),  # where other hubs connect; "": nowhere
+    Column("version", String(255), nullable=False, server_default=""),  # of its program
 )
 
 # One row: which installation the accounts are of. Stores on servers have it, too, and are nobody else's.
