@@ -52,8 +52,16 @@ class Reactor(Later, Protocol):
 class Dialler:
     """Fulfils `iothub.peers.ports.Dialer`. On the reactor thread."""
 
-    def __init__(self, transports: Transports, reactor: Reactor, run: Run, client: ssl.SSLContext | None) -> None:
-        """`client`: None: no TLS."""
+    def __init__(
+        self,
+        transports: Transports,
+        reactor: Reactor,
+        run: Run,
+        client: ssl.SSLContext | None,
+        on_trouble: Callable[[PeerAddress, str], None],
+    ) -> None:
+        """`client`: None: no TLS. `on_trouble`: gets why there is no connection; and why an open one ended, if this hub's certificate was refused."""
+        self.on_trouble = on_trouble
         self.transports = transports
         self.reactor = reactor
         self._run = run
@@ -74,6 +82,10 @@ class Dialler:
             return await self._run(RESOLVE, _addresses_of, place)
         finally:
             self._asked.discard(place)
+
+    def use(self, client: ssl.SSLContext | None) -> None:
+        """Dials that begin from now on are made with another certificate."""
+        self._client = client
 
     def over(self, dial: _Dial) -> None:
         self._dials.discard(dial)
@@ -208,7 +220,7 @@ class _Dial:
 
     def _open(self, channel: Channel, tls: LinkTls | None) -> None:
         self._finish()
-        wire = PeerConnection(channel, self._peer.address, tls)
+        wire = PeerConnection(channel, self._peer.address, tls, self._report)
         channel.connection = wire
         wire.belong_to(self._owner_of(wire))
 
@@ -220,12 +232,17 @@ class _Dial:
     def _time_out(self) -> None:
         if not self._is_over:
             self.end()
-            self._failed(f"{WireRefusal.TIMEOUT}: no connection within {CONNECT_S:g} s")
+            self._report(f"{WireRefusal.TIMEOUT}: no connection within {CONNECT_S:g} s")
+            self._failed(WireRefusal.TIMEOUT)
 
     def _fail(self, text: str) -> None:
         if not self._is_over:
             self._finish()
+            self._report(text)
             self._failed(text)
+
+    def _report(self, text: str) -> None:
+        self._dialler.on_trouble(self._peer, text)
 
     def _finish(self) -> None:
         self._is_over = True

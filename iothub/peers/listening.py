@@ -18,7 +18,7 @@ from iothub.base.reasons import WireRefusal
 from iothub.net.cidr import peer_name, plain_ip
 from iothub.net.listener_info import ListenerInfo
 from iothub.net.listeners import DelayedCall
-from iothub.net.ports import Channel, Transports
+from iothub.net.ports import Channel
 from iothub.peers.addresses import UnixPath, parse_address, through_directory
 from iothub.peers.ports import Wire, WireOwner
 from iothub.peers.tls import Handshake, LinkTls
@@ -86,8 +86,12 @@ class LinkAcceptor:
         if handshake is not None:
             handshake.refuse(WireRefusal.CLOSED, "closed during the TLS handshake")
 
+    def use(self, server: ssl.SSLContext | None) -> None:
+        """Handshakes that begin from now on are made with another certificate."""
+        self._server = server
+
     def close(self) -> None:
-        """Wait for no handshake any more."""
+        """Wait for no handshake any more. The listening socket is closed with those of all other listeners."""
         for channel in list(self._handshakes):
             self._end_of(channel)
             channel.close(abort=True)
@@ -122,21 +126,6 @@ class LinkAcceptor:
         wire = PeerConnection(channel, address, tls)
         channel.connection = wire
         wire.belong_to(self._owner_of(wire))
-
-
-class LinkListener:
-    """The open listener: opened by the constructor, closed once."""
-
-    def __init__(self, address: str, transports: Transports, acceptor: LinkAcceptor) -> None:
-        """Raises UnavailableError: the address cannot be used."""
-        self._acceptor = acceptor
-        listening = open_listening(address)
-        self.port = 0 if listening.family == socket.AF_UNIX else int(listening.getsockname()[1])
-        transports.listen(listening, acceptor)
-
-    def close(self) -> None:
-        """End handshakes. The socket is closed with those of all other listeners."""
-        self._acceptor.close()
 
 
 def open_listening(address: str) -> socket.socket:

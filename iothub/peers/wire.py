@@ -6,7 +6,9 @@ first byte, and gives it a share of each round of its own, as if it were a tenan
 
 from __future__ import annotations
 
-from iothub.base.reasons import Reason
+from collections.abc import Callable
+
+from iothub.base.reasons import Reason, WireRefusal
 from iothub.net.ports import Channel
 from iothub.peers.ports import WireOwner
 from iothub.peers.tls import LinkTls, refusal_of
@@ -30,6 +32,8 @@ class PeerConnection:
     __slots__ = (
         "_channel",
         "_is_closed",
+        "_is_heard",
+        "_on_refused",
         "_owner",
         "_tls",
         "address",
@@ -40,8 +44,11 @@ class PeerConnection:
         "tenant",
     )
 
-    def __init__(self, channel: Channel, address: str, tls: LinkTls | None) -> None:
-        """`tls`: None: a Unix socket, or plain TCP on loopback."""
+    def __init__(
+        self, channel: Channel, address: str, tls: LinkTls | None, on_refused: Callable[[str], None] | None = None
+    ) -> None:
+        """`tls`: None: a Unix socket, or plain TCP on loopback. `on_refused`: gets why the other side does not want this hub."""
+        self._on_refused = on_refused
         self.address = address
         self.certified_node = None if tls is None else tls.node
         self.out = bytearray()
@@ -52,6 +59,7 @@ class PeerConnection:
         self._tls = tls
         self._owner: WireOwner | None = None
         self._is_closed = False
+        self._is_heard = False
 
     def belong_to(self, owner: WireOwner) -> None:
         """Give it its owner: before its first byte is read."""
@@ -76,11 +84,17 @@ class PeerConnection:
     # --- the channel's side
 
     def feed(self, data: bytes) -> None:
+        self._is_heard = True
         if self._owner is not None and not self._is_closed:
             self._owner.received(data)
 
     def lost(self, reason: Reason) -> None:
+        refusal = "" if self._tls is None else refusal_of(self._tls.ending)
+        if not refusal and not self._is_heard and not self._is_closed:
+            refusal = f"{WireRefusal.CLOSED}: the other hub ended the connection before it said anything"
         self._is_closed = True
         owner, self._owner = self._owner, None
+        if refusal and self._on_refused is not None:
+            self._on_refused(refusal)
         if owner is not None:
-            owner.lost((self._tls is not None and refusal_of(self._tls.ending)) or reason.word)
+            owner.lost(refusal or reason.word)

@@ -17,7 +17,7 @@ from iothub.net.transports import make_transports
 from iothub.peers import certificates
 from iothub.peers.certificates import Credentials, LinkFiles, Pem
 from iothub.peers.dialing import Dialler
-from iothub.peers.listening import LinkAcceptor, LinkListener
+from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.ports import PeerAddress, Wire
 from iothub.testing.echo_plane import EchoPlane
 from iothub.testing.reactor_thread import ReactorThread
@@ -56,13 +56,17 @@ class Peer:
         self.refused: list[tuple[str, str]] = []
         self.acceptor = LinkAcceptor(server, thread.reactor, self._accept, self._refuse)
         client = None if credentials is None else credentials.client
-        self.dialler = Dialler(self.transports, thread.reactor, self._run, client)
-        self.listener: LinkListener | None = None
+        self.troubles: list[str] = []
+        self.dialler = Dialler(
+            self.transports, thread.reactor, self._run, client, lambda _peer, text: self.troubles.append(text)
+        )
 
     def listen(self, address: str = "127.0.0.1:0") -> str:
         """Open, and return where."""
-        self.listener = self.thread.call(lambda: LinkListener(address, self.transports, self.acceptor))
-        return address.replace(":0", f":{self.listener.port}") if self.listener.port else address
+        listening = open_listening(address)
+        name = listening.getsockname()
+        self.thread.call(lambda: self.transports.listen(listening, self.acceptor))
+        return address if isinstance(name, str) else address.replace(":0", f":{name[1]}")
 
     def dial(self, address: str, node: int = 2) -> None:
         peer = PeerAddress(node, 1, f"node-{node}", address)

@@ -163,6 +163,7 @@ def test_peer_with_a_bad_certificate_is_refused_by_name(
     heard = bad.failures or bad.dialled[0].reasons
     assert [refusal for refusal, _ in two.refused] == [names[kind]]
     assert heard[0].startswith(names[kind] if kind != "none" else "certificate_of_another_node")
+    assert bad.troubles == heard
     assert two.accepted == []
     is_served(peer(authority.credentials(3)), two, address)
 
