@@ -1,4 +1,4 @@
-"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands, runs of jobs, usage.
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, runs of jobs, usage.
 
 Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
 
@@ -203,21 +203,6 @@ change_log = Table(
     Column("kind", exact(16), nullable=False),
     Column("subject", exact(256), nullable=False),
     Column("at_ms", Big, nullable=False),
-    sqlite_autoincrement=True,
-)
-
-command = Table(
-    "command",
-    metadata,
-    Column("id", Big, primary_key=True, autoincrement=True),
-    Column("tenant_id", Integer, nullable=False),
-    Column("verb", exact(64), nullable=False),
-    Column("argument", Text, nullable=False),  # JSON
-    Column("state", exact(16), nullable=False),  # queued | running | done | failed
-    Column("answer", Text, nullable=True),  # JSON
-    Column("at_ms", Big, nullable=False),
-    Column("changed_ms", Big, nullable=False),
-    Index(None, "state", "id"),
     sqlite_autoincrement=True,
 )
 

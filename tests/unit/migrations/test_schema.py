@@ -98,7 +98,6 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         "acl_rule",
         "ban",
         "change_log",
-        "command",
         "token_issuer",
         "job_run",
         "stream",
@@ -193,7 +192,7 @@ def test_half_made_tables_are_completed(engine: Engine, monkeypatch: pytest.Monk
     write(
         engine,
         "DROP TABLE schema_info",
-        "DROP TABLE command",
+        "DROP TABLE stream",
         "DROP INDEX ix_acl_rule_tenant_id_scope_subject",
         "DELETE FROM id_block WHERE name = 'queue'",
         "DELETE FROM alembic_version",
