@@ -5,7 +5,7 @@ Knows no wire format beyond the two codes that belong to a name: MQTT 5.0 Reason
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum, StrEnum
 
 
 class Reason(Enum):
@@ -104,3 +104,17 @@ class LinkClose(Enum):
     RELINKED = "relinked"  # the peer came again on another connection
     PEER_GONE = "peer_gone"  # what it had not acknowledged is dropped
     CLOSED = "closed"
+
+
+class WireRefusal(StrEnum):
+    """Why a connection between hubs ended before its HELLO; the value is the word in log and status."""
+
+    CERTIFICATE_MISSING = "certificate_missing"
+    CERTIFICATE_EXPIRED = "certificate_expired"
+    CERTIFICATE_REFUSED = "certificate_refused"  # another authority's, most of all
+    CERTIFICATE_OF_ANOTHER_NODE = "certificate_of_another_node"
+    NO_TLS = "no_tls"
+    TLS_FAILED = "tls_failed"
+    TIMEOUT = "timeout"
+    CLOSED = "closed"
+    TOO_MANY = "too_many_connections"

@@ -6,7 +6,6 @@ Knows no authority and no renewal: for others to trust a hub, get a certificate 
 from __future__ import annotations
 
 import ipaddress
-import os
 import shlex
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -18,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from iothub.base.errors import ConfigError, ConflictError, UnavailableError
+from iothub.base.errors import ConfigError, UnavailableError
 from iothub.cli.app import App, noun, verb
-from iothub.cli.files import NamedPath
+from iothub.cli.files import NamedPath, write_new_file
 
 command = noun("cert", "Certificates for the listeners tls and wss.")
 ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -51,8 +50,8 @@ def self_signed(
     cert_file, key_file = target / "cert.pem", target / "key.pem"
     try:
         target.mkdir(parents=True, exist_ok=True)
-        _write(key_file, key, 0o600, is_forced=is_forced)
-        _write(cert_file, certificate, 0o644, is_forced=is_forced)
+        write_new_file(key_file, key, 0o600, is_forced=is_forced)
+        write_new_file(cert_file, certificate, 0o644, is_forced=is_forced)
     except OSError as error:
         raise UnavailableError(f"{error.filename}: cannot be written: {error.strerror}") from None
     settings = ("listeners.tls.port=8883", f"listeners.tls.cert_file={cert_file}", f"listeners.tls.key_file={key_file}")
@@ -102,14 +101,3 @@ def _general_name(name: str) -> x509.GeneralName:
     if not is_host or len(name) > _NAME_LIMIT:
         raise ConfigError(f"--name {name!r}: expected a host name or an address")
     return x509.DNSName(name)
-
-
-def _write(path: Path, content: bytes, mode: int, *, is_forced: bool) -> None:
-    if is_forced:
-        path.unlink(missing_ok=True)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    except FileExistsError:
-        raise ConflictError(f"{path} exists already: use --force to replace it") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)

@@ -80,6 +80,18 @@ def require_free(path: Path, *, is_forced: bool) -> None:
         raise ConflictError(f"{path} exists already: name a new file, or use --force to overwrite it")
 
 
+def write_new_file(path: Path, content: bytes, mode: int, *, is_forced: bool) -> None:
+    """Write a file with this mode from its first byte on. Raises ConflictError: it exists, and --force was not given; OSError."""
+    if is_forced:
+        path.unlink(missing_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileExistsError:
+        raise ConflictError(f"{path} exists already: use --force to replace it") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
 def write_secret_file(path: Path, text: str) -> None:
     """Write a file that only its owner can read, replacing an existing one. Raises UnavailableError."""
     try:

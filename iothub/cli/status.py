@@ -30,6 +30,9 @@ _NOT_ACROSS_HUBS = (
     "shared subscriptions: members that are connected to another hub count as offline",
     "bans for failed logins, $SYS topics and metrics: each hub has its own",
 )
+_COMMANDS_NOT_ACROSS_HUBS = (
+    "admin commands: each hub answers for itself alone; cluster.listen at every hub makes one answer of all"
+)
 _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.ledger = "redis" shares them'
 
 
@@ -80,7 +83,7 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     elif page and not answer:
         facts["state"] = "answering over HTTP alone"
     reported = {**page, **answer, **readiness}
-    facts |= {name: reported.get(name) for name in ("node", "other_hubs", "quota", "ready", "reasons")}
+    facts |= {name: reported.get(name) for name in ("node", "other_hubs", "links", "quota", "ready", "reasons")}
     facts |= {
         "connections": _used(reported.get("connections")),
         "connections_limit": _limit(reported),
@@ -124,8 +127,12 @@ def _not_across_hubs(app: App, reported: Mapping[str, object]) -> list[str]:
     """Return what clients of one hub do not get from another; nothing while there is no other one."""
     if not reported.get("other_hubs"):
         return []
-    is_counted_together = app.loaded.config.quota.ledger == "redis"
-    return [*_NOT_ACROSS_HUBS, *(() if is_counted_together else (_QUOTAS_NOT_ACROSS_HUBS,))]
+    missing = [*_NOT_ACROSS_HUBS]
+    if not reported.get("links"):
+        missing.append(_COMMANDS_NOT_ACROSS_HUBS)
+    if app.loaded.config.quota.ledger != "redis":
+        missing.append(_QUOTAS_NOT_ACROSS_HUBS)
+    return missing
 
 
 def _used(connections: object) -> object:
@@ -148,7 +155,8 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     if loaded is not None:
         shown["tenants"] = f"{'?' if shown['tenants'] is None else shown['tenants']}, {loaded} of them loaded"
     shown["other hubs"] = [f"node {number}" for number in others] if isinstance(others, list) else None
-    missing = shown.pop("not_across_hubs", None)
+    links, missing = shown.pop("links", None), shown.pop("not_across_hubs", None)
+    shown["links"] = f"{links['up']} of {links['hubs']} up" if isinstance(links, Mapping) else None
     shown |= {f"not across hubs {number}": what for number, what in enumerate(_texts(missing), 1)}
     shown["not ready because"] = facts.get("reasons")
     alarms = _list(facts["alarms"])

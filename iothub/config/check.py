@@ -14,7 +14,7 @@ from pathlib import Path
 
 from iothub.base.errors import ConfigError, ErrorList
 from iothub.config.loader import Examined, Loaded, examine
-from iothub.config.sections import Config, Kafka, Listeners, Redis, TlsListener, kind_of
+from iothub.config.sections import Cluster, Config, Kafka, Listeners, Redis, TlsListener, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def _check_files(examined: Examined) -> list[str]:
         ("sql.url_file", partial(_check_client, "sql", {}, {"url_file": config.sql.url_file})),  # it has a password
         ("kafka", partial(_check_kafka, config.kafka)),
         ("redis", partial(_check_redis, config.redis)),
+        ("cluster", partial(_check_cluster, config.cluster)),
     ]
     for name, check in files:
         if examined.is_known(name):
@@ -96,6 +97,14 @@ def _check_redis(redis: Redis) -> list[str]:
         return []
     files = {"ca_file": redis.ca_file, "cert_file": redis.cert_file}
     return _check_client("redis", files, {"key_file": redis.key_file, "password_file": redis.password_file})
+
+
+def _check_cluster(cluster: Cluster) -> list[str]:
+    """Those that are named. Whether they fit each other and the node is seen at the start, with the default ones."""
+    if not cluster.listen or cluster.insecure or cluster.listen.startswith("unix:"):
+        return []
+    files = {"ca_file": cluster.ca_file, "certificate_file": cluster.certificate_file}
+    return _check_client("cluster", files, {"key_file": cluster.key_file})
 
 
 def _check_client(section: str, files: Mapping[str, Path | None], secrets: Mapping[str, Path | None]) -> list[str]:

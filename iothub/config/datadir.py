@@ -98,6 +98,7 @@ class DataDir:
         self.installation_file = path / "installation.json"
         self.heartbeat_file = path / "heartbeat"
         self.admin_socket = path / "admin.sock"
+        self.cluster_files = path / "cluster"  # certificates of links
         self.staged_files = path / STAGED
         self.unfinished_restore = path / UNFINISHED_RESTORE
 

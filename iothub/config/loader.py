@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from iothub.base.errors import ConfigError, ErrorList, UnavailableError
+from iothub.config import cluster_rules
 from iothub.config.sections import Config, Key, Listener, Listeners, TlsListener, kind_of
 from iothub.config.toml_lines import line_numbers, nearest_line, table_name
 from iothub.config.value_types import RemovedError, WrongTablesError
@@ -427,6 +428,7 @@ def _check_together(examined: Examined, given: Mapping[str, _Given]) -> None:
         _redis_rules,
         _shared_cache_rules,
         _server_rules,
+        _cluster_rules,
     )
     for rule in rules:
         for names, text in rule(config, given):
@@ -556,6 +558,11 @@ def _shared_cache_rules(config: Config, given: Mapping[str, _Given]) -> Iterator
             f'{where}: auth.shared_cache = "redis" needs auth.cache of {_LEAST_CACHE_S:g}s or more, because a cached answer is used '
             "that long after the last poll for changes",
         )
+
+
+def _cluster_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
+    if config.cluster.listen:
+        yield from cluster_rules.mistakes(config, given["cluster.listen"].where)
 
 
 def _address_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:

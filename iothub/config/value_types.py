@@ -186,6 +186,32 @@ def _read_text(raw: object) -> str:
     return raw
 
 
+def _read_link_listen(raw: object) -> str:
+    if isinstance(raw, str):
+        if raw == "" or (raw.startswith("unix:/") and raw.isprintable() and len(raw) <= _PATH_LIMIT):
+            return raw
+        host, _, port = raw.rpartition(":")
+        try:
+            ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            pass
+        else:
+            return str(parse_endpoint(f"{host}:{port}"))
+    raise ValueError('expected an IP address with a port, such as "0.0.0.0:7883" or "[::]:7883", or "unix:/PATH"')
+
+
+def _read_link_advertise(raw: object) -> str:
+    if not isinstance(raw, str):
+        raise ValueError('expected host:port, such as "hub-1.example.com:7883"')
+    return str(parse_endpoint(raw)) if raw else raw
+
+
+def _read_flag(raw: object) -> bool:
+    if not isinstance(raw, bool):
+        raise ValueError("expected true or false")
+    return raw
+
+
 def _read_networks(raw: object) -> tuple[Network, ...]:
     return tuple(parse_network(text) for text in _strings(raw))
 
@@ -360,6 +386,14 @@ networks: Kind[tuple[Network, ...]] = Kind(
 )
 text: Kind[str] = Kind("text", _read_text, str, _quote)
 endpoints: Kind[tuple[Endpoint, ...]] = Kind("list of host:port", _read_endpoints, _endpoints_from_text, _quote_list)
+link_listen: Kind[str] = Kind("ADDRESS:PORT or unix:PATH", _read_link_listen, str, _quote)
+link_advertise: Kind[str] = Kind("host:port", _read_link_advertise, str, _quote)
+flag: Kind[bool] = Kind(
+    "true | false",
+    _read_flag,
+    lambda text: {"true": True, "false": False}.get(text, text),
+    lambda value: str(value).lower(),
+)
 path: Kind[Path | None] = Kind("file", _read_path, str, lambda path: _quote("" if path is None else str(path)))
 url_path: Kind[str] = Kind("URL path", _read_url_path, str, _quote)
 rate: Kind[Rate | None] = Kind(

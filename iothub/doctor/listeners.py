@@ -30,7 +30,7 @@ def checks(data_dir: DataDir, settings: Config) -> list[Check]:
         *(Check(name, partial(_port, name, bind, port, ours or {})) for name, bind, port in _ports(settings)),
         *(
             Check(f"certificate {name}", partial(certificate, name, file, settings, time.time()))
-            for name, file in certificate_files(settings).items()
+            for name, file in certificate_files(settings, data_dir).items()
         ),
     ]
 

@@ -22,7 +22,7 @@ cdef class Listeners:
     cdef void close_spare(self)
     cdef int resume(self) except -1
     cdef int accept_some(self, Listener listener) except -1
-    cdef int admit(self, Listener listener, int fd, object ip, int port) except -1
+    cdef int admit(self, object acceptor, int fd, object ip, int port) except -1
     cdef void watch(self, Listener listener, uint32_t interest)
     cdef void suspend(self, Listener listener)
     cdef void shed_some(self, Listener listener)

@@ -95,7 +95,7 @@ cdef class Listeners:
             fd = iothub_accept(listener.fd, ip, sizeof(ip), &port)
             if fd >= 0:
                 self.accepts += 1
-                self.admit(listener, fd, (<bytes> ip).decode("ascii"), port)
+                self.admit(listener.acceptor, fd, (<bytes> ip).decode("ascii"), port)
             elif errno == EAGAIN:
                 return 0
             elif errno == EMFILE or errno == ENFILE:
@@ -106,7 +106,8 @@ cdef class Listeners:
                 return 0
         return 0
 
-    cdef int admit(self, Listener listener, int fd, object ip, int port) except -1:
+    cdef int admit(self, object acceptor, int fd, object ip, int port) except -1:
+        """Serve a connected, non-blocking descriptor, if the acceptor takes it; owns it in either case."""
         cdef Socket socket = Socket.__new__(Socket)
         cdef Sockets sockets = self.sockets
         socket.sockets = sockets
@@ -114,10 +115,10 @@ cdef class Listeners:
         socket.interest = EPOLLIN
         sockets.put(fd, socket)
         try:
-            if listener.acceptor.accepted(socket, ip, port):
-                socket.acceptor = listener.acceptor
+            if acceptor.accepted(socket, ip, port):
+                socket.acceptor = acceptor
         except Exception:
-            log.exception("accepting a connection failed", extra={"listener": listener.acceptor.listener.name})
+            log.exception("accepting a connection failed", extra={"listener": acceptor.listener.name})
         if socket.acceptor is None:
             return sockets.kill(socket, True)
         if sockets.add(fd) < 0:

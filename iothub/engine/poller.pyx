@@ -86,6 +86,11 @@ cdef class Poller:
         """Accept from a listening, non-blocking descriptor; takes ownership of it."""
         self.listeners.listen(fd, acceptor)
 
+    def adopt(self, int fd, acceptor):
+        """Serve a descriptor that this process has connected, if the acceptor takes it; takes ownership of it."""
+        self.listeners.admit(acceptor, fd, "", 0)
+        self.sockets.wanted()
+
     def stop_accepting(self):
         self.listeners.close_all()
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from iothub.config.datadir import DataDir
 from iothub.hub.backup_hold import BackupHold
+from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.reload import Reloader
 from iothub.net.admin_server import AdminServer, AdminSocket
 from iothub.records.admin_commands import Answering, Json, Reply, Request, Verb, Verbs, answer_with
@@ -28,8 +29,10 @@ def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSock
     return AdminSocket(reactor, AdminServer(answer, reactor), data_dir)
 
 
-def answers(verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Callable[[], Json]) -> Answering:
-    """Return what answers every request: reload, backup and status are this process's own matter, `verbs` those of its parts."""
+def answers(
+    verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Callable[[], Json], members: ClusterMembers
+) -> Answering:
+    """Return what answers every request: reload, backup, status and cluster are this process's own matter, `verbs` those of its parts."""
 
     async def answer(request: Request, reply: Reply) -> Json:
         if request.verb == Verb.CONFIG_RELOAD:
@@ -38,6 +41,8 @@ def answers(verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Callable[
             return await hold.begin()
         if request.verb == Verb.BACKUP_RELEASE:
             return hold.end(request)
+        if request.verb == Verb.CLUSTER_STATUS:
+            return await members.answer(request, reply)
         return brief() if request.verb == Verb.STATUS else await answer_with(verbs, request, reply)
 
     return answer

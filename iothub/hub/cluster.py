@@ -28,6 +28,7 @@ from iothub.config.sections import Config
 from iothub.engine.plane import Plane
 from iothub.engine.state import Connection, Session
 from iothub.hub.drivers import followed_log, queue_drivers
+from iothub.hub.peer_links import PeerLinks
 from iothub.hub.wait_for_servers import Pause, Waiting
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run
@@ -58,6 +59,7 @@ class ClusterParts:
 
     Attributes:
         remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
+        links: None: `cluster.listen` is not set.
         on_replaced: Called once another hub replaces this one.
     """
 
@@ -75,6 +77,7 @@ class ClusterParts:
     store_alarms: Callable[[str, str], None]
     damaged: OnDamage
     remote: Callable[[], RemoteSessions]
+    links: PeerLinks | None
     on_replaced: Callable[[ConflictError], None]
 
 
@@ -133,9 +136,13 @@ class HubCluster:
     async def join(self) -> Peers:
         """Become a hub among others. Raises ConfigError, ConflictError, UnavailableError."""
         parts = self._parts
-        await self.members.join(parts.data_dir.read_member(), parts.pause)
+        links = parts.links
+        await self.members.join(parts.data_dir.read_member(), parts.pause, "" if links is None else links.open())
         await self._require_shared_queues()
         await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
+        if links is not None:
+            links.begin(self.members.incarnation)
+            links.members(self.members.living_rows())
         self._came_at = parts.clock.monotonic()
         if self.members.living:
             self._accompanied_at = self._came_at
@@ -203,6 +210,12 @@ class HubCluster:
         if self._follower is not None:
             await self._parts.run("closing.follower", self._follower.close, CLOSING_S)
 
+    async def close_links(self) -> None:
+        """End the links, while the sockets are still there to write what was said last."""
+        if self._parts.links is not None:
+            self._parts.links.close()
+            await self._parts.pause(_TURN_S)
+
     async def leave(self, *, has_logged_all: bool) -> None:
         """Fall silent; deregister as well if everything that this hub had to say is in the log, else the others wait for it."""
         self._has_left = True
@@ -227,6 +240,8 @@ class HubCluster:
         try:
             had_others = bool(self.members.living)
             await self._look_around()
+            if self._parts.links is not None:
+                self._parts.links.members(self.members.living_rows())
             self._met |= self.members.living
             if had_others or self.members.living:
                 self._accompanied_at = self._parts.clock.monotonic()

@@ -28,12 +28,13 @@ from iothub.hub.compose_control import PlaneDependencies, Planes, compose_contro
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.every_hub import EveryHub
-from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
+from iothub.hub.from_settings import auth_settings, link_files, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
+from iothub.hub.peer_links import LinkParts, PeerLinks
 from iothub.hub.periodic_tasks import (
     AccountChanges,
     AccountQuestions,
@@ -57,7 +58,7 @@ from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
-from iothub.peers.commands import NoPeers
+from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
 from iothub.records.admin_commands import Verbs
 from iothub.records.events import Event
 from iothub_services.auth.authenticator import Authenticator
@@ -107,7 +108,7 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     control = _control(foundation, writers)
     health = _health(foundation, writers, control)
     jobs = JobWatch(settings, monitoring.alarms, clock)
-    listeners = _listeners(process, monitoring, control.plane)
+    listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = _tasks(foundation, writers, control, listeners, jobs)
     sockets = _sockets(listeners, health, process, _verbs(foundation, writers, control, tasks))
     _feed(foundation, writers, control, sockets, tasks, jobs)
@@ -131,15 +132,34 @@ class _Foundation:
         self.hooks = hooks.load()
         self.brokers, self.factory = late_brokers()
         self.lifecycle = LifecycleHooks(self.hooks, self.brokers, clock)
-        self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name)
+        self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name, process.version)
         self.on_stale: LateBound[Callable[[Session], None]] = LateBound("what hears of overtaken claims")
         self.on_lost: LateBound[Callable[[Session], None]] = LateBound("what hears of lost queues")
         self.on_replaced: LateBound[Callable[[ConflictError], None]] = LateBound("what ends a hub that was replaced")
         self.plane: LateBound[Plane] = LateBound("the message plane")
+        self.listeners: LateBound[Listeners] = LateBound("the listeners, whose sockets links use")
         self.remote_sessions: LateBound[RemoteSessions] = LateBound("the sessions of other hubs")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)
+        self.links = self._links()
+
+    def _links(self) -> PeerLinks | None:
+        process, stores = self.process, self.stores
+        if not process.settings.cluster.listen:
+            return None
+        return PeerLinks(
+            LinkParts(
+                settings=process.settings,
+                files=link_files(process.settings, process.data_dir),
+                version=process.version,
+                installation=lambda: stores.installation.id,
+                listeners=self.listeners,
+                reactor=process.reactor,
+                run=process.threads.run,
+                alarms=self.monitoring.alarms,
+            )
+        )
 
     def on_event(self, event: Event) -> None:
         """Count an event of a session, and notify the plug-ins."""
@@ -225,6 +245,7 @@ def _control(foundation: _Foundation, writers: Writers) -> Control:
         metering=metering,
         lifecycle=foundation.lifecycle,
         cluster=cluster,
+        links=foundation.links,
         on_replaced=foundation.on_replaced,
     )
 
@@ -317,6 +338,7 @@ def _cluster(foundation: _Foundation, plane: Plane) -> Cluster:
             store_alarms=foundation.monitoring.store_alarms,
             damaged=foundation.damaged,
             remote=foundation.remote_sessions,
+            links=foundation.links,
             on_replaced=lambda error: foundation.on_replaced()(error),
         )
     )
@@ -415,6 +437,7 @@ def _health(foundation: _Foundation, writers: Writers, control: Control) -> Heal
         tenants=TenantMetrics(foundation.brokers, telemetry, queued, series_max),
         shared_quota=stores.shared_quota,
         cluster=control.cluster,
+        links=control.links,
     )
 
 
@@ -445,8 +468,19 @@ def _verbs(foundation: _Foundation, writers: Writers, control: Control, tasks: P
         control.streaming.describe,
         process.settings.node.number,
     )
-    every_hub = EveryHub(commands.verbs, NoPeers(), lambda: foundation.members.names)
+    peers = _peer_commands(foundation, commands.verbs)
+    every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
     return {**queries.verbs, **commands.verbs, **every_hub.verbs}
+
+
+def _peer_commands(foundation: _Foundation, own: Verbs) -> PeerCommands:
+    """Make what asks other hubs, and answers them with what this hub alone has."""
+    links = foundation.links
+    if links is None:
+        return NoPeers()
+    made = LinkCommands(links, own, foundation.process.reactor.callLater)
+    links.register(TYPES, made)
+    return made
 
 
 # --- what is done regularly
@@ -551,6 +585,8 @@ def _feed(
     sources.feed_control(registry, hub, sockets.health.tenants, stores.shared_records)
     sources.feed_streams(registry, control.streaming)
     sources.feed_events(registry, writers.journal, foundation.damaged, control.metering)
+    if control.links is not None:
+        sources.feed_links(registry, control.links)
     sources.feed_messages(registry, writers.writer, stores.queues, brokers)
     housekeeping = tasks.housekeeping
     sources.feed_operations(registry, monitoring.alarms, watch, jobs, hub.authenticator, lambda: housekeeping.bans)

@@ -62,6 +62,7 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         "backup": 1,
         "closing": 1,
         "members": 1,
+        "links": 2,
         "sweep": 1,
     }
     threads, rest = Threads(reactor, pools), partial(pause, reactor)
@@ -87,7 +88,7 @@ def make_monitoring(process: Process) -> Monitoring:
     settings, clock = process.settings, process.clock
     alarms = Alarms(clock)
     telemetry = Telemetry(alarms)
-    memory_limit, certificates = settings.overload.memory_limit, certificate_files(settings)
+    memory_limit, certificates = settings.overload.memory_limit, certificate_files(settings, process.data_dir)
     watch = Watch(alarms, settings.alarms, memory_limit, process.data_dir.path, certificates, clock)
 
     def on_lag(late_s: float) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from iothub.base import log
+from iothub.config.datadir import DataDir
 from iothub.config.sections import Auth, Config, Listener, Log, TlsListener
 from iothub.engine.limits import PlaneLimits
 from iothub.net.listener_info import ListenerInfo, listener_info
+from iothub.peers.addresses import UNIX
+from iothub.peers.certificates import CA_FILE, CERTIFICATE_FILE, KEY_FILE, LinkFiles
 from iothub_services.auth.authenticator import AuthSettings
 from iothub_services.auth.check_pool import CheckSettings
 from iothub_services.auth.directory import DirectorySettings
@@ -66,13 +69,27 @@ def listener_infos(settings: Config) -> list[ListenerInfo]:
     return [_info(settings, name, listener) for name, listener in listeners if listener.port is not None]
 
 
-def certificate_files(settings: Config) -> dict[str, Path]:
-    """The certificates that are in use, by listener."""
-    return {
+def certificate_files(settings: Config, data_dir: DataDir) -> dict[str, Path]:
+    """The certificates that are in use, by listener; `cluster`: that of the links."""
+    files = {
         name: listener.cert_file
         for name, listener in settings.listeners.by_name().items()
         if isinstance(listener, TlsListener) and listener.port is not None and listener.cert_file is not None
     }
+    link = link_files(settings, data_dir)
+    return files if link is None else {**files, "cluster": link.certificate}
+
+
+def link_files(settings: Config, data_dir: DataDir) -> LinkFiles | None:
+    """The files of the links' certificates; None: links need none, or there are no links."""
+    cluster, directory = settings.cluster, data_dir.cluster_files
+    if not cluster.listen or cluster.insecure or cluster.listen.startswith(UNIX):
+        return None
+    return LinkFiles(
+        cluster.ca_file or directory / CA_FILE,
+        cluster.certificate_file or directory / CERTIFICATE_FILE,
+        cluster.key_file or directory / KEY_FILE,
+    )
 
 
 def _info(settings: Config, name: str, listener: Listener) -> ListenerInfo:

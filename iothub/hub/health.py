@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
+from iothub.hub.peer_links import PeerLinks
 from iothub.hub.phase import Phase
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.hub.wait_for_servers import Waiting
@@ -109,6 +110,7 @@ class Health:
     tenants: TenantMetrics
     shared_quota: SharedQuota | None
     cluster: HubCluster | None
+    links: PeerLinks | None
 
     def reasons(self) -> list[str]:
         return self.readiness.reasons()
@@ -135,6 +137,12 @@ class Health:
         shared = self.shared_quota
         return "local" if shared is None else shared.mode.value
 
+    def _links(self) -> Mapping[str, int] | None:
+        """How many of the other hubs are linked; None: this hub has no links."""
+        if self.links is None or self.cluster is None:
+            return None
+        return {"up": len(self.links.up()), "hubs": len(self.cluster.members.living)}
+
     def metrics(self) -> bytes:
         return self.registry.render()
 
@@ -147,6 +155,7 @@ class Health:
             "version": self.version,
             "node": self.number,
             "other_hubs": [] if self.cluster is None else sorted(self.cluster.members.living),
+            "links": self._links(),
             "quota": self._quota(),
             "ready": not self.readiness.reasons(),
             "reasons": self.readiness.reasons(),

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from iothub.base import log
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Monitoring, Process
+from iothub.hub.peer_links import PeerLinks
 from iothub.hub.streaming import Streaming, of_direction
 from iothub.hub.tenant_metrics import TenantMetrics, by_qos
 from iothub.jobs.watch import JobWatch
 from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
+from iothub.peers.ports import LinkStatus
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.shared import SharedRecords
 from iothub_services.damaged import DamagedRecords
@@ -165,6 +167,28 @@ def feed_operations(
     feed(metrics.JOB_DURATION, jobs.duration_s)
     feed(metrics.JOB_LAST_RESULT, jobs.last_result)
     feed(metrics.JOB_RUNNING, jobs.running)
+
+
+def feed_links(registry: Registry, links: PeerLinks) -> None:
+    """Links to other hubs."""
+    feed = registry.feed
+
+    def per_peer(value: Callable[[LinkStatus], float | None]) -> Mapping[str, float]:
+        found = ((str(status.peer.node), value(status)) for status in links.status())
+        return {node: number for node, number in found if number is not None}
+
+    def moved() -> Mapping[tuple[str, ...], int]:
+        found: dict[tuple[str, ...], int] = {}
+        for status in links.status():
+            node = str(status.peer.node)
+            found[node, "out"], found[node, "in"] = status.sent_bytes, status.received_bytes
+        return found
+
+    feed(metrics.CLUSTER_PEERS, lambda: len(links.up()))
+    feed(metrics.LINK_BYTES, moved)
+    feed(metrics.LINK_UNACKNOWLEDGED, lambda: per_peer(lambda status: status.unacknowledged_bytes))
+    feed(metrics.LINK_RECONNECTS, lambda: per_peer(lambda status: status.reconnects))
+    feed(metrics.LINK_ROUND_TRIP, lambda: per_peer(lambda status: status.round_trip_s))
 
 
 def _connected(brokers: Iterable[TenantBroker]) -> int:

@@ -22,6 +22,7 @@ from iothub.hub.installation import Installation
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
+from iothub.hub.peer_links import PeerLinks
 from iothub.hub.periodic_tasks import PeriodicTasks
 from iothub.hub.phase import Phase
 from iothub.hub.quota_ledger import QuotaLedger
@@ -134,7 +135,11 @@ class Writers:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Message plane and control plane. `cluster`: None where no store is shared. `on_replaced`: what ends this hub when another one replaces it."""
+    """Message plane and control plane.
+
+    `cluster`: None where no store is shared. `links`: None where `cluster.listen` is not set. `on_replaced`: what ends this hub when another
+    one replaces it.
+    """
 
     plane: Plane
     control_plane: ControlPlane
@@ -147,6 +152,7 @@ class Control:
     metering: Metering
     lifecycle: LifecycleHooks
     cluster: HubCluster | None
+    links: PeerLinks | None
     on_replaced: LateBound[Callable[[ConflictError], None]]
 
 

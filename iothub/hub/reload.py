@@ -51,13 +51,19 @@ def prepare(parts: Parts, new: Config) -> list[Callable[[], None]]:
     """
     control, monitoring = parts.control, parts.monitoring
     return [
+        *(() if control.links is None else (control.links.prepare(),)),
         parts.sockets.listeners.prepare(listener_infos(new)),
         partial(configure_log, new.log),
         partial(monitoring.connection_log.apply, connection_lines(new.log)),
         partial(control.plane.apply, plane_limits(new)),
         partial(control.hub.authenticator.apply, auth_settings(new)),
         partial(control.hub.apply, new),
-        partial(monitoring.watch.apply, new.alarms, new.overload.memory_limit, certificate_files(new)),
+        partial(
+            monitoring.watch.apply,
+            new.alarms,
+            new.overload.memory_limit,
+            certificate_files(new, parts.process.data_dir),
+        ),
         partial(parts.tasks.accounts.jobs.watch.apply, new),
         partial(parts.sockets.health.tenants.apply, new.metrics.tenant_series_max),
     ]

@@ -22,6 +22,7 @@ from iothub.config.sections import Config
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
 from iothub.hub.backup_hold import BackupHold
+from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
 from iothub.hub.from_settings import configure_log
 from iothub.hub.open_sockets import OpenSockets
@@ -70,7 +71,8 @@ class HubProcess:
         self._reactor = process.reactor
         self._phase = process.phase
         hold = BackupHold(parts.stores.commits, process.threads.run)
-        answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.health.brief)
+        health = parts.sockets.health
+        answer = answers(parts.sockets.verbs, self._reloader, hold, health.brief, ClusterMembers(parts))
         sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce)
         parts.control.on_replaced.bind(self._replaced)

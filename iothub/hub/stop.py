@@ -48,6 +48,8 @@ class Stop:
         deadline = begun + parts.process.settings.node.stop_timeout_s * _CLIENTS_SHARE
         while clock.monotonic() < deadline and self._is_busy(clock.monotonic() - begun):
             await parts.process.pause(_TURN_S)
+        if parts.control.cluster is not None:
+            await parts.control.cluster.close_links()
         self._sockets.close_listeners()
         await self._sockets.close_http()
         unstored = parts.writers.writer.waiting[0] + parts.writers.journal_thread.waiting
@@ -61,6 +63,8 @@ class Stop:
 
     async def run_unstarted(self) -> None:
         """The start failed: nothing was promised yet, so nothing waits for a server that does not answer."""
+        if self._parts.control.cluster is not None:
+            await self._parts.control.cluster.close_links()
         self._sockets.close_listeners()
         self._give_up_hbase()
         await self.close_stores()

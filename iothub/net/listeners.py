@@ -85,7 +85,12 @@ class Listeners:
             host, port = listening.getsockname()[:2]
             self._addresses[acceptor.listener.name] = (plain_ip(host), port)
             self.transports.listen(listening, acceptor)
-        self._tick()
+        self.begin_ticks()
+
+    def begin_ticks(self) -> None:
+        """See to ends of connections, time-outs and the plane from now on, also before clients may come."""
+        if self._next_tick is None:
+            self._tick()
 
     def addresses(self) -> dict[str, tuple[str, int]]:
         """Where each listener really is: name -> (host, port)."""

@@ -36,6 +36,9 @@ class PollerTransports:
     def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
         self._poller.listen(listening.detach(), acceptor)
 
+    def adopt(self, connected: socket.socket, acceptor: ChannelAcceptor) -> None:
+        self._poller.adopt(connected.detach(), acceptor)
+
     def stop_accepting(self) -> None:
         self._poller.stop_accepting()
 

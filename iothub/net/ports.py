@@ -51,6 +51,10 @@ class ByteStream(Protocol):
 
     is_open: bool
 
+    @property
+    def unsent(self) -> int:
+        """How many bytes `pending` would give now, without those of the connection that no filter has wrapped yet."""
+
     def received(self, data: bytes, /) -> None:
         """Take bytes from the socket; feeds the connection, answers through `pending()`, may close the channel."""
 
@@ -105,6 +109,12 @@ class Transports(Protocol):
 
     def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
         """Accept clients from a bound, listening socket; takes ownership of it."""
+
+    def adopt(self, connected: socket.socket, acceptor: ChannelAcceptor) -> None:
+        """Serve a non-blocking socket that this process has connected; takes ownership of it.
+
+        `acceptor.accepted` is called before this returns, with no address: it knows whom it has dialled.
+        """
 
     def stop_accepting(self) -> None: ...
 

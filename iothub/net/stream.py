@@ -44,6 +44,10 @@ class Stream:
         self._has_ended = False
         self.is_open = False
 
+    @property
+    def unsent(self) -> int:
+        return len(self._raw)
+
     def received(self, data: bytes) -> None:
         """Take bytes from the socket. Never raises for anything that a peer can send."""
         if self._has_ended:

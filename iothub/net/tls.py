@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -30,18 +31,18 @@ CRL_MARK = b"-----BEGIN X509 CRL-----"
 
 
 class TlsFilter:
-    """TLS of one client, server side."""
+    """TLS of one connection; of a client's, the server side."""
 
     __slots__ = ("_client", "_has_ended", "_incoming", "_outgoing", "_tls", "is_open", "replies")
 
-    def __init__(self, context: ssl.SSLContext, client: ClientFacts) -> None:
+    def __init__(self, context: ssl.SSLContext, client: ClientFacts, *, is_server: bool = True) -> None:
         self.is_open = False
         self.replies = bytearray()
         self._client = client
         self._has_ended = False
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
 
     def receive(self, data: bytes) -> bytes:
         self._incoming.write(data)
@@ -67,15 +68,23 @@ class TlsFilter:
                 self._tls.unwrap()
         return self._outgoing.read()
 
+    def failure_of(self, error: ssl.SSLError) -> FilterClosed:
+        """Return what a failed handshake ends with."""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return FilterClosed(Reason.BAD_CREDENTIALS, f"client certificate refused: {error.verify_message}")
+        return FilterClosed(Reason.PROTOCOL_ERROR, f"TLS handshake failed: {error.reason}")
+
+    def certificate(self) -> Mapping[str, object]:
+        """Return what the verified certificate of the other side says (`ssl.SSLObject.getpeercert`); empty: it has shown none."""
+        return self._tls.getpeercert() or {}
+
     def _handshake(self) -> bool:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
-        except ssl.SSLCertVerificationError as error:
-            raise FilterClosed(Reason.BAD_CREDENTIALS, f"client certificate refused: {error.verify_message}") from None
         except ssl.SSLError as error:
-            raise FilterClosed(Reason.PROTOCOL_ERROR, f"TLS handshake failed: {error.reason}") from None
+            raise self.failure_of(error) from None
         subject = _subject(self._tls)
         if subject is not None:
             self._client.subject = subject

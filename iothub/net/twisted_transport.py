@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol as TypingProtocol
 
-from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.interfaces import IReadDescriptor
 from twisted.internet.protocol import Factory, Protocol
 from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
@@ -43,7 +45,7 @@ class ClientTransport(TypingProtocol):
 
     def getHandle(self) -> socket.socket: ...
 
-    def getPeer(self) -> IPv4Address | IPv6Address: ...
+    def getPeer(self) -> IPv4Address | IPv6Address | UNIXAddress: ...
 
     def fileno(self) -> int: ...
 
@@ -79,6 +81,12 @@ class PlainReactor(TypingProtocol):
 
     def adoptStreamPort(self, fileDescriptor: int, addressFamily: int, factory: Factory) -> Port: ...  # noqa: N803
 
+    def addReader(self, reader: object) -> None: ...
+
+    def removeReader(self, reader: object) -> None: ...
+
+    def adoptStreamConnection(self, fileDescriptor: int, addressFamily: int, factory: Factory) -> object: ...  # noqa: N803
+
     def callLater(self, delay: float, callable: Callable[[], None]) -> object: ...
 
 
@@ -113,11 +121,15 @@ class PlainChannel(Protocol):
         set_client_options(self.transport.getHandle())
         self.transport.bufferSize = READ_BYTES_BEFORE_SESSION
         peer = self.transport.getPeer()
+        ip, port = ("", 0) if isinstance(peer, UNIXAddress) else (peer.host, peer.port)
+        self._is_in = True  # the acceptor may write already, or close
         try:
-            self._is_in = self._acceptor.accepted(self, peer.host, peer.port)
+            is_accepted = self._acceptor.accepted(self, ip, port)
         except Exception:
             log.exception("accepting a connection failed", extra={"listener": self._acceptor.listener.name})
-        if not self._is_in:
+            is_accepted = False
+        if not is_accepted:
+            self._is_in = False
             self.transport.abortConnection()
             return
         self.transport.registerProducer(self, True)
@@ -293,6 +305,46 @@ class PlainFactory(Factory):
         return PlainChannel(self._hub, self.acceptor)
 
 
+@implementer(IReadDescriptor)
+class _UnixPort:
+    """A listening Unix socket. Twisted's own port would give it to everybody (mode 0666), and needs its name."""
+
+    def __init__(self, listening: socket.socket, reactor: PlainReactor, factory: PlainFactory) -> None:
+        self._listening = listening
+        self._reactor = reactor
+        self._factory = factory
+        self.startReading()
+
+    def startReading(self) -> None:
+        self._reactor.addReader(self)
+
+    def stopReading(self) -> None:
+        self._reactor.removeReader(self)
+
+    def stopListening(self) -> None:
+        self.stopReading()
+        self._listening.close()
+
+    def fileno(self) -> int:
+        return self._listening.fileno()
+
+    def doRead(self) -> None:
+        try:
+            client, _ = self._listening.accept()
+        except OSError:  # it is gone again, or there is no descriptor: the next turn tries again
+            return
+        client.setblocking(False)
+        with client:  # the reactor makes its own duplicate
+            self._reactor.adoptStreamConnection(client.fileno(), client.family, self._factory)
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Twisted ends every reader when it stops."""
+        self._listening.close()
+
+    def logPrefix(self) -> str:
+        return "listener"
+
+
 class TwistedTransports:
     """All sockets of this process on a stock reactor. Output is combined: one write per channel and reactor turn."""
 
@@ -316,9 +368,16 @@ class TwistedTransports:
 
     def listen(self, listening: socket.socket, acceptor: ChannelAcceptor) -> None:
         factory = PlainFactory(self, acceptor)
+        if listening.family == socket.AF_UNIX:
+            self._ports.append((_UnixPort(listening, self._reactor, factory), factory))
+            return
         with listening:  # the reactor makes its own duplicate
             port = self._reactor.adoptStreamPort(listening.fileno(), listening.family, factory)
         self._ports.append((port, factory))
+
+    def adopt(self, connected: socket.socket, acceptor: ChannelAcceptor) -> None:
+        with connected:  # the reactor makes its own duplicate
+            self._reactor.adoptStreamConnection(connected.fileno(), connected.family, PlainFactory(self, acceptor))
 
     def stop_accepting(self) -> None:
         for port, _ in self._ports:

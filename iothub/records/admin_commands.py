@@ -60,6 +60,9 @@ class Verb(StrEnum):
     )
     # every hub, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
     STREAM_SHOW = "stream.show"
+    # no tenant, {} -> rows of all hubs of the accounts by number, this one included: {"node", "name", "address", "version", "state": "up", "down",
+    # "refused" or "gone", "is_self", "round_trip_ms", "unacknowledged_bytes", "cause"}; {}
+    CLUSTER_STATUS = "cluster.status"
 
 
 @dataclass(frozen=True, slots=True)

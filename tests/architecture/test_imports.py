@@ -46,6 +46,7 @@ ALLOWED = {
         "iothub.cli.cert",
         "iothub.config.check",
         "iothub.net.tls",
+        "iothub.peers.certificates",
         "iothub_services.metrics.probes",
         "iothub_services.auth.token_keys",
         "iothub.testing.certificates",
@@ -59,6 +60,7 @@ ALLOWED = {
     "twisted": (
         "iothub.net.",
         "iothub.peers.commands",
+        "iothub.peers.dialing",
         "iothub.hub.",
         "iothub_services.",
         "iothub_tenants.",

@@ -29,6 +29,7 @@ from tests.support.server_hub import own_stores
 from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.waiting import until
 
+LINKED_S = 10.0
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
 KILLS, KILLS_S = by_day((2, 8.0), (4, 32.0))  # by day each of the two once
 
@@ -67,6 +68,23 @@ def at() -> Iterator[At]:
 def row(hub: Hub, client_id: str) -> dict[str, object]:
     """What `iothub session list` says of one session."""
     return next(row for row in hub.rows("session", "list", "acme") if row["name"] == client_id)
+
+
+def test_hubs_are_linked_both_ways_and_again_after_a_kill(pair: Pair) -> None:
+    """`cluster status` of each shows the other one as `up`; a hub that was killed comes back under a new incarnation."""
+    until(lambda: states(pair.first) == states(pair.second) == {1: "up", 2: "up"}, "both links are up", LINKED_S)
+
+    pair.second.kill()
+    until(lambda: states(pair.first)[2] in {"down", "gone"}, "the link is down", BURIED_S)
+    pair.second.start()
+
+    until(lambda: states(pair.first) == states(pair.second) == {1: "up", 2: "up"}, "both links are up", LINKED_S)
+    assert json.loads(pair.first.run("status", "-o", "json").stdout)["links"] == {"up": 1, "hubs": 1}
+
+
+def states(hub: Hub) -> dict[int, str]:
+    """The hubs of the accounts as this one sees them."""
+    return {row["node"]: row["state"] for row in hub.rows("cluster", "status")}
 
 
 @pytest.mark.parametrize("is_forward", [True, False], ids=["first", "second"])

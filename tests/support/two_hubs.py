@@ -42,11 +42,11 @@ def pair_of_hubs(directory: Path, stores: Stores) -> Iterator[Pair]:
     share_accounts(first)
     second_dir = sister(first, directory)
     shared = dict(first.environment)
-    first.environment = {**shared, "IOTHUB_NODE__NUMBER": "1", "IOTHUB_NODE__NAME": "one"}
+    first.environment = {**shared, **_links(), "IOTHUB_NODE__NUMBER": "1", "IOTHUB_NODE__NAME": "one"}
     second = Hub(
         second_dir,
         {"tcp": free_port(), "http": free_port()},
-        environment={**shared, "IOTHUB_NODE__NUMBER": "2", "IOTHUB_NODE__NAME": "two"},
+        environment={**shared, **_links(), "IOTHUB_NODE__NUMBER": "2", "IOTHUB_NODE__NAME": "two"},
         config_file=first.config_file,
     )
     pair = Pair(first, second)
@@ -55,6 +55,11 @@ def pair_of_hubs(directory: Path, stores: Stores) -> Iterator[Pair]:
     finally:
         first.close()
         second.close()
+
+
+def _links() -> dict[str, str]:
+    """Where a hub of this machine has its links."""
+    return {"IOTHUB_CLUSTER__LISTEN": f"127.0.0.1:{free_port()}", "IOTHUB_CLUSTER__INSECURE": "true"}
 
 
 class AnyDoor(Plan):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iothub.config.sections.cluster import Cluster
 from iothub.config.sections.hub import (
     RESERVED_WORDS,
     AlarmLevels,
@@ -41,6 +42,7 @@ __all__ = [
     "RESERVED_WORDS",
     "AlarmLevels",
     "Auth",
+    "Cluster",
     "Config",
     "Events",
     "HBase",
@@ -84,6 +86,7 @@ class Config:
     queues: Queues = field(default_factory=Queues)
     events: Events = field(default_factory=Events)
     state: State = field(default_factory=State)
+    cluster: Cluster = field(default_factory=Cluster)
     retained: Retained = field(default_factory=Retained)
     kafka: Kafka = field(default_factory=Kafka)
     redis: Redis = field(default_factory=Redis)

@@ -114,6 +114,16 @@ class AlarmName(Enum):
         "The start used the session states instead of the checkpoint. Make a new one with `iothub job run compact_events`, "
         "or with `--option from_state=true` if the log is incomplete.",
     )
+    PEER_REFUSED = (
+        "peer_refused",
+        "critical",
+        "Two hubs of the accounts refuse each other; the detail has the name of the reason. See the guide, page Troubleshooting.",
+    )
+    PEER_SILENT = (
+        "peer_silent",
+        "critical",
+        "A hub lives by the accounts and is not reached over its link. Check the network between the two and the port of `cluster.listen` there.",
+    )
     JOB_MARK_STALE = (
         "job_mark_stale",
         "warning",

@@ -353,6 +353,24 @@ TENANT_QUOTA_TRIALS = _counter(
     "iothub_tenant_quota_trials_total", "Requests that dry-run limits would have rejected or delayed.", ("quota",)
 )
 
+# Links to other hubs; the label `peer` is the node number
+CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.")
+LINK_BYTES = _counter("iothub_link_bytes_total", "Bytes on the link to a hub.", ("peer", "direction"))
+LINK_UNACKNOWLEDGED = _gauge(
+    "iothub_link_unacknowledged_bytes", "Bytes for a hub that it has not acknowledged.", ("peer",)
+)
+LINK_RECONNECTS = _counter("iothub_link_reconnects_total", "How often the link to a hub came up again.", ("peer",))
+LINK_ROUND_TRIP = _gauge(
+    "iothub_link_round_trip_seconds", "Time from a ping to its echo at the hub, as of the last one.", ("peer",)
+)
+
 DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-NOT_ALWAYS_FED = ("iothub_tenant_", "iothub_hbase_", "iothub_redis_", "iothub_quota_ledger_")
+NOT_ALWAYS_FED = (
+    "iothub_tenant_",
+    "iothub_hbase_",
+    "iothub_redis_",
+    "iothub_quota_ledger_",
+    "iothub_cluster_",
+    "iothub_link_",
+)
 """Prefixes of metrics that have their own page or exist only with a back end."""

@@ -21,7 +21,11 @@ NO_SUCCESSOR = -1  # the row's hub lives, or no other hub has taken over yet
 
 @dataclass(frozen=True, slots=True)
 class HubRow:
-    """One hub. `heartbeat`: rises while it lives. `is_ended`: it has deregistered. `successor`: the hub that took over its sessions."""
+    """One hub.
+
+    `heartbeat`: rises while it lives. `is_ended`: it has deregistered. `successor`: the hub that took over its sessions. `address`: where other
+    hubs connect to it; empty: nowhere.
+    """
 
     number: int
     incarnation: int
@@ -30,6 +34,8 @@ class HubRow:
     heartbeat: int
     is_ended: bool = False
     successor: int = NO_SUCCESSOR
+    address: str = ""
+    version: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -43,7 +49,9 @@ def read(store: AccountStore) -> list[HubRow]:
         return _rows(connection)
 
 
-def begin(store: AccountStore, number: int, name: str, before: HubRow | None) -> HubRow | None:
+def begin(
+    store: AccountStore, number: int, name: str, before: HubRow | None, address: str = "", version: str = ""
+) -> HubRow | None:
     """Become this number's hub if its counter has not changed since `before` was read; None: it has.
 
     Raises BackendError, ConflictError (another hub has just become it).
@@ -53,7 +61,7 @@ def begin(store: AccountStore, number: int, name: str, before: HubRow | None) ->
         if _counter_of(found) != _counter_of(before):
             return None
         incarnation = max(writer.now_ms, 0 if before is None else before.incarnation + 1)
-        row = HubRow(number, incarnation, name, writer.now_ms, heartbeat=1)
+        row = HubRow(number, incarnation, name, writer.now_ms, heartbeat=1, address=address, version=version)
         if before is None:
             writer.connection.execute(insert(table).values(_values(row)))
         else:
@@ -102,7 +110,17 @@ def _rows(connection: Connection) -> list[HubRow]:
 
 
 def _row(row: Row[tuple[object, ...]]) -> HubRow:
-    return HubRow(row.number, row.incarnation, row.name, row.started_ms, row.beat, bool(row.is_ended), row.heir)
+    return HubRow(
+        row.number,
+        row.incarnation,
+        row.name,
+        row.started_ms,
+        row.beat,
+        bool(row.is_ended),
+        row.heir,
+        row.address,
+        row.version,
+    )
 
 
 def _values(row: HubRow) -> dict[str, object]:
@@ -114,4 +132,6 @@ def _values(row: HubRow) -> dict[str, object]:
         "beat": row.heartbeat,
         "is_ended": row.is_ended,
         "heir": row.successor,
+        "address": row.address,
+        "version": row.version,
     }

@@ -1,4 +1,4 @@
-"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, commands, runs of jobs, usage.
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, runs of jobs, usage.
 
 Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
 
@@ -206,21 +206,6 @@ change_log = Table(
     sqlite_autoincrement=True,
 )
 
-command = Table(
-    "command",
-    metadata,
-    Column("id", Big, primary_key=True, autoincrement=True),
-    Column("tenant_id", Integer, nullable=False),
-    Column("verb", exact(64), nullable=False),
-    Column("argument", Text, nullable=False),  # JSON
-    Column("state", exact(16), nullable=False),  # queued | running | done | failed
-    Column("answer", Text, nullable=True),  # JSON
-    Column("at_ms", Big, nullable=False),
-    Column("changed_ms", Big, nullable=False),
-    Index(None, "state", "id"),
-    sqlite_autoincrement=True,
-)
-
 job_run = Table(
     "job_run",
     metadata,
@@ -286,6 +271,8 @@ hub = Table(
     Column("beat", Big, nullable=False),  # counts up about once a second while the hub lives
     Column("is_ended", Boolean, nullable=False),  # it has deregistered
     Column("heir", Integer, nullable=False),  # the number of its successor, which took over its sessions; -1: none
+    Column("address", String(255), nullable=False, server_default=""),  # where other hubs connect; "": nowhere
+    Column("version", String(255), nullable=False, server_default=""),  # of its program
 )
 
 # One row: which installation the accounts are of. Stores on servers have it, too, and are nobody else's.

@@ -45,12 +45,13 @@ class _Seen:
 class Members:
     """On the reactor thread. Invariant: `incarnation` is 0 until `join` has succeeded; only this hub raises its row's counter."""
 
-    def __init__(self, store: AccountStore, run: Run, clock: Clock, number: int, name: str) -> None:
+    def __init__(self, store: AccountStore, run: Run, clock: Clock, number: int, name: str, version: str = "") -> None:
         self._store = store
         self._run = run
         self._clock = clock
         self.number = number
         self._name = name[:64]
+        self._version = version
         self._others: dict[int, _Seen] = {}
         self._read_at = 0.0
         self.incarnation = 0
@@ -60,15 +61,19 @@ class Members:
         """Return the name that this hub writes on its events; empty until it has joined."""
         return hub_name(self.number, self.incarnation) if self.incarnation else ""
 
-    async def join(self, known: int | None, pause: Pause) -> None:
+    async def join(self, known: int | None, pause: Pause, address: str = "") -> None:
         """Become the hub of this number. `known`: the incarnation of the last hub of this data directory, which cannot be running.
+
+        `address`: where the others connect to this hub; empty: nowhere.
 
         A hub of another incarnation is watched until it has been silent for long enough. Raises ConflictError: it lives; UnavailableError.
         """
         before = await self._read_own()
         if before is not None and not before.is_over and before.incarnation != known:
             before = await self._watch(before, pause)
-        row = await self._run("members.begin", hubs.begin, self._store, self.number, self._name, before)
+        row = await self._run(
+            "members.begin", hubs.begin, self._store, self.number, self._name, before, address, self._version
+        )
         if row is None:
             raise self._conflict(self._name)
         self.incarnation = row.incarnation
@@ -136,6 +141,14 @@ class Members:
     def living(self) -> frozenset[int]:
         """The numbers of the other hubs that live, as far as this hub knows."""
         return frozenset(number for number, seen in self._others.items() if seen.is_living)
+
+    def living_rows(self) -> list[HubRow]:
+        """Return their rows, ascending by number."""
+        return [seen.row for _, seen in sorted(self._others.items()) if seen.is_living]
+
+    def rows(self) -> list[tuple[HubRow, bool]]:
+        """Return the rows of all other hubs that were ever there, ascending by number, each with whether it lives."""
+        return [(seen.row, seen.is_living) for _, seen in sorted(self._others.items())]
 
     @property
     def names(self) -> dict[int, str]:

@@ -10,11 +10,14 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 
 from iothub.base.clock import SystemClock
-from iothub.base.errors import ConflictError
+from iothub.base.errors import ConfigError, ConflictError
+from iothub.base.units import Endpoint
 from iothub.config.datadir import DataDir
-from iothub.config.sections import Config, Http, Listeners, TcpListener
+from iothub.config.sections import Cluster, Config, Events, Http, Kafka, Listeners, TcpListener
 from iothub.hub import parts
+from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
+from iothub.hub.reload import prepare
 from iothub_services.quota.names import Quota
 
 
@@ -27,6 +30,8 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
         health = made.sockets.health
         assert made.monitoring.telemetry.registry.unfed() == []
         assert len(health.metrics().splitlines()) < 3000
+        assert b"iothub_link" not in health.metrics()
+        assert made.control.links is None  # what links need is made with them: no descriptor, timer or thread
         assert Quota.CONNECTIONS.value not in b"".join(health.tenant_metrics(None, "", 10)).decode()
     finally:
         made.writers.writer.close()
@@ -35,6 +40,50 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
             store.close()
         reactor.removeAll()
         reactor._poller.close()
+
+
+def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path) -> None:
+    """Made, not opened: no socket before the hub joins. Metrics, status, reload and commands reach them."""
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+    settings = Config(
+        listeners=Listeners(tcp=TcpListener(port=0)),
+        events=Events(driver="kafka"),
+        kafka=Kafka(brokers=(Endpoint("127.0.0.1", 1),)),
+        cluster=Cluster(listen="127.0.0.1:7883", insecure=True),
+    )
+    made = compose(settings, DataDir(initialised), reactor, SystemClock())
+    try:
+        assert made.control.links is not None
+        assert made.monitoring.telemetry.registry.unfed() == []
+        assert b"iothub_cluster_peers 0" in made.sockets.health.metrics()
+        assert made.sockets.health.brief()["links"] == {"up": 0, "hubs": 0}
+        assert ClusterMembers(made).rows()[0]["state"] == "up"
+        assert all(callable(use) for use in prepare(made, settings))
+        assert made.control.links.up() == ()
+        made.control.links.close()
+    finally:
+        made.writers.writer.close()
+        made.writers.journal_thread.close()
+        for store in (made.stores.states, made.stores.usage, made.stores.accounts):
+            store.close()
+        reactor.removeAll()
+        reactor._poller.close()
+
+
+def test_links_whose_certificates_cannot_be_used_keep_a_hub_from_starting(initialised: Path) -> None:
+    """Before anything waits for a server."""
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+    settings = Config(
+        events=Events(driver="kafka"),
+        kafka=Kafka(brokers=(Endpoint("127.0.0.1", 1),)),
+        cluster=Cluster(listen="127.0.0.1:7883"),
+    )
+
+    with pytest.raises(ConfigError, match=r"cluster\.ca_file: .*cluster/ca\.pem: No such file.*cluster issue"):
+        compose(settings, DataDir(initialised), reactor, SystemClock())
+
+    reactor.removeAll()
+    reactor._poller.close()
 
 
 def test_hub_with_other_accounts_opens_nothing(initialised: Path, tmp_path: Path) -> None:

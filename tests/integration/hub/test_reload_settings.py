@@ -80,7 +80,7 @@ _RAW = (
         "reject",
         "off",
     ),
-    *("memory", "optional", "tls", "SSL", "PLAIN", "1.3"),
+    *("memory", "optional", "tls", "SSL", "PLAIN", "1.3", "127.0.0.1:7883", True),
 )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 
 from iothub.base.reasons import Reason
+from iothub.net.listener_info import ListenerInfo, listener_info
+from iothub.net.ports import Channel
 from iothub.testing.byte_clients import ByteClient
+from iothub.testing.echo_plane import EchoPlane
 
 
 def receive(client: ByteClient, size: int) -> bytes:
@@ -181,3 +185,48 @@ def test_transport_proxy_rules(start_one, transport) -> None:
     stranger = start_one(proxy_trusted=("192.0.2.1",))
     assert stranger.is_refused(transport)
     assert stranger.plane.connections == []
+
+
+def test_transport_serves_a_socket_that_this_process_has_connected(start, twin) -> None:
+    """What the acceptor writes at once leaves; a refusal closes the socket; both ends are told."""
+    hub = start(listener_info("tcp"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for is_wanted in (True, False):
+            connected = socket.create_connection(server.getsockname())
+            connected.setblocking(False)
+            acceptor = OneAcceptor(hub.plane, is_wanted=is_wanted)
+            hub.thread.call(lambda each=connected, one=acceptor: hub.listeners.transports.adopt(each, one))
+            peer, _ = server.accept()
+            with peer:
+                peer.settimeout(10)
+                if is_wanted:
+                    assert peer.recv(100) == b"first words"
+                    peer.sendall(b"echo")
+                    assert peer.recv(100) == b"echo"
+                else:
+                    assert is_ended(peer)
+            hub.until(lambda one=acceptor: one.releases == one.is_wanted)
+    assert hub.plane.connections[0].lost_for == [Reason.NETWORK]
+
+
+class OneAcceptor:
+    """Serves one socket, or does not want it."""
+
+    def __init__(self, plane: EchoPlane, *, is_wanted: bool) -> None:
+        self.listener, self.plane, self.is_wanted, self.releases = ListenerInfo("dialled"), plane, is_wanted, 0
+
+    def allowance(self) -> int:
+        return 1
+
+    def accepted(self, channel: Channel, ip: str, port: int) -> bool:
+        if self.is_wanted:
+            channel.connection = self.plane.accept(channel, self.listener, f"{ip}{port}", None)
+            channel.connection.out += b"first words"
+            channel.wake()
+        return self.is_wanted
+
+    def shed(self, ip: str, port: int) -> None:
+        raise AssertionError
+
+    def released(self, _channel: Channel) -> None:
+        self.releases += 1

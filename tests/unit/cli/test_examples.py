@@ -44,7 +44,7 @@ NO_TERMINAL = {
     "iothub --data-dir ./hub --config .services/iothub.toml doctor -o json",  # needs the real servers: tests/services has them
     "iothub --data-dir ./hub ban remove acme failures dev1 --from 192.0.2.7",  # asks a running hub: test_bans.py has one
 }
-ASKING = {"session", "queue", "retain", "rejected"}  # the running hub
+ASKING = {"session", "queue", "retain", "rejected", "config reload", "cluster status"}  # the running hub
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
     "device create": ("device", "delete", "acme", "dev1", "--yes"),
@@ -126,7 +126,7 @@ def answers_to(request: Request) -> tuple[list[Json], Json]:
         topics: list[Json] = [{"name": "room/temperature", "bytes": 4, "version": 1, "expires_at_ms": 0}]
         rows = {"list": topics, "show": list(message_rows({}, record))}.get(verb, [])
         return rows, {"next": None, "messages": 2, "version": 1}
-    if noun == "rejected":
+    if noun in {"rejected", "cluster"}:
         return [], {}
     found = SESSION if noun == "session" else {"client_id": "meter-7", **QUEUE}
     return ([found], LAST) if verb == "list" else ([], found)
@@ -153,6 +153,8 @@ def test_example_works(
     monkeypatch.chdir(base)
     if path == "token-issuer update" and " login " in line:
         assert call("--data-dir", "./hub", "token-issuer", "add", "acme", "login", "--jwks-file", "jwks.json").code == 0
+    if path == "cluster issue":
+        assert call("--data-dir", "./hub", "cluster", "init-ca").code == 0
     if path in GONE_BEFORE:
         assert call("--data-dir", "./hub", *GONE_BEFORE[path]).code == 0
         let_go(base)
@@ -160,7 +162,7 @@ def test_example_works(
     stdin, _, command = line.rpartition("| ")
     command, _, _redirected = command.partition(" > ")
     command = command.replace("/var/lib/iothub", str(tmp_path / "fresh" if path == "init" else base / "hub"))
-    is_asking = path.split()[0] in ASKING or path == "config reload"
+    is_asking = path.split()[0] in ASKING or path in ASKING
     with AnsweringHub(base / "hub", answers_to) if is_asking else nullcontext():
         result = call(*shlex.split(command)[1:], stdin=shlex.split(stdin)[-1].encode() if stdin else b"")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +24,7 @@ from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.hubs import HubRow
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
@@ -74,6 +75,27 @@ class Held:
         self.connection, self.epoch = object(), 5
 
 
+class Links:
+    """Notes what the cluster says of its own hub and of others."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.seen: list[tuple[int, str]] = []
+        self.is_closed = False
+
+    def open(self) -> str:
+        return "hub-1:7883"
+
+    def begin(self, incarnation: int) -> None:
+        self.begun.append(incarnation)
+
+    def members(self, rows: Sequence[HubRow]) -> None:
+        self.seen = [(row.number, row.address) for row in rows]
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
 class Node:
     """What `HubCluster` works with: hub number 1."""
 
@@ -112,6 +134,7 @@ class Node:
         self.store_alarms = lambda word, text: self.alarms.append((word, text))
         self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
         self.members = Members(store, cast("Any", self.run), self.clock, 1, "one")
+        self.links: Links | None = None
         self.replaced: list[ConflictError] = []
         self.on_replaced = self.replaced.append
         self.stores = HubCluster(cast("Any", self))
@@ -507,3 +530,33 @@ def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:
     with pytest.raises(ConfigError, match=r"queues here are in a file .* choose hbase or redis"):
         node.begin()
     assert next(row.is_ended for row in hubs.read(node.accounts) if row.number == 1)
+
+
+def test_links_are_told_each_second_who_lives(node: Node) -> None:
+    """From the joining on, with the address that each hub wrote into its row; nobody else's silence is waited for."""
+    node.links = Links()
+    two = Members(node.accounts, cast("Any", node.run), node.clock, 2, "two")
+    now(two.join(None, cast("Any", node.pause), "hub-2:7883"))
+    node.begin()
+    assert (node.links.begun, node.links.seen) == ([node.members.incarnation], [(2, "hub-2:7883")])
+    now(two.refresh())
+    assert [row.address for row in two.living_rows()] == ["hub-1:7883"]
+
+    node.pass_time(2, two)
+    now(two.deregister())
+    node.pass_time(2)
+
+    assert node.links.seen == []
+
+
+def test_links_end_before_the_sockets_do(node: Node) -> None:
+    """What was written last has a turn to leave."""
+    node.links = Links()
+    node.begin()
+    closed = Deferred.fromCoroutine(node.stores.close_links())
+    assert node.links.is_closed
+    assert not closed.called
+
+    node.pass_time(0.2)
+
+    assert closed.called

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from iothub.config.sections import Auth, Config, Listeners, Overload, TcpListener, TlsListener, WssListener
-from iothub.hub.from_settings import auth_settings, certificate_files, listener_infos, plane_limits
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Auth, Cluster, Config, Listeners, Overload, TcpListener, TlsListener, WssListener
+from iothub.hub.from_settings import auth_settings, certificate_files, link_files, listener_infos, plane_limits
+from iothub.peers.certificates import LinkFiles
 
 
 def test_listener_without_a_port_is_off() -> None:
@@ -22,11 +24,29 @@ def test_limits_of_a_listener_reach_its_gate() -> None:
     assert (info.max_connections, info.max_handshakes, info.backlog) == (3, 2, 7)
 
 
+HERE = DataDir(Path("/nowhere"))
+
+
+def test_certificate_of_links_is_watched_like_a_listener_s() -> None:
+    """In the data directory, unless a setting names another; none where links need none."""
+    theirs = Path("their.pem")
+
+    assert certificate_files(Config(cluster=Cluster(listen="0.0.0.0:1")), HERE) == {
+        "cluster": HERE.path / "cluster" / "cert.pem"
+    }
+    named = Cluster(listen="0.0.0.0:1", certificate_file=theirs)
+    assert link_files(Config(cluster=named), HERE) == LinkFiles(
+        HERE.path / "cluster" / "ca.pem", theirs, HERE.path / "cluster" / "key.pem"
+    )
+    for cluster in (Cluster(), Cluster(listen="unix:/a"), Cluster(listen="127.0.0.1:1", insecure=True)):
+        assert certificate_files(Config(cluster=cluster), HERE) == {}
+
+
 def test_certificates_of_open_doors_are_watched() -> None:
     tls = TlsListener(port=8883, cert_file=Path("tls.pem"))
     wss = WssListener(port=None, cert_file=Path("wss.pem"))
 
-    assert certificate_files(Config(listeners=Listeners(tls=tls, wss=wss))) == {"tls": Path("tls.pem")}
+    assert certificate_files(Config(listeners=Listeners(tls=tls, wss=wss)), HERE) == {"tls": Path("tls.pem")}
 
 
 def test_named_listeners_are_listeners_like_the_others() -> None:
@@ -37,7 +57,7 @@ def test_named_listeners_are_listeners_like_the_others() -> None:
     (info,) = listener_infos(settings)
 
     assert (info.name, info.port, info.is_tls, info.is_websocket) == ("tls.partners", 8884, True, False)
-    assert certificate_files(settings) == {"tls.partners": Path("partners.pem")}
+    assert certificate_files(settings, HERE) == {"tls.partners": Path("partners.pem")}
     assert plane_limits(settings).connections == 3
 
 

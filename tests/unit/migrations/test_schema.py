@@ -25,6 +25,7 @@ from iothub_migrations.versions import (
     v0006_installation,
     v0007_streams,
     v0008_plan_parents,
+    v0009_hub_addresses,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -97,7 +98,6 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         "acl_rule",
         "ban",
         "change_log",
-        "command",
         "token_issuer",
         "job_run",
         "stream",
@@ -123,25 +123,25 @@ def test_newer_database_that_allows_it_is_used_and_left_alone(engine: Engine) ->
     schema.upgrade(engine)
     write(
         engine,
-        "UPDATE schema_info SET value = 9 WHERE name = 'version'",
-        "UPDATE alembic_version SET version_num = '0009'",
+        "UPDATE schema_info SET value = 10 WHERE name = 'version'",
+        "UPDATE alembic_version SET version_num = '0010'",
     )
 
     assert schema.check(engine) is SchemaState.NEWER
     assert schema.upgrade(engine) is SchemaState.NEWER
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 9
+        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 10
 
 
 def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
     """Exit code 4; `upgrade` does not touch it."""
     schema.upgrade(engine)
-    write(engine, "UPDATE schema_info SET value = 9")
+    write(engine, "UPDATE schema_info SET value = 10")
 
     for look in (schema.check, schema.upgrade):
         with pytest.raises(
             ConflictError,
-            match=rf"^the accounts database accounts\.db .*version 9 .* knows version {schema.SCHEMA_VERSION}",
+            match=rf"^the accounts database accounts\.db .*version 10 .* knows version {schema.SCHEMA_VERSION}",
         ):
             look(engine)
 
@@ -192,7 +192,7 @@ def test_half_made_tables_are_completed(engine: Engine, monkeypatch: pytest.Monk
     write(
         engine,
         "DROP TABLE schema_info",
-        "DROP TABLE command",
+        "DROP TABLE stream",
         "DROP INDEX ix_acl_rule_tenant_id_scope_subject",
         "DELETE FROM id_block WHERE name = 'queue'",
         "DELETE FROM alembic_version",
@@ -250,7 +250,8 @@ def _installation(engine: Engine) -> str:
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0008_plan_parents.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0009_hub_addresses.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0009_hub_addresses.down_revision == v0008_plan_parents.revision
     assert v0008_plan_parents.down_revision == v0007_streams.revision
     assert v0007_streams.down_revision == v0006_installation.revision
     assert v0006_installation.down_revision == v0005_hubs.revision

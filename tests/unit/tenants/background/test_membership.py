@@ -237,3 +237,23 @@ def test_successor_that_starts_again_takes_over_once_more(among: Hubs) -> None:
     among.pass_time(GONE_S + 2, again, three)
 
     assert set(now(again.take_over())) == {frozenset({2})}
+
+
+def test_rows_say_where_the_others_are_reached_and_what_they_run(among: Hubs) -> None:
+    """Of this run: a hub that comes back without links is reached nowhere. Who is gone is listed, too."""
+    one = among.hub(1)
+    two = Members(among.store, cast("Any", among.run), among.clock, 2, "two", "1.2.3")
+    now(two.join(None, among.pause, "hub-2:7883"))
+    among.pass_time(2, one, two)
+
+    (row,) = one.living_rows()
+    assert (row.number, row.name, row.address, row.version) == (2, "two", "hub-2:7883", "1.2.3")
+    assert row.incarnation == two.incarnation
+
+    among.pass_time(GONE_S + 1, one)
+    again = among.hub(2, known=two.incarnation)
+    among.pass_time(GONE_S + 1, one)
+
+    assert one.living_rows() == []
+    ((row, is_living),) = one.rows()
+    assert (row.incarnation, row.address, row.version, is_living) == (again.incarnation, "", "", False)

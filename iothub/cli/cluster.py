@@ -1,0 +1,163 @@
+"""`iothub cluster`: how the hubs of an installation are linked, and the certificates that they show each other.
+
+Knows no link: `status` asks the running hub, the others work on files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
+from iothub.cli.app import App, noun, verb
+from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
+from iothub.records.admin_commands import Verb
+
+if TYPE_CHECKING:
+    from iothub.peers.certificates import Pem
+
+command = noun("cluster", "Links between the hubs of an installation.")
+
+_COLUMNS = ("node", "name", "address", "version", "state", "round_trip_ms", "unacknowledged_bytes", "cause")
+_DAYS = click.IntRange(1, 3650)
+_FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
+
+
+@verb(command, "status")
+def status(app: App) -> None:
+    """List the hubs of the accounts and how this one is linked to each. The hub must run.
+
+    The state is `up` (for this hub itself, too), `down`, `refused` or `gone`: gone is a hub that has stopped, or whose heartbeat has. `cause` says
+    why there is no link.
+
+    Example:
+      iothub --data-dir ./hub cluster status -o json
+    """
+    app.rows(app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows, *_COLUMNS)
+
+
+@verb(command, "init-ca")
+@click.argument("directory", type=NamedPath(), required=False)
+@click.option("--days", type=_DAYS, default=3650, show_default=True, help="Days of validity.")
+@_FORCED
+def init_ca(app: App, directory: Path | None, days: int, is_forced: bool) -> None:
+    """Create the authority that signs the certificates of all hubs: DIRECTORY/ca.pem and DIRECTORY/ca-key.pem.
+
+    DIRECTORY is `cluster` in the data directory by default. One authority serves the whole installation: keep ca-key.pem off the other machines, for
+    whoever has it can add a hub.
+
+    Examples:
+      iothub --data-dir ./hub cluster init-ca
+      iothub cluster init-ca ./authority
+    """
+    from iothub.peers import certificates
+
+    target = directory or app.data_dir.cluster_files
+    pem = certificates.make_authority(days)
+    files = {
+        target / certificates.CA_KEY_FILE: (pem.key, 0o600),
+        target / certificates.CA_FILE: (pem.certificate, 0o644),
+    }
+    _write(target, files, is_forced=is_forced)
+    where = "" if directory is None else f" --ca {directory}"
+    app.done(
+        f"wrote {target / certificates.CA_FILE} and {target / certificates.CA_KEY_FILE}\n"
+        f"next: iothub cluster issue NODE{where}, once for each hub",
+        {
+            "name": "init-ca",
+            "ca_file": str(target / certificates.CA_FILE),
+            "ca_key_file": str(target / certificates.CA_KEY_FILE),
+        },
+    )
+
+
+@verb(command, "issue")
+@click.argument("node", type=click.IntRange(0, 65535))
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    help="A host name or address for tools that check it (repeatable). Hubs check NODE.",
+)
+@click.option("--ca", type=NamedPath(), help="Directory of the authority. Default: `cluster` in the data directory.")
+@click.option(
+    "--out",
+    type=NamedPath(),
+    help="Directory of the files. Default: `cluster` in the data directory, if NODE is this hub.",
+)
+@click.option("--days", type=_DAYS, default=365, show_default=True, help="Days of validity.")
+@_FORCED
+def issue(
+    app: App, node: int, hosts: tuple[str, ...], ca: Path | None, out: Path | None, days: int, is_forced: bool
+) -> None:
+    """Issue the certificate of the hub with node.number NODE: ca.pem, cert.pem and key.pem.
+
+    Copy the three files to `cluster` in the data directory of that hub. A certificate that is issued anew replaces the old one after `iothub config
+    reload`.
+
+    Examples:
+      iothub --data-dir ./hub cluster issue 0
+      iothub --data-dir ./hub cluster issue 2 --out ./node-2 --host hub-2.example.com
+    """
+    from iothub.peers import certificates
+
+    target = out or _own_directory(app, node)
+    authority = _authority(ca or app.data_dir.cluster_files)
+    pem = certificates.issue(authority, node, hosts, days)
+    files = {
+        target / certificates.KEY_FILE: (pem.key, 0o600),
+        target / certificates.CERTIFICATE_FILE: (pem.certificate, 0o644),
+    }
+    ca_file = target / certificates.CA_FILE
+    if not ca_file.exists() or ca_file.read_bytes() != authority.certificate:
+        files[ca_file] = (authority.certificate, 0o644)
+    _write(target, files, is_forced=is_forced)
+    app.done(
+        f"wrote the certificate of node {node} to {target}",
+        {
+            "name": str(node),
+            "certificate_file": str(target / certificates.CERTIFICATE_FILE),
+            "days": days,
+            "hosts": list(hosts),
+        },
+    )
+
+
+def _own_directory(app: App, node: int) -> Path:
+    """Raises ConfigError: the certificate is another hub's."""
+    own = app.loaded.config.node.number
+    if node != own:
+        raise ConfigError(
+            f"this hub is node {own}: for node {node} name a directory with --out, and copy it to that hub"
+        )
+    return app.data_dir.cluster_files
+
+
+def _authority(directory: Path) -> Pem:
+    from iothub.peers import certificates
+
+    try:
+        return certificates.Pem(
+            (directory / certificates.CA_FILE).read_bytes(), (directory / certificates.CA_KEY_FILE).read_bytes()
+        )
+    except OSError as error:
+        raise _with_hint(cannot_be_read(error.filename, error)) from None
+
+
+def _with_hint(error: IotHubError) -> IotHubError:
+    return type(error)(f"{error}; `iothub cluster init-ca` makes the authority, --ca names its directory")
+
+
+def _write(directory: Path, files: dict[Path, tuple[bytes, int]], *, is_forced: bool) -> None:
+    """Write all, or nothing if one exists already. Raises ConflictError, UnavailableError."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        taken = next((path for path in files if path.exists()), None)
+        if taken is not None and not is_forced:
+            raise ConflictError(f"{taken} exists already: use --force to replace it")
+        for path, (content, mode) in files.items():
+            write_new_file(path, content, mode, is_forced=is_forced)
+    except OSError as error:
+        raise UnavailableError(f"{error.filename}: cannot be written: {error.strerror}") from None

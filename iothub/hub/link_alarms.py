@@ -1,0 +1,110 @@
+"""Alarms and log lines of links: which hubs refuse each other, and which live by the accounts and are not reached.
+
+Knows no link: it is told. A refusal of somebody who has not proved which hub it is raises no alarm, or any program that finds the port could;
+it has its line in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from iothub.base import log as logging
+from iothub.base.clock import BootClock
+from iothub.base.reasons import LinkClose, PeerRefusal, WireRefusal
+from iothub.peers.link_log import REPEAT_S, LinkLog
+from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
+from iothub_services.metrics.alarms import AlarmName, Alarms
+
+UNLINKED_S = 5.0  # a hub that starts is linked much sooner
+_REMEMBERED = 256
+_OF_THE_NETWORK = (WireRefusal.TIMEOUT, WireRefusal.CLOSED)  # nobody has refused anything
+
+log = logging.get(__name__)
+
+
+class LinkAlarms:
+    """Fulfils `iothub.peers.ports.LinkObserver`. On the reactor thread. Invariant: only hubs that live by the accounts have alarms."""
+
+    def __init__(self, alarms: Alarms, clock: BootClock) -> None:
+        self._alarms = alarms
+        self._clock = clock
+        self._log = LinkLog(clock)
+        self._troubles: dict[int, str] = {}  # why a hub is not linked
+        self._raised: set[int] = set()
+        self._logged: dict[tuple[str, str], float] = {}
+
+    def trouble(self, node: int) -> str:
+        return self._troubles.get(node, "")
+
+    def judge(self, statuses: Iterable[LinkStatus]) -> None:
+        """Look at all hubs that live by the accounts, once a second."""
+        there = {status.peer.node: status for status in statuses}
+        for node in self._raised - there.keys():
+            self._clear(node)
+        for node in self._troubles.keys() - there.keys():
+            del self._troubles[node]
+        for node, status in there.items():
+            if status.state == "down" and status.since_s >= UNLINKED_S:
+                self._raise(AlarmName.PEER_SILENT, node, self._troubles.get(node) or "there is no link to it")
+
+    # --- LinkObserver
+
+    def link_up(self, peer: PeerId, name: str, address: str) -> None:
+        self._log.link_up(peer, name, address)
+        self._troubles.pop(peer.node, None)
+        self._clear(peer.node)
+
+    def link_down(self, peer: PeerId, reason: LinkClose, detail: str) -> None:
+        self._log.link_down(peer, reason, detail)
+        self._troubles[peer.node] = f"{reason.value}: {detail}" if detail else reason.value
+        if reason is LinkClose.SILENT:
+            self._raise(AlarmName.PEER_SILENT, peer.node, "it has not answered a ping for 2 s")
+
+    def refused(self, node: int | None, address: str, refusal: PeerRefusal, detail: str, *, by_peer: bool) -> None:
+        self._log.refused(node, address, refusal, detail, by_peer=by_peer)
+        if node is not None:
+            text = f"{refusal.value}: {detail}" if detail else refusal.value
+            self._troubles[node] = f"it refuses this hub: {text}" if by_peer else text
+            self._raise(AlarmName.PEER_REFUSED, node, self._troubles[node])
+
+    def peer_gone(self, peer: PeerId, dropped_frames: int, dropped_bytes: int) -> None:
+        self._log.peer_gone(peer, dropped_frames, dropped_bytes)
+        self._troubles.pop(peer.node, None)
+        self._clear(peer.node)
+
+    # --- before there is a link
+
+    def not_connected(self, peer: PeerAddress, text: str) -> None:
+        """A dial came to nothing."""
+        self._troubles[peer.node] = text
+        if self._is_news(f"{peer.node}", text):
+            log.warning("no connection to a hub, will retry", peer=peer.node, address=peer.address, cause=text)
+        word = text.partition(":")[0]
+        if word in WireRefusal._value2member_map_ and word not in _OF_THE_NETWORK:
+            self._raise(AlarmName.PEER_REFUSED, peer.node, text)
+
+    def not_accepted(self, address: str, refusal: WireRefusal, detail: str) -> None:
+        """Somebody has connected and is no hub of this installation."""
+        if self._is_news(address.rpartition(":")[0], refusal):
+            log.warning("connection at cluster.listen refused", address=address, reason=refusal.value, detail=detail)
+
+    # --- private
+
+    def _is_news(self, who: str, what: str) -> bool:
+        """Whether it was not said within a minute."""
+        now = self._clock.boottime()
+        if now - self._logged.get((who, what), float("-inf")) < REPEAT_S:
+            return False
+        if len(self._logged) >= _REMEMBERED:
+            self._logged.clear()
+        self._logged[who, what] = now
+        return True
+
+    def _raise(self, name: AlarmName, node: int, detail: str) -> None:
+        self._raised.add(node)
+        self._alarms.raise_(name, subject=str(node), detail=detail)
+
+    def _clear(self, node: int) -> None:
+        self._raised.discard(node)
+        for name in (AlarmName.PEER_REFUSED, AlarmName.PEER_SILENT):
+            self._alarms.clear(name, subject=str(node))

@@ -1,0 +1,196 @@
+"""This hub's links to the others, from its joining to its end: their sockets, their clock, and what is known of each hub.
+
+Knows no frame and no session. What travels is registered by whoever takes it; who there is comes from the accounts' rows, once a second.
+
+Invariants: before `begin` and after `close` nothing of it is open and no timer runs; the 20 ms timer runs only while there is a hub to link or
+somebody who has connected.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from iothub.base.clock import BootClock, SystemClock
+from iothub.base.errors import UnavailableError
+from iothub.base.units import Endpoint
+from iothub.config.sections import Config
+from iothub.hub.link_alarms import LinkAlarms
+from iothub.net.listeners import DelayedCall, Listeners
+from iothub.peers import certificates
+from iothub.peers.addresses import UnixPath, parse_address
+from iothub.peers.certificates import Credentials, LinkFiles
+from iothub.peers.dialing import Dialler
+from iothub.peers.frames import FrameType
+from iothub.peers.links import TICK_S, Links
+from iothub.peers.listening import LinkAcceptor, open_listening
+from iothub.peers.ports import Identity, LinkSettings, LinkStatus, PeerAddress, PeerId, Receiver, Wire, WireOwner
+from iothub_services.auth.port import Run
+from iothub_services.metrics.alarms import Alarms
+from iothub_tenants.accounts.hubs import HubRow
+
+_WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not bound here
+
+
+@dataclass(frozen=True, slots=True)
+class LinkParts:
+    """What links are made of. `files`: None: they need no certificates. `installation`: its id, known when the hub joins."""
+
+    settings: Config
+    files: LinkFiles | None
+    version: str
+    installation: Callable[[], str]
+    listeners: Callable[[], Listeners]
+    reactor: Any
+    run: Run
+    alarms: Alarms
+    clock: BootClock = SystemClock()  # noqa: RUF009 - it has no state
+
+
+class PeerLinks:
+    """On the reactor thread."""
+
+    def __init__(self, parts: LinkParts) -> None:
+        """Raises ConfigError: the certificates cannot be used."""
+        self._parts = parts
+        self._cluster = parts.settings.cluster
+        self._credentials = self._load()
+        self._alarms = LinkAlarms(parts.alarms, parts.clock)
+        self._receivers: list[tuple[tuple[FrameType, ...], Receiver, bool]] = []
+        self._listening: socket.socket | None = None
+        self._links: Links | None = None
+        self._acceptor: LinkAcceptor | None = None
+        self._dialler: Dialler | None = None
+        self._next_tick: DelayedCall | None = None
+        self.address = ""  # where other hubs connect, since `open`
+
+    def register(self, types: Iterable[FrameType], receiver: Receiver, *, is_waited_for: bool = False) -> None:
+        """As `iothub.peers.links.Links.register`; at composition."""
+        self._receivers.append((tuple(types), receiver, is_waited_for))
+
+    # --- the hub's life
+
+    def open(self) -> str:
+        """Take the port, so that another program's use of it ends the start at once; return where other hubs connect. Raises UnavailableError."""
+        self._listening = open_listening(self._cluster.listen)
+        place = parse_address(self._cluster.listen)
+        self.address = self._cluster.advertise or self._cluster.listen
+        if not self._cluster.advertise and not isinstance(place, UnixPath) and place.host in _WILDCARDS:
+            self.address = str(Endpoint(socket.gethostname(), place.port))
+        return self.address
+
+    def begin(self, incarnation: int) -> None:
+        """Link, and let others link: the hub has joined as this incarnation."""
+        parts, node, listening = self._parts, self._parts.settings.node, self._listening
+        if listening is None:
+            raise AssertionError("the port of the links is not open")
+        listeners = parts.listeners()
+        server, client = self._contexts()
+        dialler = Dialler(listeners.transports, parts.reactor, parts.run, client, self._alarms.not_connected)
+        links = Links(
+            Identity(parts.installation(), node.number, incarnation, node.name, parts.version),
+            LinkSettings(self._cluster.frame_bytes, self._cluster.link_bytes),
+            parts.clock,
+            random.Random(),  # noqa: S311 - jitter of dials
+            dialler,
+            self._alarms,
+        )
+        for types, receiver, is_waited_for in self._receivers:
+            links.register(types, receiver, is_waited_for=is_waited_for)
+        acceptor = LinkAcceptor(server, parts.reactor, partial(self._accept, links), self._alarms.not_accepted)
+        self._links, self._dialler, self._acceptor, self._listening = links, dialler, acceptor, None
+        listeners.begin_ticks()  # ends of connections are seen to before clients come, too
+        listeners.transports.listen(listening, acceptor)
+
+    def members(self, rows: Sequence[HubRow]) -> None:
+        """Say which other hubs live, by the accounts."""
+        if self._links is not None:
+            self._links.members(
+                [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
+            )
+            self._alarms.judge(self._links.status())
+            self._wake()
+
+    def close(self) -> None:
+        """End every link; what was written last still leaves, if the sockets are given a turn."""
+        if self._next_tick is not None and self._next_tick.active():
+            self._next_tick.cancel()
+        self._next_tick = None
+        if self._dialler is not None:
+            self._dialler.close()
+        if self._links is not None:
+            self._links.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
+        if self._listening is not None:
+            self._listening.close()
+        self._links = self._listening = None
+
+    def prepare(self) -> Callable[[], None]:
+        """Read the certificates again; the answer puts them to use, for links that begin from then on.
+
+        Raises:
+            ConfigError: they cannot be used; nothing has changed.
+        """
+        credentials = self._load()
+
+        def use() -> None:
+            self._credentials = credentials
+            server, client = self._contexts()
+            if self._acceptor is not None and self._dialler is not None:
+                self._acceptor.use(server)
+                self._dialler.use(client)
+
+        return use
+
+    # --- what others ask
+
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        """As `Links.send`. Raises UnavailableError."""
+        if self._links is None:
+            raise UnavailableError("this hub has no links now: it starts or stops")
+        self._links.send(peer, frame_type, body)
+        self._wake()
+
+    def up(self) -> tuple[PeerId, ...]:
+        return () if self._links is None else self._links.up()
+
+    def is_full(self, peer: PeerId) -> bool:
+        return self._links is not None and self._links.is_full(peer)
+
+    def status(self) -> list[LinkStatus]:
+        return [] if self._links is None else self._links.status()
+
+    def trouble(self, node: int) -> str:
+        """Return why a hub is not linked, as far as that is known here; empty: it is, or was never tried."""
+        return self._alarms.trouble(node)
+
+    # --- private
+
+    def _accept(self, links: Links, wire: Wire) -> WireOwner:
+        """Closed links close what still comes."""
+        owner = links.accepted(wire)
+        self._wake()
+        return owner
+
+    def _load(self) -> Credentials | None:
+        files = self._parts.files
+        return None if files is None else certificates.load(files, self._parts.settings.node.number)
+
+    def _contexts(self) -> tuple[Any, Any]:
+        credentials = self._credentials
+        return (None, None) if credentials is None else (credentials.server, credentials.client)
+
+    def _wake(self) -> None:
+        if self._next_tick is None and self._links is not None and self._links.needs_ticks():
+            self._next_tick = self._parts.reactor.callLater(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._next_tick = None
+        if self._links is not None:
+            self._links.tick(self._parts.clock.boottime())
+            self._wake()

@@ -1,0 +1,322 @@
+"""Two hubs' links on real sockets, as a hub opens and closes them: up both ways, refused by name, and nothing while a hub is alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from iothub.base.clock import SystemClock
+from iothub.config.sections import Cluster, Config, Node
+from iothub.hub.peer_links import LinkParts, PeerLinks
+from iothub.net.backend import Backend
+from iothub.net.descriptors import UNLIMITED, Descriptors
+from iothub.net.listeners import Listeners
+from iothub.net.transports import make_transports
+from iothub.peers.commands import TYPES, LinkCommands, PeerAnswer
+from iothub.peers.frames import FrameType
+from iothub.peers.ports import PeerId
+from iothub.records.admin_commands import Json, Reply, Request, Verb
+from iothub.testing.echo_plane import EchoPlane
+from iothub.testing.reactor_thread import ReactorThread
+from iothub_services.metrics.alarms import Alarms
+from iothub_tenants.accounts.hubs import HubRow
+from tests.integration.peers.conftest import Authority
+from tests.support.hub import free_port
+
+INSTALLATION = "a" * 32
+
+
+class Receiver:
+    """Notes what arrives."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    def frame(self, _peer: PeerId, _type: FrameType, body: bytes) -> None:
+        self.bodies.append(body)
+
+    def peer_up(self, peer: PeerId) -> None:
+        """Whoever comes is asked what the test asks."""
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """Nothing is kept of it."""
+
+
+class Hub:
+    """What has links of a hub."""
+
+    def __init__(
+        self,
+        twin: Backend,
+        thread: ReactorThread,
+        number: int,
+        cluster: Cluster,
+        authority: Authority | None,
+        installation: str = INSTALLATION,
+    ) -> None:
+        self.thread, self.number = thread, number
+        clock, plane = SystemClock(), EchoPlane()
+        self.alarms = Alarms(clock)
+        transports = make_transports(twin, plane, clock, thread.reactor)
+        self.listeners = Listeners(
+            [], plane, clock, transports, thread.reactor, Descriptors(UNLIMITED), lambda *_: None
+        )
+        files = None if authority is None else authority.files(number)
+        parts = LinkParts(
+            settings=Config(node=Node(number=number, name=f"hub-{number}"), cluster=cluster),
+            files=files,
+            version="1.0",
+            installation=lambda: installation,
+            listeners=lambda: self.listeners,
+            reactor=thread.reactor,
+            run=self._run,
+            alarms=self.alarms,
+        )
+        self.links, self.receiver, self.address = PeerLinks(parts), Receiver(), ""
+        self.links.register([FrameType.ROWS], self.receiver)
+
+    def begin(self, incarnation: int = 1) -> HubRow:
+        """Join; return the row of this hub."""
+        self.address = self.thread.call(self.links.open)
+        self.thread.call(lambda: self.links.begin(incarnation))
+        return HubRow(self.number, incarnation, f"hub-{self.number}", 0, 1, address=self.address, version="1.0")
+
+    def meet(self, *rows: HubRow) -> None:
+        self.thread.call(lambda: self.links.members([row for row in rows if row.number != self.number]))
+
+    def states(self) -> list[tuple[int, str]]:
+        return [(status.peer.node, status.state) for status in self.links.status()]
+
+    def alarm_names(self) -> list[tuple[str, str]]:
+        return [(alarm.name.word, alarm.subject) for alarm in self.alarms.active()]
+
+    def close(self) -> None:
+        self.thread.call(self.links.close)
+        self.thread.call(self.listeners.close)
+
+    async def _run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
+        return call(*args)
+
+
+@pytest.fixture
+def make(twin: Backend) -> Iterator[Callable[..., Hub]]:
+    with ReactorThread() as thread, contextlib.ExitStack() as hubs:
+
+        def make_hub(number: int, cluster: Cluster, authority: Authority | None = None, **options: str) -> Hub:
+            made = Hub(twin, thread, number, cluster, authority, **options)
+            hubs.callback(made.close)
+            return made
+
+        yield make_hub
+
+
+def loopback(**options: Any) -> Cluster:
+    return Cluster(listen=f"127.0.0.1:{free_port()}", insecure=True, **options)
+
+
+@pytest.fixture(params=["tls", "insecure", "unix"])
+def pair(
+    request: pytest.FixtureRequest, make: Callable[..., Hub], authority: Authority, tmp_path: Path
+) -> tuple[Hub, Hub]:
+    """Hubs 1 and 2, which have read each other's rows."""
+    hubs = []
+    for number in (1, 2):
+        settings = loopback()
+        if request.param == "tls":
+            settings = replace(settings, insecure=False)
+        if request.param == "unix":
+            settings = Cluster(listen=f"unix:{tmp_path}/{number}.sock")
+        hubs.append(make(number, settings, authority if request.param == "tls" else None))
+    one, two = hubs
+    rows = [hub.begin() for hub in hubs]
+    for hub in hubs:
+        hub.meet(*rows)
+    return one, two
+
+
+def are_linked(one: Hub, two: Hub) -> bool:
+    return (one.states(), two.states()) == ([(two.number, "up")], [(one.number, "up")])
+
+
+def test_hubs_that_read_each_other_s_rows_are_linked_both_ways(pair: tuple[Hub, Hub]) -> None:
+    """Over each kind of connection; what is sent arrives, and is acknowledged."""
+    one, two = pair
+    one.thread.until(lambda: are_linked(one, two))
+    for sender, receiver in ((one, two), (two, one)):
+        peer = PeerId(receiver.number, 1)
+        one.thread.call(lambda sender=sender, peer=peer: sender.links.send(peer, FrameType.ROWS, b"x" * 300_000))
+        one.thread.until(lambda receiver=receiver: receiver.receiver.bodies == [b"x" * 300_000])
+    one.thread.until(lambda: not any(each.unacknowledged_bytes for hub in pair for each in hub.links.status()))
+
+    assert one.alarm_names() == two.alarm_names() == []
+    assert one.thread.call(one.links.status)[0].round_trip_s is not None
+
+
+def test_admin_request_is_answered_by_the_linked_hub(make: Callable[..., Hub]) -> None:
+    """Composed as a hub does it: what one hub is asked, the other one answers for itself."""
+    one, two = make(1, loopback()), make(2, loopback())
+    commands = []
+    for hub in (one, two):
+
+        async def answer(request: Request, _reply: Reply, number: int = hub.number) -> Json:
+            return {"node": number, "tenant": request.tenant}
+
+        made = LinkCommands(hub.links, {Verb.BAN_LIST: answer}, hub.thread.reactor.callLater)
+        hub.links.register(TYPES, made)
+        commands.append(made)
+    rows = [one.begin(), two.begin()]
+    for hub in (one, two):
+        hub.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+    found: list[PeerAnswer] = []
+
+    one.thread.call(
+        lambda: Deferred.fromCoroutine(
+            commands[0].ask_all(Request(Verb.BAN_LIST, "acme", {}), cast("Any", None), 5.0)
+        ).addCallback(found.extend)
+    )
+    one.thread.until(lambda: found)
+
+    assert found == [PeerAnswer(2, {"node": 2, "tenant": "acme"})]
+
+
+def test_link_that_is_closed_at_one_end_is_forgotten_with_the_row(pair: tuple[Hub, Hub]) -> None:
+    """A hub that stops: the other one dials for as long as its row is there, and has no alarm afterwards."""
+    one, two = pair
+    one.thread.until(lambda: are_linked(one, two))
+
+    two.close()
+    one.thread.until(lambda: one.states() == [(2, "down")])
+    one.meet()
+
+    assert one.states() == []
+    assert one.alarm_names() == []
+
+
+def test_hub_of_another_installation_is_refused_by_name_on_both_sides(make: Callable[..., Hub]) -> None:
+    """Alarm and status of both say why; no frame passes."""
+    one, two = make(1, loopback()), make(2, loopback(), installation="b" * 32)
+    rows = [one.begin(), two.begin()]
+    one.meet(*rows)
+    two.meet(*rows)
+    one.thread.until(lambda: one.states() == [(2, "refused")])
+    one.thread.until(lambda: ("peer_refused", "2") in one.alarm_names())
+
+    assert one.links.trouble(2).startswith(("it refuses this hub: other_installation", "other_installation"))
+    assert one.links.up() == two.links.up() == ()
+
+
+def test_hub_without_a_certificate_for_its_number_is_refused_by_name(
+    make: Callable[..., Hub], authority: Authority
+) -> None:
+    """Whoever dials node 2 and meets node 3's certificate does not talk to it."""
+    one = make(1, replace(loopback(), insecure=False), authority)
+    three = make(3, replace(loopback(), insecure=False), authority)
+    one.begin()
+    row = three.begin()
+    one.meet(replace(row, number=2))
+    one.thread.until(lambda: ("peer_refused", "2") in one.alarm_names())
+
+    assert one.links.trouble(2) == "certificate_of_another_node: expected that of node 2, got that of node 3"
+
+
+@pytest.mark.parametrize("is_tls_dialled", [True, False], ids=["plain dials TLS", "TLS dials plain"])
+def test_hubs_of_which_one_has_no_tls_do_not_link(
+    make: Callable[..., Hub], authority: Authority, is_tls_dialled: bool
+) -> None:
+    """Neither sends anything over a connection that the other one protects, and both go on with others."""
+
+    def hub(number: int, *, is_secure: bool) -> Hub:
+        return make(number, replace(loopback(), insecure=not is_secure), authority if is_secure else None)
+
+    one = hub(1, is_secure=not is_tls_dialled)
+    two = hub(2, is_secure=is_tls_dialled)
+    three = hub(3, is_secure=not is_tls_dialled)
+    rows = [hub.begin() for hub in (one, two, three)]
+    one.meet(*rows)
+    three.meet(rows[0], rows[2])
+    one.thread.until(lambda: dict(one.states()).get(3) == "up")
+    one.thread.until(lambda: one.links.trouble(2))
+
+    assert dict(one.states())[2] != "up"
+    assert one.links.trouble(2).startswith("closed" if is_tls_dialled else ("no_tls", "closed"))
+
+
+def test_hub_that_nobody_reaches_has_an_alarm_until_it_is_linked(
+    make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lives by its row: a firewall, or an address that is not its own."""
+    monkeypatch.setattr("iothub.hub.link_alarms.UNLINKED_S", 0.0)
+    one, two = make(1, loopback()), make(2, loopback())
+    rows = [one.begin(), two.begin()]
+    lost = replace(rows[1], address=f"127.0.0.1:{free_port()}")
+    one.meet(lost)
+    one.thread.until(lambda: one.links.trouble(2) == "Connection refused")
+    one.meet(lost)
+    assert one.alarm_names() == [("peer_silent", "2")]
+
+    one.meet(*rows)
+    two.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+
+    assert one.alarm_names() == []
+
+
+def test_certificates_are_read_again_for_links_that_begin_afterwards(
+    make: Callable[..., Hub], authority: Authority, tmp_path: Path
+) -> None:
+    """A reload: the link that is there stays."""
+    own = Authority(tmp_path, authority.pem)
+    one, two = (make(number, replace(loopback(), insecure=False), own) for number in (1, 2))
+    rows = [one.begin(), two.begin()]
+    for hub in (one, two):
+        hub.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+    own.files(1)  # issued anew
+    before = one.links._acceptor._server
+
+    one.thread.call(one.links.prepare())
+
+    assert are_linked(one, two)
+    assert one.links._acceptor._server is not before
+
+
+# --- what it costs a hub that is alone
+
+
+def open_now(thread: ReactorThread) -> tuple[Sequence[str], int, int]:
+    """Descriptors, threads and timers of this process."""
+    descriptors = os.listdir("/proc/self/fd")
+    return descriptors, threading.active_count(), len(thread.reactor.getDelayedCalls())
+
+
+def test_hub_that_is_alone_has_no_timer_and_no_thread_for_links(make: Callable[..., Hub]) -> None:
+    """With `cluster.listen`: one socket that listens. What comes with the first hub goes with the last."""
+    one, two = make(1, loopback()), make(2, loopback())
+    thread = one.thread
+    thread.call(one.listeners.begin_ticks)
+    thread.call(two.listeners.begin_ticks)
+    before = thread.call(lambda: open_now(thread))
+    rows = [one.begin()]
+    one.meet(*rows)
+    alone = thread.call(lambda: open_now(thread))
+    assert len(alone[0]) == len(before[0]) + 1
+    assert alone[1:] == before[1:]
+
+    rows.append(two.begin())
+    for hub in (one, two):
+        hub.meet(*rows)
+    thread.until(lambda: are_linked(one, two))
+    one.meet()
+    thread.call(two.links.close)
+    thread.until(lambda: one.links._next_tick is None and not one.links._acceptor.connections)
+
+    assert one.links.status() == []

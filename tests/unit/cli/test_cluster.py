@@ -1,0 +1,120 @@
+"""`iothub cluster`: the authority, certificates of nodes, and what the running hub says of the others."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from iothub.peers import certificates
+from iothub.peers.certificates import LinkFiles
+from iothub.records.admin_commands import Json, Request, Verb
+from tests.support.answering import AnsweringHub
+from tests.support.command import Cli
+
+
+def files_in(directory: Path) -> LinkFiles:
+    return LinkFiles(directory / "ca.pem", directory / "cert.pem", directory / "key.pem")
+
+
+def member(node: int, state: str, **other: object) -> Json:
+    return {
+        "node": node,
+        "name": f"hub-{node}",
+        "address": f"hub-{node}:7883",
+        "version": "1.0",
+        "state": state,
+        "is_self": node == 1,
+        "round_trip_ms": None,
+        "unacknowledged_bytes": None,
+        "cause": "",
+        **other,
+    }
+
+
+def test_authority_and_certificate_are_made_where_the_hub_looks_for_them(acme: Cli) -> None:
+    """Two commands, and a hub with this node number can start its links; keys are the owner's alone."""
+    acme("cluster", "init-ca")
+    acme("cluster", "issue", "0")
+
+    directory = acme.data_dir / "cluster"
+    certificates.load(files_in(directory), 0)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
+    assert modes == {"ca.pem": 0o644, "ca-key.pem": 0o600, "cert.pem": 0o644, "key.pem": 0o600}
+
+
+def test_certificate_of_another_node_goes_to_a_directory_of_its_own(acme: Cli, tmp_path: Path) -> None:
+    """With everything that is copied to that hub, and nothing more."""
+    acme("cluster", "init-ca", str(tmp_path / "authority"))
+    acme(
+        "cluster",
+        "issue",
+        "7",
+        "--ca",
+        str(tmp_path / "authority"),
+        "--out",
+        str(tmp_path / "7"),
+        "--host",
+        "a.example",
+        "--host",
+        "192.0.2.1",
+    )
+
+    certificates.load(files_in(tmp_path / "7"), 7)
+    assert sorted(path.name for path in (tmp_path / "7").iterdir()) == ["ca.pem", "cert.pem", "key.pem"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("issue", "0"), 2, "cluster init-ca` makes the authority, --ca names its directory"),
+        (("issue", "3"), 2, "this hub is node 0: for node 3 name a directory with --out"),
+        (("issue", "65536", "--out", "x"), 2, "65536"),
+    ],
+    ids=["no authority", "another node", "no node"],
+)
+def test_issue_says_what_is_missing(acme: Cli, arguments: tuple[str, ...], code: int, text: str) -> None:
+    failed = acme("cluster", *arguments, code=code)
+
+    assert text in failed.err
+
+
+def test_issue_refuses_what_is_no_host(acme: Cli) -> None:
+    acme("cluster", "init-ca")
+
+    failed = acme("cluster", "issue", "0", "--host", "a b", code=2)
+
+    assert "--host 'a b': expected a host name or an address" in failed.err
+
+
+def test_existing_files_are_replaced_with_force_alone(acme: Cli) -> None:
+    """A new authority would part the hub from the others: nothing is written without the option."""
+    acme("cluster", "init-ca")
+    acme("cluster", "issue", "0")
+    before = {path: path.read_bytes() for path in (acme.data_dir / "cluster").iterdir()}
+
+    acme("cluster", "init-ca", code=4)
+    acme("cluster", "issue", "0", code=4)
+    assert {path: path.read_bytes() for path in before} == before
+
+    acme("cluster", "issue", "0", "--force", "--days", "1")
+    changed = {path.name for path, content in before.items() if path.read_bytes() != content}
+    assert changed == {"cert.pem", "key.pem"}
+
+
+def test_status_lists_the_hubs_of_the_accounts(acme: Cli) -> None:
+    """As the running hub sees them."""
+    members = [
+        member(1, "up"),
+        member(2, "refused", cause="wrong_certificate: for node 3"),
+        member(3, "up", round_trip_ms=0.4, unacknowledged_bytes=12),
+    ]
+    with AnsweringHub(acme.data_dir, lambda _request: (members, {})) as running:
+        rows = acme.rows("cluster", "status")
+        table = acme("cluster", "status").out
+
+    assert running.requests[0] == Request(Verb.CLUSTER_STATUS, "", {})
+    assert [(row["node"], row["state"]) for row in rows] == [(1, "up"), (2, "refused"), (3, "up")]
+    assert rows[2]["unacknowledged_bytes"] == 12
+    assert "wrong_certificate: for node 3" in table

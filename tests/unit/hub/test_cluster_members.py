@@ -1,0 +1,62 @@
+"""What `iothub cluster status` gets from a hub: itself, and every other hub of the accounts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from iothub.config.sections import Cluster, Config, Node
+from iothub.hub.cluster_members import ClusterMembers
+from iothub.peers.ports import LinkStatus, PeerId
+from iothub_tenants.accounts.hubs import HubRow
+
+ROWS = [
+    (HubRow(0, 1, "zero", 0, 1, address="zero:1", version="1.0"), True),
+    (HubRow(2, 1, "two", 0, 1, address="two:1", version="1.1"), True),
+    (HubRow(3, 1, "three", 0, 1), True),
+    (HubRow(4, 1, "four", 0, 1, is_ended=True, address="four:1"), False),
+]
+
+
+def status(node: int, state: Any, **other: Any) -> LinkStatus:
+    return LinkStatus(PeerId(node, 1), "", "", state, 1.0, 5, None, other.get("trip_s"), 0, 0, 0)
+
+
+def members(*, rows: object = ROWS, has_links: bool = True) -> list[Any]:
+    links = SimpleNamespace(
+        address="one:1",
+        status=lambda: [status(0, "up", trip_s=0.0004), status(2, "refused")],
+        trouble=lambda node: {2: "other_installation"}.get(node, ""),
+    )
+    settings = Config(node=Node(number=1, name="one"), cluster=Cluster())
+    cluster = None if rows is None else SimpleNamespace(members=SimpleNamespace(rows=lambda: rows))
+    parts = SimpleNamespace(
+        process=SimpleNamespace(settings=settings, version="1.0"),
+        control=SimpleNamespace(cluster=cluster, links=links if has_links else None),
+    )
+    return ClusterMembers(cast("Any", parts)).rows()
+
+
+def test_every_hub_of_the_accounts_is_listed_by_number() -> None:
+    found = members()
+
+    assert [(row["node"], row["state"], row["is_self"], row["cause"]) for row in found] == [
+        (0, "up", False, ""),
+        (1, "up", True, ""),
+        (2, "refused", False, "other_installation"),
+        (3, "down", False, "its cluster.listen is not set"),
+        (4, "gone", False, ""),
+    ]
+    assert (found[0]["round_trip_ms"], found[0]["unacknowledged_bytes"], found[0]["version"]) == (0.4, 5, "1.0")
+    assert [row["address"] for row in found] == ["zero:1", "one:1", "two:1", "", "four:1"]
+
+
+def test_hub_without_links_says_why_no_link_is_up() -> None:
+    found = members(has_links=False)
+
+    assert [(row["node"], row["state"]) for row in found][:3] == [(0, "down"), (1, "up"), (2, "down")]
+    assert {row["cause"] for row in found if row["state"] == "down"} == {"cluster.listen is not set at this hub"}
+
+
+def test_hub_with_stores_of_its_own_lists_itself() -> None:
+    assert [(row["node"], row["state"]) for row in members(rows=None, has_links=False)] == [(1, "up")]
