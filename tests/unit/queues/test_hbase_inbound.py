@@ -73,6 +73,18 @@ def test_intent_that_cannot_be_read_stays_open(harness: HBase) -> None:
     assert later.claim(PUBLISHER, b"last").inbound == (77,)
 
 
+def test_body_is_there_before_the_intent_that_refers_to_it(harness: HBase) -> None:
+    """Else whoever finishes it would deliver nothing."""
+    store, caller = harness.store(1)
+    store.open()
+    stopped(caller, 0)
+
+    with pytest.raises(BackendError):
+        store.append([one(READER, 1, 2, body=b"l" * 100_000, inbound=Inbound(PUBLISHER, 1, 77))])
+
+    assert len(harness.gateway.table(TABLES.bodies)) == 1
+
+
 def test_body_of_an_intent_is_stored_apart_when_it_is_large(harness: HBase) -> None:
     """Intent and record refer to the same row; whoever finishes it does not copy it."""
     store, caller = harness.store(1)

@@ -144,9 +144,17 @@ def test_finished_message_that_finds_no_room_is_counted_in_the_log(server: Serve
     store, later = server.hub(1), server.hub(2)
     store.set_limits([(READER, QueueLimits(1, 0, Overflow.REJECT))])
     made(store, OTHER, QueueLimits(1, 0, Overflow.DROP_OLDEST))
+    made(store, 4)
     store.append([one(READER, 8), one(OTHER, 9)])
     server.stop_after(1)
-    fails(store, [Append(b"i" * 16, b"b", 0, (Delivery(READER, 2), Delivery(OTHER, 2)), Inbound(PUBLISHER, 1, 77))])
+    fails(
+        store,
+        [
+            Append(
+                b"i" * 16, b"b", 0, tuple(Delivery(each, 2) for each in (READER, OTHER, 4)), Inbound(PUBLISHER, 1, 77)
+            )
+        ],
+    )
     server.planned.clear()
 
     with capture_logs() as lines:
@@ -269,6 +277,23 @@ def test_message_without_an_id_gets_one(server: Server) -> None:
 
     assert later.claim(PUBLISHER, b"later").inbound == (5, 6)
     assert records(later) == [b"a", b"b"]
+
+
+def test_what_is_routed_is_not_done_again_with_its_group(server: Server) -> None:
+    """Something behind it failed: a repeat costs no call for it."""
+    store = server.hub(1)
+    batch, behind = [publish()], [one(READER, 2)]
+
+    def group() -> list[Appended]:
+        with store.group():
+            return store.append(batch) + store.append(behind)
+
+    server.planned[:] = [Fault.NONE] * 3 + [Fault.UNSENT]
+    with pytest.raises(BackendError):
+        group()
+    server.planned[:] = [Fault.NONE, Fault.UNSENT]
+
+    assert group() == [Appended((1,)), Appended((2,))]
 
 
 def test_claim_repeats_what_it_could_not_finish(server: Server) -> None:

@@ -570,6 +570,19 @@ def test_intent_that_cannot_be_read_stays_open(harness: RedisHarness) -> None:
     assert store.claim(1, b"y").inbound == (7,)
 
 
+def test_ids_that_messages_get_rise_and_carry_their_writer(harness: RedisHarness) -> None:
+    """Microseconds, then the writer; never the same twice, even if the clock stands: who finishes messages goes by their order."""
+    store = harness.store(9)
+    made(store, 1)
+    for packet_id in (1, 2):
+        store.append([Append(b"", b"body", 0, (), Inbound(1, 1, packet_id))])
+
+    stored = harness.redis.execute_command("HMGET", f"{PREFIX}:queue:{{1}}:i", 1, 2)
+
+    now_us = int(harness.clock.wall() * 1_000_000)
+    assert stored == [b"r" + (now_us + number).to_bytes(8) + (9).to_bytes(8) for number in (0, 1)]
+
+
 def test_hints_of_deadlines_are_put_right(harness: RedisHarness) -> None:
     """A queue whose record was acknowledged before its time is looked at once, and not again."""
     store = harness.store()

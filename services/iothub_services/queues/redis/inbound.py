@@ -23,7 +23,7 @@ from iothub.records.queued import Intent, Target, decode_intent, encode_intent
 from iothub_services.damaged import OnDamage
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
 from iothub_services.queues.redis.append import Appending
-from iothub_services.queues.redis.index import KnownQueue, QueueIndex
+from iothub_services.queues.redis.index import KnownQueue
 from iothub_services.queues.redis.messages import Item, Progress
 from iothub_services.queues.redis.moves import Reader, Readers
 from iothub_services.queues.redis.names import Names
@@ -49,7 +49,6 @@ class Inbounds:
 
     def __init__(
         self,
-        index: QueueIndex,
         sender: Sender,
         names: Names,
         readers: Readers,
@@ -58,7 +57,6 @@ class Inbounds:
         writer: int,
         on_damaged_record: OnDamage,
     ) -> None:
-        self._index = index
         self._sender = sender
         self._names = names
         self._readers = readers
@@ -126,7 +124,6 @@ class Inbounds:
                 asked.setdefault((inbound.queue_id, inbound.epoch), []).append(Publish(inbound, item))
         if not asked:
             return
-        self._index.find(queue_id for queue_id, _ in asked)
         calls = []
         for (queue_id, epoch), publishes in asked.items():
             arguments = [argument for publish in publishes for argument in self._arguments(publish)]
@@ -146,9 +143,8 @@ class Inbounds:
         inbound, item = publish
         if len(item.message_id) != _ID_BYTES:
             item.message_id = self._new_id()
-        if not item.shares:
-            return inbound.packet_id, item.message_id, 1, _NO_BODY
-        return inbound.packet_id, item.message_id, 0, encode_intent(_intent(item))
+        intent = encode_intent(_intent(item)) if item.shares else _NO_BODY
+        return inbound.packet_id, item.message_id, int(not item.shares), intent
 
     def _close(self, first: dict[Inbound, Item]) -> None:
         """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC."""

@@ -98,9 +98,7 @@ class RedisQueues:
         sequence = counted(1)
         self._readers = Readers(self._index, self._sender, names, clock, sequence)
         self._appending = Appending(self._index, self._sender, names, clock, writer, sequence, on_back)
-        self._inbounds = Inbounds(
-            self._index, self._sender, names, self._readers, self._appending, clock, writer, on_damaged_record
-        )
+        self._inbounds = Inbounds(self._sender, names, self._readers, self._appending, clock, writer, on_damaged_record)
         self._expiry = Expiry(self._index, self._sender, names)
         self._removing = Removing(self._index, self._sender, names)
         self._moved: Repeats[Move, bool] = Repeats()

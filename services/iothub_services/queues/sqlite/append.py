@@ -80,7 +80,7 @@ class Appending:
         message_id = item.message_id if qos == 2 and item.message_id else None
         if message_id is not None:
             known = self._known(queue_id, message_id)
-            if known:
+            if known is not None:
                 return known
         size = len(item.body)
         full = _full(row, size)
@@ -116,14 +116,14 @@ class Appending:
             self._ids[queue_id, message_id] = position
         return position
 
-    def _known(self, queue_id: int, message_id: bytes) -> int:
+    def _known(self, queue_id: int, message_id: bytes) -> int | None:
         position = self._ids.get((queue_id, message_id))
         if position is not None:
             return position
         statement = "SELECT position FROM ref WHERE queue = ? AND message_id = ? AND qos = 2"
         for (stored,) in self._connection.execute(statement, (queue_id, message_id)):
             return int(stored)
-        return 0
+        return None
 
     def _make_room(self, row: QueueRow, size: int, dropped: list[tuple[int, int]]) -> bool:
         """Drop by policy, all that is needed or nothing. What may have been sent already (up to `reserved`) is spared."""
