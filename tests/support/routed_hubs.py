@@ -6,10 +6,12 @@ Knows no socket, no time and no store: frames stay in order and wait while a way
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 from iothub.base.errors import UnavailableError
 from iothub.engine.limits import PlaneLimits
+from iothub.engine.plane import Plane
 from iothub.engine.state import TenantPlane
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import PeerId
@@ -17,6 +19,7 @@ from iothub.peers.routes import Routes
 from iothub.testing.engine import Bench, Client
 
 Frame = tuple[int, FrameType, bytes]
+Hub = TypeVar("Hub", bound="LinkedHub")
 
 
 class TestedLinks:
@@ -24,7 +27,7 @@ class TestedLinks:
 
     __test__ = False
 
-    def __init__(self, net: Net, me: PeerId) -> None:
+    def __init__(self, net: Net[Any], me: PeerId) -> None:
         self._net = net
         self._me = me
         self.full: set[PeerId] = set()
@@ -51,17 +54,24 @@ class TestedLinks:
         return types
 
 
+class LinkedHub(Protocol):
+    """A hub as its net sees it."""
+
+    id: PeerId
+    plane: Plane
+    routes: Routes
+
+
 class RoutedHub:
     """One hub with a tenant `acme` (id 1), which is not open yet."""
 
-    def __init__(self, net: Net, peer: PeerId, limits: PlaneLimits | None = None) -> None:
+    def __init__(self, net: Net[Any], peer: PeerId, limits: PlaneLimits | None = None) -> None:
         self.id = peer
         self.bench = Bench(limits)
         self.plane = self.bench.plane
         self.tenant = self.bench.tenant
         self.links = TestedLinks(net, peer)
         self.routes = Routes(self.links, self.plane, net.call_soon)
-        self.faults: list[str] = []
 
     def open(self, tenant: TenantPlane | None = None) -> list[bool]:
         """Open a tenant, this hub's own or another; the list gets True once its clients may be served."""
@@ -99,11 +109,12 @@ class RoutedHub:
         return done
 
 
-class Net:
-    """The hubs and what is on its way between them. A hub is linked to all when it comes, unless `links_to` says otherwise."""
+class Net(Generic[Hub]):
+    """The hubs and what is on its way between them. A hub is linked to all when it comes."""
 
-    def __init__(self, count: int = 2, limits: PlaneLimits | None = None) -> None:
-        self.hubs: dict[PeerId, RoutedHub] = {}
+    def __init__(self, count: int, make: Callable[[Net[Hub], PeerId], Hub]) -> None:
+        self._make = make
+        self.hubs: dict[PeerId, Hub] = {}
         self.cut: set[tuple[PeerId, PeerId]] = set()  # frames wait
         self.deaf: set[tuple[PeerId, PeerId]] = set()  # acknowledgements wait
         self.faults: list[BadFrameError] = []
@@ -112,34 +123,31 @@ class Net:
         self._unheard: dict[tuple[PeerId, PeerId], int] = {}
         self._soon: list[Callable[[], None]] = []
         for node in range(1, count + 1):
-            self.add(PeerId(node, 1), limits=limits)
+            self.add(PeerId(node, 1))
 
     def call_soon(self, call: Callable[[], None]) -> None:
         self._soon.append(call)
 
-    def add(
-        self, peer: PeerId, links_to: Iterable[PeerId] | None = None, limits: PlaneLimits | None = None
-    ) -> RoutedHub:
+    def add(self, peer: PeerId) -> Hub:
         """A hub comes, and is linked."""
-        others = [self.hubs[each] for each in (list(self.hubs) if links_to is None else links_to)]
-        hub = self.hubs[peer] = RoutedHub(self, peer, limits)
+        others = list(self.hubs.values())
+        hub = self.hubs[peer] = self._make(self, peer)
         hub.routes.members(each for each in self.hubs if each != peer)
         for other in others:
             self.link(hub, other)
         return hub
 
-    def link(self, one: RoutedHub, other: RoutedHub) -> None:
+    def link(self, one: Hub, other: Hub) -> None:
         one.routes.peer_up(other.id)
         other.routes.peer_up(one.id)
 
-    def kill(self, hub: RoutedHub, *, is_known: bool = True) -> None:
-        """A hub is gone: nothing of it arrives any more. `is_known`: the others know that it never comes back."""
+    def kill(self, hub: Hub) -> None:
+        """A hub is gone: nothing of it arrives any more, and the others know that it never comes back."""
         del self.hubs[hub.id]
         for way in [way for way in self._ways if hub.id in way]:
             del self._ways[way]
-        if is_known:
-            for other in self.hubs.values():
-                other.routes.peer_gone(hub.id)
+        for other in self.hubs.values():
+            other.routes.peer_gone(hub.id)
 
     def put(self, source: PeerId, target: PeerId, frame_type: FrameType, body: bytes) -> int:
         way = (source, target)

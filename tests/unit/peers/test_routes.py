@@ -20,9 +20,9 @@ ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 PUBACK = ack(0x40, 1)
 
 
-def pair(**options: object) -> tuple[Net, RoutedHub, RoutedHub]:
+def pair() -> tuple[Net[RoutedHub], RoutedHub, RoutedHub]:
     """Two hubs with the tenant open at both."""
-    net = Net(2, **options)  # type: ignore[arg-type]
+    net = Net(2, RoutedHub)
     one, two = net.hubs.values()
     for hub in (one, two):
         hub.open()
@@ -46,7 +46,7 @@ def payloads(client: Client) -> list[bytes]:
 
 def test_a_hub_that_is_alone_waits_for_nobody_and_counts_nothing() -> None:
     """Neither for the opening nor for a subscription; the engine has nobody to notify."""
-    net = Net(1)
+    net = Net(1, RoutedHub)
     [hub] = net.hubs.values()
 
     assert hub.open() == [True]
@@ -75,7 +75,7 @@ def test_a_subscriber_at_another_hub_gets_what_is_published_here(qos: int) -> No
 
 def test_one_frame_serves_all_subscribers_of_a_hub_and_is_encoded_once_for_all_hubs() -> None:
     """However many sessions and filters match there."""
-    net = Net(3)
+    net = Net(3, RoutedHub)
     one, two, three = net.hubs.values()
     for hub in (one, two, three):
         hub.open()
@@ -97,7 +97,7 @@ def test_one_frame_serves_all_subscribers_of_a_hub_and_is_encoded_once_for_all_h
 
 def test_a_message_is_never_forwarded() -> None:
     """The third hub gets it from the first, and from nobody else."""
-    net = Net(3)
+    net = Net(3, RoutedHub)
     one, two, three = net.hubs.values()
     for hub in (one, two, three):
         hub.open()
@@ -324,7 +324,7 @@ def test_a_hub_that_needs_more_of_a_filter_waits_again() -> None:
 
 def test_a_subscription_waits_for_hubs_that_have_the_tenant_open_and_no_other() -> None:
     """A frozen hub on which the tenant is not stops nobody."""
-    net = Net(3)
+    net = Net(3, RoutedHub)
     one, two, three = net.hubs.values()
     for hub in (one, two):
         hub.open()
@@ -382,7 +382,7 @@ def test_a_tenant_that_closes_with_a_change_to_be_told_tells_nothing_after_it() 
 
 def test_a_tenant_is_open_when_every_hub_has_answered() -> None:
     """With the routes of those that have it open."""
-    net = Net(3)
+    net = Net(3, RoutedHub)
     one, two, three = net.hubs.values()
     two.open()
     net.settle()
@@ -402,7 +402,7 @@ def test_a_tenant_is_open_when_every_hub_has_answered() -> None:
 
 def test_a_hub_that_was_never_linked_is_waited_for_as_long_as_the_accounts_have_it() -> None:
     """It may have clients whose subscriptions are acknowledged."""
-    net = Net(1)
+    net = Net(1, RoutedHub)
     [one] = net.hubs.values()
     one.routes.members([TWO])
 
@@ -415,7 +415,7 @@ def test_a_hub_that_was_never_linked_is_waited_for_as_long_as_the_accounts_have_
 
 def test_a_hub_that_comes_with_a_new_life_answers_for_the_earlier_one() -> None:
     """What the accounts had of it was an incarnation that nobody has met."""
-    net = Net(1)
+    net = Net(1, RoutedHub)
     [one] = net.hubs.values()
     one.routes.members([TWO])
     opened = one.open()
@@ -428,7 +428,7 @@ def test_a_hub_that_comes_with_a_new_life_answers_for_the_earlier_one() -> None:
 
 def test_two_hubs_that_open_at_once_hear_of_each_other() -> None:
     """Whatever crosses on the way."""
-    net = Net(2)
+    net = Net(2, RoutedHub)
     one, two = net.hubs.values()
     opened = [one.open(), two.open()]
     net.settle()
@@ -441,7 +441,7 @@ def test_two_hubs_that_open_at_once_hear_of_each_other() -> None:
 
 def test_a_set_of_many_routes_comes_in_parts() -> None:
     """The tenant opens with the last one."""
-    net = Net(2)
+    net = Net(2, RoutedHub)
     one, two = net.hubs.values()
     two.open()
     net.settle()
@@ -676,7 +676,7 @@ def test_routes_that_a_link_does_not_take_are_told_later_in_order() -> None:
 def test_a_thousand_subscriptions_before_a_publish_elsewhere_miss_nothing() -> None:
     """A PUBLISH that comes after a SUBACK at the other hub reaches it exactly once, whatever is under way."""
     rng = random.Random(20)
-    net = Net(3)
+    net = Net(3, RoutedHub)
     hubs = list(net.hubs.values())
     for hub in hubs:
         hub.open()
