@@ -477,6 +477,29 @@ def test_a_tenant_that_opens_again_has_the_routes_of_now() -> None:
     assert [len(one.tenant.router.match(topic).targets) for topic in (b"old", b"new")] == [0, 1]
 
 
+def test_an_answer_to_an_earlier_opening_does_not_count() -> None:
+    """Between the two the other hub has acknowledged a subscription without asking this one."""
+    net = Net(2, RoutedHub)
+    one, two = net.hubs.values()
+    two.open()
+    net.settle()
+    net.cut.add((TWO, ONE))
+    one.open()
+    net.settle()
+    one.close()
+    net.settle()
+    assert two.subscribe(two.client("s"), b"a") == [True]
+
+    net.cut = {(ONE, TWO)}
+    opened = one.open()
+    net.settle()
+    assert opened == []
+    net.cut.clear()
+    net.settle()
+
+    assert (opened, len(one.tenant.router.match(b"a").targets)) == ([True], 1)
+
+
 def test_a_hub_that_is_linked_later_gets_the_routes_of_open_tenants() -> None:
     """It joins with the tenant open at the others, and opens it itself."""
     net, one, two = pair()
