@@ -2,7 +2,7 @@ cimport cython
 
 from iothub.engine.message cimport Message, received
 
-cdef object _HEAD
+cdef object _HEAD, _MOST_MS
 cdef Py_ssize_t _HEAD_BYTES
 cdef int _QOS, _RETAIN, _IS_CLIENTS, _FLAGS
 

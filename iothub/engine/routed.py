@@ -17,6 +17,7 @@ from iothub.engine.message import Message, received
 
 _HEAD = Struct(">QBQHHI")
 _HEAD_BYTES = 25
+_MOST_MS = 1 << 52  # what a float of seconds keeps
 _QOS = 3
 _RETAIN = 4
 _IS_CLIENTS = 8  # a client has published it: No Local applies
@@ -51,7 +52,7 @@ def decode_routed(body: bytes, sessions: dict[str, Any]) -> Message | None:
     topic_at = _HEAD_BYTES + id_length
     properties_at = topic_at + topic_length
     payload_at = properties_at + properties_length
-    if payload_at > len(body) or flags & ~_FLAGS or flags & _QOS == 3 or topic_length == 0:
+    if payload_at > len(body) or flags & ~_FLAGS or flags & _QOS == 3 or topic_length == 0 or expires_ms >= _MOST_MS:
         return None
     try:
         client_id = body[_HEAD_BYTES:topic_at].decode()

@@ -31,13 +31,13 @@ from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub, Later
 from iothub_tenants.broker.offline_rights import rights_of
-from iothub_tenants.broker.peer_routes import NoPeers, PeerRoutes
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.control import ControlPlane
 
 
 def _no_peers(_plane: Plane) -> PeerRoutes:
-    return NoPeers()
+    return NoPeerRoutes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.port import Cluster, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
-from iothub_tenants.broker.peer_routes import NoPeers, PeerRoutes
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.traffic import PastTraffic
 from iothub_tenants.control.control import ControlPlane
 from tests.support.mqtt_clients import Client
@@ -308,7 +308,7 @@ class Harness:
         settings: Config | None = None,
         cluster: Cluster | None = None,
         retained: object = None,
-        make_routes: Callable[[Plane], PeerRoutes] = lambda _plane: NoPeers(),
+        make_routes: Callable[[Plane], PeerRoutes] = lambda _plane: NoPeerRoutes(),
     ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()

@@ -31,7 +31,7 @@ from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
 from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
-from iothub_tenants.broker.peer_routes import NoPeers, PeerRoutes, until_opened
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_opened
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
@@ -74,7 +74,7 @@ class Shared:
     sys_topics: TenantFigures
     later: Later
     rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not connected
-    routes: PeerRoutes = field(default_factory=NoPeers)
+    routes: PeerRoutes = field(default_factory=NoPeerRoutes)
 
 
 _shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)

@@ -1,6 +1,6 @@
 """What the tenants' package asks of the other hubs of a cluster: to know which tenants are open here, and to route to their clients.
 
-Knows no link. `iothub.peers.routes` fulfils it; a hub that shares no stores has `NoPeers`.
+Knows no link. `iothub.peers.routes` fulfils it; a hub that shares no stores has `NoPeerRoutes`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PeerRoutes(Protocol):
         """Call back once every hub that has the tenant open routes by these Topic Filters, or is gone. False: there is nobody to wait for."""
 
 
-class NoPeers:
+class NoPeerRoutes:
     """Fulfils `PeerRoutes` where there are no other hubs."""
 
     def open_tenant(self, tenant: TenantPlane) -> None:

@@ -51,7 +51,7 @@ def test_a_malformed_body_is_none() -> None:
     """Reserved flags, QoS 3, lengths beyond the end, no Topic Name, a Client Identifier that is not UTF-8."""
     good = encode_routed(1, Message(b"a", b"", publisher_client_id="p"))
 
-    for at, value in ((8, 0x10), (8, 3), (18, 200), (19, 200), (20, 0), (24, 1), (25, 0xFF)):
+    for at, value in ((8, 0x10), (8, 3), (9, 0x10), (18, 200), (19, 200), (20, 0), (24, 1), (25, 0xFF)):
         assert decode_routed(good[:at] + bytes((value,)) + good[at + 1 :], {}) is None, at
     assert tenant_of_routed(good[:24]) == -1
 
