@@ -75,6 +75,7 @@ class Drop(Enum):
     PURGED = "purged"
     HOOK = "hook"
     STREAM_REFUSED = "stream_refused"
+    LINK_FULL = "link_full"
 
 
 class PeerRefusal(Enum):

@@ -24,8 +24,17 @@ cdef class Distribution:
     cdef public Py_ssize_t direct, receivers, allowed, slice, budget, spent
     cdef bint skip_direct
 
-    @cython.locals(payload=Py_ssize_t, count=Py_ssize_t, queued=list, target=Target, group=Group, subscription=Subscription)
+    @cython.locals(queued=list, target=Target, group=Group, subscription=Subscription)
     cpdef list distribute(self, TenantPlane tenant, Message message, Route route, bint skip_direct)
+    @cython.locals(payload=Py_ssize_t)
+    cdef bint _begin(self, TenantPlane tenant, Message message, Py_ssize_t count, bint skip_direct) except -1
+    @cython.locals(left_out=Py_ssize_t)
+    cdef object _finish(self, TenantPlane tenant, Message message)
+    @cython.locals(lines_up=bint, direct=list, target=Target, rest=Target, qos=int, retain=bint)
+    cpdef object distribute_arrived(self, TenantPlane tenant, Message message, Route route)
+    @cython.locals(session=Session, rest=Target)
+    cdef Target _part_arrived(self, Message message, Target target)
+    cdef object _join_arrived(self, TenantPlane tenant, Message message, list direct)
     @cython.locals(direct=list, queued=list, target=Target, session=Session, qos=int, rest=Target)
     cdef list _line_up(self, TenantPlane tenant, Message message, Route route)
     @cython.locals(waiting=list, last=Slices)
@@ -39,10 +48,13 @@ cdef class Distribution:
     cdef object _serve(self, TenantPlane tenant, Slices slices, Py_ssize_t end)
     @cython.locals(group=Group, subscription=Subscription)
     cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter, bint is_durable)
+    cdef bint _stores_qos0(self, Session session, Group group) except -1
     @cython.locals(persistent=list, chosen=list)
     cdef Subscription _storing(self, Group group, Message message)
     @cython.locals(session=Session, rest=Target, qos=int, retain=bint)
     cdef list _give(self, TenantPlane tenant, Message message, Target target, list queued)
+    @cython.locals(session=Session)
+    cdef object _give_peer(self, TenantPlane tenant, Message message, Target target)
     @cython.locals(qos=int, retain=bint, identifiers=tuple)
     cdef list _give_member(self, TenantPlane tenant, Message message, Group group, Subscription subscription, list queued)
     cdef list _give_session(

@@ -1,7 +1,8 @@
 # cython: annotation_typing=False
 """From a route to its sessions: No Local, effective QoS, fan-out limits, the member of each shared group; which of them have a queue.
 
-Knows no bytes and no acknowledgements. Transient receivers get their copy at once; persistent ones are returned for the store.
+Knows no bytes and no acknowledgements. Transient receivers get their copy at once; persistent ones are returned for the store. Another hub
+that has receivers gets one copy for all of them, and serves those that need no queue (`distribute_arrived`).
 """
 
 from __future__ import annotations
@@ -53,18 +54,8 @@ class Distribution:
 
         `skip_direct`: a repeated QoS 2 PUBLISH, the receivers without a queue have it already.
         """
-        self.skip_direct = skip_direct
-        self.direct = 0
-        self.receivers = 0
-        self.allowed = tenant.fanout
-        payload = len(message.payload)
-        if payload * self.allowed > tenant.fanout_bytes:
-            self.allowed = max(1, tenant.fanout_bytes // payload)
         queued: list[QueueTarget] | None = None
-        count = len(route.targets)
-        if count >= _MANY:
-            self.spent += count
-        if tenant.slices is not None or count > self.slice or (count >= _MANY and self.spent > self.budget):
+        if self._begin(tenant, message, len(route.targets), skip_direct):
             queued = self._line_up(tenant, message, route)
         else:
             for target in route.targets:
@@ -73,6 +64,24 @@ class Distribution:
             subscription = self.choose(group, message)
             if subscription is not None:
                 queued = self._give_member(tenant, message, group, subscription, queued)
+        self._finish(tenant, message)
+        return queued
+
+    def _begin(self, tenant: TenantPlane, message: Message, count: int, skip_direct: bool) -> bool:
+        """Begin a message with `count` targets; True: it has to line up."""
+        self.skip_direct = skip_direct
+        self.direct = 0
+        self.receivers = 0
+        self.allowed = tenant.fanout
+        payload = len(message.payload)
+        if payload * self.allowed > tenant.fanout_bytes:
+            self.allowed = max(1, tenant.fanout_bytes // payload)
+        if count >= _MANY:
+            self.spent += count
+        return tenant.slices is not None or count > self.slice or (count >= _MANY and self.spent > self.budget)
+
+    def _finish(self, tenant: TenantPlane, message: Message) -> None:
+        """Count the receivers; drop by name those that are beyond the bound."""
         if not self.skip_direct:  # else it was counted when it came first
             tenant.counters.fanout += self.receivers if self.receivers < self.allowed else self.allowed
         if self.receivers > self.allowed:
@@ -80,7 +89,51 @@ class Distribution:
             self.turn.drop(tenant, message.publisher, Drop.FANOUT, left_out)
             name = "fanout" if self.allowed == tenant.fanout else "fanout_bytes"
             self.turn.observer.limited(tenant, message.publisher, name, left_out)
-        return queued
+
+    # --- from other hubs
+
+    def distribute_arrived(self, tenant: TenantPlane, message: Message, route: Route) -> None:
+        """Deliver what another hub has routed to those here who need no queue.
+
+        Invariant: queues, sinks, shared groups and other hubs get it from the hub where it was published. From here they would get it twice.
+        """
+        lines_up = self._begin(tenant, message, len(route.targets), False)
+        direct: list[Target] = []
+        for target in route.targets:
+            rest = self._part_arrived(message, target)
+            if rest is None:
+                continue
+            if lines_up:
+                direct.append(rest)
+            else:
+                qos = message.qos if message.qos < rest.qos else rest.qos
+                retain = message.retain and rest.retain_as_published
+                self.outbound.deliver(rest.session, message, qos, retain, rest.identifiers, None)
+        if direct:
+            self._join_arrived(tenant, message, direct)
+        self._finish(tenant, message)
+
+    def _part_arrived(self, message: Message, target: Target) -> Target | None:
+        """Return what a session gets of a message from another hub, and count it as a receiver; None: nothing."""
+        session: Session = target.session
+        if session.is_sink:
+            return None
+        if target.has_no_local and session is message.publisher:
+            rest = without_no_local(target)
+            if rest is None:
+                return None
+            target = rest
+        if session.is_persistent and ((message.qos and target.qos) or session.connection is None):
+            return None
+        self.receivers += 1
+        return target if self.receivers <= self.allowed else None
+
+    def _join_arrived(self, tenant: TenantPlane, message: Message, direct: list[Target]) -> None:
+        """Line up behind what is delivered in slices, or drop: what a link brings pauses nobody, so it has a bound of its own."""
+        if tenant.sliced >= self.turn.limits.sliced_receivers or tenant.buffered_bytes >= tenant.limits.buffered_bytes:
+            self.turn.drop(tenant, message.publisher, Drop.QUEUE_FULL, len(direct))
+        else:
+            self._join(tenant, message, direct)
 
     # --- many receivers
 
@@ -92,7 +145,7 @@ class Distribution:
             session: Session = target.session
             qos = message.qos if message.qos < target.qos else target.qos
             if session.is_sink or (
-                session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0))
+                session.is_persistent and (qos > 0 or (session.connection is None and self._stores_qos0(session, None)))
             ):
                 queued = self._give(tenant, message, target, queued)
                 continue
@@ -183,6 +236,9 @@ class Distribution:
     ) -> list[QueueTarget] | None:
         session: Session = target.session
         if session.is_sink:  # no receiver among others: no bound of a fan-out leaves it out
+            if session.is_peer:
+                self._give_peer(tenant, message, target)
+                return queued
             if queued is None:
                 queued = []
             queued.append(QueueTarget(session, message.qos, message.retain, ()))
@@ -195,6 +251,13 @@ class Distribution:
         qos = message.qos if message.qos < target.qos else target.qos
         retain = message.retain and target.retain_as_published  # [MQTT-3.3.1-12] [MQTT-3.3.1-13]
         return self._give_session(tenant, message, session, qos, retain, target.identifiers, None, queued)
+
+    def _give_peer(self, tenant: TenantPlane, message: Message, target: Target) -> None:
+        """Send a message to another hub, unless its clients get this QoS from their queues (`target.qos` 0)."""
+        if (target.qos or not message.qos) and not self.skip_direct:
+            self.direct += 1
+            session: Session = target.session
+            session.control.send(tenant, message)
 
     def _give_member(
         self,
@@ -223,13 +286,17 @@ class Distribution:
         self.receivers += 1
         if self.receivers > self.allowed:
             return queued
-        if session.is_persistent and (qos > 0 or (session.connection is None and tenant.limits.store_qos0)):
+        if session.is_persistent and (qos > 0 or (session.connection is None and self._stores_qos0(session, group))):
             if queued is None:
                 queued = []
             queued.append(QueueTarget(session, qos, retain, identifiers, group is not None))
         elif not self.skip_direct and self.outbound.deliver(session, message, qos, retain, identifiers, group):
             self.direct += 1
         return queued
+
+    def _stores_qos0(self, session: Session, group: Group | None) -> bool:
+        """Whether the queue of a session without a connection here gets QoS 0: not while the hub that has its client delivers it."""
+        return session.tenant.limits.store_qos0 and (group is not None or not session.is_online_elsewhere())
 
     def _storing(self, group: Group, message: Message) -> Subscription | None:
         """Choose a persistent member by hash of the publisher: of those online, else of all; None: there is none."""

@@ -35,9 +35,10 @@ class Outbound:
         """Give a message to a transient session, or QoS 0 to a persistent one, now or by its backlog; False: dropped, and counted."""
         connection = session.connection
         if connection is None:
-            self.turn.drop(
-                session.tenant, session, Drop.QOS0_OFFLINE if session.is_persistent else Drop.SESSION_ENDED, 1
-            )
+            if not session.is_persistent:
+                self.turn.drop(session.tenant, session, Drop.SESSION_ENDED, 1)
+            elif group is not None or not session.is_online_elsewhere():
+                self.turn.drop(session.tenant, session, Drop.QOS0_OFFLINE, 1)
             return False
         if qos == 0:
             if session.backlog_qos0 or not self.emission.has_allowance(session, message):

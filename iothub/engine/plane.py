@@ -221,6 +221,9 @@ class Plane:
         session.receive_maximum = settings.receive_maximum
         if session.is_persistent:
             session.open_window().limit = settings.receive_maximum
+            if tenant.interest is not None:
+                for subscription in session.subscriptions.values():
+                    tenant.interest.replace(None, subscription)
         self.emission.send(connection, connack)
         self.outbound.start(session)
         self.resume(connection)
@@ -278,6 +281,9 @@ class Plane:
         self.replays.forget(session)
         if session.is_persistent:
             self.storage.halt(session)
+            if session.tenant.interest is not None:
+                for subscription in session.subscriptions.values():
+                    session.tenant.interest.replace(subscription, None)
 
     def discard(self, session: Session) -> None:
         """The session ends: its subscriptions leave the router; what it shared and did not acknowledge goes to another member."""
@@ -288,7 +294,7 @@ class Plane:
         self.detach(session)
         tenant = session.tenant
         for group, filter in list(session.subscriptions):
-            tenant.router.unsubscribe(session, filter, group)
+            self._note_interest(session, tenant.router.unsubscribe(session, filter, group), None)
         session.forget_all()
         if tenant.sessions.get(session.client_id) is session:
             del tenant.sessions[session.client_id]
@@ -323,12 +329,16 @@ class Plane:
     def subscribe(self, session: Session, subscription: Subscription) -> Subscription | None:
         """Activate a subscription; return the one it replaced [MQTT-3.8.4-3]."""
         session.note(subscription)
-        return session.tenant.router.subscribe(subscription)
+        replaced = session.tenant.router.subscribe(subscription)
+        self._note_interest(session, replaced, subscription)
+        return replaced
 
     def unsubscribe(self, session: Session, group: bytes | None, filter: bytes) -> Subscription | None:
         """Remove a subscription; None: there was none."""
         session.forget(group, filter)
-        return session.tenant.router.unsubscribe(session, filter, group)
+        removed = session.tenant.router.unsubscribe(session, filter, group)
+        self._note_interest(session, removed, None)
+        return removed
 
     def policy_changed(self, session: Session, policy: Policy) -> None:
         """Put a new policy in force; every cached answer is forgotten."""
@@ -345,7 +355,7 @@ class Plane:
         distribution = self.distribution
         queued = distribution.distribute(tenant, message, tenant.router.match(message.topic), False)
         code = 0
-        if distribution.receivers == 0 and queued is None and not message.retain:
+        if distribution.receivers == 0 and queued is None and not message.retain and distribution.direct == 0:
             self.turn.drop(tenant, None, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         retain = message.retain
@@ -364,6 +374,11 @@ class Plane:
             publish.is_repeatable = message.message_id != b""
             self.publishing.append(publish)
         self._settle()
+
+    def publish_arrived(self, tenant: TenantPlane, message: Message) -> None:
+        """Deliver what another hub has routed: see `Distribution.distribute_arrived`. Whoever fed the link ends the batch, as a transport does."""
+        self.turn.begin()
+        self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
 
     def replay(
         self,
@@ -460,6 +475,12 @@ class Plane:
         """End the batch if this call is not part of one that a transport began."""
         if not self.turn.is_open:
             self.end_batch()
+
+    def _note_interest(self, session: Session, before: Subscription | None, after: Subscription | None) -> None:
+        """Other hubs need to know of subscriptions through which a client here may get what no queue has."""
+        interest = session.tenant.interest
+        if interest is not None and (not session.is_persistent or session.connection is not None):
+            interest.replace(before, after)
 
     def _go_on(self, connection: Connection) -> None:
         """Read and parse on, unless something else still holds the connection."""

@@ -72,6 +72,25 @@ class Policy(Protocol):
     def may_receive(self, topic: bytes) -> bool: ...
 
 
+class Interest(Protocol):
+    """Gets notified of the subscriptions through which clients here may get a message that no queue has: `TenantPlane.interest`."""
+
+    def replace(self, before: Any, after: Any) -> None:
+        """One Subscription takes the place of another with the same session, group and Topic Filter. None: there was none, or is none any more.
+
+        Those of a transient session count while they are there, those of a persistent one only while it has a connection.
+        """
+
+
+class Peer(Protocol):
+    """Another hub: `control` of a session that `is_peer`. Fulfilled by `iothub.peers.routes`."""
+
+    is_full: bool  # publishers of QoS 1 and 2 wait; what has QoS 0 it drops by itself
+
+    def send(self, tenant: Any, message: Any) -> None:
+        """Send one message, or drop it by name."""
+
+
 class Store(Protocol):
     """The durable side: virtual queues of persistent sessions and retained messages. Fulfilled by `iothub_services.queues.writer`.
 

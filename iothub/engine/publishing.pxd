@@ -48,7 +48,7 @@ cdef class Publishing:
         self, Connection connection, Session session, TenantPlane tenant, Route route, int qos
     ) except -1
     @cython.locals(count=Py_ssize_t, target=Target, session=Session)
-    cdef Py_ssize_t _count_sinks(self, Connection connection, Route route) except -2
+    cdef Py_ssize_t _count_sinks(self, Connection connection, Route route, int qos) except -2
     cdef object _keep_frame(self, Connection connection, Message message, bytes frame)
     @cython.locals(counters=Counters, own=Counters)
     cdef object _count(self, TenantPlane tenant, Message message, int qos)

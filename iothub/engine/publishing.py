@@ -214,7 +214,7 @@ class Publishing:
         queued = distribution.distribute(tenant, message, route, False)
         retain = message.retain
         code = 0
-        if distribution.receivers == 0 and queued is None and not retain:
+        if distribution.receivers == 0 and queued is None and not retain and distribution.direct == 0:
             self.turn.drop(tenant, session, Drop.NO_SUBSCRIBERS, 1)
             code = 0x10
         if retain and tenant.may_retain is not None:
@@ -255,8 +255,8 @@ class Publishing:
     def _admit_to_sinks(
         self, connection: Connection, session: Session, tenant: TenantPlane, route: Route, qos: int
     ) -> int:
-        """Hold back a publisher whose message is for a sink that is full, or beyond the tenant's rates for sinks."""
-        count = self._count_sinks(connection, route)
+        """Hold back a publisher whose message is for a sink or a peer that is full, or beyond the tenant's rates for sinks."""
+        count = self._count_sinks(connection, route, qos)
         if count < 0:
             return _BLOCKED
         if not count:
@@ -280,18 +280,21 @@ class Publishing:
             connection.taken_meters |= bit
         return _ADMITTED
 
-    def _count_sinks(self, connection: Connection, route: Route) -> int:
-        """How many sinks get this; -1: one of them is full, and its publisher is not read until there is room."""
+    def _count_sinks(self, connection: Connection, route: Route, qos: int) -> int:
+        """How many sinks get this; -1: one of them, or a peer, is full, and its publisher is not read until there is room."""
         count = 0
         for target in route.targets:
             session: Session = target.session
+            if session.is_peer and (qos == 0 or target.qos == 0):
+                continue  # a peer drops QoS 0 before it is full, and what its clients have queues for is not for it
             if session.is_sink:
                 if session.control.is_full:
                     connection.is_blocked = True
                     self.pause(connection)
                     self.turn.before_sinks.setdefault(session.control, deque()).append(connection)
                     return -1
-                count += 1
+                if not session.is_peer:
+                    count += 1
         return count
 
     def _keep_frame(self, connection: Connection, message: Message, frame: bytes) -> None:
@@ -354,7 +357,7 @@ class Publishing:
             return True  # its PUBREC is on its way
         elif known == UNSTORED or session.is_persistent:
             route = tenant.router.match(wire.topic)
-            if tenant.sinks and self._count_sinks(connection, route) < 0:
+            if tenant.sinks and self._count_sinks(connection, route, 2) < 0:
                 return False
             message = self._message(session, 2, False)
             queued = self.distribution.distribute(tenant, message, route, True)

@@ -26,7 +26,7 @@ cdef class TenantPlane:
     cdef public dict sessions
     cdef public object inbound_messages, inbound_bytes, outbound_messages, outbound_bytes
     cdef public object day_messages, day_bytes, persistent_fanout, sink_messages, sink_bytes
-    cdef public object may_retain, publish_hook, deliver_hook, control, share
+    cdef public object may_retain, publish_hook, deliver_hook, interest, control, share
 
 
 @cython.final
@@ -43,8 +43,9 @@ cdef class Session:
     cdef public unsigned short receive_maximum, stale_pages
     cdef public unsigned char passed_meters
     cdef public flag is_persistent, is_discarded, publishes_everything, receives_everything
-    cdef public flag is_behind, is_reading, is_waiting, is_lagging, is_sink
+    cdef public flag is_behind, is_reading, is_waiting, is_lagging, is_sink, is_peer
 
+    cpdef bint is_online_elsewhere(self) except -1
     @cython.locals(grants=dict)
     cpdef bint may_publish(self, bytes topic, Py_ssize_t bound) except -1
     @cython.locals(grants=dict)

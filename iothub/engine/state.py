@@ -53,9 +53,10 @@ class TenantPlane:
         self.day_messages: Any = None
         self.day_bytes: Any = None
         self.persistent_fanout: Any = None
-        self.sinks = 0  # sessions in its router that are sinks
+        self.sinks = 0  # sessions in its router that are asked `is_full` before a message is routed: sinks, and peers whose link is full
         self.sink_messages: Any = None
         self.sink_bytes: Any = None
+        self.interest: Any = None  # an `Interest`; None: no other hub needs to know what its clients subscribe
         self.may_retain: Callable[[bytes, int], bool] | None = None
         self.publish_hook: Callable[[Session, Message], Message | None] | None = None
         self.deliver_hook: Callable[[Session, Message], bool] | None = None
@@ -119,6 +120,9 @@ class Session:
         self.is_sink = (
             False  # no client's: `control` takes its messages, QoS 0 too, and is asked `is_full` before one is routed
         )
+        self.is_peer = (
+            False  # a sink that is another hub, with a subscription for each Topic Filter that its clients need
+        )
         self.queue_id = queue_id
         self.epoch = epoch
         self.connection: Connection | None = None
@@ -146,6 +150,10 @@ class Session:
         self.is_waiting = False  # listed for a pump at the next tick
         self.is_lagging = False  # listed for a flush of the durable head at the next tick
         self.passed_meters = 0  # outbound meters that the first waiting delivery has passed
+
+    def is_online_elsewhere(self) -> bool:
+        """Whether another hub has the client, and delivers to it what needs no queue."""
+        return self.tenant.interest is not None and self.control is not None and self.control.is_online_elsewhere
 
     def may_publish(self, topic: bytes, bound: int) -> bool:
         """Ask the policy once per Topic Name; up to `bound` answers are kept until the policy changes."""

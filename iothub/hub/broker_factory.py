@@ -78,6 +78,7 @@ class BrokerFactory:
         plug_in(self.hooks, plane)
         queue_ids = QueueIds(TenantId(record.id), self.queue_ids)
         broker = TenantBroker(record, shared, plane, allowance, queue_ids, retaining, self.past.of(record.id))
+        shared.routes.open_tenant(plane)
         self.on_made(broker)
         return broker
 
@@ -87,6 +88,7 @@ class BrokerFactory:
     def put_away(self, broker: TenantBroker) -> None:
         """A broker is dropped: what it has counted stays."""
         broker.allowance.close()
+        self.shared.routes.close_tenant(broker.plane)
         self.on_dropped(broker)
         self.past.keep(broker.tenant_id, broker.record.name, broker.traffic)
 

@@ -34,7 +34,7 @@ from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
-from iothub.hub.peer_links import LinkParts, PeerLinks
+from iothub.hub.peer_links import LinkParts, PeerLinks, make_routes
 from iothub.hub.periodic_tasks import (
     AccountChanges,
     AccountQuestions,
@@ -315,6 +315,7 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
         owner=process.incarnation.encode(),
         make_cluster=partial(_cluster, foundation),
         is_short_of_memory=lambda: watch.is_overloaded,
+        make_routes=partial(make_routes, foundation.links, later),
     )
 
 

@@ -31,13 +31,21 @@ from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub, Later
 from iothub_tenants.broker.offline_rights import rights_of
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.control import ControlPlane
 
 
+def _no_peers(_plane: Plane) -> PeerRoutes:
+    return NoPeerRoutes()
+
+
 @dataclass(frozen=True, slots=True)
 class PlaneDependencies:
-    """What the planes stand on. `observer`: of message plane, control plane and quota; `make_cluster`: who else has the sessions' stores."""
+    """What the planes stand on. `observer`: of message plane, control plane and quota; `make_cluster`: who else has the sessions' stores.
+
+    `make_routes`: to the clients that those have.
+    """
 
     settings: Config
     clock: Clock
@@ -58,6 +66,7 @@ class PlaneDependencies:
     make_cluster: Callable[[Plane], Cluster]
     call_soon: Callable[[Callable[[], None]], object] | None = None
     is_short_of_memory: Callable[[], bool] = lambda: False
+    make_routes: Callable[[Plane], PeerRoutes] = _no_peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +99,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         ground.message_ids,
         ground.call_soon,
     )
-    directory, cluster = SessionLocks(), ground.make_cluster(plane)
+    directory, cluster, routes = SessionLocks(), ground.make_cluster(plane), ground.make_routes(plane)
     sessions = SessionManager(plane, directory, ground.queues, journal, clock, ground.owner, cluster)
     hub = Hub(
         settings=ground.settings,
@@ -108,6 +117,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         connection_log=ground.connection_log,
         later=later,
         cluster=cluster,
+        routes=routes,
         is_short_of_memory=ground.is_short_of_memory,
     )
     control_plane = ControlPlane(hub)
@@ -124,5 +134,6 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         sys_topics,
         later,
         partial(rights_of, hub),
+        routes,
     )
     return Planes(plane, control_plane, hub, sys_topics, shared)

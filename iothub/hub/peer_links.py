@@ -19,6 +19,7 @@ from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import UnavailableError
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config
+from iothub.engine.plane import Plane
 from iothub.hub.link_alarms import LinkAlarms
 from iothub.net.listeners import DelayedCall, Listeners
 from iothub.peers import certificates
@@ -26,12 +27,18 @@ from iothub.peers.addresses import UnixPath, parse_address
 from iothub.peers.certificates import Credentials, LinkFiles
 from iothub.peers.dialing import Dialler
 from iothub.peers.frames import FrameType
+from iothub.peers.link import OnAcknowledged
 from iothub.peers.links import TICK_S, Links
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.ports import Identity, LinkSettings, LinkStatus, PeerAddress, PeerId, Receiver, Wire, WireOwner
+from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub_services.auth.port import Run
 from iothub_services.metrics.alarms import Alarms
 from iothub_tenants.accounts.hubs import HubRow
+from iothub_tenants.broker.hub import Later
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
+
+OnMembers = Callable[[Sequence[PeerId]], None]
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not bound here
 
@@ -61,6 +68,8 @@ class PeerLinks:
         self._credentials = self._load()
         self._alarms = LinkAlarms(parts.alarms, parts.clock)
         self._receivers: list[tuple[tuple[FrameType, ...], Receiver, bool]] = []
+        self._watchers: list[OnAcknowledged] = []
+        self._on_members: list[OnMembers] = []
         self._listening: socket.socket | None = None
         self._links: Links | None = None
         self._acceptor: LinkAcceptor | None = None
@@ -71,6 +80,11 @@ class PeerLinks:
     def register(self, types: Iterable[FrameType], receiver: Receiver, *, is_waited_for: bool = False) -> None:
         """As `iothub.peers.links.Links.register`; at composition."""
         self._receivers.append((tuple(types), receiver, is_waited_for))
+
+    def watch(self, on_acknowledged: OnAcknowledged, on_members: OnMembers) -> None:
+        """As `iothub.peers.links.Links.watch`; at composition. `on_members`: gets the hubs that can be linked, at each look at the accounts."""
+        self._watchers.append(on_acknowledged)
+        self._on_members.append(on_members)
 
     # --- the hub's life
 
@@ -101,6 +115,8 @@ class PeerLinks:
         )
         for types, receiver, is_waited_for in self._receivers:
             links.register(types, receiver, is_waited_for=is_waited_for)
+        for watcher in self._watchers:
+            links.watch(watcher)
         acceptor = LinkAcceptor(server, parts.reactor, partial(self._accept, links), self._alarms.not_accepted)
         self._links, self._dialler, self._acceptor, self._listening = links, dialler, acceptor, None
         listeners.begin_ticks()  # ends of connections are seen to before clients come, too
@@ -109,9 +125,10 @@ class PeerLinks:
     def members(self, rows: Sequence[HubRow]) -> None:
         """Say which other hubs live, by the accounts."""
         if self._links is not None:
-            self._links.members(
-                [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
-            )
+            peers = [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
+            self._links.members(peers)
+            for on_members in self._on_members:
+                on_members([PeerId(peer.node, peer.incarnation) for peer in peers])
             self._alarms.judge(self._links.status())
             self._wake()
 
@@ -149,18 +166,22 @@ class PeerLinks:
 
     # --- what others ask
 
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """As `Links.send`. Raises UnavailableError."""
         if self._links is None:
             raise UnavailableError("this hub has no links now: it starts or stops")
-        self._links.send(peer, frame_type, body)
+        number = self._links.send(peer, frame_type, body)
         self._wake()
+        return number
 
     def up(self) -> tuple[PeerId, ...]:
         return () if self._links is None else self._links.up()
 
     def is_full(self, peer: PeerId) -> bool:
         return self._links is not None and self._links.is_full(peer)
+
+    def is_half_full(self, peer: PeerId) -> bool:
+        return self._links is not None and self._links.is_half_full(peer)
 
     def status(self) -> list[LinkStatus]:
         return [] if self._links is None else self._links.status()
@@ -194,3 +215,14 @@ class PeerLinks:
         if self._links is not None:
             self._links.tick(self._parts.clock.boottime())
             self._wake()
+
+
+def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:
+    """Make what routes between the clients of this hub and those of the hubs that are linked to it."""
+    if links is None:
+        return NoPeerRoutes()
+    made = Routes(links, plane, partial(later, 0))
+    links.register(ROUTE_TYPES, made, is_waited_for=True)
+    links.register(MESSAGE_TYPES, made)
+    links.watch(made.acknowledged, made.members)
+    return made

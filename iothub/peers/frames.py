@@ -48,6 +48,11 @@ class FrameType(IntEnum):
     ROWS = 65  # msgpack {"id", "rows"}
     ANSWER = 66  # msgpack {"id", "result"} or {"id", "error", "exit_code", "details"}
     CANCEL = 67  # msgpack {"id"}: the asker does not wait any more
+    OPEN = 70  # msgpack {"tenant", "number"}: this hub has the tenant open, and asks for the routes
+    OPENED = 71  # msgpack {"tenant", "number", "is_open"}: the answer; the whole set of routes stands before it
+    CLOSE = 72  # msgpack {"tenant"}
+    ROUTE = 73  # msgpack {"tenant", "is_whole", "everything", "qos0", "removed"}
+    PUBLISH = 74  # see `iothub.engine.routed`
 
 
 _TYPES = {int(each): each for each in FrameType}

@@ -26,6 +26,9 @@ _NEVER = float("-inf")
 Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
 """Apply a frame of a peer, and tell whether its acknowledgement is waited for. Raises BadFrameError."""
 
+OnAcknowledged: TypeAlias = Callable[[PeerId, int], None]
+"""Take the last number that a peer has applied."""
+
 
 class Link:
     """What is kept for one incarnation of a peer from its first HELLO until it is gone, also while it has no connection.
@@ -37,7 +40,13 @@ class Link:
     """
 
     def __init__(
-        self, peer: PeerId, features: frozenset[int], settings: LinkSettings, clock: BootClock, apply: Apply
+        self,
+        peer: PeerId,
+        features: frozenset[int],
+        settings: LinkSettings,
+        clock: BootClock,
+        apply: Apply,
+        on_acknowledged: OnAcknowledged = lambda _peer, _number: None,
     ) -> None:
         self.peer = peer
         self.applied = 0
@@ -50,6 +59,7 @@ class Link:
         self._settings = settings
         self._clock = clock
         self._apply = apply
+        self._on_acknowledged = on_acknowledged
         self._wire: Wire | None = None
         self._begun = _NEVER  # of this connection
         self._acknowledged = 0
@@ -95,23 +105,26 @@ class Link:
         self.connections += 1
         self._ping(now)
         self._write_waiting()
+        self._on_acknowledged(self.peer, self._acknowledged)
 
     def detach(self) -> None:
         """Note that the connection is over; what is unacknowledged waits for the next one."""
         self._wire = None
 
-    def send(self, frame_type: FrameType, body: bytes) -> None:
-        """Raises UnavailableError and LocalProtocolError as `Links.send`."""
+    def send(self, frame_type: FrameType, body: bytes) -> int:
+        """Return the frame's number. Raises UnavailableError and LocalProtocolError as `Links.send`."""
         if frame_type not in self._features:
             raise UnavailableError(f"peer {self.peer.node} does not understand {frame_type.name}; upgrade it")
         if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
             raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
         if self._kept_bytes >= 2 * self._settings.link_bytes:
             raise UnavailableError(f"link_full: {self._kept_bytes} bytes wait for peer {self.peer.node}")
-        data = encode(frame_type, body, self._acknowledged + self.unacknowledged_frames + 1)
+        number = self._acknowledged + self.unacknowledged_frames + 1
+        data = encode(frame_type, body, number)
         self._kept_bytes += len(data)
         self._waiting.append(data)
         self._write_waiting()
+        return number
 
     def take_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
         """Take a frame of this connection. Raises BadFrameError."""
@@ -163,6 +176,7 @@ class Link:
             raise BadFrameError(f"frame {number} acknowledged, which was not sent over this connection")
         self._forget_acknowledged(number)
         self._write_waiting()
+        self._on_acknowledged(self.peer, self._acknowledged)
 
     def _forget_acknowledged(self, number: int) -> None:
         """At the begin of a connection, `_waiting` may hold what was acknowledged by HELLO alone."""

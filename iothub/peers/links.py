@@ -16,7 +16,7 @@ from iothub.peers import admission, frames
 from iothub.peers.connection import Connection
 from iothub.peers.frames import BadFrameError, FrameType, Hello
 from iothub.peers.known_peer import KnownPeer
-from iothub.peers.link import Link
+from iothub.peers.link import Link, OnAcknowledged
 from iothub.peers.ports import (
     Dialer,
     Identity,
@@ -61,6 +61,7 @@ class Links:
         self._dialer = dialer
         self._observer = observer
         self._receivers: dict[FrameType, tuple[Receiver, bool]] = {}
+        self._watchers: list[OnAcknowledged] = []
         self._peers: dict[int, KnownPeer] = {}
         self._floors: dict[int, int] = {}  # node -> the least incarnation that is not gone
         self._strangers: dict[Connection, None] = {}  # accepted, oldest first
@@ -73,6 +74,10 @@ class Links:
         """
         for frame_type in types:
             self._receivers[frame_type] = (receiver, is_waited_for)
+
+    def watch(self, on_acknowledged: OnAcknowledged) -> None:
+        """Call with a peer and the last number that it has applied, after each of its acknowledgements and at the begin of a connection."""
+        self._watchers.append(on_acknowledged)
 
     def members(self, peers: Sequence[PeerAddress]) -> None:
         """Say who there is now, by the accounts' rows: dial those with a higher node number, forget those that are there no more.
@@ -102,16 +107,17 @@ class Links:
         self._strangers[connection] = None
         return connection
 
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """Send a reliable frame, now or when the link is up again: it is kept until it is acknowledged or the peer is gone.
 
+        Returns its number: the peer has applied it when `watch` says this number or a higher one.
         Raises UnavailableError: this incarnation was never linked, or is gone, or does not understand the type, or twice `link_bytes` wait
         for it. LocalProtocolError: the frame is too large.
         """
         link = self._link(peer)
         if link is None:
             raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
-        link.send(frame_type, body)
+        return link.send(frame_type, body)
 
     def up(self) -> tuple[PeerId, ...]:
         """Return the peers whose link is up."""
@@ -171,7 +177,9 @@ class Links:
         is_new = peer.link is None
         link = peer.link
         if link is None:
-            link = Link(peer.id, frozenset(hello.features), self._settings, self._clock, self._apply)
+            link = Link(
+                peer.id, frozenset(hello.features), self._settings, self._clock, self._apply, self._acknowledged
+            )
         if not link.can_resume(applied_by_peer):
             return self._refuse(connection, PeerRefusal.NUMBERS, f"frame {applied_by_peer} cannot be its last one")
         peer.link = link
@@ -238,6 +246,10 @@ class Links:
         receiver, is_waited_for = found
         receiver.frame(peer, frame_type, body)
         return is_waited_for
+
+    def _acknowledged(self, peer: PeerId, number: int) -> None:
+        for watcher in self._watchers:
+            watcher(peer, number)
 
     def _refuse(self, connection: Connection, refusal: PeerRefusal, detail: str) -> None:
         self._note_refusal(connection, refusal, detail, by_peer=False)

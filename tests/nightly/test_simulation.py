@@ -1,26 +1,28 @@
-"""100,000 schedules of links, other ones each night, on all cores."""
+"""100,000 schedules of links and as many of routes, other ones each night, on all cores."""
 
 from __future__ import annotations
 
 import os
 import random
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
-from tests.simulation.suites import first_fault
+from tests.simulation.suites import SUITES, first_fault
 
 SCHEDULES = 100_000
 BLOCK = 500
 
 
 @pytest.mark.timeout(3 * 3600)
-def test_links_keep_their_promises_in_many_schedules() -> None:
+@pytest.mark.parametrize("suite", sorted(SUITES))
+def test_promises_are_kept_in_many_schedules(suite: str) -> None:
     """What fails names its seed; add that to the seeds of the day if it is worth it."""
     first = random.SystemRandom().randrange(1 << 40)
     blocks = [range(start, start + BLOCK) for start in range(first, first + SCHEDULES, BLOCK)]
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        found = [fault for fault in pool.map(first_fault, blocks) if fault is not None]
+        found = [fault for fault in pool.map(partial(first_fault, suite=suite), blocks) if fault is not None]
 
     assert found == []

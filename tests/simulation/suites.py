@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
 from tests.simulation.hub import SimHub
+from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule, schedule
 from tests.simulation.simulation import Simulation, Suite, ViolationError
 from tests.simulation.traffic import Delivery, Traffic
@@ -21,7 +22,17 @@ def links_suite() -> Suite:
     return Suite([delivery, Evidence(), Silence(), OneConnection(), Bounds(), Refusals()], [traffic])
 
 
-SUITES: dict[str, Callable[[], Suite]] = {"links": links_suite}
+def routes_suite() -> Suite:
+    """Clients that hear each other over routes between their hubs."""
+    routing = Routing()
+
+    def clients(hub: SimHub) -> Clients:
+        return Clients(hub, routing)
+
+    return Suite([routing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
+
+
+SUITES: dict[str, Callable[[], Suite]] = {"links": links_suite, "routes": routes_suite}
 
 
 def fault_of(plan: Schedule, suite: str = "links", log: Callable[[str], None] | None = None) -> str | None:

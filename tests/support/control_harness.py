@@ -17,6 +17,7 @@ from iothub.base.ids import MessageIds
 from iothub.base.reasons import Reason
 from iothub.config.sections import Auth, Config
 from iothub.engine.limits import ListenerInfo, PlaneLimits
+from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.hooks import Hooks, PlugIn
 from iothub.hub.broker_factory import BrokerFactory
@@ -38,6 +39,7 @@ from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.port import Cluster, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.traffic import PastTraffic
 from iothub_tenants.control.control import ControlPlane
 from tests.support.mqtt_clients import Client
@@ -306,6 +308,7 @@ class Harness:
         settings: Config | None = None,
         cluster: Cluster | None = None,
         retained: object = None,
+        make_routes: Callable[[Plane], PeerRoutes] = lambda _plane: NoPeerRoutes(),
     ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
@@ -346,6 +349,7 @@ class Harness:
                 journal=self.journal,
                 owner=b"w",
                 make_cluster=lambda _plane: cluster or SingleHub(),
+                make_routes=make_routes,
             )
         )
         self.plane = self.store.plane = planes.plane

@@ -153,6 +153,11 @@ class SessionControl:
         return self.place is not None and self.place.holder != HERE
 
     @property
+    def is_online_elsewhere(self) -> bool:
+        """Another hub has the session and its client."""
+        return self.place is not None and self.place.holder != HERE and self.place.is_online
+
+    @property
     def has_ended(self) -> bool:
         """The log says so."""
         return self.place is not None and self.place.logged_epoch == ENDED

@@ -29,6 +29,7 @@ from iothub_services.streams.records import TOPIC_INVALID, PublishRequest, Refus
 from iothub_tenants.broker.allowance import LARGEST_PACKET
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub, Rights
+from iothub_tenants.broker.peer_routes import until_opened
 from iothub_tenants.broker.streams import StreamRegistry
 
 SLICE = 50  # records handled before the reactor runs other work
@@ -169,7 +170,9 @@ class StreamSources:
         record = await hub.authenticator.directory.tenant(stream.tenant)
         if record is None or record.id != stream.tenant_id or record.state is not TenantState.ACTIVE:
             return None
-        return _Target(stream, await hub.brokers.broker(record), self._rights(record, stream))
+        broker = await hub.brokers.broker(record)
+        await until_opened(hub.routes, broker.plane)
+        return _Target(stream, broker, self._rights(record, stream))
 
     def _rights(self, record: TenantRecord, stream: Stream) -> Rights:
         """Return the rights of a stream: those of a device with the name `stream:NAME`."""

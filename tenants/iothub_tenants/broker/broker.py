@@ -6,7 +6,7 @@ Knows no packets, no sockets and no SQL. Everything here belongs to exactly one 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
 from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_opened
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
@@ -73,6 +74,7 @@ class Shared:
     sys_topics: TenantFigures
     later: Later
     rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not connected
+    routes: PeerRoutes = field(default_factory=NoPeerRoutes)
 
 
 _shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
@@ -106,9 +108,7 @@ class TenantBroker:
         self._shared = shared
         self._queue_ids = queue_ids
         self._past = past
-        self._wills = Wills(
-            shared.plane, plane, shared.clock, shared.later, lambda session: shared.rights(self.record, session)
-        )
+        self._wills = Wills(shared.plane, plane, shared.clock, shared.later, self._rights_of)
 
     @property
     def limits(self) -> Any:
@@ -292,6 +292,11 @@ class TenantBroker:
             session.client_id,
         )
         self._wills.fire(session, message, on_done)
+
+    async def _rights_of(self, session: Session) -> Policy | None:
+        """Return the rights by which a Will is published, once it would reach the clients of every hub."""
+        await until_opened(self._shared.routes, self.plane)
+        return await self._shared.rights(self.record, session)
 
     # --- subscriptions
 

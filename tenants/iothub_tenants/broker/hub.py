@@ -25,6 +25,7 @@ from iothub_services.connections.log import ConnectionLog
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, Journal, SessionDirectory, SingleHub
 from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.token_ends import TokenEnds
 
 
@@ -69,6 +70,7 @@ class Hub:
     connection_log: ConnectionLog
     later: Later
     cluster: Cluster = field(default_factory=SingleHub)
+    routes: PeerRoutes = field(default_factory=NoPeerRoutes)
     answered: set[Connection] = field(default_factory=set)  # refused, and not closed yet
     is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)

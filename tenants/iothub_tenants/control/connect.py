@@ -33,6 +33,7 @@ from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext, Exchange
 from iothub_tenants.broker.hub import Hub, Rights
+from iothub_tenants.broker.peer_routes import until_opened
 from iothub_tenants.control.authentication import ConnectRefusedError, authenticate
 from iothub_tenants.identity import parse_username
 
@@ -215,6 +216,7 @@ async def _check_connect(hub: Hub, connection: Connection, packet: Connect, clie
     """Authenticate, and check everything that needs no session."""
     login = await authenticate(hub, connection, packet, client_id)
     broker = await hub.brokers.broker(login.tenant)
+    await until_opened(hub.routes, broker.plane)
     broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)
     pending = PendingConnect(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)

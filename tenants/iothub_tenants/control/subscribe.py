@@ -27,6 +27,7 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import MANY_BYTES, MANY_LEVELS, TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub, Rights
+from iothub_tenants.broker.peer_routes import until_routed
 
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
@@ -77,7 +78,10 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
                 return
     await _make_durable(hub, broker, session, requests)
     await _activate(hub, context, session, requests)
-    is_resumed = session.is_persistent and await _wait_for_peers(hub, connection, session)
+    granted = [requested.subscription for requested in requests if requested.is_granted]
+    is_resumed = await _wait_for_peers(
+        hub, connection, session, [each.filter for each in granted if each.group is None]
+    )
     if context.session is not session:
         return
     codes = tuple(_code(connection.version, requested.code) for requested in requests)
@@ -149,21 +153,29 @@ def _check_filter(
     return RequestedFilter(subscription, code or asked.qos, is_new, is_new and code == 0)
 
 
-async def _wait_for_peers(hub: Hub, connection: Connection, session: Session) -> bool:
-    """Wait until every hub routes by what is durable now. True: parsing was resumed meanwhile, as the effect is there.
+async def _wait_for_peers(
+    hub: Hub, connection: Connection, session: Session, filters: list[bytes] | None = None
+) -> bool:
+    """Wait until every hub routes by what is durable now, and by `filters`. True: parsing was resumed meanwhile, as the effect is there.
 
     So several packets of one client wait at the same time, at most `MOST_AWAITING_PEERS`; each is answered after its own wait.
     """
+    routed = until_routed(hub.routes, session.tenant, filters) if filters else None
+    has_others = not hub.cluster.is_alone and session.is_persistent
+    if routed is None and not has_others:
+        return False
     context: ClientContext = connection.control
-    may_resume = (
-        not hub.cluster.is_alone and context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
-    )
+    may_resume = context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
     context.awaiting_peers += 1
-    settled = Deferred.fromCoroutine(hub.cluster.settle())  # started before the next packet's: answers keep their order
+    # Started before the next packet's: answers keep their order.
+    settled = Deferred.fromCoroutine(hub.cluster.settle()) if has_others else None
     if may_resume:
         hub.plane.resume(connection)
     try:
-        await settled
+        if routed is not None:
+            await routed
+        if settled is not None:
+            await settled
     finally:
         context.awaiting_peers -= 1
     return may_resume

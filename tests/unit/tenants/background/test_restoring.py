@@ -9,6 +9,7 @@ import pytest
 
 from iothub.records.state import SessionState, SubscriptionState, WillState
 from iothub_services.quota.names import Quota
+from iothub_services.sessions.port import HERE, Place, SessionControl
 from iothub_tenants.background.restoring import restore, subscription_of, will_of
 from tests.support.control_harness import Harness
 
@@ -63,3 +64,14 @@ def test_options_of_a_subscription_and_of_a_will_are_kept(harness: Harness) -> N
         9,
     )
     assert will_of(SessionState(7, "c", 1)) is None
+
+
+def test_a_client_is_online_elsewhere_while_the_log_says_so() -> None:
+    """Not when the session is here, and not when it is offline there."""
+    control = SessionControl(5, 60, None)
+    answers = [control.is_online_elsewhere]
+    for place in (Place(HERE, 1, is_online=True), Place(2, 1), Place(2, 1, is_online=True)):
+        control.place = place
+        answers.append(control.is_online_elsewhere)
+
+    assert answers == [False, False, False, True]

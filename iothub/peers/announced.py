@@ -1,0 +1,120 @@
+"""What this hub tells others about the subscriptions of one tenant's clients: which Topic Filters, and who waits until they are known.
+
+Knows no link and no frame. Fulfils the engine's `Interest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from iothub.engine.router import Subscription
+from iothub.engine.state import Session
+
+NOTHING, QOS0, EVERYTHING = -1, 0, 2
+"""What is needed of a Topic Filter; the QoS of the Subscription that stands for it at the other hub."""
+
+_OWN_FIGURES = b"$SYS/"  # each hub publishes its own to its own clients
+
+
+class Announcement:
+    """Topic Filters that become known to other hubs together. `waiting`: who is told once all of those hubs have applied them."""
+
+    def __init__(self) -> None:
+        self.filters: list[bytes] = []
+        self.waiting: list[Callable[[], None]] = []
+        self.unanswered = 0  # hubs
+
+
+class Announced:
+    """The Topic Filters of one tenant, counted, and what of them is on its way.
+
+    Invariants: a needed Topic Filter that is in no Announcement on its way has been applied by every hub that serves publishers of the tenant.
+    `changed` has what was last told of each Topic Filter for which something else is true now.
+    """
+
+    def __init__(self, sessions: Iterable[Session], on_change: Callable[[], None]) -> None:
+        self._on_change = on_change
+        self._counts: dict[bytes, int] = {}  # subscriptions: `_ONE` for each that needs everything, 1 for QoS 0
+        self.changed: dict[bytes, int] = {}
+        self._on_their_way: dict[bytes, Announcement] = {}
+        self.next: Announcement | None = None  # is sent at the end of the turn
+        for session in sessions:
+            if not session.is_persistent or session.connection is not None:
+                for subscription in session.subscriptions.values():
+                    if _is_announced(subscription):
+                        self._add(subscription, 1)
+
+    def replace(self, before: Subscription | None, after: Subscription | None) -> None:
+        """Fulfils `Interest`."""
+        subscription = after or before
+        if subscription is None or not _is_announced(subscription):
+            return
+        topic_filter = subscription.filter
+        need = self.need(topic_filter)
+        if before is not None:
+            self._add(before, -1)
+        if after is not None:
+            self._add(after, 1)
+        now = self.need(topic_filter)
+        if now != need:
+            self._note_change(topic_filter, need, now)
+
+    def need(self, topic_filter: bytes) -> int:
+        """Return NOTHING, QOS0 or EVERYTHING."""
+        count = self._counts.get(topic_filter, 0)
+        if count >= _ONE:
+            return EVERYTHING
+        return QOS0 if count else NOTHING
+
+    def filters(self, need: int) -> Iterator[bytes]:
+        """Yield the Topic Filters of which this is needed."""
+        for topic_filter in self._counts:
+            if self.need(topic_filter) == need:
+                yield topic_filter
+
+    def take_changes(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
+        """Return what has to be told: Topic Filters that need everything, those that need QoS 0, those that are not needed any more."""
+        everything: list[bytes] = []
+        qos0: list[bytes] = []
+        removed: list[bytes] = []
+        for topic_filter, told in self.changed.items():
+            need = self.need(topic_filter)
+            if need != told:
+                (everything if need == EVERYTHING else qos0 if need == QOS0 else removed).append(topic_filter)
+        self.changed = {}
+        return everything, qos0, removed
+
+    def on_their_way(self, filters: Iterable[bytes]) -> list[Announcement]:
+        """Return the Announcements that bring these Topic Filters, each once."""
+        found = (self._on_their_way.get(topic_filter) for topic_filter in filters)
+        return list(dict.fromkeys(each for each in found if each is not None))
+
+    def forget(self, announcement: Announcement) -> None:
+        """Every hub has applied it, or is gone."""
+        for topic_filter in announcement.filters:
+            if self._on_their_way.get(topic_filter) is announcement:
+                del self._on_their_way[topic_filter]
+
+    def _add(self, subscription: Subscription, sign: int) -> None:
+        is_everything = not subscription.session.is_persistent or subscription.qos == 0
+        count = self._counts.get(subscription.filter, 0) + sign * (_ONE if is_everything else 1)
+        if count:
+            self._counts[subscription.filter] = count
+        else:
+            self._counts.pop(subscription.filter, None)
+
+    def _note_change(self, topic_filter: bytes, before: int, now: int) -> None:
+        self.changed.setdefault(topic_filter, before)
+        if self.next is None:
+            self.next = Announcement()
+            self._on_change()
+        if now > before:
+            self.next.filters.append(topic_filter)
+            self._on_their_way[topic_filter] = self.next
+
+
+_ONE = 1 << 32  # a subscription in the upper half of a count
+
+
+def _is_announced(subscription: Subscription) -> bool:
+    return subscription.group is None and not subscription.filter.startswith(_OWN_FIGURES)

@@ -1,0 +1,164 @@
+"""One other hub as this one routes to it: its place in the routers of the tenants, and what it has been told and has applied.
+
+Knows no tenant's state here. Fulfils the engine's `Peer`; kept for one incarnation, from the first link to it until it is gone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from iothub.base.errors import LocalProtocolError, UnavailableError
+from iothub.base.reasons import Drop
+from iothub.engine.message import Message
+from iothub.engine.routed import encode_routed
+from iothub.engine.router import Subscription
+from iothub.engine.state import Session, TenantPlane
+from iothub.peers.frames import FrameType
+from iothub.peers.ports import PeerId
+
+OnDrop = Callable[[TenantPlane, Any, Drop, int], None]
+
+
+class RouteLinks(Protocol):
+    """What routes ask of the links. Fulfilled by `iothub.peers.links`."""
+
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
+
+    def is_full(self, peer: PeerId) -> bool: ...
+
+    def is_half_full(self, peer: PeerId) -> bool: ...
+
+
+class RoutedMessages:
+    """Encodes a message once, whatever the number of hubs that get it: they are asked one after the other."""
+
+    def __init__(self) -> None:
+        self._message = Message(b"", b"")
+        self._body = b""
+
+    def encode(self, tenant: TenantPlane, message: Message) -> bytes:
+        if message is not self._message:
+            self._message = message
+            self._body = encode_routed(tenant.tenant_id, message)
+        return self._body
+
+
+class RoutedPeer:
+    """Another hub.
+
+    Invariants: frames with `tell` arrive in order, and are never dropped: what the link does not take waits in `_unsent`. Numbers of
+    `tell` are this class's own. `sessions` has those in the routers of tenants that are open here; each of them counts for `sinks` of its
+    tenant while `is_full`.
+    """
+
+    def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, on_drop: OnDrop) -> None:
+        self.id = peer
+        self.is_full = False
+        self.opened: set[int] = set()  # tenants that it has open
+        self.sessions: dict[int, Session] = {}
+        self.told = 0
+        self.applied = 0
+        self._links = links
+        self._messages = messages
+        self._on_drop = on_drop
+        self._numbers: deque[int] = deque()  # the link's, of what was told and is not applied
+        self._unsent: deque[tuple[FrameType, bytes]] = deque()
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+
+    # --- messages
+
+    def send(self, tenant: TenantPlane, message: Message) -> None:
+        """Fulfils `Peer`. QoS 0 may fill half of the link; QoS 1 and 2 that is not held back in time may fill it twice."""
+        if message.qos == 0 and self._links.is_half_full(self.id):
+            self._on_drop(tenant, message.publisher, Drop.LINK_FULL, 1)
+            return
+        try:
+            self._links.send(self.id, FrameType.PUBLISH, self._messages.encode(tenant, message))
+        except UnavailableError:
+            self._on_drop(tenant, message.publisher, Drop.LINK_FULL, 1)
+        except LocalProtocolError:
+            self._on_drop(tenant, message.publisher, Drop.TOO_LARGE, 1)
+        if not self.is_full and self._links.is_full(self.id):
+            self._set_full(True)
+
+    def _set_full(self, is_full: bool) -> None:
+        if is_full != self.is_full:
+            self.is_full = is_full
+            for session in self.sessions.values():
+                session.tenant.sinks += 1 if is_full else -1
+
+    # --- its routes
+
+    def subscribe(self, tenant: TenantPlane, topic_filter: bytes, need: int) -> None:
+        """Route to it what matches, from now on. `need`: see `iothub.peers.announced`."""
+        session = self.sessions.get(tenant.tenant_id)
+        if session is None:
+            session = self.sessions[tenant.tenant_id] = Session(tenant, "", f"hub:{self.id.node}", False)
+            session.is_sink = session.is_peer = True
+            session.control = self
+            tenant.sinks += self.is_full
+        subscription = Subscription(session, topic_filter, qos=need, retain_as_published=True)
+        session.note(subscription)
+        tenant.router.subscribe(subscription)
+
+    def unsubscribe(self, tenant: TenantPlane, topic_filter: bytes) -> None:
+        session = self.sessions.get(tenant.tenant_id)
+        if session is not None:
+            session.forget(None, topic_filter)
+            tenant.router.unsubscribe(session, topic_filter, None)
+
+    def leave(self, tenant_id: int) -> None:
+        """Route nothing of a tenant to it any more."""
+        session = self.sessions.pop(tenant_id, None)
+        if session is None:
+            return
+        for _, topic_filter in list(session.subscriptions):
+            session.tenant.router.unsubscribe(session, topic_filter, None)
+        session.forget_all()
+        session.tenant.sinks -= self.is_full
+
+    # --- what it is told
+
+    def tell(self, frame_type: FrameType, body: bytes) -> None:
+        self.told += 1
+        if self._unsent or not self._try(frame_type, body):
+            self._unsent.append((frame_type, body))
+
+    def await_told(self, on_applied: Callable[[], None]) -> bool:
+        """Call back once it has applied all that it was told, or is gone; False: it has."""
+        if self.applied == self.told:
+            return False
+        self._waiting.append((self.told, on_applied))
+        return True
+
+    def acknowledged(self, number: int) -> None:
+        """It has applied the link's frames up to this number."""
+        while self._numbers and self._numbers[0] <= number:
+            self._numbers.popleft()
+            self.applied += 1
+        while self._unsent and self._try(*self._unsent[0]):
+            self._unsent.popleft()
+        if self.is_full and not self._links.is_full(self.id):
+            self._set_full(False)
+        self._call_back(self.applied)
+
+    def end(self) -> None:
+        """It is gone: nobody waits for it, and nothing is routed to it."""
+        for tenant_id in list(self.sessions):
+            self.leave(tenant_id)
+        self.is_full = False
+        self.opened.clear()
+        self._call_back(self.told)
+
+    def _try(self, frame_type: FrameType, body: bytes) -> bool:
+        try:
+            self._numbers.append(self._links.send(self.id, frame_type, body))
+        except UnavailableError:
+            return False
+        return True
+
+    def _call_back(self, applied: int) -> None:
+        while self._waiting and self._waiting[0][0] <= applied:
+            self._waiting.popleft()[1]()

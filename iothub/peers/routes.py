@@ -1,0 +1,300 @@
+"""Routes between hubs, tenant by tenant: which hub has a tenant open, what its clients need, and who waits until all hubs know it.
+
+Knows no socket, no reactor and no SUBSCRIBE: the engine says which subscriptions there are, and links carry frames.
+
+    a broker is made -> OPEN to all hubs -> each answers with its routes (ROUTE ...) and OPENED -> clients of the tenant are served
+    a subscription -> ROUTE to the hubs that have the tenant open, at the end of the turn -> they have applied it -> SUBACK
+    a PUBLISH -> one frame to each hub with a matching route -> it matches again -> its transient sessions, and effective QoS 0
+    a broker is dropped -> CLOSE
+
+Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it. A hub serves no publisher of
+a tenant before it has every other hub's routes. So the cost of a subscribe grows with the hubs that have the tenant open, not with all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from iothub.engine.filters import check_topic_name
+from iothub.engine.plane import Plane
+from iothub.engine.routed import decode_routed, tenant_of_routed
+from iothub.engine.state import TenantPlane
+from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
+from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.ports import PeerId
+from iothub.peers.route_frames import Open, Opened, RouteChange, changes, decode_close, encode_close
+from iothub.peers.routed_peer import RoutedMessages, RoutedPeer, RouteLinks
+
+ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE)
+"""Somebody waits for their acknowledgements."""
+MESSAGE_TYPES = (FrameType.PUBLISH,)
+
+_LEVELS = _TOPIC_BYTES = 65_535  # what MQTT itself allows: the limits of the tenant were applied where it was published
+
+OnDone = Callable[[], None]
+
+
+class _OpenTenant:
+    """A tenant that is open here. `unanswered`: hubs whose routes are still missing."""
+
+    def __init__(self, tenant: TenantPlane, number: int, unanswered: set[PeerId]) -> None:
+        self.tenant = tenant
+        self.number = number
+        self.unanswered = unanswered
+        self.waiting: list[OnDone] = []
+        self.announced: Announced | None = None  # while another hub has the tenant open
+
+
+class Routes:
+    """Fulfils `Receiver` of links, and what the tenants' package asks of other hubs. On the reactor thread.
+
+    Invariants: all that is kept of a peer is in its `RoutedPeer`, and goes with it. A peer is waited for by name (`unanswered`) before it was
+    ever linked, if the accounts say that it is there.
+    """
+
+    def __init__(self, links: RouteLinks, plane: Plane, call_soon: Callable[[OnDone], object]) -> None:
+        """`call_soon`: calls back when the running turn is over."""
+        self._links = links
+        self._plane = plane
+        self._call_soon = call_soon
+        self._messages = RoutedMessages()
+        self._members: frozenset[PeerId] = frozenset()
+        self._peers: dict[PeerId, RoutedPeer] = {}
+        self._tenants: dict[int, _OpenTenant] = {}
+        self._changed: dict[int, _OpenTenant] = {}
+        self._is_called_soon = False
+        self._number = 0
+
+    # --- who there is
+
+    def members(self, peers: Iterable[PeerId]) -> None:
+        """Say which hubs there are, without this one, as the accounts have it: each is waited for, linked or not."""
+        self._members = frozenset(peers)
+        known = self._members.union(self._peers)
+        for here in list(self._tenants.values()):
+            self._answered(here, *(here.unanswered - known))
+
+    def peer_up(self, peer: PeerId) -> None:
+        """Fulfils `Receiver`: tell a new peer of every tenant that is open here."""
+        added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn.drop)
+        for here in list(self._tenants.values()):
+            if here.unanswered:
+                here.unanswered.add(peer)
+                self._answered(here, *(each for each in here.unanswered if each.node == peer.node and each < peer))
+            added.tell(FrameType.OPEN, Open(here.tenant.tenant_id, here.number).encode())
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """Fulfils `Receiver`: it never comes back, and nobody waits for it."""
+        gone = self._peers.pop(peer, None)
+        if gone is None:
+            return
+        self._members -= {peer}
+        opened = list(gone.opened)
+        gone.end()
+        for here in list(self._tenants.values()):
+            self._answered(here, peer)
+        for tenant_id in opened:
+            self._stop_announcing(tenant_id)
+
+    def acknowledged(self, peer: PeerId, number: int) -> None:
+        """A peer has applied the frames of its link up to this number: `Links.watch`."""
+        found = self._peers.get(peer)
+        if found is not None:
+            found.acknowledged(number)
+
+    # --- tenants here
+
+    def open_tenant(self, tenant: TenantPlane) -> None:
+        """A tenant is about to have clients here: tell every hub, and ask each for its routes."""
+        self._number += 1
+        here = _OpenTenant(tenant, self._number, set(self._members.union(self._peers)))
+        self._tenants[tenant.tenant_id] = here
+        if any(tenant.tenant_id in peer.opened for peer in self._peers.values()):
+            self._announce(here)
+        body = Open(tenant.tenant_id, here.number).encode()
+        for peer in self._peers.values():
+            peer.tell(FrameType.OPEN, body)
+
+    def close_tenant(self, tenant: TenantPlane) -> None:
+        """A tenant has nobody here any more."""
+        here = self._tenants.get(tenant.tenant_id)
+        if here is None or here.tenant is not tenant:
+            return
+        del self._tenants[tenant.tenant_id]
+        self._forget_announced(here)
+        body = encode_close(tenant.tenant_id)
+        for peer in self._peers.values():
+            peer.leave(tenant.tenant_id)
+            peer.tell(FrameType.CLOSE, body)
+        self._answered(here, *here.unanswered)
+
+    def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
+        """Call back once every hub has answered, or is gone: before that nobody may publish. False: there is nobody to wait for."""
+        here = self._tenants.get(tenant.tenant_id)
+        if here is None or not here.unanswered:
+            return False
+        here.waiting.append(on_done)
+        return True
+
+    def await_routed(self, tenant: TenantPlane, filters: Iterable[bytes], on_done: OnDone) -> bool:
+        """Call back once every hub that has the tenant open routes by these Topic Filters, or is gone. False: there is nobody to wait for."""
+        here = self._tenants.get(tenant.tenant_id)
+        if here is None or here.announced is None:
+            return False
+        awaited = here.announced.on_their_way(filters)
+        if not awaited:
+            return False
+        left = len(awaited)
+
+        def done() -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                on_done()
+
+        for announcement in awaited:
+            announcement.waiting.append(done)
+        return True
+
+    # --- what other hubs say
+
+    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        """Fulfils `Receiver`. Raises BadFrameError: it is malformed, or of a tenant that the peer has not open."""
+        sender = self._peers.get(peer)
+        if sender is None:
+            return  # it is gone, or this hub is closing
+        if frame_type == FrameType.PUBLISH:
+            self._take_message(sender, body)
+        elif frame_type == FrameType.ROUTE:
+            self._take_routes(sender, RouteChange.decode(body))
+        elif frame_type == FrameType.OPEN:
+            self._take_open(sender, Open.decode(body))
+        elif frame_type == FrameType.OPENED:
+            self._take_opened(sender, Opened.decode(body))
+        else:
+            tenant_id = decode_close(body)
+            sender.leave(tenant_id)
+            sender.opened.discard(tenant_id)
+            self._stop_announcing(tenant_id)
+
+    def _take_message(self, sender: RoutedPeer, body: bytes) -> None:
+        tenant_id = tenant_of_routed(body)
+        _require_open(sender, tenant_id)
+        here = self._tenants.get(tenant_id)
+        if here is None:
+            return  # its last client has left since
+        tenant = here.tenant
+        message = decode_routed(body, tenant.sessions)
+        if message is None or (
+            message.topic not in tenant.router.cache.young and check_topic_name(message.topic, _LEVELS, _TOPIC_BYTES)
+        ):
+            raise BadFrameError(f"a PUBLISH of tenant {tenant_id} that cannot be read")
+        self._plane.publish_arrived(tenant, message)
+
+    def _take_open(self, sender: RoutedPeer, asked: Open) -> None:
+        sender.opened.add(asked.tenant_id)
+        here = self._tenants.get(asked.tenant_id)
+        if here is not None:
+            announced = self._announce(here)
+            everything, qos0 = announced.filters(EVERYTHING), announced.filters(QOS0)
+            for body in changes(asked.tenant_id, everything, qos0, is_whole=True):
+                sender.tell(FrameType.ROUTE, body)
+        sender.tell(FrameType.OPENED, Opened(asked.tenant_id, asked.number, here is not None).encode())
+
+    def _take_opened(self, sender: RoutedPeer, answer: Opened) -> None:
+        here = self._tenants.get(answer.tenant_id)
+        if here is None or here.number != answer.number:
+            return  # it has been closed since
+        if not answer.is_open:
+            sender.leave(answer.tenant_id)
+        self._answered(here, sender.id)
+
+    def _take_routes(self, sender: RoutedPeer, change: RouteChange) -> None:
+        _require_open(sender, change.tenant_id)
+        here = self._tenants.get(change.tenant_id)
+        if here is None:
+            return
+        if change.is_whole:
+            sender.leave(change.tenant_id)
+        for topic_filter in change.everything:
+            sender.subscribe(here.tenant, topic_filter, EVERYTHING)
+        for topic_filter in change.qos0:
+            sender.subscribe(here.tenant, topic_filter, QOS0)
+        for topic_filter in change.removed:
+            sender.unsubscribe(here.tenant, topic_filter)
+
+    def _answered(self, here: _OpenTenant, *peers: PeerId) -> None:
+        """These hubs have answered, or are gone."""
+        if not here.unanswered:
+            return
+        here.unanswered.difference_update(peers)
+        if not here.unanswered:
+            waiting, here.waiting = here.waiting, []
+            for on_done in waiting:
+                on_done()
+
+    # --- what other hubs are told
+
+    def _announce(self, here: _OpenTenant) -> Announced:
+        """Count the subscriptions of a tenant from now on: another hub has it open."""
+        if here.announced is None:
+            tenant = here.tenant
+            here.announced = tenant.interest = Announced(tenant.sessions.values(), lambda: self._note_change(here))
+        return here.announced
+
+    def _stop_announcing(self, tenant_id: int) -> None:
+        """A hub has closed the tenant: the last one leaves nobody to tell."""
+        here = self._tenants.get(tenant_id)
+        if here is None or here.announced is None:
+            return
+        if any(tenant_id in peer.opened for peer in self._peers.values()):
+            return
+        self._forget_announced(here)
+
+    def _forget_announced(self, here: _OpenTenant) -> None:
+        announced, here.announced, here.tenant.interest = here.announced, None, None
+        if announced is not None and announced.next is not None:
+            self._finish(announced, announced.next)
+
+    def _note_change(self, here: _OpenTenant) -> None:
+        self._changed[here.tenant.tenant_id] = here
+        if not self._is_called_soon:
+            self._is_called_soon = True
+            self._call_soon(self._tell_changes)
+
+    def _tell_changes(self) -> None:
+        """Tell what has changed in the turn: one ROUTE for each tenant and hub, encoded once for all hubs."""
+        self._is_called_soon = False
+        changed, self._changed = self._changed, {}
+        for here in changed.values():
+            if here.announced is not None:
+                self._tell_tenant(here.tenant.tenant_id, here.announced)
+
+    def _tell_tenant(self, tenant_id: int, announced: Announced) -> None:
+        announcement, announced.next = announced.next, None
+        if announcement is None:
+            return
+        bodies = list(changes(tenant_id, *announced.take_changes()))
+        announcement.unanswered = 1  # this call
+        for peer in self._peers.values():
+            if tenant_id in peer.opened:
+                for body in bodies:
+                    peer.tell(FrameType.ROUTE, body)
+                announcement.unanswered += peer.await_told(lambda: self._applied(announced, announcement))
+        self._applied(announced, announcement)
+
+    def _applied(self, announced: Announced, announcement: Announcement) -> None:
+        announcement.unanswered -= 1
+        if announcement.unanswered == 0:
+            self._finish(announced, announcement)
+
+    def _finish(self, announced: Announced, announcement: Announcement) -> None:
+        announced.forget(announcement)
+        waiting, announcement.waiting = announcement.waiting, []
+        for on_done in waiting:
+            on_done()
+
+
+def _require_open(sender: RoutedPeer, tenant_id: int) -> None:
+    if tenant_id not in sender.opened:
+        raise BadFrameError(f"a frame of tenant {tenant_id}, which the sender has not open")

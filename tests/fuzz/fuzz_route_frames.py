@@ -1,0 +1,37 @@
+"""Any bytes in a frame of routes are a body or a BadFrameError, and any bytes of a message are one or none; what is decoded encodes again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from iothub.engine.message import Message
+from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
+from iothub.peers.frames import BadFrameError
+from iothub.peers.route_frames import Open, Opened, RouteChange, decode_close, encode_close
+
+SEEDS: Sequence[bytes] = (
+    RouteChange(7, True, [b"a/#", b"+/b"], [b"c"], [b"d"]).encode(),
+    Open(7, 3).encode(),
+    Opened(7, 3, is_open=True).encode(),
+    encode_close(7),
+    encode_routed(7, Message(b"a/b", b"payload", 2, True, b"\x01\x01", 17.0, b"", None, "client")),
+    bytes(25) + b"\xff",
+)
+
+
+def target(data: bytes) -> None:
+    """Read the bytes as everything that a frame of routes may have."""
+    for body in (RouteChange, Open, Opened):
+        try:
+            decoded = body.decode(data)
+        except BadFrameError:
+            continue
+        assert body.decode(decoded.encode()) == decoded
+    with suppress(BadFrameError):
+        assert decode_close(encode_close(decode_close(data))) >= 0
+    tenant_id = tenant_of_routed(data)
+    message = None if tenant_id < 0 else decode_routed(data, {})
+    if message is not None:
+        again = encode_routed(tenant_id, message)
+        assert (len(again), again[25:]) == (len(data), data[25:])

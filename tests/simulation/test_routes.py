@@ -1,0 +1,83 @@
+"""Routes between hubs keep their promises in every schedule, and the checks find each rule that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from iothub.peers.announced import Announced
+from iothub.peers.routed_peer import RoutedPeer
+from iothub.peers.routes import Routes
+from tests.simulation.mutants import mutated
+from tests.simulation.suites import first_fault
+
+BLOCK = 250
+SCHEDULES = 250  # in which each mutant must be found
+
+_note_change, _open_tenant = Announced._note_change, Routes.open_tenant
+_ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedPeer"
+
+
+def _tell_nobody_new(routes: Any, peer: Any) -> None:
+    routes._peers[peer] = RoutedPeer(peer, routes._links, routes._messages, routes._plane.turn.drop)
+
+
+def _forget_at_once(announced: Any, topic_filter: bytes, before: int, now: int) -> None:
+    _note_change(announced, topic_filter, before, now)
+    announced._on_their_way.pop(topic_filter, None)
+
+
+def _applied_by_the_first(routes: Any, announced: Any, announcement: Any) -> None:
+    if announcement.unanswered > 0:
+        announcement.unanswered = 0
+        routes._finish(announced, announcement)
+
+
+def _wait_for_linked_only(routes: Any, tenant: Any) -> None:
+    members, routes._members = routes._members, frozenset()
+    _open_tenant(routes, tenant)
+    routes._members = members
+
+
+MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
+    "SUBACK at once": {f"{_ROUTES}.await_routed": lambda *_: False},
+    "SUBACK when it was told": {"iothub.peers.announced.Announced._note_change": _forget_at_once},
+    "SUBACK after the first hub's answer": {f"{_ROUTES}._applied": _applied_by_the_first},
+    "served before the answers": {f"{_ROUTES}.await_opened": lambda *_: False},
+    "a hub that was never linked is not waited for": {f"{_ROUTES}.open_tenant": _wait_for_linked_only},
+    "a new peer is not told": {f"{_ROUTES}.peer_up": _tell_nobody_new},
+    "a hub that is gone is waited for": {f"{_ROUTES}.peer_gone": lambda *_: None},
+    "nobody is held back by a full link": {f"{_PEER}._set_full": lambda *_: None},
+}
+
+
+@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+def test_routes_keep_their_promises(first: int) -> None:
+    """What is acknowledged after a SUBACK elsewhere arrives once and in order; nobody waits for ever."""
+    found = first_fault(range(first, first + BLOCK), "routes")
+
+    assert found is None, found
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_broken_rule_of_routes_is_found(name: str) -> None:
+    """In the very schedules in which the product breaks none."""
+    with ExitStack() as stack:
+        for target, replacement in MUTANTS[name].items():
+            stack.enter_context(mock.patch(target, replacement))
+        found = first_fault(range(SCHEDULES), "routes")
+
+    assert found is not None
+
+
+@pytest.mark.parametrize("name", ["nothing sent again", "applied twice"])
+def test_broken_rule_of_links_is_found_by_routes(name: str) -> None:
+    """Routes stand on them."""
+    with mutated(name):
+        found = first_fault(range(SCHEDULES), "routes")
+
+    assert found is not None

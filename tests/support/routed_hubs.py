@@ -1,0 +1,197 @@
+"""Several hubs in one process: real message planes and real routes, over links that deliver what the test lets them.
+
+Knows no socket, no time and no store: frames stay in order and wait while a way is cut.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from iothub.base.errors import UnavailableError
+from iothub.engine.limits import PlaneLimits
+from iothub.engine.plane import Plane
+from iothub.engine.state import TenantPlane
+from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.ports import PeerId
+from iothub.peers.routes import Routes
+from iothub.testing.engine import Bench, Client
+
+Frame = tuple[int, FrameType, bytes]
+Hub = TypeVar("Hub", bound="LinkedHub")
+
+
+class TestedLinks:
+    """Fulfils `RouteLinks` for one hub. `full` and `half_full`: peers; `closed`: peers to which nothing can be sent."""
+
+    __test__ = False
+
+    def __init__(self, net: Net[Any], me: PeerId) -> None:
+        self._net = net
+        self._me = me
+        self.full: set[PeerId] = set()
+        self.half_full: set[PeerId] = set()
+        self.closed: set[PeerId] = set()
+        self.sent: list[tuple[PeerId, FrameType, bytes]] = []
+
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        if peer in self.closed:
+            raise UnavailableError("twice link_bytes wait")
+        self.sent.append((peer, frame_type, body))
+        return self._net.put(self._me, peer, frame_type, body)
+
+    def is_full(self, peer: PeerId) -> bool:
+        return peer in self.full
+
+    def is_half_full(self, peer: PeerId) -> bool:
+        return peer in self.half_full
+
+    def types(self, peer: PeerId | None = None) -> list[FrameType]:
+        """What was sent since the last call, to this peer or to all."""
+        types = [frame_type for to, frame_type, _ in self.sent if peer in (None, to)]
+        self.sent.clear()
+        return types
+
+
+class LinkedHub(Protocol):
+    """A hub as its net sees it."""
+
+    id: PeerId
+    plane: Plane
+    routes: Routes
+
+
+class RoutedHub:
+    """One hub with a tenant `acme` (id 1), which is not open yet."""
+
+    def __init__(self, net: Net[Any], peer: PeerId, limits: PlaneLimits | None = None) -> None:
+        self.id = peer
+        self.bench = Bench(limits)
+        self.plane = self.bench.plane
+        self.tenant = self.bench.tenant
+        self.links = TestedLinks(net, peer)
+        self.routes = Routes(self.links, self.plane, net.call_soon)
+
+    def open(self, tenant: TenantPlane | None = None) -> list[bool]:
+        """Open a tenant, this hub's own or another; the list gets True once its clients may be served."""
+        self.routes.open_tenant(tenant or self.tenant)
+        return self.opened(tenant)
+
+    def opened(self, tenant: TenantPlane | None = None) -> list[bool]:
+        done: list[bool] = []
+        if not self.routes.await_opened(tenant or self.tenant, lambda: done.append(True)):
+            done.append(True)
+        return done
+
+    def close(self) -> None:
+        self.routes.close_tenant(self.tenant)
+
+    def reopen(self) -> list[bool]:
+        """Close the tenant, and open it again with another broker."""
+        self.close()
+        self.tenant = self.bench.tenant = TenantPlane(1, "acme")
+        return self.open()
+
+    def client(self, name: str, **options: object) -> Client:
+        return self.bench.client(name, **options)  # type: ignore[arg-type]
+
+    def subscribe(self, client: Client, *filters: bytes, **options: object) -> list[bool]:
+        """Subscribe; the list gets True when SUBACK would leave."""
+        for topic_filter in filters:
+            client.subscribe(topic_filter, **options)  # type: ignore[arg-type]
+        return self.routed(*filters)
+
+    def routed(self, *filters: bytes) -> list[bool]:
+        done: list[bool] = []
+        if not self.routes.await_routed(self.tenant, filters, lambda: done.append(True)):
+            done.append(True)
+        return done
+
+
+class Net(Generic[Hub]):
+    """The hubs and what is on its way between them. A hub is linked to all when it comes."""
+
+    def __init__(self, count: int, make: Callable[[Net[Hub], PeerId], Hub]) -> None:
+        self._make = make
+        self.hubs: dict[PeerId, Hub] = {}
+        self.cut: set[tuple[PeerId, PeerId]] = set()  # frames wait
+        self.deaf: set[tuple[PeerId, PeerId]] = set()  # acknowledgements wait
+        self.faults: list[BadFrameError] = []
+        self._ways: dict[tuple[PeerId, PeerId], deque[Frame]] = {}
+        self._numbers: dict[tuple[PeerId, PeerId], int] = {}
+        self._unheard: dict[tuple[PeerId, PeerId], int] = {}
+        self._soon: list[Callable[[], None]] = []
+        for node in range(1, count + 1):
+            self.add(PeerId(node, 1))
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self._soon.append(call)
+
+    def add(self, peer: PeerId) -> Hub:
+        """A hub comes, and is linked."""
+        others = list(self.hubs.values())
+        hub = self.hubs[peer] = self._make(self, peer)
+        hub.routes.members(each for each in self.hubs if each != peer)
+        for other in others:
+            self.link(hub, other)
+        return hub
+
+    def link(self, one: Hub, other: Hub) -> None:
+        one.routes.peer_up(other.id)
+        other.routes.peer_up(one.id)
+
+    def kill(self, hub: Hub) -> None:
+        """A hub is gone: nothing of it arrives any more, and the others know that it never comes back."""
+        del self.hubs[hub.id]
+        for way in [way for way in self._ways if hub.id in way]:
+            del self._ways[way]
+        for other in self.hubs.values():
+            other.routes.peer_gone(hub.id)
+
+    def put(self, source: PeerId, target: PeerId, frame_type: FrameType, body: bytes) -> int:
+        way = (source, target)
+        number = self._numbers[way] = self._numbers.get(way, 0) + 1
+        if target in self.hubs:
+            self._ways.setdefault(way, deque()).append((number, frame_type, body))
+        return number
+
+    def turn(self) -> None:
+        """End the running turn: what was to be called soon is called."""
+        soon, self._soon = self._soon, []
+        for call in soon:
+            call()
+
+    def deliver(self, source: PeerId, target: PeerId) -> bool:
+        """Deliver the first frame of a way, and its acknowledgement."""
+        way = (source, target)
+        frames = self._ways.get(way)
+        if not frames or way in self.cut:
+            return False
+        number, frame_type, body = frames.popleft()
+        receiver = self.hubs[target]
+        try:
+            receiver.routes.frame(source, frame_type, body)
+        except BadFrameError as error:
+            self.faults.append(error)
+        receiver.plane.end_batch()
+        self._unheard[way] = number
+        return True
+
+    def acknowledge(self, source: PeerId, target: PeerId) -> bool:
+        way = (source, target)
+        number = self._unheard.get(way)
+        if number is None or way in self.deaf or source not in self.hubs:
+            return False
+        del self._unheard[way]
+        self.hubs[source].routes.acknowledged(target, number)
+        return True
+
+    def settle(self) -> None:
+        """Let everything arrive that is not cut."""
+        is_moving = True
+        while is_moving:
+            self.turn()
+            moved = [self.deliver(*way) for way in list(self._ways)]
+            moved += [self.acknowledge(*way) for way in list(self._unheard)]
+            is_moving = any(moved) or bool(self._soon)

@@ -1,0 +1,76 @@
+"""What is told of a tenant's subscriptions, by counts and by what is needed."""
+
+from __future__ import annotations
+
+from iothub.engine.router import Subscription
+from iothub.peers.announced import EVERYTHING, NOTHING, QOS0, Announced
+from iothub.testing.engine import Bench
+
+
+def test_it_begins_with_what_is_there() -> None:
+    """Transient sessions and persistent ones that are online; offline ones get nothing but from their queues."""
+    bench = Bench()
+    bench.client("t").subscribe(b"a", 1)
+    online, offline = bench.client("on", queue_id=1), bench.client("off", queue_id=2)
+    for client in (online, offline):
+        client.subscribe(b"a", 1)
+        client.subscribe(client.session.client_id.encode(), 1)
+        client.subscribe(b"zero")
+    offline.drop()
+    bench.plane.end_batch()
+
+    announced = Announced(bench.tenant.sessions.values(), lambda: None)
+
+    assert sorted(announced.filters(EVERYTHING)) == [b"a", b"zero"]
+    assert list(announced.filters(QOS0)) == [b"on"]
+    assert [announced.need(each) for each in (b"a", b"on", b"off")] == [EVERYTHING, QOS0, NOTHING]
+
+
+def test_a_change_that_is_undone_in_the_turn_is_not_told() -> None:
+    """Changes are told once for a turn, and only the outcome."""
+    bench = Bench()
+    calls: list[None] = []
+    announced = Announced((), lambda: calls.append(None))
+    session = bench.client("c").session
+    first, second = Subscription(session, b"a"), Subscription(session, b"b", qos=2)
+
+    announced.replace(None, first)
+    announced.replace(first, None)
+    announced.replace(None, second)
+
+    assert announced.take_changes() == ([b"b"], [], [])
+    assert (announced.take_changes(), len(calls)) == (([], [], []), 1)
+
+
+def test_what_is_on_its_way_is_found_by_its_filters_until_it_is_forgotten() -> None:
+    bench = Bench()
+    announced = Announced((), lambda: None)
+    session = bench.client("c").session
+    for topic_filter in (b"a", b"b"):
+        announced.replace(None, Subscription(session, topic_filter))
+    sent, announced.next = announced.next, None
+    announced.take_changes()
+    announced.replace(None, Subscription(session, b"c"))
+
+    assert announced.on_their_way([b"a", b"b", b"x"]) == [sent]
+    assert announced.on_their_way([b"a", b"c"]) == [sent, announced.next]
+    assert sent is not None
+    announced.forget(sent)
+    assert announced.on_their_way([b"a", b"c"]) == [announced.next]
+
+
+def test_a_replaced_subscription_changes_what_is_needed() -> None:
+    """A persistent session's QoS decides whether queues bring the rest."""
+    bench = Bench()
+    announced = Announced((), lambda: None)
+    session = bench.client("c", queue_id=1).session
+    low, high = Subscription(session, b"a", qos=0), Subscription(session, b"a", qos=1)
+
+    announced.replace(None, low)
+    told = [announced.take_changes()]
+    announced.replace(low, high)
+    told.append(announced.take_changes())
+    announced.replace(high, None)
+    told.append(announced.take_changes())
+
+    assert told == [([b"a"], [], []), ([], [b"a"], []), ([], [], [b"a"])]

@@ -1,0 +1,143 @@
+"""One other hub: its place in a router, what its link takes, and who waits for it."""
+
+from __future__ import annotations
+
+from iothub.base.errors import LocalProtocolError, UnavailableError
+from iothub.base.reasons import Drop
+from iothub.engine.message import Message
+from iothub.engine.state import TenantPlane
+from iothub.peers.announced import EVERYTHING
+from iothub.peers.frames import FrameType
+from iothub.peers.ports import PeerId
+from iothub.peers.routed_peer import RoutedMessages, RoutedPeer
+
+PEER = PeerId(2, 1)
+
+
+class Links:
+    """Takes frames, or raises `fault`."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.sent: list[tuple[FrameType, bytes]] = []
+        self.has_room = True
+
+    def send(self, _peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        if self.fault is not None:
+            raise self.fault
+        self.sent.append((frame_type, body))
+        return 10 * len(self.sent)
+
+    def is_full(self, _peer: PeerId) -> bool:
+        return not self.has_room
+
+    def is_half_full(self, peer: PeerId) -> bool:
+        return self.is_full(peer)
+
+
+class Scenario:
+    def __init__(self) -> None:
+        self.links = Links()
+        self.drops: list[Drop] = []
+        self.peer = RoutedPeer(PEER, self.links, RoutedMessages(), lambda _t, _s, drop, _n: self.drops.append(drop))
+        self.tenant = TenantPlane(1, "acme")
+
+
+def test_a_peer_is_one_session_of_each_router_that_it_has_routes_in() -> None:
+    """No client's: the tenant has no session by a name."""
+    scenario = Scenario()
+    peer, tenant = scenario.peer, scenario.tenant
+
+    for topic_filter in (b"a", b"+"):
+        peer.subscribe(tenant, topic_filter, EVERYTHING)
+    [target] = tenant.router.match(b"a").targets
+    assert (target.session.control, target.session.is_peer, tenant.sessions) == (peer, True, {})
+    peer.unsubscribe(tenant, b"+")
+    peer.unsubscribe(TenantPlane(2, "beta"), b"a")
+    assert tenant.router.subscription_count == 1
+    peer.leave(1)
+    peer.leave(1)
+
+    assert (tenant.router.subscription_count, peer.sessions) == (0, {})
+
+
+def test_a_message_that_a_link_does_not_take_is_dropped_by_name() -> None:
+    """Twice `link_bytes` wait, or the frame is larger than a frame may be."""
+    scenario = Scenario()
+
+    for fault in (UnavailableError("full"), LocalProtocolError("too large")):
+        scenario.links.fault = fault
+        scenario.peer.send(scenario.tenant, Message(b"a", b"", 1))
+
+    assert scenario.drops == [Drop.LINK_FULL, Drop.TOO_LARGE]
+
+
+def test_a_tenant_that_gets_routes_while_the_link_is_full_is_held_back_too() -> None:
+    """And every one is let go when it drains; one that left before is not counted any more."""
+    scenario = Scenario()
+    tenants = [TenantPlane(number, "t") for number in range(3)]
+    scenario.peer.subscribe(tenants[0], b"a", EVERYTHING)
+    scenario.links.has_room = False
+
+    scenario.peer.send(tenants[0], Message(b"a", b"", 1))
+    for tenant in tenants[1:]:
+        scenario.peer.subscribe(tenant, b"a", EVERYTHING)
+    full = [tenant.sinks for tenant in tenants]
+    scenario.peer.leave(2)
+    scenario.links.has_room = True
+    scenario.peer.acknowledged(0)
+
+    assert (full, [tenant.sinks for tenant in tenants]) == ([1, 1, 1], [0, 0, 0])
+
+
+def test_who_waits_is_called_when_all_that_was_told_before_is_applied() -> None:
+    """Numbers of the link are not its own: messages are between them."""
+    scenario = Scenario()
+    peer = scenario.peer
+    called: list[str] = []
+    assert not peer.await_told(lambda: called.append("never"))
+    peer.tell(FrameType.CLOSE, b"1")
+    assert peer.await_told(lambda: called.append("first"))
+    peer.send(scenario.tenant, Message(b"a", b""))
+    peer.tell(FrameType.CLOSE, b"2")
+    assert peer.await_told(lambda: called.append("second"))
+
+    peer.acknowledged(20)
+    assert called == ["first"]
+    peer.acknowledged(30)
+
+    assert called == ["first", "second"]
+    assert not peer.await_told(lambda: called.append("never"))
+
+
+def test_what_a_link_does_not_take_is_told_later_and_in_order() -> None:
+    scenario = Scenario()
+    peer, links = scenario.peer, scenario.links
+    called: list[str] = []
+    links.fault = UnavailableError("full")
+    peer.tell(FrameType.OPEN, b"1")
+    links.fault = None
+    peer.tell(FrameType.CLOSE, b"2")
+    assert peer.await_told(lambda: called.append("both"))
+    assert links.sent == []
+
+    peer.acknowledged(0)
+    assert (links.sent, called) == ([(FrameType.OPEN, b"1"), (FrameType.CLOSE, b"2")], [])
+    peer.acknowledged(20)
+
+    assert called == ["both"]
+
+
+def test_nobody_waits_for_a_peer_that_is_gone() -> None:
+    """Not for what it was told, nor for what it would have been told."""
+    scenario = Scenario()
+    called: list[str] = []
+    scenario.peer.subscribe(scenario.tenant, b"a", EVERYTHING)
+    scenario.peer.tell(FrameType.CLOSE, b"1")
+    scenario.links.fault = UnavailableError("full")
+    scenario.peer.tell(FrameType.CLOSE, b"2")
+    scenario.peer.await_told(lambda: called.append("gone"))
+
+    scenario.peer.end()
+
+    assert (called, scenario.tenant.router.subscription_count) == (["gone"], 0)

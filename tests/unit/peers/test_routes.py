@@ -1,0 +1,728 @@
+"""Routes between hubs over real message planes: opening, the barrier before SUBACK, delivery, and hubs that go."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from iothub.base.reasons import Drop
+from iothub.engine.message import Message
+from iothub.engine.state import TenantPlane
+from iothub.peers.announced import EVERYTHING
+from iothub.peers.frames import FrameType
+from iothub.peers.ports import PeerId
+from iothub.peers.route_frames import Opened, RouteChange, encode_close
+from iothub.testing.engine import Client, ack, packets, publish
+from tests.support.routed_hubs import Net, RoutedHub
+
+ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
+PUBACK = ack(0x40, 1)
+
+
+def pair() -> tuple[Net[RoutedHub], RoutedHub, RoutedHub]:
+    """Two hubs with the tenant open at both."""
+    net = Net(2, RoutedHub)
+    one, two = net.hubs.values()
+    for hub in (one, two):
+        hub.open()
+    net.settle()
+    for hub in (one, two):
+        hub.links.sent.clear()
+    return net, one, two
+
+
+def payloads(client: Client) -> list[bytes]:
+    """The payloads of the PUBLISHes that came, as a 3.1.1 client reads them."""
+    found = []
+    for header, body in packets(client.take()):
+        begins = 2 + int.from_bytes(body[:2], "big") + 2 * (header >> 1 & 3 > 0)
+        found.append(body[begins:])
+    return found
+
+
+# --- a hub alone
+
+
+def test_a_hub_that_is_alone_waits_for_nobody_and_counts_nothing() -> None:
+    """Neither for the opening nor for a subscription; the engine has nobody to notify."""
+    net = Net(1, RoutedHub)
+    [hub] = net.hubs.values()
+
+    assert hub.open() == [True]
+    assert hub.subscribe(hub.client("c"), b"a/#") == [True]
+    assert (hub.tenant.interest, hub.tenant.sinks, hub.links.sent) == (None, 0, [])
+
+
+# --- delivery
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_subscriber_at_another_hub_gets_what_is_published_here(qos: int) -> None:
+    net, one, two = pair()
+    subscriber, publisher = two.client("s"), one.client("p")
+    done = two.subscribe(subscriber, b"a/+", qos=2)
+    net.settle()
+
+    publisher.send(publish(b"a/1", b"x", qos, 1))
+    publisher.send(publish(b"b/1", b"y", qos, 2))
+    net.settle()
+
+    assert done == [True]
+    assert [(header >> 1 & 3, body[-1:]) for header, body in packets(subscriber.take())] == [(qos, b"x")]
+    assert one.links.types(TWO).count(FrameType.PUBLISH) == 1
+
+
+def test_one_frame_serves_all_subscribers_of_a_hub_and_is_encoded_once_for_all_hubs() -> None:
+    """However many sessions and filters match there."""
+    net = Net(3, RoutedHub)
+    one, two, three = net.hubs.values()
+    for hub in (one, two, three):
+        hub.open()
+    net.settle()
+    clients = [hub.client(f"c{number}") for hub in (two, three) for number in range(3)]
+    for hub, client in zip((two, two, two, three, three, three), clients, strict=True):
+        hub.subscribe(client, b"a", b"+", qos=1)
+    net.settle()
+    one.links.sent.clear()
+
+    one.client("p").send(publish(b"a", b"x"))
+    net.settle()
+
+    bodies = [body for _, frame_type, body in one.links.sent if frame_type == FrameType.PUBLISH]
+    assert len(bodies) == 2
+    assert bodies[0] is bodies[1]
+    assert [payloads(client) for client in clients] == [[b"x"]] * 6
+
+
+def test_a_message_is_never_forwarded() -> None:
+    """The third hub gets it from the first, and from nobody else."""
+    net = Net(3, RoutedHub)
+    one, two, three = net.hubs.values()
+    for hub in (one, two, three):
+        hub.open()
+    net.settle()
+    clients = [hub.client("s") for hub in (two, three)]
+    for hub, client in zip((two, three), clients, strict=True):
+        hub.subscribe(client, b"a")
+    net.settle()
+
+    one.client("p").send(publish(b"a", b"x"))
+    net.settle()
+
+    assert [payloads(client) for client in clients] == [[b"x"], [b"x"]]
+
+
+def test_an_unsubscribe_waits_for_nobody_and_ends_the_route() -> None:
+    """What is still on its way finds no subscriber, and is no drop."""
+    net, one, two = pair()
+    subscriber, publisher = two.client("s"), one.client("p")
+    two.subscribe(subscriber, b"a")
+    net.settle()
+    publisher.send(publish(b"a", b"1"))
+    two.plane.unsubscribe(subscriber.session, None, b"a")
+    net.settle()
+
+    publisher.send(publish(b"a", b"2", 1, 1))
+    net.settle()
+
+    assert (payloads(subscriber), two.bench.observer.drops) == ([], [])
+    assert one.bench.observer.drops == [(Drop.NO_SUBSCRIBERS, 1)]
+
+
+def test_a_route_stays_while_anybody_here_needs_it() -> None:
+    """The first subscription of a Topic Filter is told, and the end of the last one."""
+    net, one, two = pair()
+    first, second = two.client("a"), two.client("b")
+
+    two.subscribe(first, b"a")
+    net.settle()
+    told = [two.links.types(ONE)]
+    assert two.subscribe(second, b"a") == [True]
+    net.settle()
+    told.append(two.links.types(ONE))
+    two.plane.discard(first.session)
+    net.settle()
+    told.append(two.links.types(ONE))
+    two.plane.discard(second.session)
+    net.settle()
+    told.append(two.links.types(ONE))
+
+    assert told == [[FrameType.ROUTE], [], [], [FrameType.ROUTE]]
+    assert one.tenant.router.match(b"a").targets == []
+
+
+def test_a_persistent_session_needs_qos_0_alone_while_it_is_online() -> None:
+    """What has a QoS comes to its queue; of a subscription with QoS 0 it needs everything."""
+    net, one, two = pair()
+    client, publisher = two.client("s", queue_id=1), one.client("p")
+    two.subscribe(client, b"one", qos=1)
+    two.subscribe(client, b"zero", qos=0)
+    net.settle()
+
+    for topic in (b"one", b"zero"):
+        publisher.send(publish(topic, topic + b"-0") + publish(topic, topic + b"-1", 1, 1))
+    net.settle()
+    assert payloads(client) == [b"one-0", b"zero-0", b"zero-1"]
+    client.drop()
+    two.plane.end_batch()
+    net.settle()
+
+    assert one.tenant.router.match(b"one").targets == one.tenant.router.match(b"zero").targets == []
+
+
+def test_own_figures_and_shared_subscriptions_are_not_routed() -> None:
+    """Each hub publishes its figures to its own clients, and chooses among its own members."""
+    net, _, two = pair()
+    client = two.client("s")
+
+    assert two.subscribe(client, b"$SYS/#") == [True]
+    assert two.subscribe(client, b"a", group=b"g") == [True]
+    net.settle()
+
+    assert two.links.sent == []
+
+
+def test_messages_of_one_publisher_keep_their_order_over_a_link() -> None:
+    net, one, two = pair()
+    subscriber, publisher = two.client("s", receive_maximum=1000), one.client("p")
+    two.subscribe(subscriber, b"#", qos=1)
+    net.settle()
+
+    publisher.send(b"".join(publish(b"t", b"%d" % number, number % 2, number + 1) for number in range(100)))
+    net.settle()
+
+    assert payloads(subscriber) == [b"%d" % number for number in range(100)]
+
+
+def test_expiry_goes_with_the_message() -> None:
+    """[MQTT-3.3.2-6]: on the clock of the wall, as in the stores that hubs share."""
+    net, one, two = pair()
+    subscriber = two.client("s", version=5)
+    two.subscribe(subscriber, b"a")
+    net.settle()
+    now = one.bench.clock.wall()
+
+    one.plane.publish(one.tenant, Message(b"a", b"x", expires_at=now + 10))
+    one.plane.publish(one.tenant, Message(b"a", b"y", expires_at=now - 1))
+    net.settle()
+
+    [(_, body)] = packets(subscriber.take())
+    assert body.endswith(b"x")
+    assert two.bench.observer.drops == [(Drop.EXPIRED, 1)]
+
+
+# --- the barrier
+
+
+def test_a_subscription_waits_until_the_other_hub_has_applied_it() -> None:
+    """Received is not applied, and applied is not heard of."""
+    net, _, two = pair()
+    net.cut.add((TWO, ONE))
+    done = two.subscribe(two.client("s"), b"a")
+    net.settle()
+    assert done == []
+    net.cut.clear()
+    net.deaf.add((TWO, ONE))
+    net.settle()
+    assert done == []
+
+    net.deaf.clear()
+    net.settle()
+
+    assert done == [True]
+
+
+def test_subscriptions_of_one_turn_travel_together() -> None:
+    """One ROUTE for all clients of the tenant, and everybody is answered by its acknowledgement."""
+    net, _, two = pair()
+    done = [two.subscribe(two.client(f"c{number}"), b"a/%d" % number, b"b") for number in range(50)]
+    net.settle()
+
+    assert done == [[True]] * 50
+    [(_, _, body)] = two.links.sent
+    assert len(RouteChange.decode(body).everything) == 51
+
+
+def test_a_second_subscriber_waits_for_the_first_ones_route() -> None:
+    """Announced is not applied."""
+    net, _, two = pair()
+    net.deaf.add((TWO, ONE))
+    two.subscribe(two.client("a"), b"t")
+    net.settle()
+    second = two.subscribe(two.client("b"), b"t")
+    net.settle()
+    assert second == []
+
+    net.deaf.clear()
+    net.settle()
+
+    assert second == [True]
+
+
+def test_a_filter_that_comes_again_waits_again() -> None:
+    """Its end clears that it was applied; in one turn, though, nothing changes for the other hub."""
+    net, one, two = pair()
+    client = two.client("s")
+    two.subscribe(client, b"a")
+    net.settle()
+    net.cut.add((TWO, ONE))
+    two.plane.unsubscribe(client.session, None, b"a")
+    net.settle()
+    again = two.subscribe(client, b"a")
+    net.settle()
+    assert again == []
+    net.cut.clear()
+    net.settle()
+    assert again == [True]
+    two.links.sent.clear()
+
+    two.plane.unsubscribe(client.session, None, b"a")
+    same_turn = two.subscribe(client, b"a")
+    net.settle()
+
+    assert (same_turn, two.links.sent) == ([True], [])
+    assert len(one.tenant.router.match(b"a").targets) == 1
+
+
+def test_a_filter_that_comes_again_in_the_turn_waits_for_what_is_on_its_way() -> None:
+    """Nothing new is told, but what was told is not applied yet."""
+    net, _, two = pair()
+    client = two.client("s")
+    net.cut.add((TWO, ONE))
+    two.subscribe(client, b"a")
+    net.turn()
+    two.plane.unsubscribe(client.session, None, b"a")
+    again = two.subscribe(client, b"a")
+    net.settle()
+
+    assert again == []
+    net.cut.clear()
+    net.settle()
+    assert again == [True]
+
+
+def test_a_hub_that_needs_more_of_a_filter_waits_again() -> None:
+    """From QoS 0 alone, for a persistent session, to everything, for a transient one; then the other way round."""
+    net, one, two = pair()
+    persistent, transient = two.client("p", queue_id=1), two.client("t")
+    two.subscribe(persistent, b"a", qos=1)
+    net.settle()
+    net.cut.add((TWO, ONE))
+    more = two.subscribe(transient, b"a", qos=1)
+    net.settle()
+    assert more == []
+    net.cut.clear()
+    net.settle()
+    assert (more, one.tenant.router.match(b"a").targets[0].qos) == ([True], EVERYTHING)
+
+    two.plane.discard(transient.session)
+    net.settle()
+
+    assert one.tenant.router.match(b"a").targets[0].qos == 0
+
+
+def test_a_subscription_waits_for_hubs_that_have_the_tenant_open_and_no_other() -> None:
+    """A frozen hub on which the tenant is not stops nobody."""
+    net = Net(3, RoutedHub)
+    one, two, three = net.hubs.values()
+    for hub in (one, two):
+        hub.open()
+    net.settle()
+    net.cut |= {(TWO, THREE), (THREE, TWO)}
+    two.links.sent.clear()
+
+    done = two.subscribe(two.client("s"), b"a")
+    net.settle()
+
+    assert (done, two.links.types(THREE)) == ([True], [])
+    assert three.tenant.router.match(b"a").targets == []
+
+
+def test_a_hub_that_is_gone_is_waited_for_no_more() -> None:
+    """What it needed is not routed any more either."""
+    net, one, two = pair()
+    two.subscribe(two.client("s"), b"b")
+    net.settle()
+    net.cut.add((ONE, TWO))
+    done = one.subscribe(one.client("s"), b"a")
+    net.settle()
+    assert (done, len(one.tenant.router.match(b"b").targets)) == ([], 1)
+
+    net.kill(two)
+
+    assert (done, one.tenant.router.match(b"b").targets, one.tenant.interest) == ([True], [], None)
+
+
+def test_nobody_waits_for_a_hub_that_closes_the_tenant_before_the_turn_ends() -> None:
+    net, one, two = pair()
+    two.close()
+    net.turn()
+    done = one.subscribe(one.client("s"), b"a")
+
+    net.settle()
+
+    assert (done, one.tenant.interest) == ([True], None)
+
+
+def test_a_tenant_that_closes_with_a_change_to_be_told_tells_nothing_after_it() -> None:
+    """The other hub would take it for a fault."""
+    net, one, two = pair()
+    done = two.subscribe(two.client("s"), b"a")
+
+    two.close()
+    net.settle()
+
+    assert (net.faults, done) == ([], [True])
+    assert one.tenant.router.match(b"a").targets == []
+
+
+# --- opening
+
+
+def test_a_tenant_is_open_when_every_hub_has_answered() -> None:
+    """With the routes of those that have it open."""
+    net = Net(3, RoutedHub)
+    one, two, three = net.hubs.values()
+    two.open()
+    net.settle()
+    two.subscribe(two.client("s"), b"a", b"b/#")
+    net.cut.add((THREE, ONE))
+
+    opened = one.open()
+    net.settle()
+    assert (opened, one.opened()) == ([], [])
+    net.cut.clear()
+    net.settle()
+
+    assert opened == [True]
+    assert [len(one.tenant.router.match(topic).targets) for topic in (b"a", b"b/c", b"c")] == [1, 1, 0]
+    assert three.tenant.interest is None
+
+
+def test_a_hub_that_was_never_linked_is_waited_for_as_long_as_the_accounts_have_it() -> None:
+    """It may have clients whose subscriptions are acknowledged."""
+    net = Net(1, RoutedHub)
+    [one] = net.hubs.values()
+    one.routes.members([TWO])
+
+    opened = one.open()
+    assert opened == []
+    one.routes.members([])
+
+    assert opened == [True]
+
+
+def test_a_hub_that_comes_with_a_new_life_answers_for_the_earlier_one() -> None:
+    """What the accounts had of it was an incarnation that nobody has met."""
+    net = Net(1, RoutedHub)
+    [one] = net.hubs.values()
+    one.routes.members([TWO])
+    opened = one.open()
+
+    net.add(PeerId(2, 5))
+    net.settle()
+
+    assert opened == [True]
+
+
+def test_two_hubs_that_open_at_once_hear_of_each_other() -> None:
+    """Whatever crosses on the way."""
+    net = Net(2, RoutedHub)
+    one, two = net.hubs.values()
+    opened = [one.open(), two.open()]
+    net.settle()
+    done = [hub.subscribe(hub.client("s"), b"a") for hub in (one, two)]
+    net.settle()
+
+    assert (opened, done) == ([[True]] * 2, [[True]] * 2)
+    assert [len(hub.tenant.router.match(b"a").targets) for hub in (one, two)] == [2, 2]
+
+
+def test_a_set_of_many_routes_comes_in_parts() -> None:
+    """The tenant opens with the last one."""
+    net = Net(2, RoutedHub)
+    one, two = net.hubs.values()
+    two.open()
+    net.settle()
+    client = two.client("s")
+    two.subscribe(client, *(b"a/%d" % number for number in range(10_000)))
+    two.links.sent.clear()
+
+    opened = one.open()
+    net.settle()
+
+    assert opened == [True]
+    assert two.links.types(ONE) == [FrameType.ROUTE] * 3 + [FrameType.OPENED]
+    assert one.tenant.router.subscription_count == 10_000
+
+
+def test_a_tenant_that_opens_again_has_the_routes_of_now() -> None:
+    """What was on its way to the earlier opening is of no account."""
+    net, one, two = pair()
+    client = two.client("s")
+    net.cut.add((TWO, ONE))
+    two.subscribe(client, b"old")
+    net.settle()
+    opened = one.reopen()
+    two.plane.unsubscribe(client.session, None, b"old")
+    two.subscribe(client, b"new")
+    net.settle()
+    assert opened == []
+
+    net.cut.clear()
+    net.settle()
+
+    assert opened == [True]
+    assert [len(one.tenant.router.match(topic).targets) for topic in (b"old", b"new")] == [0, 1]
+
+
+def test_an_answer_to_an_earlier_opening_does_not_count() -> None:
+    """Between the two the other hub has acknowledged a subscription without asking this one."""
+    net = Net(2, RoutedHub)
+    one, two = net.hubs.values()
+    two.open()
+    net.settle()
+    net.cut.add((TWO, ONE))
+    one.open()
+    net.settle()
+    one.close()
+    net.settle()
+    assert two.subscribe(two.client("s"), b"a") == [True]
+
+    net.cut = {(ONE, TWO)}
+    opened = one.open()
+    net.settle()
+    assert opened == []
+    net.cut.clear()
+    net.settle()
+
+    assert (opened, len(one.tenant.router.match(b"a").targets)) == ([True], 1)
+
+
+def test_a_hub_that_is_linked_later_gets_the_routes_of_open_tenants() -> None:
+    """It joins with the tenant open at the others, and opens it itself."""
+    net, one, two = pair()
+    one.subscribe(one.client("s"), b"a")
+    net.settle()
+
+    three = net.add(THREE)
+    opened = three.open()
+    net.settle()
+    done = three.subscribe(three.client("s"), b"b")
+    net.settle()
+
+    assert (opened, done) == ([True], [True])
+    assert len(three.tenant.router.match(b"a").targets) == 1
+    assert [len(hub.tenant.router.match(b"b").targets) for hub in (one, two)] == [1, 1]
+
+
+def test_an_idle_tenant_that_is_closed_costs_the_others_nothing() -> None:
+    """Its last client has left: no route, nobody to tell, nobody to wait for."""
+    net, one, two = pair()
+    client = two.client("s")
+    two.subscribe(client, b"a")
+    net.settle()
+    two.plane.discard(client.session)
+    two.close()
+    net.settle()
+
+    assert one.subscribe(one.client("s"), b"b") == [True]
+    assert (one.tenant.interest, one.tenant.router.match(b"a").targets, net.faults) == (None, [], [])
+
+
+# --- isolation and bad frames
+
+
+def test_a_tenant_gets_nothing_of_another_one() -> None:
+    """The same Topic Filter in two tenants."""
+    net, one, two = pair()
+    others = [TenantPlane(2, "beta") for _ in (one, two)]
+    for hub, tenant in zip((one, two), others, strict=True):
+        hub.open(tenant)
+    net.settle()
+    subscriber = two.client("s")
+    two.subscribe(subscriber, b"#")
+    net.settle()
+
+    one.plane.publish(others[0], Message(b"a", b"of beta"))
+    net.settle()
+
+    assert payloads(subscriber) == []
+    assert others[0].router.match(b"a").targets == []
+
+
+@pytest.mark.parametrize(
+    ("frame_type", "body"),
+    [
+        (FrameType.ROUTE, RouteChange(9, everything=[b"a"]).encode()),
+        (FrameType.PUBLISH, b"\x00" * 7 + b"\x09" + b"\x00" * 40),
+        (FrameType.PUBLISH, b""),
+        (FrameType.PUBLISH, b"\xff" * 40),
+        (FrameType.PUBLISH, b"\x00" * 7 + b"\x01" + b"\x00" * 40),
+        (FrameType.ROUTE, RouteChange(1, everything=[b"a/#/b"]).encode()),
+        (FrameType.ROUTE, b"\x80"),
+        (FrameType.OPEN, b"\x81\xa6tenant\xff"),
+        (FrameType.OPENED, Opened(1, 1, True).encode()[:-1]),
+        (FrameType.CLOSE, b"\x91\x01"),
+    ],
+)
+def test_a_frame_that_the_sender_cannot_send_is_refused(frame_type: FrameType, body: bytes) -> None:
+    """Of a tenant that it has not open, or malformed: its link closes."""
+    net, one, two = pair()
+
+    net.put(TWO, ONE, frame_type, body)
+    net.settle()
+
+    assert len(net.faults) == 1
+    assert one.tenant.router.subscription_count == 0
+    assert two.tenant.router.subscription_count == 0
+
+
+def test_a_topic_name_with_a_wildcard_is_refused() -> None:
+    """A peer checks like this one."""
+    net, _, two = pair()
+
+    two.plane.publish(two.tenant, Message(b"a", b""))
+    body = b"\x00" * 7 + b"\x01" + b"\x00" * 9 + b"\x00\x00\x00\x01\x00\x00\x00\x00" + b"#"
+    net.put(TWO, ONE, FrameType.PUBLISH, body)
+    net.settle()
+
+    assert len(net.faults) == 1
+
+
+def test_what_comes_for_a_tenant_that_is_closed_here_is_ignored() -> None:
+    """It was on its way."""
+    net, one, two = pair()
+    one.subscribe(one.client("s"), b"a")
+    net.settle()
+    one.close()
+    two.client("p").send(publish(b"a", b"x"))
+    two.subscribe(two.client("s"), b"b")
+    net.settle()
+
+    assert net.faults == []
+
+
+def test_frames_of_a_hub_that_is_gone_are_ignored() -> None:
+    _, one, _ = pair()
+    one.routes.peer_gone(TWO)
+
+    one.routes.frame(TWO, FrameType.CLOSE, encode_close(1))
+    one.routes.acknowledged(TWO, 1)
+    one.routes.peer_gone(TWO)
+
+    assert one.tenant.interest is None
+
+
+# --- back-pressure
+
+
+def test_qos_0_is_dropped_by_name_when_half_of_a_link_is_full() -> None:
+    """QoS 1 is not."""
+    net, one, two = pair()
+    subscriber, publisher = two.client("s"), one.client("p")
+    two.subscribe(subscriber, b"#", qos=1)
+    net.settle()
+    one.links.half_full.add(TWO)
+
+    publisher.send(publish(b"a", b"0") + publish(b"a", b"1", 1, 1))
+    net.settle()
+
+    assert payloads(subscriber) == [b"1"]
+    assert one.bench.observer.drops == [(Drop.LINK_FULL, 1)]
+    assert one.tenant.counters.dropped == {Drop.LINK_FULL: 1}
+
+
+def test_a_full_link_stops_who_needs_it_until_it_drains() -> None:
+    """One message finds it full; then publishers of what it carries wait, and nobody else does."""
+    net, one, two = pair()
+    subscriber = two.client("s")
+    two.subscribe(subscriber, b"a", qos=1)
+    net.settle()
+    one.links.full.add(TWO)
+    publisher, other = one.client("p"), one.client("q")
+    publisher.send(publish(b"a", b"1", 1, 1))
+
+    answers = [publisher.send(publish(b"a", b"2", 1, 2)), other.send(publish(b"b", b"", 1, 1))]
+    assert answers == [b"", PUBACK]
+    assert [publisher.transport.is_paused, other.transport.is_paused, one.tenant.sinks] == [True, False, 1]
+    one.links.full.clear()
+    net.settle()
+    one.bench.pass_time(0.1)
+    net.settle()
+
+    assert (publisher.transport.is_paused, one.tenant.sinks) == (False, 0)
+    assert payloads(subscriber) == [b"1", b"2"]
+
+
+def test_a_full_link_that_goes_lets_everybody_go_on() -> None:
+    net, one, two = pair()
+    two.subscribe(two.client("s"), b"a", qos=1)
+    net.settle()
+    one.links.full.add(TWO)
+    publisher = one.client("p")
+    publisher.send(publish(b"a", b"1", 1, 1) + publish(b"a", b"2", 1, 2))
+    assert publisher.transport.is_paused
+
+    net.kill(two)
+    one.bench.pass_time(0.1)
+
+    assert (publisher.transport.is_paused, one.tenant.sinks) == (False, 0)
+
+
+def test_routes_that_a_link_does_not_take_are_told_later_in_order() -> None:
+    """Twice `link_bytes` wait: messages are dropped by name, routes are not, and SUBACK waits."""
+    net, one, two = pair()
+    one.subscribe(one.client("s"), b"x", qos=1)
+    net.settle()
+    two.links.closed.add(ONE)
+    client = two.client("s")
+    done = two.subscribe(client, b"a")
+    net.settle()
+    done += two.subscribe(client, b"b")
+    two.client("p").send(publish(b"x", b"", 1, 1))
+    net.settle()
+    assert (done, two.bench.observer.drops) == ([], [(Drop.LINK_FULL, 1)])
+
+    two.links.closed.clear()
+    two.routes.acknowledged(ONE, 0)
+    net.settle()
+
+    assert done == [True]
+    assert [len(one.tenant.router.match(topic).targets) for topic in (b"a", b"b")] == [1, 1]
+
+
+# --- races
+
+
+def test_a_thousand_subscriptions_before_a_publish_elsewhere_miss_nothing() -> None:
+    """A PUBLISH that comes after a SUBACK at the other hub reaches it exactly once, whatever is under way."""
+    rng = random.Random(20)
+    net = Net(3, RoutedHub)
+    hubs = list(net.hubs.values())
+    for hub in hubs:
+        hub.open()
+    net.settle()
+    publishers = {hub.id: hub.client("p") for hub in hubs}
+    missed = 0
+    for number in range(1000):
+        hub, other = rng.sample(hubs, 2)
+        client = hub.client(f"c{number}")
+        topic = b"race/%d" % number
+        done = hub.subscribe(client, rng.choice((topic, b"race/%d/#" % number, b"+/%d" % number)), qos=1)
+        for _ in range(rng.randint(0, 6)):  # something of what is under way arrives
+            net.turn()
+            way = (rng.choice(hubs).id, rng.choice(hubs).id)
+            (net.deliver if rng.random() < 0.7 else net.acknowledge)(*way)
+        while not done:
+            net.turn()
+            way = (rng.choice(hubs).id, rng.choice(hubs).id)
+            (net.deliver if rng.random() < 0.7 else net.acknowledge)(*way)
+        publishers[other.id].send(publish(topic, b"x", 1, 1))
+        net.settle()
+        missed += payloads(client) != [b"x"]
+        if rng.random() < 0.8:
+            hub.plane.discard(client.session)
+
+    assert (missed, net.faults) == (0, [])

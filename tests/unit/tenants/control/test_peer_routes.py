@@ -1,0 +1,175 @@
+"""CONNECT waits until a tenant is open at every hub, SUBACK until every hub routes to the client, and UNSUBACK for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from iothub.engine.state import TenantPlane
+from iothub_services.sessions.port import Will
+from iothub_tenants.broker.peer_routes import OnDone
+from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
+from tests.support import property_names as names
+from tests.support.control_harness import Harness
+from tests.support.mqtt_clients import Client
+from tests.support.packets import CONNACK, SUBACK, UNSUBACK
+
+KEPT = [(names.SESSION_EXPIRY, 100)]
+
+
+class Others:
+    """Other hubs, which answer when the test says so. `is_opening`, `is_slow`: somebody has to be waited for."""
+
+    def __init__(self) -> None:
+        self.is_opening = False
+        self.is_slow = True
+        self.open: list[str] = []
+        self.opened: list[OnDone] = []
+        self.routed: list[tuple[list[bytes], OnDone]] = []
+
+    def open_tenant(self, tenant: TenantPlane) -> None:
+        self.open.append(tenant.name)
+
+    def close_tenant(self, tenant: TenantPlane) -> None:
+        self.open.remove(tenant.name)
+
+    def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
+        assert tenant.name in self.open
+        if self.is_opening:
+            self.opened.append(on_done)
+        return self.is_opening
+
+    def await_routed(self, tenant: TenantPlane, filters: Iterable[bytes], on_done: OnDone) -> bool:
+        assert tenant.name in self.open
+        if self.is_slow:
+            self.routed.append((list(filters), on_done))
+        return self.is_slow
+
+    def answer_opening(self) -> None:
+        self.is_opening = False
+        opened, self.opened = self.opened, []
+        for on_done in opened:
+            on_done()
+
+
+@pytest.fixture
+def others() -> Others:
+    return Others()
+
+
+@pytest.fixture
+def harness(make_harness: Callable[..., Harness], others: Others) -> Harness:
+    return make_harness(make_routes=lambda _plane: others)
+
+
+def answers(client: Client, harness: Harness) -> list[tuple[int, int]]:
+    """What has come since, as (kind, Packet Identifier)."""
+    harness.settle()
+    return [(each.kind, each.packet_id) for each in client.fence()]
+
+
+@pytest.mark.parametrize("props", [[], KEPT], ids=["transient", "persistent"])
+def test_suback_waits_until_every_hub_routes(harness: Harness, others: Others, props: list[tuple[int, int]]) -> None:
+    """The subscription is in force here before, and the client's next packets are handled meanwhile."""
+    client = harness.join(props=props)
+
+    client.send_subscribe(("a", 1), ("b/#", 0), packet_id=1)
+
+    assert answers(client, harness) == []  # but for the answer to the PINGREQ
+    assert len(harness.session("c").subscriptions) == 2
+    [(filters, on_done)] = others.routed
+    assert filters == [b"a", b"b/#"]
+    on_done()
+    assert answers(client, harness) == [(SUBACK, 1)]
+
+
+def test_what_every_hub_knows_is_answered_at_once(harness: Harness, others: Others) -> None:
+    """And a SUBSCRIBE that asks for no route asks nobody: it is refused, or for shared subscriptions alone."""
+    client = harness.join()
+    client.send_subscribe(("$share/g/a", 1), packet_id=1)
+    assert (answers(client, harness), others.routed) == ([(SUBACK, 1)], [])
+    others.is_slow = False
+
+    client.send_subscribe(("a", 1), packet_id=2)
+
+    assert answers(client, harness) == [(SUBACK, 2)]
+
+
+def test_so_many_subscribes_of_a_client_wait_at_a_time(harness: Harness, others: Others) -> None:
+    """The next one is not read before one of them is answered."""
+    client = harness.join()
+    for number in range(1, MOST_AWAITING_PEERS + 3):
+        client.send_subscribe((f"f/{number}", 1), packet_id=number)
+    harness.settle()
+    waiting = len(others.routed)
+
+    while others.routed:
+        others.routed.pop(0)[1]()
+        harness.settle()
+
+    assert waiting == MOST_AWAITING_PEERS + 1  # the last of them holds up the rest
+    assert [number for _, number in answers(client, harness)] == list(range(1, MOST_AWAITING_PEERS + 3))
+
+
+def test_an_unsubscribe_waits_for_nobody(harness: Harness, others: Others) -> None:
+    """It ends what is still waiting for its SUBACK, which comes all the same."""
+    client = harness.join()
+    client.send_subscribe(("a", 1), packet_id=1)
+    client.send_unsubscribe("a", packet_id=2)
+    assert answers(client, harness) == [(UNSUBACK, 2)]
+
+    others.routed.pop()[1]()
+
+    assert answers(client, harness) == [(SUBACK, 1)]
+
+
+def test_a_client_that_leaves_while_it_waits_is_forgotten(harness: Harness, others: Others) -> None:
+    client = harness.join()
+    client.send_subscribe(("a", 1), packet_id=1)
+    harness.settle()
+    client.close()
+
+    others.routed.pop()[1]()
+    harness.settle()
+
+    assert harness.acme.plane.sessions == {}
+
+
+def test_a_connect_waits_until_the_tenant_is_open_at_every_hub(harness: Harness, others: Others) -> None:
+    """Nobody of it publishes or is acknowledged a subscription before."""
+    others.is_opening = True
+    client = harness.open_connection()
+    client.client_id = "c"
+    client.send(client.connect_bytes("c", "acme/dev1", keep_alive=65_535))
+    harness.settle()
+    assert (others.open, client.stream.transport.take()) == (["acme"], b"")  # type: ignore[attr-defined]
+
+    others.answer_opening()
+    harness.settle()
+
+    assert client.expect(CONNACK).code == 0
+
+
+def test_a_will_waits_until_the_tenant_is_open(harness: Harness, others: Others) -> None:
+    """A session from before the start has one, and nobody of its tenant is connected here."""
+    done: list[None] = []
+    harness.join(props=KEPT).close()
+    harness.settle()
+    others.is_opening = True
+
+    harness.acme.publish_will(harness.session("c"), Will(b"w", b"", 0, False), b"", lambda: done.append(None))
+    harness.settle()
+    assert done == []
+    others.answer_opening()
+
+    assert done == [None]
+
+
+def test_a_tenant_that_is_dropped_is_closed(harness: Harness, others: Others) -> None:
+    harness.join().close()
+    harness.settle()
+    harness.pass_time(60)
+
+    assert harness.hub.brokers.drop_idle() == 1
+    assert others.open == []
