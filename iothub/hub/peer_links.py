@@ -40,6 +40,9 @@ from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 
 OnMembers = Callable[[Sequence[PeerId]], None]
 
+GIVEN_UP_S = 10.0
+"""A hub that lives and was never linked for so long is not waited for any more: what is wrong with it must not keep this hub's clients out."""
+
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not bound here
 
 
@@ -127,9 +130,11 @@ class PeerLinks:
         if self._links is not None:
             peers = [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
             self._links.members(peers)
+            status = self._links.status()
+            awaited = [each.peer for each in status if each.address and not _is_given_up(each)]
             for on_members in self._on_members:
-                on_members([PeerId(peer.node, peer.incarnation) for peer in peers])
-            self._alarms.judge(self._links.status())
+                on_members(awaited)
+            self._alarms.judge(status)
             self._wake()
 
     def close(self) -> None:
@@ -215,6 +220,11 @@ class PeerLinks:
         if self._links is not None:
             self._links.tick(self._parts.clock.boottime())
             self._wake()
+
+
+def _is_given_up(status: LinkStatus) -> bool:
+    """Tell whether a hub has been there for long enough and never linked. The alarm `peer_silent` has been raised by then."""
+    return status.state != "up" and not status.received_bytes and status.since_s >= GIVEN_UP_S
 
 
 def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:

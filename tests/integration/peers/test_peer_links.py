@@ -270,6 +270,30 @@ def test_hub_that_nobody_reaches_has_an_alarm_until_it_is_linked(
     assert one.alarm_names() == []
 
 
+def test_hub_that_never_links_is_waited_for_so_long_alone(
+    make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong with its certificate or its address keeps nobody out here; once linked it counts, also while its link is down."""
+    awaited: list[list[PeerId]] = []
+    one, two = make(1, loopback()), make(2, loopback())
+    one.links.watch(lambda _peer, _number: None, lambda peers: awaited.append(list(peers)))
+    rows = [one.begin(), two.begin()]
+    one.meet(replace(rows[1], address=f"127.0.0.1:{free_port()}"))
+    monkeypatch.setattr("iothub.hub.peer_links.GIVEN_UP_S", 0.0)
+    one.meet(replace(rows[1], address=f"127.0.0.1:{free_port()}"))
+    assert awaited == [[PeerId(2, 1)], []]
+
+    one.meet(*rows)
+    two.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+    one.thread.until(lambda: one.links.status()[0].received_bytes > 0)
+    two.close()
+    one.thread.until(lambda: one.states() == [(2, "down")])
+    one.meet(*rows)
+
+    assert awaited[-1] == [PeerId(2, 1)]
+
+
 def test_certificates_are_read_again_for_links_that_begin_afterwards(
     make: Callable[..., Hub], authority: Authority, tmp_path: Path
 ) -> None:
