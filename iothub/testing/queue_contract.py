@@ -196,6 +196,11 @@ def page_ends_at_count_or_bytes_and_says_how_far_it_scanned(store: QueueStore) -
     assert [record.position for record in least.records] == [1]
     assert ([record.position for record in rest.records], rest.upto, rest.is_short) == ([5], 5, True)
     assert (none.records, none.upto, none.is_short) == ([], 5, True)
+    store.append([one(1, number, body=b"x" * size) for number, size in ((6, 10), (7, 1), (8, 1), (9, 1))])
+    exact = store.read(1, claim.epoch, 5, 10, 12)
+    assert ([record.position for record in exact.records], exact.upto, exact.is_short) == ([6, 7, 8], 8, False)
+    last = store.read(1, claim.epoch, 7, 2, MANY)
+    assert ([record.position for record in last.records], last.upto, last.is_short) == ([8, 9], 9, True)
 
 
 def page_moves_over_positions_that_are_gone(store: QueueStore) -> None:

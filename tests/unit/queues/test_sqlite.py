@@ -100,6 +100,30 @@ def test_body_of_one_reference_goes_with_it_after_a_restart(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("at", [0, 1], ids=["before the housekeeping", "behind it"])
+def test_failed_commit_clears_nothing_away(path: Path, at: int) -> None:
+    """What it acknowledged is still there with its body, and what it removed of dropped queues is removed again."""
+    store = opened(path)
+    for queue_id in (1, 2, 3):
+        store.create(7, queue_id, QueueLimits())
+    epoch = store.claim(1, b"w").epoch
+    store.append([one(1, 1), one(2, 2), one(3, 3)])
+    for queue_id in (2, 3):
+        store.drop(queue_id)
+    store._database.before_commit.insert(at, lambda _connection: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        store.apply([Move(MoveKind.ACK, 1, epoch, 1)])
+    store._database.before_commit.pop(at)
+
+    while store.idle():
+        pass
+
+    assert [record.body for record in store.read(1, epoch, 0, 9, 999).records] == [b"body"]
+    for table, left in (("ref", 1), ("body", 1), ("dropped", 0)):
+        assert store._database.reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (left,), table
+    store.close()
+
+
 def test_queue_that_is_made_anew_is_not_cleared_away_with_its_predecessor(path: Path) -> None:
     """Of which there is more than a commit removes; another one is on its way out as well."""
     store = opened(path)
@@ -216,11 +240,13 @@ def test_body_whose_references_went_before_a_restart_is_swept(path: Path) -> Non
 def test_records_of_a_dropped_queue_are_removed_in_slices(path: Path, is_restarted: bool) -> None:
     """Dropping is quick however long the queue; a restart in between loses nothing of the work."""
     store = opened(path)
-    store.create(7, 1, QueueLimits())
-    store.append([one(number, 1) for number in range(1_000)])
+    for queue_id in (1, 2):
+        store.create(7, queue_id, QueueLimits())
+        store.append([one(number, queue_id) for number in range(1_000)])
     while store.idle():
         pass
-    store.drop(1)
+    for queue_id in (1, 2):
+        store.drop(queue_id)
     assert bodies(store) > 500
     if is_restarted:
         store.close()

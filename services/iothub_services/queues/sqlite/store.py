@@ -310,10 +310,8 @@ def _due(connection: sqlite3.Connection, now_ms: int, count: int, after: ExpiryM
     """Return the records behind a mark whose time has come, in the order of their marks."""
     rest = (after.expires_at_ms, now_ms, after.queue_id, after.position, count)
     due: list[tuple[int, int, int]] = connection.execute(schema.SELECT_EXPIRED_TOO, rest).fetchall()
-    if len(due) < count:
-        later = (after.expires_at_ms, now_ms, count - len(due))
-        due += connection.execute(schema.SELECT_EXPIRED, later).fetchall()
-    return due
+    later = (after.expires_at_ms, now_ms, count - len(due))
+    return due + connection.execute(schema.SELECT_EXPIRED, later).fetchall()
 
 
 def _page(
@@ -335,7 +333,7 @@ def _page(
 
 
 def _firsts(rows: Iterable[tuple[int]]) -> tuple[int, ...]:
-    return tuple(row[0] for row in rows)
+    return tuple(first for (first,) in rows)
 
 
 def _unknown(queue_id: int) -> NotFoundError:
