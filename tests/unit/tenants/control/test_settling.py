@@ -146,6 +146,13 @@ def test_client_that_leaves_while_it_waits_is_answered_by_nobody(harness: Harnes
     assert list(harness.session("c").subscriptions) == [(None, b"a")]
 
 
+def test_passing_session_waits_for_no_log(harness: Harness, others: Others) -> None:
+    """It is in none that other hubs would have to follow."""
+    assert harness.join().subscribe(("a", 1)).codes == [1]
+
+    assert others.waits == []
+
+
 def test_waits_of_one_client_are_bounded(harness: Harness, others: Others) -> None:
     """The next packet is not looked at before one of them is answered."""
     client = harness.join(props=KEPT)
