@@ -36,13 +36,19 @@ class LinkAlarms:
     def trouble(self, node: int) -> str:
         return self._troubles.get(node, "")
 
-    def judge(self, statuses: Iterable[LinkStatus]) -> None:
-        """Look at all hubs that live by the accounts, once a second."""
+    def judge(self, statuses: Iterable[LinkStatus], given_up: Iterable[int]) -> None:
+        """Look at all hubs that live by the accounts, once a second. `given_up`: those that were taken for gone and are there again."""
         there = {status.peer.node: status for status in statuses}
-        for node in self._raised - there.keys():
+        again = set(given_up)
+        for node in self._raised - there.keys() - again:
             self._clear(node)
-        for node in self._troubles.keys() - there.keys():
+        for node in self._troubles.keys() - there.keys() - again:
             del self._troubles[node]
+        for node in again:
+            self._troubles[node] = (
+                f"{PeerRefusal.GONE.value}: it or this hub was silent for too long; restart the one that was"
+            )
+            self._raise(AlarmName.PEER_REFUSED, node, self._troubles[node])
         for node, status in there.items():
             if status.state == "down" and status.since_s >= UNLINKED_S:
                 self._raise(AlarmName.PEER_SILENT, node, self._troubles.get(node) or "there is no link to it")

@@ -41,7 +41,7 @@ from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 OnMembers = Callable[[Sequence[PeerId]], None]
 
 GIVEN_UP_S = 10.0
-"""A hub that lives and was never linked for so long is not waited for any more: what is wrong with it must not keep this hub's clients out."""
+"""So long without a link, a hub that lives is not waited for any more: what is wrong with it must not keep this hub's clients waiting."""
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not bound here
 
@@ -130,11 +130,15 @@ class PeerLinks:
         if self._links is not None:
             peers = [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
             self._links.members(peers)
+            for each in self._links.status():
+                if _is_overdue(each) and each.received_bytes:
+                    self._links.give_up(each.peer)
             status = self._links.status()
-            awaited = [each.peer for each in status if each.address and not _is_given_up(each)]
+            awaited = [each.peer for each in status if each.address and not _is_overdue(each)]
             for on_members in self._on_members:
                 on_members(awaited)
-            self._alarms.judge(status)
+            known = {each.peer.node for each in status}
+            self._alarms.judge(status, [peer.node for peer in peers if peer.node not in known])
             self._wake()
 
     def close(self) -> None:
@@ -222,9 +226,9 @@ class PeerLinks:
             self._wake()
 
 
-def _is_given_up(status: LinkStatus) -> bool:
-    """Tell whether a hub has been there for long enough and never linked. The alarm `peer_silent` has been raised by then."""
-    return status.state != "up" and not status.received_bytes and status.since_s >= GIVEN_UP_S
+def _is_overdue(status: LinkStatus) -> bool:
+    """Tell whether a hub has had no link for too long. The alarm `peer_silent` has been raised by then."""
+    return status.state != "up" and status.since_s >= GIVEN_UP_S
 
 
 def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:

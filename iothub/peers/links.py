@@ -96,6 +96,12 @@ class Links:
                 if peer.looks_left <= 0:
                     self._forget(peer)
 
+    def give_up(self, peer: PeerId) -> None:
+        """Take a peer for gone: it lives by the accounts, and its link has been down for too long. Either is linked again after a restart."""
+        known = self._peers.get(peer.node)
+        if known is not None and known.id == peer:
+            self._forget(known)
+
     def accepted(self, wire: Wire) -> WireOwner:
         """Return the owner of a wire that the listener has accepted."""
         connection = Connection(self, wire, None, self._clock.boottime() + HELLO_S)
@@ -193,6 +199,9 @@ class Links:
         """Note that the other side refuses this hub. Called by connections alone."""
         self._note_refusal(connection, refusal, detail, by_peer=True)
         self._end(connection, LinkClose.REFUSED, refusal.value)
+        peer = self._peers.get(connection.node) if connection.node is not None else None
+        if refusal is PeerRefusal.GONE and peer is not None and peer.link is not None:
+            self._forget(peer)  # it has forgotten this incarnation for good, so nothing of it is waited for here
 
     def take_bad_frame(self, connection: Connection, error: BadFrameError) -> None:
         """Close a connection whose other side breaks the protocol, and tell it why. Called by connections alone."""

@@ -39,6 +39,7 @@ class Receiver:
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
+        self.gone: list[PeerId] = []
 
     def frame(self, _peer: PeerId, _type: FrameType, body: bytes) -> None:
         self.bodies.append(body)
@@ -47,7 +48,7 @@ class Receiver:
         """Whoever comes is asked what the test asks."""
 
     def peer_gone(self, peer: PeerId) -> None:
-        """Nothing is kept of it."""
+        self.gone.append(peer)
 
 
 class Hub:
@@ -270,28 +271,56 @@ def test_hub_that_nobody_reaches_has_an_alarm_until_it_is_linked(
     assert one.alarm_names() == []
 
 
-def test_hub_that_never_links_is_waited_for_so_long_alone(
+def test_hub_without_a_link_is_waited_for_so_long_alone(
     make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong with its certificate or its address keeps nobody out here; once linked it counts, also while its link is down."""
+    """What is wrong with its certificate, its address or the network keeps nobody out here."""
     awaited: list[list[PeerId]] = []
     one, two = make(1, loopback()), make(2, loopback())
     one.links.watch(lambda _peer, _number: None, lambda peers: awaited.append(list(peers)))
     rows = [one.begin(), two.begin()]
-    one.meet(replace(rows[1], address=f"127.0.0.1:{free_port()}"))
+    lost = replace(rows[1], address=f"127.0.0.1:{free_port()}")
+    one.meet(lost)
     monkeypatch.setattr("iothub.hub.peer_links.GIVEN_UP_S", 0.0)
-    one.meet(replace(rows[1], address=f"127.0.0.1:{free_port()}"))
+    one.meet(lost)
+
     assert awaited == [[PeerId(2, 1)], []]
 
-    one.meet(*rows)
-    two.meet(*rows)
+
+def test_hub_whose_link_stays_down_is_given_up_until_one_of_the_two_is_restarted(
+    make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing waits for it, and the alarm says what to do."""
+    one, two = make(1, loopback()), make(2, loopback())
+    rows = [one.begin(), two.begin()]
+    for hub in (one, two):
+        hub.meet(*rows)
     one.thread.until(lambda: are_linked(one, two))
     one.thread.until(lambda: one.links.status()[0].received_bytes > 0)
     two.close()
     one.thread.until(lambda: one.states() == [(2, "down")])
+    monkeypatch.setattr("iothub.hub.peer_links.GIVEN_UP_S", 0.0)
+
     one.meet(*rows)
 
-    assert awaited[-1] == [PeerId(2, 1)]
+    assert (one.states(), one.receiver.gone) == ([], [PeerId(2, 1)])
+    assert one.alarm_names() == [("peer_refused", "2")]
+    assert "restart" in one.links.trouble(2)
+
+
+def test_hub_that_was_given_up_gives_up_the_one_that_says_so(make: Callable[..., Hub]) -> None:
+    """It was silent for too long, and the other one has forgotten it for good."""
+    one, two = make(1, loopback()), make(2, loopback())
+    rows = [one.begin(), two.begin()]
+    for hub in (one, two):
+        hub.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+
+    for _ in range(2):
+        two.meet()
+
+    one.thread.until(lambda: one.receiver.gone == [PeerId(2, 1)])
+    assert one.states() == []
 
 
 def test_certificates_are_read_again_for_links_that_begin_afterwards(

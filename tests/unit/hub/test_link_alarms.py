@@ -58,12 +58,12 @@ def test_refused_certificate_is_an_alarm_and_an_unreachable_hub_is_not_yet(told:
 
 def test_hub_that_lives_and_is_not_reached_has_an_alarm_with_the_cause(told: Told) -> None:
     told.links.not_connected(ADDRESS, "Connection refused")
-    told.links.judge([replace(DOWN, since_s=UNLINKED_S - 0.1)])
+    told.links.judge([replace(DOWN, since_s=UNLINKED_S - 0.1)], [])
     assert told.raised() == []
 
-    told.links.judge([DOWN])
+    told.links.judge([DOWN], [])
     assert told.raised() == [("peer_silent", "2", "Connection refused")]
-    told.links.judge([])  # its row says that it has stopped
+    told.links.judge([], [])  # its row says that it has stopped
 
     assert (told.raised(), told.links.trouble(2)) == ([], "")
 
