@@ -17,6 +17,7 @@ from typing import Any
 
 from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import UnavailableError
+from iothub.base.reasons import PeerRefusal
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
@@ -131,7 +132,7 @@ class PeerLinks:
             peers = [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
             self._links.members(peers)
             for each in self._links.status():
-                if _is_overdue(each) and each.received_bytes:
+                if each.received_bytes and (_is_overdue(each) or _has_given_up(each)):
                     self._links.give_up(each.peer)
             status = self._links.status()
             awaited = [each.peer for each in status if each.address and not _is_overdue(each)]
@@ -229,6 +230,11 @@ class PeerLinks:
 def _is_overdue(status: LinkStatus) -> bool:
     """Tell whether a hub has had no link for too long. The alarm `peer_silent` has been raised by then."""
     return status.state != "up" and status.since_s >= GIVEN_UP_S
+
+
+def _has_given_up(status: LinkStatus) -> bool:
+    """Tell whether the other hub refuses this one because it has given it up."""
+    return status.state == "refused" and status.last_refusal is PeerRefusal.GONE
 
 
 def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:

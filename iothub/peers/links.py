@@ -199,9 +199,6 @@ class Links:
         """Note that the other side refuses this hub. Called by connections alone."""
         self._note_refusal(connection, refusal, detail, by_peer=True)
         self._end(connection, LinkClose.REFUSED, refusal.value)
-        peer = self._peers.get(connection.node) if connection.node is not None else None
-        if refusal is PeerRefusal.GONE and peer is not None and peer.link is not None:
-            self._forget(peer)  # it has forgotten this incarnation for good, so nothing of it is waited for here
 
     def take_bad_frame(self, connection: Connection, error: BadFrameError) -> None:
         """Close a connection whose other side breaks the protocol, and tell it why. Called by connections alone."""

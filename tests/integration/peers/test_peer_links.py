@@ -316,11 +316,14 @@ def test_hub_that_was_given_up_gives_up_the_one_that_says_so(make: Callable[...,
         hub.meet(*rows)
     one.thread.until(lambda: are_linked(one, two))
 
+    one.thread.until(lambda: one.links.status()[0].received_bytes > 0)
+
     for _ in range(2):
         two.meet()
+    one.thread.until(lambda: one.states() == [(2, "refused")])
+    one.meet(*rows)
 
-    one.thread.until(lambda: one.receiver.gone == [PeerId(2, 1)])
-    assert one.states() == []
+    assert (one.states(), one.receiver.gone) == ([], [PeerId(2, 1)])
 
 
 def test_certificates_are_read_again_for_links_that_begin_afterwards(
