@@ -43,11 +43,13 @@ class ClusterMembers:
     def _other(self, row: HubRow, status: LinkStatus | None, *, is_living: bool) -> Json:
         if not is_living:
             return _row(row.number, row.name, row.address, row.version, "gone")
-        if self._links is None or status is None:
-            cause = _NO_LINKS if self._links is None else "" if row.address else _NO_ADDRESS
-            return _row(row.number, row.name, row.address, row.version, "down", cause=cause)
-        cause = self._links.trouble(row.number)
-        return _row(row.number, row.name, row.address, row.version, status.state, status, cause=cause)
+        state = "down" if status is None else status.state
+        return _row(row.number, row.name, row.address, row.version, state, status, cause=self._cause(row))
+
+    def _cause(self, row: HubRow) -> str:
+        if self._links is None:
+            return _NO_LINKS
+        return self._links.trouble(row.number) if row.address else _NO_ADDRESS
 
 
 def _row(

@@ -15,6 +15,7 @@ ROWS = [
     (HubRow(2, 1, "two", 0, 1, address="two:1", version="1.1"), True),
     (HubRow(3, 1, "three", 0, 1), True),
     (HubRow(4, 1, "four", 0, 1, is_ended=True, address="four:1"), False),
+    (HubRow(5, 1, "five", 0, 1, address="five:1", version="1.0"), True),  # was given up: it has no status
 ]
 
 
@@ -26,7 +27,7 @@ def members(*, rows: object = ROWS, has_links: bool = True) -> list[Any]:
     links = SimpleNamespace(
         address="one:1",
         status=lambda: [status(0, "up", trip_s=0.0004), status(2, "refused")],
-        trouble=lambda node: {2: "other_installation"}.get(node, ""),
+        trouble=lambda node: {2: "other_installation", 5: "gone: restart it"}.get(node, ""),
     )
     settings = Config(node=Node(number=1, name="one"), cluster=Cluster())
     cluster = None if rows is None else SimpleNamespace(members=SimpleNamespace(rows=lambda: rows))
@@ -46,9 +47,10 @@ def test_every_hub_of_the_accounts_is_listed_by_number() -> None:
         (2, "refused", False, "other_installation"),
         (3, "down", False, "its cluster.listen is not set"),
         (4, "gone", False, ""),
+        (5, "down", False, "gone: restart it"),
     ]
     assert (found[0]["round_trip_ms"], found[0]["unacknowledged_bytes"], found[0]["version"]) == (0.4, 5, "1.0")
-    assert [row["address"] for row in found] == ["zero:1", "one:1", "two:1", "", "four:1"]
+    assert [row["address"] for row in found] == ["zero:1", "one:1", "two:1", "", "four:1", "five:1"]
 
 
 def test_hub_without_links_says_why_no_link_is_up() -> None:
