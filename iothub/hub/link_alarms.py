@@ -1,6 +1,6 @@
 """Alarms and log lines of links: which hubs refuse each other, and which live by the accounts and are not reached.
 
-Knows no link: it is told. A refusal of somebody who has not proved which hub it is raises no alarm, or any program that finds the port could;
+Knows no link. A refusal of somebody who has not proved which hub it is raises no alarm, or any program that finds the port could;
 it has its line in the log.
 """
 

@@ -1,4 +1,4 @@
-"""What this hub tells others about the subscriptions of one tenant's clients: which Topic Filters, and who waits until they are known.
+"""What this hub announces to others of the subscriptions of one tenant's clients: which Topic Filters, and who waits until they are known.
 
 Knows no link and no frame. Fulfils the engine's `Interest`.
 """
@@ -17,7 +17,7 @@ _OWN_FIGURES = b"$SYS/"  # each hub publishes its own to its own clients
 
 
 class Announcement:
-    """Topic Filters that become known to other hubs together. `waiting`: who is told once all of those hubs have applied them."""
+    """Topic Filters that become known to other hubs together. `waiting`: who is called back once all of those hubs have applied them."""
 
     def __init__(self) -> None:
         self.filters: list[bytes] = []
@@ -29,7 +29,7 @@ class Announced:
     """The Topic Filters of one tenant, counted, and what of them is on its way.
 
     Invariants: a needed Topic Filter that is in no Announcement on its way has been applied by every hub that serves publishers of the tenant.
-    `changed` has what was last told of each Topic Filter for which something else is true now.
+    `changed` has what was last announced of each Topic Filter for which something else is true now.
     """
 
     def __init__(self, sessions: Iterable[Session], on_change: Callable[[], None]) -> None:
@@ -73,13 +73,13 @@ class Announced:
                 yield topic_filter
 
     def take_changes(self) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """Return what has to be told: Topic Filters that need everything, those that need QoS 0, those that are not needed any more."""
+        """Return what has to be announced: Topic Filters that need everything, those that need QoS 0, those that are not needed any more."""
         everything: list[bytes] = []
         qos0: list[bytes] = []
         removed: list[bytes] = []
-        for topic_filter, told in self.changed.items():
+        for topic_filter, before in self.changed.items():
             need = self.need(topic_filter)
-            if need != told:
+            if need != before:
                 (everything if need == EVERYTHING else qos0 if need == QOS0 else removed).append(topic_filter)
         self.changed = {}
         return everything, qos0, removed

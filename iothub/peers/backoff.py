@@ -1,6 +1,6 @@
 """When to dial a peer again: soon after a link that held, later after each failure.
 
-Knows no link: it is told how attempts ended.
+Knows no link: its caller says how attempts ended.
 """
 
 from __future__ import annotations

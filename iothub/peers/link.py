@@ -24,7 +24,7 @@ _NUMBER_BYTES = 8
 _NEVER = float("-inf")
 
 Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
-"""Apply a frame of a peer, and tell whether its acknowledgement is waited for. Raises BadFrameError."""
+"""Apply a frame of a peer, and say whether its acknowledgement is waited for. Raises BadFrameError."""
 
 OnAcknowledged: TypeAlias = Callable[[PeerId, int], None]
 """Take the last number that a peer has applied."""
@@ -66,7 +66,7 @@ class Link:
         self._written: deque[bytes] = deque()
         self._waiting: deque[bytes] = deque()
         self._kept_bytes = 0
-        self._told = 0  # the last acknowledgement sent over this connection
+        self._last_ack = 0  # sent over this connection
         self._ack_due: float | None = None
         self._first_ping_ns = self._last_ping_ns = 0
         self._ping_due = _NEVER
@@ -99,7 +99,7 @@ class Link:
         self._waiting, self._written = self._written, deque()
         self._wire = wire
         self._begun = now
-        self._told = self.applied
+        self._last_ack = self.applied
         self._ack_due = None
         self._first_ping_ns = int(now * _NS)
         self.connections += 1
@@ -160,15 +160,15 @@ class Link:
             raise BadFrameError(f"frame {number}, expected {self.applied + 1}")
         is_waited_for = self._apply(self.peer, frame_type, body)
         self.applied = number
-        if is_waited_for or number - self._told >= ACK_FRAMES:
+        if is_waited_for or number - self._last_ack >= ACK_FRAMES:
             self._acknowledge()
         elif self._ack_due is None:
             self._ack_due = self._clock.boottime() + ACK_S
 
     def _acknowledge(self) -> None:
         self._ack_due = None
-        if self._wire is not None and self.applied > self._told:
-            self._told = self.applied
+        if self._wire is not None and self.applied > self._last_ack:
+            self._last_ack = self.applied
             self._write(number_frame(FrameType.ACK, self.applied))
 
     def _note_acknowledgement(self, number: int) -> None:

@@ -1,6 +1,6 @@
 """The log lines of links; a refusal at most once a minute for each peer and reason.
 
-Knows no alarm and no metric: who has these is told by the same Protocol.
+Knows no alarm and no metric: who has these fulfils the same Protocol.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ class Links:
         self._end(connection, LinkClose.REFUSED, refusal.value)
 
     def take_bad_frame(self, connection: Connection, error: BadFrameError) -> None:
-        """Close a connection whose other side breaks the protocol, and tell it why. Called by connections alone."""
+        """Close a connection whose other side breaks the protocol, and say why. Called by connections alone."""
         self._refuse(connection, PeerRefusal.MALFORMED, str(error))
 
     def take_loss(self, connection: Connection, reason: str) -> None:

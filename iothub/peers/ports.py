@@ -1,6 +1,6 @@
 """What links need from others, and the values that cross their border.
 
-Knows no socket, no reactor and no account store: who dials, who receives and who is told are Protocols.
+Knows no socket, no reactor and no account store: who dials, who receives and who observes are Protocols.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Receiver(Protocol):
         ...
 
     def peer_up(self, peer: PeerId) -> None:
-        """Note a peer that was never linked before. A link that comes back after a flap loses nothing, and is not told."""
+        """Note a peer that was never linked before. A link that comes back after a flap loses nothing, and is not noted."""
         ...
 
     def peer_gone(self, peer: PeerId) -> None:
@@ -129,7 +129,7 @@ class Receiver(Protocol):
 
 
 class LinkObserver(Protocol):
-    """What happens to links, for log, metrics, alarms and events; told in the turn in which it happens."""
+    """What happens to links, for log, metrics, alarms and events; called in the turn in which it happens."""
 
     def link_up(self, peer: PeerId, name: str, address: str) -> None: ...
 

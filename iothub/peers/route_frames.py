@@ -1,4 +1,4 @@
-"""The bodies of the frames by which hubs tell each other which tenants they have open, and what their clients subscribe.
+"""The bodies of the frames by which hubs announce to each other which tenants they have open, and what their clients subscribe.
 
 Knows no link, no tenant and no session. `PUBLISH` is fixed binary: see `iothub.engine.routed`.
 """

@@ -1,4 +1,4 @@
-"""One other hub as this one routes to it: its place in the routers of the tenants, and what it has been told and has applied.
+"""One other hub as this one routes to it: its place in the routers of the tenants, and what was announced to it and it has applied.
 
 Knows no tenant's state here. Fulfils the engine's `Peer`; kept for one incarnation, from the first link to it until it is gone.
 """
@@ -48,8 +48,8 @@ class RoutedMessages:
 class RoutedPeer:
     """Another hub.
 
-    Invariants: frames with `tell` arrive in order, and are never dropped: what the link does not take waits in `_unsent`. Numbers of
-    `tell` are this class's own. `sessions` has those in the routers of tenants that are open here; each of them counts for `sinks` of its
+    Invariants: frames with `announce` arrive in order, and are never dropped: what the link does not take waits in `_unsent`. Numbers of
+    `announce` are this class's own. `sessions` has those in the routers of tenants that are open here; each of them counts for `sinks` of its
     tenant while `is_full`.
     """
 
@@ -58,12 +58,12 @@ class RoutedPeer:
         self.is_full = False
         self.opened: set[int] = set()  # tenants that it has open
         self.sessions: dict[int, Session] = {}
-        self.told = 0
+        self.announced = 0
         self.applied = 0
         self._links = links
         self._messages = messages
         self._on_drop = on_drop
-        self._numbers: deque[int] = deque()  # the link's, of what was told and is not applied
+        self._numbers: deque[int] = deque()  # the link's, of what was announced and is not applied
         self._unsent: deque[tuple[FrameType, bytes]] = deque()
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
@@ -119,18 +119,18 @@ class RoutedPeer:
         session.forget_all()
         session.tenant.sinks -= self.is_full
 
-    # --- what it is told
+    # --- what is announced to it
 
-    def tell(self, frame_type: FrameType, body: bytes) -> None:
-        self.told += 1
+    def announce(self, frame_type: FrameType, body: bytes) -> None:
+        self.announced += 1
         if self._unsent or not self._try(frame_type, body):
             self._unsent.append((frame_type, body))
 
-    def await_told(self, on_applied: Callable[[], None]) -> bool:
-        """Call back once it has applied all that it was told, or is gone; False: it has."""
-        if self.applied == self.told:
+    def await_applied(self, on_applied: Callable[[], None]) -> bool:
+        """Call back once it has applied all that was announced to it, or is gone; False: it has."""
+        if self.applied == self.announced:
             return False
-        self._waiting.append((self.told, on_applied))
+        self._waiting.append((self.announced, on_applied))
         return True
 
     def acknowledged(self, number: int) -> None:
@@ -150,7 +150,7 @@ class RoutedPeer:
             self.leave(tenant_id)
         self.is_full = False
         self.opened.clear()
-        self._call_back(self.told)
+        self._call_back(self.announced)
 
     def _try(self, frame_type: FrameType, body: bytes) -> bool:
         try:

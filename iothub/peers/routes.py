@@ -75,13 +75,13 @@ class Routes:
             self._answered(here, *(here.unanswered - known))
 
     def peer_up(self, peer: PeerId) -> None:
-        """Fulfils `Receiver`: tell a new peer of every tenant that is open here."""
+        """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
         added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn.drop)
         for here in list(self._tenants.values()):
             if here.unanswered:
                 here.unanswered.add(peer)
                 self._answered(here, *(each for each in here.unanswered if each.node == peer.node and each < peer))
-            added.tell(FrameType.OPEN, Open(here.tenant.tenant_id, here.number).encode())
+            added.announce(FrameType.OPEN, Open(here.tenant.tenant_id, here.number).encode())
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: it never comes back, and nobody waits for it."""
@@ -105,7 +105,7 @@ class Routes:
     # --- tenants here
 
     def open_tenant(self, tenant: TenantPlane) -> None:
-        """A tenant is about to have clients here: tell every hub, and ask each for its routes."""
+        """A tenant is about to have clients here: announce it to every hub, and ask each for its routes."""
         self._number += 1
         here = _OpenTenant(tenant, self._number, set(self._members.union(self._peers)))
         self._tenants[tenant.tenant_id] = here
@@ -113,7 +113,7 @@ class Routes:
             self._announce(here)
         body = Open(tenant.tenant_id, here.number).encode()
         for peer in self._peers.values():
-            peer.tell(FrameType.OPEN, body)
+            peer.announce(FrameType.OPEN, body)
 
     def close_tenant(self, tenant: TenantPlane) -> None:
         """A tenant has nobody here any more."""
@@ -125,7 +125,7 @@ class Routes:
         body = encode_close(tenant.tenant_id)
         for peer in self._peers.values():
             peer.leave(tenant.tenant_id)
-            peer.tell(FrameType.CLOSE, body)
+            peer.announce(FrameType.CLOSE, body)
         self._answered(here, *here.unanswered)
 
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
@@ -198,8 +198,8 @@ class Routes:
             announced = self._announce(here)
             everything, qos0 = announced.filters(EVERYTHING), announced.filters(QOS0)
             for body in changes(asked.tenant_id, everything, qos0, is_whole=True):
-                sender.tell(FrameType.ROUTE, body)
-        sender.tell(FrameType.OPENED, Opened(asked.tenant_id, asked.number, here is not None).encode())
+                sender.announce(FrameType.ROUTE, body)
+        sender.announce(FrameType.OPENED, Opened(asked.tenant_id, asked.number, here is not None).encode())
 
     def _take_opened(self, sender: RoutedPeer, answer: Opened) -> None:
         here = self._tenants.get(answer.tenant_id)
@@ -233,7 +233,7 @@ class Routes:
             for on_done in waiting:
                 on_done()
 
-    # --- what other hubs are told
+    # --- what is announced to other hubs
 
     def _announce(self, here: _OpenTenant) -> Announced:
         """Count the subscriptions of a tenant from now on: another hub has it open."""
@@ -243,7 +243,7 @@ class Routes:
         return here.announced
 
     def _stop_announcing(self, tenant_id: int) -> None:
-        """A hub has closed the tenant: the last one leaves nobody to tell."""
+        """A hub has closed the tenant: after the last one nothing is announced."""
         here = self._tenants.get(tenant_id)
         if here is None or here.announced is None:
             return
@@ -260,17 +260,17 @@ class Routes:
         self._changed[here.tenant.tenant_id] = here
         if not self._is_called_soon:
             self._is_called_soon = True
-            self._call_soon(self._tell_changes)
+            self._call_soon(self._announce_changes)
 
-    def _tell_changes(self) -> None:
-        """Tell what has changed in the turn: one ROUTE for each tenant and hub, encoded once for all hubs."""
+    def _announce_changes(self) -> None:
+        """Announce what has changed in the turn: one ROUTE for each tenant and hub, encoded once for all hubs."""
         self._is_called_soon = False
         changed, self._changed = self._changed, {}
         for here in changed.values():
             if here.announced is not None:
-                self._tell_tenant(here.tenant.tenant_id, here.announced)
+                self._announce_changes_of(here.tenant.tenant_id, here.announced)
 
-    def _tell_tenant(self, tenant_id: int, announced: Announced) -> None:
+    def _announce_changes_of(self, tenant_id: int, announced: Announced) -> None:
         announcement, announced.next = announced.next, None
         if announcement is None:
             return
@@ -279,8 +279,8 @@ class Routes:
         for peer in self._peers.values():
             if tenant_id in peer.opened:
                 for body in bodies:
-                    peer.tell(FrameType.ROUTE, body)
-                announcement.unanswered += peer.await_told(lambda: self._applied(announced, announcement))
+                    peer.announce(FrameType.ROUTE, body)
+                announcement.unanswered += peer.await_applied(lambda: self._applied(announced, announcement))
         self._applied(announced, announcement)
 
     def _applied(self, announced: Announced, announcement: Announcement) -> None:

@@ -117,7 +117,7 @@ class SimHub:
             raise Crashed
 
     def kill(self, *, is_silent: bool) -> None:
-        """End the process. `is_silent`: with its machine, so that nobody is told."""
+        """End the process. `is_silent`: with its machine, so that no connection ends."""
         self.is_dead = True
         for wire in self.wires:
             if not is_silent and not wire.is_over:

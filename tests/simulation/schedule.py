@@ -11,9 +11,9 @@ from dataclasses import dataclass
 FAULTS_END_S = 5.0
 KINDS = (
     "crash",  # the process is killed, its connections are reset; a new incarnation comes
-    "power",  # the machine is gone, and nobody is told; a new incarnation comes
+    "power",  # the machine is gone, without an end of its connections; a new incarnation comes
     "flap",  # the connections of a pair are reset
-    "black_hole",  # the connections of a pair carry nothing any more, and neither side is told
+    "black_hole",  # the connections of a pair carry nothing any more, and neither side notices
     "cut",  # nothing between two nodes
     "cut_one_way",
     "freeze",

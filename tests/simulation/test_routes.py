@@ -22,7 +22,7 @@ _note_change, _open_tenant = Announced._note_change, Routes.open_tenant
 _ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedPeer"
 
 
-def _tell_nobody_new(routes: Any, peer: Any) -> None:
+def _announce_nothing_to_new(routes: Any, peer: Any) -> None:
     routes._peers[peer] = RoutedPeer(peer, routes._links, routes._messages, routes._plane.turn.drop)
 
 
@@ -45,11 +45,11 @@ def _wait_for_linked_only(routes: Any, tenant: Any) -> None:
 
 MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "SUBACK at once": {f"{_ROUTES}.await_routed": lambda *_: False},
-    "SUBACK when it was told": {"iothub.peers.announced.Announced._note_change": _forget_at_once},
+    "SUBACK when it was announced": {"iothub.peers.announced.Announced._note_change": _forget_at_once},
     "SUBACK after the first hub's answer": {f"{_ROUTES}._applied": _applied_by_the_first},
     "served before the answers": {f"{_ROUTES}.await_opened": lambda *_: False},
     "a hub that was never linked is not waited for": {f"{_ROUTES}.open_tenant": _wait_for_linked_only},
-    "a new peer is not told": {f"{_ROUTES}.peer_up": _tell_nobody_new},
+    "nothing is announced to a new peer": {f"{_ROUTES}.peer_up": _announce_nothing_to_new},
     "a hub that is gone is waited for": {f"{_ROUTES}.peer_gone": lambda *_: None},
     "nobody is held back by a full link": {f"{_PEER}._set_full": lambda *_: None},
 }

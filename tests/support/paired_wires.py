@@ -62,7 +62,7 @@ class OneEnd:
         return True
 
 
-class ToldObserver:
+class NotingObserver:
     """Notes what it is told; fulfils `LinkObserver`."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class LinkedHub:
         self.id = PeerId(node, incarnation)
         self.me = Identity("installation", node, incarnation, f"hub-{node}", "0.1.0")
         self.row = PeerAddress(node, incarnation, self.me.name, ADDRESS.format(node))
-        self.observer = ToldObserver()
+        self.observer = NotingObserver()
         self.receiver = NotedFrames()
         self.dialer = Attempts()
         self.links = Links(self.me, LinkSettings(**settings), clock, random.Random(node), self.dialer, self.observer)

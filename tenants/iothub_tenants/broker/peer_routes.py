@@ -19,7 +19,7 @@ class PeerRoutes(Protocol):
     """The other hubs, as the tenants here see them."""
 
     def open_tenant(self, tenant: TenantPlane) -> None:
-        """A tenant's broker was made: each hub is told, and asked what its clients need."""
+        """A tenant's broker was made: each hub gets to know of it, and is asked what its clients need."""
 
     def close_tenant(self, tenant: TenantPlane) -> None:
         """A tenant's broker was dropped."""

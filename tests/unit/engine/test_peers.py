@@ -32,7 +32,7 @@ class Peer:
 
 @dataclass
 class Interest:
-    """What other hubs are told about the subscriptions here."""
+    """What is announced to other hubs of the subscriptions here."""
 
     changes: list[tuple[bytes | None, bytes | None]] = field(default_factory=list)
 
@@ -344,7 +344,7 @@ def test_qos_0_for_a_client_at_another_hub_is_neither_stored_nor_dropped_here() 
         assert bench.observer.drops == ([] if stores_qos0 else [(Drop.QOS0_OFFLINE, 1)])
 
 
-# --- what other hubs are told
+# --- what is announced to other hubs
 
 
 def test_other_hubs_hear_of_subscriptions_of_transient_sessions() -> None:

@@ -17,7 +17,7 @@ ADDRESS = PeerAddress(2, 1, "two", "hub-2:1")
 DOWN = LinkStatus(TWO, "two", "hub-2:1", "down", UNLINKED_S, 0, None, None, 0, 0, 0)
 
 
-class Told:
+class Observed:
     """Link alarms, and what they raise."""
 
     def __init__(self) -> None:
@@ -30,63 +30,63 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def observed() -> Observed:
+    return Observed()
 
 
-def test_hub_that_refuses_or_is_refused_has_an_alarm_until_it_is_linked(told: Told) -> None:
-    told.links.refused(2, "hub-2:1", PeerRefusal.VERSION, "it speaks 9", by_peer=False)
-    assert told.raised() == [("peer_refused", "2", "incompatible_version: it speaks 9")]
-    told.links.link_up(TWO, "two", "hub-2:1")
-    assert (told.raised(), told.links.trouble(2)) == ([], "")
+def test_hub_that_refuses_or_is_refused_has_an_alarm_until_it_is_linked(observed: Observed) -> None:
+    observed.links.refused(2, "hub-2:1", PeerRefusal.VERSION, "it speaks 9", by_peer=False)
+    assert observed.raised() == [("peer_refused", "2", "incompatible_version: it speaks 9")]
+    observed.links.link_up(TWO, "two", "hub-2:1")
+    assert (observed.raised(), observed.links.trouble(2)) == ([], "")
 
-    told.links.refused(2, "hub-2:1", PeerRefusal.INSTALLATION, "", by_peer=True)
+    observed.links.refused(2, "hub-2:1", PeerRefusal.INSTALLATION, "", by_peer=True)
 
-    assert told.raised() == [("peer_refused", "2", "it refuses this hub: other_installation")]
+    assert observed.raised() == [("peer_refused", "2", "it refuses this hub: other_installation")]
 
 
-def test_refused_certificate_is_an_alarm_and_an_unreachable_hub_is_not_yet(told: Told) -> None:
+def test_refused_certificate_is_an_alarm_and_an_unreachable_hub_is_not_yet(observed: Observed) -> None:
     """A hub that restarts refuses connections for a moment."""
     for text in ("Connection refused", "timeout: no connection within 2 s", "closed: by the other hub"):
-        told.links.not_connected(ADDRESS, text)
-        assert (told.raised(), told.links.trouble(2)) == ([], text)
+        observed.links.not_connected(ADDRESS, text)
+        assert (observed.raised(), observed.links.trouble(2)) == ([], text)
 
-    told.links.not_connected(ADDRESS, "certificate_expired: certificate has expired")
+    observed.links.not_connected(ADDRESS, "certificate_expired: certificate has expired")
 
-    assert told.raised() == [("peer_refused", "2", "certificate_expired: certificate has expired")]
-
-
-def test_hub_that_lives_and_is_not_reached_has_an_alarm_with_the_cause(told: Told) -> None:
-    told.links.not_connected(ADDRESS, "Connection refused")
-    told.links.judge([replace(DOWN, since_s=UNLINKED_S - 0.1)], [])
-    assert told.raised() == []
-
-    told.links.judge([DOWN], [])
-    assert told.raised() == [("peer_silent", "2", "Connection refused")]
-    told.links.judge([], [])  # its row says that it has stopped
-
-    assert (told.raised(), told.links.trouble(2)) == ([], "")
+    assert observed.raised() == [("peer_refused", "2", "certificate_expired: certificate has expired")]
 
 
-def test_silent_link_is_an_alarm_at_once_and_a_lost_one_is_not(told: Told) -> None:
-    told.links.link_down(TWO, LinkClose.LOST, "network")
-    assert told.raised() == []
+def test_hub_that_lives_and_is_not_reached_has_an_alarm_with_the_cause(observed: Observed) -> None:
+    observed.links.not_connected(ADDRESS, "Connection refused")
+    observed.links.judge([replace(DOWN, since_s=UNLINKED_S - 0.1)], [])
+    assert observed.raised() == []
 
-    told.links.link_down(TWO, LinkClose.SILENT, "")
-    assert told.raised() == [("peer_silent", "2", "it has not answered a ping for 2 s")]
-    told.links.peer_gone(TWO, 0, 0)
+    observed.links.judge([DOWN], [])
+    assert observed.raised() == [("peer_silent", "2", "Connection refused")]
+    observed.links.judge([], [])  # its row says that it has stopped
 
-    assert told.raised() == []
+    assert (observed.raised(), observed.links.trouble(2)) == ([], "")
 
 
-def test_stranger_has_a_line_a_minute_and_no_alarm(told: Told) -> None:
+def test_silent_link_is_an_alarm_at_once_and_a_lost_one_is_not(observed: Observed) -> None:
+    observed.links.link_down(TWO, LinkClose.LOST, "network")
+    assert observed.raised() == []
+
+    observed.links.link_down(TWO, LinkClose.SILENT, "")
+    assert observed.raised() == [("peer_silent", "2", "it has not answered a ping for 2 s")]
+    observed.links.peer_gone(TWO, 0, 0)
+
+    assert observed.raised() == []
+
+
+def test_stranger_has_a_line_a_minute_and_no_alarm(observed: Observed) -> None:
     """Any program that finds the port can be refused."""
     for port in range(100):
-        told.links.not_accepted(f"192.0.2.1:{port}", WireRefusal.NO_TLS, "HTTP_REQUEST")
-        told.links.refused(None, f"192.0.2.1:{port}", PeerRefusal.MALFORMED, "x", by_peer=False)
-    told.links.not_accepted("192.0.2.1:7", WireRefusal.CERTIFICATE_MISSING, "none")
-    assert told.links._is_news("192.0.2.1", WireRefusal.NO_TLS) is False
-    told.clock.advance(61)
+        observed.links.not_accepted(f"192.0.2.1:{port}", WireRefusal.NO_TLS, "HTTP_REQUEST")
+        observed.links.refused(None, f"192.0.2.1:{port}", PeerRefusal.MALFORMED, "x", by_peer=False)
+    observed.links.not_accepted("192.0.2.1:7", WireRefusal.CERTIFICATE_MISSING, "none")
+    assert observed.links._is_news("192.0.2.1", WireRefusal.NO_TLS) is False
+    observed.clock.advance(61)
 
-    assert told.links._is_news("192.0.2.1", WireRefusal.NO_TLS) is True
-    assert told.raised() == []
+    assert observed.links._is_news("192.0.2.1", WireRefusal.NO_TLS) is True
+    assert observed.raised() == []

@@ -1,4 +1,4 @@
-"""What is told of a tenant's subscriptions, by counts and by what is needed."""
+"""What is announced of a tenant's subscriptions, by counts and by what is needed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_it_begins_with_what_is_there() -> None:
     assert [announced.need(each) for each in (b"a", b"on", b"off")] == [EVERYTHING, QOS0, NOTHING]
 
 
-def test_a_change_that_is_undone_in_the_turn_is_not_told() -> None:
-    """Changes are told once for a turn, and only the outcome."""
+def test_a_change_that_is_undone_in_the_turn_is_not_announced() -> None:
+    """Changes are announced once for a turn, and only the outcome."""
     bench = Bench()
     calls: list[None] = []
     announced = Announced((), lambda: calls.append(None))
@@ -67,10 +67,10 @@ def test_a_replaced_subscription_changes_what_is_needed() -> None:
     low, high = Subscription(session, b"a", qos=0), Subscription(session, b"a", qos=1)
 
     announced.replace(None, low)
-    told = [announced.take_changes()]
+    found = [announced.take_changes()]
     announced.replace(low, high)
-    told.append(announced.take_changes())
+    found.append(announced.take_changes())
     announced.replace(high, None)
-    told.append(announced.take_changes())
+    found.append(announced.take_changes())
 
-    assert told == [([b"a"], [], []), ([], [b"a"], []), ([], [], [b"a"])]
+    assert found == [([b"a"], [], []), ([], [b"a"], []), ([], [], [b"a"])]

@@ -93,7 +93,7 @@ def pair() -> Pair:
     return Pair()
 
 
-def told(asker: Asker) -> dict[int, object]:
+def answers_of(asker: Asker) -> dict[int, object]:
     """Each hub's result, or the text of its error."""
     assert asker.answers is not None, asker.error
     return {answer.node: answer.result if answer.error is None else str(answer.error) for answer in asker.answers}
@@ -106,7 +106,7 @@ def test_every_linked_hub_answers_for_itself(pair: Pair) -> None:
     pair.answer(2, {"messages": 3})
     pair.answer(3, {"messages": 0})
 
-    assert told(asker) == {2: {"messages": 3}, 3: {"messages": 0}}
+    assert answers_of(asker) == {2: {"messages": 3}, 3: {"messages": 0}}
     assert pair.works[2].requests == pair.works[3].requests == [DELETE]
     assert pair.works[1].requests == []
     assert pair.second.links.sent == [FrameType.ANSWER]
@@ -147,7 +147,7 @@ def test_rows_wait_for_an_asker_that_is_slow(pair: Pair) -> None:
     slow.callback(None)
 
     assert [row["number"] for row in asker.heard] == [0, 1, 2]
-    assert told(asker) == {2: {}, 3: {}}
+    assert answers_of(asker) == {2: {}, 3: {}}
 
 
 @pytest.mark.parametrize(
@@ -169,24 +169,24 @@ def test_defect_of_the_other_hub_is_an_error_without_its_text(pair: Pair) -> Non
     pair.works[2].results[-1].errback(KeyError("secret"))
     pair.answer(3, {})
 
-    assert told(asker)[2] == "internal error; see its log"
+    assert answers_of(asker)[2] == "internal error; see its log"
 
 
 def test_hub_of_another_version_refuses_what_it_does_not_know(pair: Pair) -> None:
     asker = pair.ask(Request("of a later version", "acme", {}))
 
-    assert "it is of another version" in str(told(asker)[2])
+    assert "it is of another version" in str(answers_of(asker)[2])
 
 
 def test_hub_that_is_silent_is_waited_for_no_longer(pair: Pair) -> None:
-    """It is told so; what it says later is passed over."""
+    """It gets CANCEL; what it says later is passed over."""
     asker = pair.ask(silence_s=2.0)
     pair.answer(3, {"messages": 1})
     pair.first.reactor.advance(1.9)
     assert asker.answers is None
     pair.first.reactor.advance(0.1)
 
-    assert told(asker) == {2: "no answer within 2 s", 3: {"messages": 1}}
+    assert answers_of(asker) == {2: "no answer within 2 s", 3: {"messages": 1}}
     assert pair.first.links.sent.count(FrameType.CANCEL) == 1
     (outcome,) = pair.works[2].report({"late": True})
     assert isinstance(outcome.value, UnavailableError)
@@ -202,7 +202,7 @@ def test_hub_that_reports_is_waited_for_however_long_it_takes(pair: Pair) -> Non
         pair.works[2].report({"done": number})
     pair.answer(2, {"messages": 9})
 
-    assert told(asker) == {2: {"messages": 9}, 3: {}}
+    assert answers_of(asker) == {2: {"messages": 9}, 3: {}}
 
 
 def test_link_that_comes_back_in_time_loses_nothing(pair: Pair) -> None:
@@ -215,7 +215,7 @@ def test_link_that_comes_back_in_time_loses_nothing(pair: Pair) -> None:
     pair.answer(2, {"messages": 1})
     pair.answer(3, {"messages": 2})
 
-    assert told(asker) == {2: {"messages": 1}, 3: {"messages": 2}}
+    assert answers_of(asker) == {2: {"messages": 1}, 3: {"messages": 2}}
     assert pair.works[2].requests == [DELETE]
 
 
@@ -225,7 +225,7 @@ def test_hub_that_dies_while_it_answers_has_not_answered(pair: Pair) -> None:
     pair.first.lose(pair.second)
     pair.answer(3, {"messages": 2})
 
-    assert told(asker) == {2: "it is gone", 3: {"messages": 2}}
+    assert answers_of(asker) == {2: "it is gone", 3: {"messages": 2}}
     assert asker.heard == [{"done": 1}]
     assert pair.first.reactor.getDelayedCalls() == []
 
@@ -259,7 +259,7 @@ def test_link_that_is_full_or_gone_carries_no_request(pair: Pair) -> None:
 
     asker = pair.ask()
 
-    assert told(asker) == {2: "its link is full", 9: "hub 9 is gone"}
+    assert answers_of(asker) == {2: "its link is full", 9: "hub 9 is gone"}
     assert pair.first.links.sent == []
 
 
@@ -276,8 +276,8 @@ def test_requests_under_way_are_bounded(pair: Pair) -> None:
     pair.answer(2, {"messages": 1})
     pair.answer(3, {"messages": 1})
 
-    assert "requests of this hub are under way there" in str(told(refused)[2])
-    assert told(taken) == {2: {"messages": 1}, 3: {"messages": 1}}
+    assert "requests of this hub are under way there" in str(answers_of(refused)[2])
+    assert answers_of(taken) == {2: {"messages": 1}, 3: {"messages": 1}}
 
 
 def test_answers_are_bounded_where_they_are_made(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,12 +288,12 @@ def test_answers_are_bounded_where_they_are_made(pair: Pair, monkeypatch: pytest
     pair.works[2].results[-1].errback(outcome.value)
     pair.answer(3, {"text": "x" * 1001})
 
-    assert told(asker) == {2: "the answer has more than 1000 bytes", 3: "the answer has more than 1000 bytes"}
+    assert answers_of(asker) == {2: "the answer has more than 1000 bytes", 3: "the answer has more than 1000 bytes"}
     assert len(asker.heard) == 1
 
 
 def test_answers_are_bounded_where_they_are_heard(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hub that does not keep to it is told that nobody listens."""
+    """A hub that does not keep to it hears that nobody listens."""
     asker = pair.ask()
     pair.answer(3, {})
     monkeypatch.setattr(commands, "ANSWER_BYTES", 1000)
@@ -301,7 +301,7 @@ def test_answers_are_bounded_where_they_are_heard(pair: Pair, monkeypatch: pytes
     pair.first.commands.frame(pair.second.peer, FrameType.ROWS, rows)
     pair.first.commands.frame(pair.second.peer, FrameType.ROWS, rows)
 
-    assert told(asker)[2] == "its answer has more than 1000 bytes"
+    assert answers_of(asker)[2] == "its answer has more than 1000 bytes"
     assert pair.first.links.sent[-1] is FrameType.CANCEL
 
 
@@ -355,4 +355,4 @@ def test_answer_of_a_hub_that_was_not_asked_counts_for_nothing(pair: Pair) -> No
     pair.answer(2, {"messages": 1})
     pair.answer(3, {"messages": 2})
 
-    assert told(asker) == {2: {"messages": 1}, 3: {"messages": 2}}
+    assert answers_of(asker) == {2: {"messages": 1}, 3: {"messages": 2}}

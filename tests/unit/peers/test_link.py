@@ -142,7 +142,7 @@ def test_frame_with_a_number_that_was_applied_is_dropped() -> None:
     ids=["a gap", "what was not sent", "an echo of no ping", "a type not named", "no time", "a second HELLO"],
 )
 def test_link_closes_when_the_peer_breaks_the_protocol(data: bytes) -> None:
-    """And the peer is told why."""
+    """And the peer hears why."""
     one, two, mine, theirs = linked(ManualClock())
     written(theirs)
 

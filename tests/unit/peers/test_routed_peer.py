@@ -90,35 +90,35 @@ def test_a_tenant_that_gets_routes_while_the_link_is_full_is_held_back_too() -> 
     assert (full, [tenant.sinks for tenant in tenants]) == ([1, 1, 1], [0, 0, 0])
 
 
-def test_who_waits_is_called_when_all_that_was_told_before_is_applied() -> None:
+def test_who_waits_is_called_when_all_that_was_announced_before_is_applied() -> None:
     """Numbers of the link are not its own: messages are between them."""
     scenario = Scenario()
     peer = scenario.peer
     called: list[str] = []
-    assert not peer.await_told(lambda: called.append("never"))
-    peer.tell(FrameType.CLOSE, b"1")
-    assert peer.await_told(lambda: called.append("first"))
+    assert not peer.await_applied(lambda: called.append("never"))
+    peer.announce(FrameType.CLOSE, b"1")
+    assert peer.await_applied(lambda: called.append("first"))
     peer.send(scenario.tenant, Message(b"a", b""))
-    peer.tell(FrameType.CLOSE, b"2")
-    assert peer.await_told(lambda: called.append("second"))
+    peer.announce(FrameType.CLOSE, b"2")
+    assert peer.await_applied(lambda: called.append("second"))
 
     peer.acknowledged(20)
     assert called == ["first"]
     peer.acknowledged(30)
 
     assert called == ["first", "second"]
-    assert not peer.await_told(lambda: called.append("never"))
+    assert not peer.await_applied(lambda: called.append("never"))
 
 
-def test_what_a_link_does_not_take_is_told_later_and_in_order() -> None:
+def test_what_a_link_does_not_take_is_sent_later_and_in_order() -> None:
     scenario = Scenario()
     peer, links = scenario.peer, scenario.links
     called: list[str] = []
     links.fault = UnavailableError("full")
-    peer.tell(FrameType.OPEN, b"1")
+    peer.announce(FrameType.OPEN, b"1")
     links.fault = None
-    peer.tell(FrameType.CLOSE, b"2")
-    assert peer.await_told(lambda: called.append("both"))
+    peer.announce(FrameType.CLOSE, b"2")
+    assert peer.await_applied(lambda: called.append("both"))
     assert links.sent == []
 
     peer.acknowledged(0)
@@ -129,14 +129,14 @@ def test_what_a_link_does_not_take_is_told_later_and_in_order() -> None:
 
 
 def test_nobody_waits_for_a_peer_that_is_gone() -> None:
-    """Not for what it was told, nor for what it would have been told."""
+    """Neither for what was announced to it, nor for what would have been."""
     scenario = Scenario()
     called: list[str] = []
     scenario.peer.subscribe(scenario.tenant, b"a", EVERYTHING)
-    scenario.peer.tell(FrameType.CLOSE, b"1")
+    scenario.peer.announce(FrameType.CLOSE, b"1")
     scenario.links.fault = UnavailableError("full")
-    scenario.peer.tell(FrameType.CLOSE, b"2")
-    scenario.peer.await_told(lambda: called.append("gone"))
+    scenario.peer.announce(FrameType.CLOSE, b"2")
+    scenario.peer.await_applied(lambda: called.append("gone"))
 
     scenario.peer.end()
 

@@ -131,24 +131,24 @@ def test_an_unsubscribe_waits_for_nobody_and_ends_the_route() -> None:
 
 
 def test_a_route_stays_while_anybody_here_needs_it() -> None:
-    """The first subscription of a Topic Filter is told, and the end of the last one."""
+    """The first subscription of a Topic Filter is announced, and the end of the last one."""
     net, one, two = pair()
     first, second = two.client("a"), two.client("b")
 
     two.subscribe(first, b"a")
     net.settle()
-    told = [two.links.types(ONE)]
+    sent = [two.links.types(ONE)]
     assert two.subscribe(second, b"a") == [True]
     net.settle()
-    told.append(two.links.types(ONE))
+    sent.append(two.links.types(ONE))
     two.plane.discard(first.session)
     net.settle()
-    told.append(two.links.types(ONE))
+    sent.append(two.links.types(ONE))
     two.plane.discard(second.session)
     net.settle()
-    told.append(two.links.types(ONE))
+    sent.append(two.links.types(ONE))
 
-    assert told == [[FrameType.ROUTE], [], [], [FrameType.ROUTE]]
+    assert sent == [[FrameType.ROUTE], [], [], [FrameType.ROUTE]]
     assert one.tenant.router.match(b"a").targets == []
 
 
@@ -286,7 +286,7 @@ def test_a_filter_that_comes_again_waits_again() -> None:
 
 
 def test_a_filter_that_comes_again_in_the_turn_waits_for_what_is_on_its_way() -> None:
-    """Nothing new is told, but what was told is not applied yet."""
+    """Nothing new is announced, but what was announced is not applied yet."""
     net, _, two = pair()
     client = two.client("s")
     net.cut.add((TWO, ONE))
@@ -365,7 +365,7 @@ def test_nobody_waits_for_a_hub_that_closes_the_tenant_before_the_turn_ends() ->
     assert (done, one.tenant.interest) == ([True], None)
 
 
-def test_a_tenant_that_closes_with_a_change_to_be_told_tells_nothing_after_it() -> None:
+def test_a_tenant_that_closes_with_a_change_to_be_announced_announces_nothing_after_it() -> None:
     """The other hub would take it for a fault."""
     net, one, two = pair()
     done = two.subscribe(two.client("s"), b"a")
@@ -518,7 +518,7 @@ def test_a_hub_that_is_linked_later_gets_the_routes_of_open_tenants() -> None:
 
 
 def test_an_idle_tenant_that_is_closed_costs_the_others_nothing() -> None:
-    """Its last client has left: no route, nobody to tell, nobody to wait for."""
+    """Its last client has left: no route, nothing to announce, nobody to wait for."""
     net, one, two = pair()
     client = two.client("s")
     two.subscribe(client, b"a")
@@ -671,7 +671,7 @@ def test_a_full_link_that_goes_lets_everybody_go_on() -> None:
     assert (publisher.transport.is_paused, one.tenant.sinks) == (False, 0)
 
 
-def test_routes_that_a_link_does_not_take_are_told_later_in_order() -> None:
+def test_routes_that_a_link_does_not_take_are_sent_later_in_order() -> None:
     """Twice `link_bytes` wait: messages are dropped by name, routes are not, and SUBACK waits."""
     net, one, two = pair()
     one.subscribe(one.client("s"), b"x", qos=1)
