@@ -16,7 +16,7 @@ from iothub.engine.state import TenantPlane
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.routes import Routes
-from iothub.testing.engine import Bench, Client
+from iothub.testing.engine import Bench, Client, packets
 
 Frame = tuple[int, FrameType, bytes]
 Hub = TypeVar("Hub", bound="LinkedHub")
@@ -195,3 +195,24 @@ class Net(Generic[Hub]):
             moved = [self.deliver(*way) for way in list(self._ways)]
             moved += [self.acknowledge(*way) for way in list(self._unheard)]
             is_moving = any(moved) or bool(self._soon)
+
+
+def open_pair() -> tuple[Net[RoutedHub], RoutedHub, RoutedHub]:
+    """Two hubs with the tenant open at both."""
+    net = Net(2, RoutedHub)
+    one, two = net.hubs.values()
+    for hub in (one, two):
+        hub.open()
+    net.settle()
+    for hub in (one, two):
+        hub.links.sent.clear()
+    return net, one, two
+
+
+def payloads(client: Client) -> list[bytes]:
+    """The payloads of the PUBLISHes that came, as a 3.1.1 client reads them."""
+    found = []
+    for header, body in packets(client.take()):
+        begins = 2 + int.from_bytes(body[:2], "big") + 2 * (header >> 1 & 3 > 0)
+        found.append(body[begins:])
+    return found

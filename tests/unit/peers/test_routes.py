@@ -1,4 +1,4 @@
-"""Routes between hubs over real message planes: opening, the barrier before SUBACK, delivery, and hubs that go."""
+"""Routes between hubs over real message planes: delivery, the barrier before SUBACK, and links that are full."""
 
 from __future__ import annotations
 
@@ -8,37 +8,15 @@ import pytest
 
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
-from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
-from iothub.peers.route_frames import Opened, RouteChange, encode_close
-from iothub.testing.engine import Client, ack, packets, publish
-from tests.support.routed_hubs import Net, RoutedHub
+from iothub.peers.route_frames import RouteChange
+from iothub.testing.engine import ack, packets, publish
+from tests.support.routed_hubs import Net, RoutedHub, open_pair, payloads
 
 ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 PUBACK = ack(0x40, 1)
-
-
-def pair() -> tuple[Net[RoutedHub], RoutedHub, RoutedHub]:
-    """Two hubs with the tenant open at both."""
-    net = Net(2, RoutedHub)
-    one, two = net.hubs.values()
-    for hub in (one, two):
-        hub.open()
-    net.settle()
-    for hub in (one, two):
-        hub.links.sent.clear()
-    return net, one, two
-
-
-def payloads(client: Client) -> list[bytes]:
-    """The payloads of the PUBLISHes that came, as a 3.1.1 client reads them."""
-    found = []
-    for header, body in packets(client.take()):
-        begins = 2 + int.from_bytes(body[:2], "big") + 2 * (header >> 1 & 3 > 0)
-        found.append(body[begins:])
-    return found
 
 
 # --- a hub alone
@@ -59,7 +37,7 @@ def test_a_hub_that_is_alone_waits_for_nobody_and_counts_nothing() -> None:
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_subscriber_at_another_hub_gets_what_is_published_here(qos: int) -> None:
-    net, one, two = pair()
+    net, one, two = open_pair()
     subscriber, publisher = two.client("s"), one.client("p")
     done = two.subscribe(subscriber, b"a/+", qos=2)
     net.settle()
@@ -115,7 +93,7 @@ def test_a_message_is_never_forwarded() -> None:
 
 def test_an_unsubscribe_waits_for_nobody_and_ends_the_route() -> None:
     """What is still on its way finds no subscriber, and is no drop."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     subscriber, publisher = two.client("s"), one.client("p")
     two.subscribe(subscriber, b"a")
     net.settle()
@@ -132,7 +110,7 @@ def test_an_unsubscribe_waits_for_nobody_and_ends_the_route() -> None:
 
 def test_a_route_stays_while_anybody_here_needs_it() -> None:
     """The first subscription of a Topic Filter is announced, and the end of the last one."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     first, second = two.client("a"), two.client("b")
 
     two.subscribe(first, b"a")
@@ -154,7 +132,7 @@ def test_a_route_stays_while_anybody_here_needs_it() -> None:
 
 def test_a_persistent_session_needs_qos_0_alone_while_it_is_online() -> None:
     """What has a QoS comes to its queue; of a subscription with QoS 0 it needs everything."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     client, publisher = two.client("s", queue_id=1), one.client("p")
     two.subscribe(client, b"one", qos=1)
     two.subscribe(client, b"zero", qos=0)
@@ -173,7 +151,7 @@ def test_a_persistent_session_needs_qos_0_alone_while_it_is_online() -> None:
 
 def test_own_figures_and_shared_subscriptions_are_not_routed() -> None:
     """Each hub publishes its figures to its own clients, and chooses among its own members."""
-    net, _, two = pair()
+    net, _, two = open_pair()
     client = two.client("s")
 
     assert two.subscribe(client, b"$SYS/#") == [True]
@@ -184,7 +162,7 @@ def test_own_figures_and_shared_subscriptions_are_not_routed() -> None:
 
 
 def test_messages_of_one_publisher_keep_their_order_over_a_link() -> None:
-    net, one, two = pair()
+    net, one, two = open_pair()
     subscriber, publisher = two.client("s", receive_maximum=1000), one.client("p")
     two.subscribe(subscriber, b"#", qos=1)
     net.settle()
@@ -197,7 +175,7 @@ def test_messages_of_one_publisher_keep_their_order_over_a_link() -> None:
 
 def test_expiry_goes_with_the_message() -> None:
     """[MQTT-3.3.2-6]: on the clock of the wall, as in the stores that hubs share."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     subscriber = two.client("s", version=5)
     two.subscribe(subscriber, b"a")
     net.settle()
@@ -217,7 +195,7 @@ def test_expiry_goes_with_the_message() -> None:
 
 def test_a_subscription_waits_until_the_other_hub_has_applied_it() -> None:
     """Received is not applied, and applied is not heard of."""
-    net, _, two = pair()
+    net, _, two = open_pair()
     net.cut.add((TWO, ONE))
     done = two.subscribe(two.client("s"), b"a")
     net.settle()
@@ -235,7 +213,7 @@ def test_a_subscription_waits_until_the_other_hub_has_applied_it() -> None:
 
 def test_subscriptions_of_one_turn_travel_together() -> None:
     """One ROUTE for all clients of the tenant, and everybody is answered by its acknowledgement."""
-    net, _, two = pair()
+    net, _, two = open_pair()
     done = [two.subscribe(two.client(f"c{number}"), b"a/%d" % number, b"b") for number in range(50)]
     net.settle()
 
@@ -246,7 +224,7 @@ def test_subscriptions_of_one_turn_travel_together() -> None:
 
 def test_a_second_subscriber_waits_for_the_first_ones_route() -> None:
     """Announced is not applied."""
-    net, _, two = pair()
+    net, _, two = open_pair()
     net.deaf.add((TWO, ONE))
     two.subscribe(two.client("a"), b"t")
     net.settle()
@@ -262,7 +240,7 @@ def test_a_second_subscriber_waits_for_the_first_ones_route() -> None:
 
 def test_a_filter_that_comes_again_waits_again() -> None:
     """Its end clears that it was applied; in one turn, though, nothing changes for the other hub."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     client = two.client("s")
     two.subscribe(client, b"a")
     net.settle()
@@ -287,7 +265,7 @@ def test_a_filter_that_comes_again_waits_again() -> None:
 
 def test_a_filter_that_comes_again_in_the_turn_waits_for_what_is_on_its_way() -> None:
     """Nothing new is announced, but what was announced is not applied yet."""
-    net, _, two = pair()
+    net, _, two = open_pair()
     client = two.client("s")
     net.cut.add((TWO, ONE))
     two.subscribe(client, b"a")
@@ -304,7 +282,7 @@ def test_a_filter_that_comes_again_in_the_turn_waits_for_what_is_on_its_way() ->
 
 def test_a_hub_that_needs_more_of_a_filter_waits_again() -> None:
     """From QoS 0 alone, for a persistent session, to everything, for a transient one; then the other way round."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     persistent, transient = two.client("p", queue_id=1), two.client("t")
     two.subscribe(persistent, b"a", qos=1)
     net.settle()
@@ -341,7 +319,7 @@ def test_a_subscription_waits_for_hubs_that_have_the_tenant_open_and_no_other() 
 
 def test_a_hub_that_is_gone_is_waited_for_no_more() -> None:
     """What it needed is not routed any more either."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     two.subscribe(two.client("s"), b"b")
     net.settle()
     net.cut.add((ONE, TWO))
@@ -355,7 +333,7 @@ def test_a_hub_that_is_gone_is_waited_for_no_more() -> None:
 
 
 def test_nobody_waits_for_a_hub_that_closes_the_tenant_before_the_turn_ends() -> None:
-    net, one, two = pair()
+    net, one, two = open_pair()
     two.close()
     net.turn()
     done = one.subscribe(one.client("s"), b"a")
@@ -367,7 +345,7 @@ def test_nobody_waits_for_a_hub_that_closes_the_tenant_before_the_turn_ends() ->
 
 def test_a_tenant_that_closes_with_a_change_to_be_announced_announces_nothing_after_it() -> None:
     """The other hub would take it for a fault."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     done = two.subscribe(two.client("s"), b"a")
 
     two.close()
@@ -377,250 +355,12 @@ def test_a_tenant_that_closes_with_a_change_to_be_announced_announces_nothing_af
     assert one.tenant.router.match(b"a").targets == []
 
 
-# --- opening
-
-
-def test_a_tenant_is_open_when_every_hub_has_answered() -> None:
-    """With the routes of those that have it open."""
-    net = Net(3, RoutedHub)
-    one, two, three = net.hubs.values()
-    two.open()
-    net.settle()
-    two.subscribe(two.client("s"), b"a", b"b/#")
-    net.cut.add((THREE, ONE))
-
-    opened = one.open()
-    net.settle()
-    assert (opened, one.opened()) == ([], [])
-    net.cut.clear()
-    net.settle()
-
-    assert opened == [True]
-    assert [len(one.tenant.router.match(topic).targets) for topic in (b"a", b"b/c", b"c")] == [1, 1, 0]
-    assert three.tenant.interest is None
-
-
-def test_a_hub_that_was_never_linked_is_waited_for_as_long_as_the_accounts_have_it() -> None:
-    """It may have clients whose subscriptions are acknowledged."""
-    net = Net(1, RoutedHub)
-    [one] = net.hubs.values()
-    one.routes.members([TWO])
-
-    opened = one.open()
-    assert opened == []
-    one.routes.members([])
-
-    assert opened == [True]
-
-
-def test_a_hub_that_comes_with_a_new_life_answers_for_the_earlier_one() -> None:
-    """What the accounts had of it was an incarnation that nobody has met."""
-    net = Net(1, RoutedHub)
-    [one] = net.hubs.values()
-    one.routes.members([TWO])
-    opened = one.open()
-
-    net.add(PeerId(2, 5))
-    net.settle()
-
-    assert opened == [True]
-
-
-def test_two_hubs_that_open_at_once_hear_of_each_other() -> None:
-    """Whatever crosses on the way."""
-    net = Net(2, RoutedHub)
-    one, two = net.hubs.values()
-    opened = [one.open(), two.open()]
-    net.settle()
-    done = [hub.subscribe(hub.client("s"), b"a") for hub in (one, two)]
-    net.settle()
-
-    assert (opened, done) == ([[True]] * 2, [[True]] * 2)
-    assert [len(hub.tenant.router.match(b"a").targets) for hub in (one, two)] == [2, 2]
-
-
-def test_a_set_of_many_routes_comes_in_parts() -> None:
-    """The tenant opens with the last one."""
-    net = Net(2, RoutedHub)
-    one, two = net.hubs.values()
-    two.open()
-    net.settle()
-    client = two.client("s")
-    two.subscribe(client, *(b"a/%d" % number for number in range(10_000)))
-    two.links.sent.clear()
-
-    opened = one.open()
-    net.settle()
-
-    assert opened == [True]
-    assert two.links.types(ONE) == [FrameType.ROUTE] * 3 + [FrameType.OPENED]
-    assert one.tenant.router.subscription_count == 10_000
-
-
-def test_a_tenant_that_opens_again_has_the_routes_of_now() -> None:
-    """What was on its way to the earlier opening is of no account."""
-    net, one, two = pair()
-    client = two.client("s")
-    net.cut.add((TWO, ONE))
-    two.subscribe(client, b"old")
-    net.settle()
-    opened = one.reopen()
-    two.plane.unsubscribe(client.session, None, b"old")
-    two.subscribe(client, b"new")
-    net.settle()
-    assert opened == []
-
-    net.cut.clear()
-    net.settle()
-
-    assert opened == [True]
-    assert [len(one.tenant.router.match(topic).targets) for topic in (b"old", b"new")] == [0, 1]
-
-
-def test_an_answer_to_an_earlier_opening_does_not_count() -> None:
-    """Between the two the other hub has acknowledged a subscription without asking this one."""
-    net = Net(2, RoutedHub)
-    one, two = net.hubs.values()
-    two.open()
-    net.settle()
-    net.cut.add((TWO, ONE))
-    one.open()
-    net.settle()
-    one.close()
-    net.settle()
-    assert two.subscribe(two.client("s"), b"a") == [True]
-
-    net.cut = {(ONE, TWO)}
-    opened = one.open()
-    net.settle()
-    assert opened == []
-    net.cut.clear()
-    net.settle()
-
-    assert (opened, len(one.tenant.router.match(b"a").targets)) == ([True], 1)
-
-
-def test_a_hub_that_is_linked_later_gets_the_routes_of_open_tenants() -> None:
-    """It joins with the tenant open at the others, and opens it itself."""
-    net, one, two = pair()
-    one.subscribe(one.client("s"), b"a")
-    net.settle()
-
-    three = net.add(THREE)
-    opened = three.open()
-    net.settle()
-    done = three.subscribe(three.client("s"), b"b")
-    net.settle()
-
-    assert (opened, done) == ([True], [True])
-    assert len(three.tenant.router.match(b"a").targets) == 1
-    assert [len(hub.tenant.router.match(b"b").targets) for hub in (one, two)] == [1, 1]
-
-
-def test_an_idle_tenant_that_is_closed_costs_the_others_nothing() -> None:
-    """Its last client has left: no route, nothing to announce, nobody to wait for."""
-    net, one, two = pair()
-    client = two.client("s")
-    two.subscribe(client, b"a")
-    net.settle()
-    two.plane.discard(client.session)
-    two.close()
-    net.settle()
-
-    assert one.subscribe(one.client("s"), b"b") == [True]
-    assert (one.tenant.interest, one.tenant.router.match(b"a").targets, net.faults) == (None, [], [])
-
-
-# --- isolation and bad frames
-
-
-def test_a_tenant_gets_nothing_of_another_one() -> None:
-    """The same Topic Filter in two tenants."""
-    net, one, two = pair()
-    others = [TenantPlane(2, "beta") for _ in (one, two)]
-    for hub, tenant in zip((one, two), others, strict=True):
-        hub.open(tenant)
-    net.settle()
-    subscriber = two.client("s")
-    two.subscribe(subscriber, b"#")
-    net.settle()
-
-    one.plane.publish(others[0], Message(b"a", b"of beta"))
-    net.settle()
-
-    assert payloads(subscriber) == []
-    assert others[0].router.match(b"a").targets == []
-
-
-@pytest.mark.parametrize(
-    ("frame_type", "body"),
-    [
-        (FrameType.ROUTE, RouteChange(9, everything=[b"a"]).encode()),
-        (FrameType.PUBLISH, b"\x00" * 7 + b"\x09" + b"\x00" * 40),
-        (FrameType.PUBLISH, b""),
-        (FrameType.PUBLISH, b"\xff" * 40),
-        (FrameType.PUBLISH, b"\x00" * 7 + b"\x01" + b"\x00" * 40),
-        (FrameType.ROUTE, RouteChange(1, everything=[b"a/#/b"]).encode()),
-        (FrameType.ROUTE, b"\x80"),
-        (FrameType.OPEN, b"\x81\xa6tenant\xff"),
-        (FrameType.OPENED, Opened(1, 1, True).encode()[:-1]),
-        (FrameType.CLOSE, b"\x91\x01"),
-    ],
-)
-def test_a_frame_that_the_sender_cannot_send_is_refused(frame_type: FrameType, body: bytes) -> None:
-    """Of a tenant that it has not open, or malformed: its link closes."""
-    net, one, two = pair()
-
-    net.put(TWO, ONE, frame_type, body)
-    net.settle()
-
-    assert len(net.faults) == 1
-    assert one.tenant.router.subscription_count == 0
-    assert two.tenant.router.subscription_count == 0
-
-
-def test_a_topic_name_with_a_wildcard_is_refused() -> None:
-    """A peer checks like this one."""
-    net, _, two = pair()
-
-    two.plane.publish(two.tenant, Message(b"a", b""))
-    body = b"\x00" * 7 + b"\x01" + b"\x00" * 9 + b"\x00\x00\x00\x01\x00\x00\x00\x00" + b"#"
-    net.put(TWO, ONE, FrameType.PUBLISH, body)
-    net.settle()
-
-    assert len(net.faults) == 1
-
-
-def test_what_comes_for_a_tenant_that_is_closed_here_is_ignored() -> None:
-    """It was on its way."""
-    net, one, two = pair()
-    one.subscribe(one.client("s"), b"a")
-    net.settle()
-    one.close()
-    two.client("p").send(publish(b"a", b"x"))
-    two.subscribe(two.client("s"), b"b")
-    net.settle()
-
-    assert net.faults == []
-
-
-def test_frames_of_a_hub_that_is_gone_are_ignored() -> None:
-    _, one, _ = pair()
-    one.routes.peer_gone(TWO)
-
-    one.routes.frame(TWO, FrameType.CLOSE, encode_close(1))
-    one.routes.acknowledged(TWO, 1)
-    one.routes.peer_gone(TWO)
-
-    assert one.tenant.interest is None
-
-
 # --- back-pressure
 
 
 def test_qos_0_is_dropped_by_name_when_half_of_a_link_is_full() -> None:
     """QoS 1 is not."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     subscriber, publisher = two.client("s"), one.client("p")
     two.subscribe(subscriber, b"#", qos=1)
     net.settle()
@@ -636,7 +376,7 @@ def test_qos_0_is_dropped_by_name_when_half_of_a_link_is_full() -> None:
 
 def test_a_full_link_stops_who_needs_it_until_it_drains() -> None:
     """One message finds it full; then publishers of what it carries wait, and nobody else does."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     subscriber = two.client("s")
     two.subscribe(subscriber, b"a", qos=1)
     net.settle()
@@ -657,7 +397,7 @@ def test_a_full_link_stops_who_needs_it_until_it_drains() -> None:
 
 
 def test_a_full_link_that_goes_lets_everybody_go_on() -> None:
-    net, one, two = pair()
+    net, one, two = open_pair()
     two.subscribe(two.client("s"), b"a", qos=1)
     net.settle()
     one.links.full.add(TWO)
@@ -673,7 +413,7 @@ def test_a_full_link_that_goes_lets_everybody_go_on() -> None:
 
 def test_routes_that_a_link_does_not_take_are_sent_later_in_order() -> None:
     """Twice `link_bytes` wait: messages are dropped by name, routes are not, and SUBACK waits."""
-    net, one, two = pair()
+    net, one, two = open_pair()
     one.subscribe(one.client("s"), b"x", qos=1)
     net.settle()
     two.links.closed.add(ONE)
