@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iothub.base.errors import BackendError
 from iothub.records.events import partition_of
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import HBaseRetained
@@ -17,6 +15,7 @@ from iothub_services.retained.port import RetainedWrite
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.waiting import until_answered
 
 T = TypeVar("T")
 
@@ -31,16 +30,6 @@ def caller(gateway: TimedGateway, coming: list[str]) -> GatewayCaller:
     """A caller whose calls have these fates, and then all succeed."""
     ahead = list(coming)
     return GatewayCaller(gateway, lambda _verb: ahead.pop() if ahead else "done")
-
-
-def until_done(do: Callable[[], T]) -> T:
-    """Do something again until it is answered, as the thread of a store does."""
-    while True:
-        try:
-            return do()
-        except BackendError as error:
-            if not error.retryable:
-                raise
 
 
 def records(log: list[tuple[str, bool]], upto: tuple[int, ...]) -> dict[str, StateWrite]:
@@ -76,7 +65,7 @@ def test_states_are_those_of_the_highest_place(
         upto = folded[hub] = tuple(min(was + more, last) for was, more, last in zip(before, ahead, end, strict=True))  # type: ignore[assignment]
         known = records(log, before)
         changed = [state for name, state in records(log, upto).items() if known.get(name) != state]
-        until_done(partial(store.apply, upto, changed))
+        until_answered(partial(store.apply, upto, changed))
         if is_compacting:
             gateway.compact()
 
@@ -100,7 +89,7 @@ def test_retained_messages_are_those_of_the_highest_version(
     last: dict[bytes, tuple[int, bytes | None]] = {}
     highest = 0
     for hub, topic, body in writes:
-        (version,) = until_done(partial(hubs[hub].put, [RetainedWrite(1, topic, body)]))
+        (version,) = until_answered(partial(hubs[hub].put, [RetainedWrite(1, topic, body)]))
         assert version > highest
         highest = version
         last[topic] = (version, body)

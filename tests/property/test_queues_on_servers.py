@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -14,6 +13,7 @@ from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, 
 from tests.support import hbase_calls, redis_queues
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import RedisHarness
+from tests.support.waiting import until_answered
 
 TENANT = 7
 QUEUES = range(1, 7)  # over four regions of HBase
@@ -73,15 +73,6 @@ def hub(server: Server) -> QueueStore:
     for queue_id in (*QUEUES, PUBLISHER):
         store.create(TENANT, queue_id, QueueLimits())
     return store
-
-
-def until_done(call: Callable[[], T]) -> T:
-    while True:
-        try:
-            return call()
-        except BackendError as error:
-            if not error.retryable:
-                raise
 
 
 def bodies(store: QueueStore, queue_id: int) -> dict[int, bytes]:
@@ -159,9 +150,9 @@ def test_inbound_qos2_is_routed_once_whatever_is_lost(
     if is_other_hub:
         store = server.store(2)
     server.played = list(second)
-    epoch = until_done(lambda: store.claim(PUBLISHER, b"later")).epoch
+    epoch = until_answered(lambda: store.claim(PUBLISHER, b"later")).epoch
     repeated = Append(b"j" * 16, b"once", 0, deliveries, Inbound(PUBLISHER, epoch, 5))
-    (again,) = until_done(lambda: store.append([repeated]))
+    (again,) = until_answered(lambda: store.append([repeated]))
     server.played = []
 
     assert answer is None or again.is_duplicate
@@ -190,7 +181,7 @@ def test_tenant_never_holds_more_than_its_bound(
         with store.group():
             return [answer.positions for answer in store.append(ops)]
 
-    positions = [position for each in until_done(append) for position in each]
+    positions = [position for each in until_answered(append) for position in each]
     server.played = []
 
     held = sum(len(bodies(store, queue_id)) for queue_id in QUEUES)

@@ -5,7 +5,6 @@ A queue forgets a message id when it cannot come again: too early, and a queue h
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -16,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, QueueLimits, QueueStore
 from tests.support.lossy_queues import TENANT, OnHBase, OnRedis, Server
+from tests.support.waiting import until_answered
 
 QUEUES = (1, 2, 3)
 PUBLISHERS = (8, 9)
@@ -103,7 +103,7 @@ class Publishers(RuleBasedStateMachine):
             assert answer.is_duplicate or all(position > 0 for position in answer.positions)
             del client.unreceived[inbound.packet_id]
             finished = Move(MoveKind.FINISH_INBOUND, inbound.queue_id, inbound.epoch, inbound.packet_id)
-            until_done(lambda finished=finished: hub.store.apply([finished]))  # type: ignore[misc]
+            until_answered(lambda finished=finished: hub.store.apply([finished]))  # type: ignore[misc]
 
     @rule(
         publisher=st.sampled_from(PUBLISHERS),
@@ -133,7 +133,7 @@ class Publishers(RuleBasedStateMachine):
         if client.hub is not None:
             return
         hub = self.hubs[at]
-        hub.epochs[publisher] = until_done(lambda: hub.store.claim(publisher, b"hub")).epoch
+        hub.epochs[publisher] = until_answered(lambda: hub.store.claim(publisher, b"hub")).epoch
         client.hub = hub
         self.submit(hub, [self.op(publisher, packet_id) for packet_id in client.unreceived])
 
@@ -199,15 +199,6 @@ class Publishers(RuleBasedStateMachine):
                 self.publish(publisher, 0, BATCH, list(QUEUES), [])
         after = [self.server.remembered(queue_id) for queue_id in QUEUES]
         assert all(now <= was + BATCH for now, was in zip(after, before, strict=True)), (before, after)
-
-
-def until_done(call: Callable[[], T]) -> T:
-    while True:
-        try:
-            return call()
-        except BackendError as error:
-            if not error.retryable:
-                raise
 
 
 @pytest.mark.parametrize("server", [OnHBase, OnRedis])

@@ -19,6 +19,7 @@ from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
 from iothub.hub.reload import prepare
 from iothub_services.quota.names import Quota
+from tests.support.composed import close_parts
 
 
 def test_every_declared_metric_has_a_source(initialised: Path) -> None:
@@ -34,12 +35,7 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
         assert made.control.links is None  # what links need is made with them: no descriptor, timer or thread
         assert Quota.CONNECTIONS.value not in b"".join(health.tenant_metrics(None, "", 10)).decode()
     finally:
-        made.writers.writer.close()
-        made.writers.journal_thread.close()
-        for store in (made.stores.states, made.stores.usage, made.stores.accounts):
-            store.close()
-        reactor.removeAll()
-        reactor._poller.close()
+        close_parts(made, reactor)
 
 
 def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path) -> None:
@@ -62,12 +58,7 @@ def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path)
         assert made.control.links.up() == ()
         made.control.links.close()
     finally:
-        made.writers.writer.close()
-        made.writers.journal_thread.close()
-        for store in (made.stores.states, made.stores.usage, made.stores.accounts):
-            store.close()
-        reactor.removeAll()
-        reactor._poller.close()
+        close_parts(made, reactor)
 
 
 def test_links_whose_certificates_cannot_be_used_keep_a_hub_from_starting(initialised: Path) -> None:

@@ -32,6 +32,7 @@ from iothub.testing.certificates import Authority
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.broker.allowance import Allowance
 from tests.architecture.tree import ROOT
+from tests.support.composed import close_parts
 
 SETTINGS = {setting.name: setting for section in sections() for setting in section.settings}
 NOW = {name for name, setting in SETTINGS.items() if setting.key.reload is Reload.NOW}
@@ -297,12 +298,7 @@ def parts(settings: Config, initialised: Path, tmp_path_factory: pytest.TempPath
     made = compose(settings, DataDir(path), reactor, SystemClock())
     made.control.hub.brokers._brokers[1] = cast("Any", tenant_of(made))
     yield made
-    made.writers.writer.close()
-    made.writers.journal_thread.close()
-    for store in (made.stores.states, made.stores.usage, made.stores.accounts):
-        store.close()
-    reactor.removeAll()
-    reactor._poller.close()
+    close_parts(made, reactor)
 
 
 def tenant_of(parts: Parts) -> object:
