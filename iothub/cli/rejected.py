@@ -29,7 +29,8 @@ AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.V
 def command(context: click.Context, tenant: str | None, is_unknown: bool, limit: int) -> None:
     """List the last refused CONNECTs of a tenant, oldest first, with the rule that decided. The hub must run.
 
-    The client gets less than this on purpose. The hub remembers 1,000 of each tenant until it stops; the log has all of them.
+    The client gets less than this on purpose. The hub remembers 1,000 of each tenant until it stops; the log has a line for each, as far as
+    `log.connections` and its rate allow.
     With --unknown: connections that named no known tenant or were closed before their CONNECT was read.
 
     Examples:

@@ -10,6 +10,7 @@ A slot: key digest | tenant id << 32 | window seconds | window start | used. The
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import sys
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iothub.base.errors import UnavailableError
+from iothub.base.units import format_size_roughly
+from iothub_services.metrics import probes
 
 SLOTS = 16_384  # 512 KiB; counters beyond are as durable as the database: at most one flush is lost
 _WORDS = 4
@@ -53,7 +56,7 @@ class SlotFile:
         try:
             self._map = _map(path)
         except OSError as error:
-            raise UnavailableError(f"cannot use {path}: {error.strerror}") from error
+            raise UnavailableError(f"cannot use {path}: {error.strerror}{_room(path, error)}") from error
         self._words = memoryview(self._map).cast("Q")
         if self._words[0] != _MAGIC:
             self._words[0] = _MAGIC
@@ -91,6 +94,14 @@ class SlotFile:
     def close(self) -> None:
         self._words.release()
         self._map.close()
+
+
+def _room(path: Path, error: OSError) -> str:
+    """Say what is free on a full disk, and what to do about it."""
+    if error.errno != errno.ENOSPC:
+        return ""
+    free = format_size_roughly(probes.disk_free_bytes(path.parent))
+    return f" ({free} free in {path.parent}; the file takes {format_size_roughly(_SIZE)}); free some disk space first"
 
 
 def _map(path: Path) -> mmap.mmap:

@@ -72,7 +72,10 @@ def test_full_disk_is_an_error_at_the_start_and_never_later(tmp_path: Path, monk
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    with pytest.raises(UnavailableError, match="No space left"):
+    with pytest.raises(
+        UnavailableError,
+        match=r"usage\.map: No space left on device \(.* free in .*; the file takes 512.0 KiB\); free some disk space first",
+    ):
         SlotFile(tmp_path / "usage.map")
 
 
