@@ -6,13 +6,10 @@ sockets. Nothing is set on a part afterwards; what cannot be ordered so is in `i
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from iothub import hooks
 from iothub.base.clock import Clock
-from iothub.base.errors import ConflictError
 from iothub.base.ids import MessageIds
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
@@ -23,21 +20,19 @@ from iothub.hub.admin_socket import NotedStates
 from iothub.hub.admin_socket import driver_of as driver_of_queue
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
-from iothub.hub.cluster import ClusterParts, HubCluster
-from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control, late_brokers
+from iothub.hub.cluster import HubCluster
+from iothub.hub.compose_cluster import make_cluster, make_peer_commands, make_routes
+from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.every_hub import EveryHub
-from iothub.hub.from_settings import auth_settings, link_files, listener_infos, plane_limits
+from iothub.hub.foundation import Foundation
+from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
-from iothub.hub.late import LateBound
-from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
-from iothub.hub.peer_links import LinkParts, PeerLinks, make_routes
 from iothub.hub.periodic_tasks import (
     AccountChanges,
-    AccountQuestions,
     ForgottenDevices,
     Housekeeping,
     JobHistory,
@@ -58,9 +53,7 @@ from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
-from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
 from iothub.records.admin_commands import Verbs
-from iothub.records.events import Event
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
@@ -72,17 +65,13 @@ from iothub_services.metrics.alarms import AlarmName
 from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.writer import RETRY_S, QueueWriter
-from iothub_services.sessions.port import Cluster, SingleHub
 from iothub_services.state.service import journal_thread
 from iothub_tenants.accounts import streams
-from iothub_tenants.accounts.generator import BlockSource
-from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_queries import AdminQueries
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower
-from iothub_tenants.background.membership import Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
 from iothub_tenants.background.tasks import TaskRunner
@@ -103,7 +92,7 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     monitoring = make_monitoring(process)
     damaged = DamagedRecords(on_thread_alarm(process, monitoring))
     stores = open_stores(process, monitoring, damaged)
-    foundation = _Foundation(process, monitoring, damaged, stores)
+    foundation = Foundation(process, monitoring, damaged, stores)
     writers = _writers(foundation)
     control = _control(foundation, writers)
     health = _health(foundation, writers, control)
@@ -115,62 +104,10 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
 
-class _Foundation:
-    """What all that is above the stores is made with; gone when the hub is composed.
-
-    `brokers` and `members` come early because the threads below the planes report to them; what makes brokers, and what hears of overtaken
-    claims and lost queues, comes with the planes (`factory`, `on_stale`, `on_lost`), as do the `plane` itself and the `remote_sessions` over it.
-    Who ends a hub that was replaced is above all parts (`on_replaced`).
-    """
-
-    def __init__(self, process: Process, monitoring: Monitoring, damaged: DamagedRecords, stores: Stores) -> None:
-        settings, clock, run = process.settings, process.clock, process.threads.run
-        self.process = process
-        self.monitoring = monitoring
-        self.damaged = damaged
-        self.stores = stores
-        self.hooks = hooks.load()
-        self.brokers, self.factory = late_brokers()
-        self.lifecycle = LifecycleHooks(self.hooks, self.brokers, clock)
-        self.members = Members(stores.accounts, run, clock, settings.node.number, settings.node.name, process.version)
-        self.on_stale: LateBound[Callable[[Session], None]] = LateBound("what hears of overtaken claims")
-        self.on_lost: LateBound[Callable[[Session], None]] = LateBound("what hears of lost queues")
-        self.on_replaced: LateBound[Callable[[ConflictError], None]] = LateBound("what ends a hub that was replaced")
-        self.plane: LateBound[Plane] = LateBound("the message plane")
-        self.listeners: LateBound[Listeners] = LateBound("the listeners, whose sockets links use")
-        self.remote_sessions: LateBound[RemoteSessions] = LateBound("the sessions of other hubs")
-        self.registry = Registry(stores.accounts)
-        self.block_source = BlockSource(stores.accounts)
-        self.questions = AccountQuestions(self.registry, run)
-        self.links = self._links()
-
-    def _links(self) -> PeerLinks | None:
-        process, stores = self.process, self.stores
-        if not process.settings.cluster.listen:
-            return None
-        return PeerLinks(
-            LinkParts(
-                settings=process.settings,
-                files=link_files(process.settings, process.data_dir),
-                version=process.version,
-                installation=lambda: stores.installation.id,
-                listeners=self.listeners,
-                reactor=process.reactor,
-                run=process.threads.run,
-                alarms=self.monitoring.alarms,
-            )
-        )
-
-    def on_event(self, event: Event) -> None:
-        """Count an event of a session, and notify the plug-ins."""
-        self.monitoring.telemetry.happened(event)
-        self.lifecycle.on_event(event)
-
-
 # --- what blocks, in threads
 
 
-def _writers(foundation: _Foundation) -> Writers:
+def _writers(foundation: Foundation) -> Writers:
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     settings, clock, call_in_reactor = process.settings, process.clock, process.reactor.callFromThread
     telemetry, store_alarms = monitoring.telemetry, monitoring.store_alarms
@@ -211,7 +148,7 @@ def _writers(foundation: _Foundation) -> Writers:
 # --- message plane and control plane
 
 
-def _control(foundation: _Foundation, writers: Writers) -> Control:
+def _control(foundation: Foundation, writers: Writers) -> Control:
     streams_made = _streams(foundation, writers)
     planes = compose_control(_ground(foundation, writers, streams_made))
     foundation.plane.bind(planes.plane)
@@ -250,7 +187,7 @@ def _control(foundation: _Foundation, writers: Writers) -> Control:
     )
 
 
-def _recovery(foundation: _Foundation, writers: Writers, planes: Planes, queue_bounds: QueueBounds) -> SessionRecovery:
+def _recovery(foundation: Foundation, writers: Writers, planes: Planes, queue_bounds: QueueBounds) -> SessionRecovery:
     process = foundation.process
     return SessionRecovery(
         planes.hub,
@@ -269,12 +206,12 @@ def _retry(process: Process, stores: Stores) -> Retry:
     return partial(process.waiting.until_loaded, "the stores") if has_servers else run_once
 
 
-def _remote_sessions(foundation: _Foundation, planes: Planes) -> RemoteSessions:
+def _remote_sessions(foundation: Foundation, planes: Planes) -> RemoteSessions:
     members, run = foundation.members, foundation.process.threads.run
     return RemoteSessions(planes.hub, foundation.registry, run, members.signature, members.number)
 
 
-def _streams(foundation: _Foundation, writers: Writers) -> StreamParts:
+def _streams(foundation: Foundation, writers: Writers) -> StreamParts:
     """Make the store of the message plane that also writes to streams, above the queues."""
     process, stores = foundation.process, foundation.stores
     living = partial(streams.living, stores.accounts)
@@ -282,7 +219,7 @@ def _streams(foundation: _Foundation, writers: Writers) -> StreamParts:
     return stream_parts(process.settings, writers.writer, drivers, process.clock, foundation.plane)
 
 
-def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts) -> PlaneDependencies:
+def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts) -> PlaneDependencies:
     process, stores, telemetry = foundation.process, foundation.stores, foundation.monitoring.telemetry
     settings, clock, later, run = process.settings, process.clock, process.reactor.callLater, process.threads.run
     watch = foundation.monitoring.watch
@@ -313,35 +250,9 @@ def _ground(foundation: _Foundation, writers: Writers, streams_made: StreamParts
         queued=stores.queues.tenant_usage,
         journal=writers.journal,
         owner=process.incarnation.encode(),
-        make_cluster=partial(_cluster, foundation),
+        make_cluster=partial(make_cluster, foundation),
         is_short_of_memory=lambda: watch.is_overloaded,
         make_routes=partial(make_routes, foundation.links, later),
-    )
-
-
-def _cluster(foundation: _Foundation, plane: Plane) -> Cluster:
-    process, stores = foundation.process, foundation.stores
-    if not stores.states.is_shared:
-        return SingleHub()
-    return HubCluster(
-        ClusterParts(
-            settings=process.settings,
-            data_dir=process.data_dir,
-            reactor=process.reactor,
-            clock=process.clock,
-            run=process.threads.run,
-            pause=process.pause,
-            members=foundation.members,
-            states=stores.states,
-            plane=plane,
-            block_source=foundation.block_source,
-            waiting=process.waiting,
-            store_alarms=foundation.monitoring.store_alarms,
-            damaged=foundation.damaged,
-            remote=foundation.remote_sessions,
-            links=foundation.links,
-            on_replaced=lambda error: foundation.on_replaced()(error),
-        )
     )
 
 
@@ -349,7 +260,7 @@ def _no_cluster(_session: Session) -> None:
     """The log does not say that another hub has the session: none can."""
 
 
-def _metering(foundation: _Foundation, writers: Writers) -> Metering:
+def _metering(foundation: Foundation, writers: Writers) -> Metering:
     process, thread = foundation.process, writers.statistics_thread
     record = writers.journal.record if thread is None else StatisticsJournal(thread, foundation.on_event).record
     return Metering(
@@ -364,7 +275,7 @@ def _metering(foundation: _Foundation, writers: Writers) -> Metering:
 
 
 def _factory(
-    foundation: _Foundation, writers: Writers, planes: Planes, streams_made: StreamParts, metering: Metering
+    foundation: Foundation, writers: Writers, planes: Planes, streams_made: StreamParts, metering: Metering
 ) -> BrokerFactory:
     stores, telemetry = foundation.stores, foundation.monitoring.telemetry
     queues, settings = stores.queues, foundation.process.settings
@@ -409,7 +320,7 @@ def _listeners(process: Process, monitoring: Monitoring, plane: Plane) -> Listen
     )
 
 
-def _health(foundation: _Foundation, writers: Writers, control: Control) -> Health:
+def _health(foundation: Foundation, writers: Writers, control: Control) -> Health:
     process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
     settings, telemetry = process.settings, monitoring.telemetry
     readiness = Readiness(
@@ -447,7 +358,7 @@ def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verb
     return Sockets(listeners, health, http, verbs)
 
 
-def _verbs(foundation: _Foundation, writers: Writers, control: Control, tasks: PeriodicTasks) -> Verbs:
+def _verbs(foundation: Foundation, writers: Writers, control: Control, tasks: PeriodicTasks) -> Verbs:
     """Make what answers administrators, here and at the other hubs."""
     process, stores, find_tenant = foundation.process, foundation.stores, foundation.questions.find_tenant
     queries = AdminQueries(
@@ -469,26 +380,16 @@ def _verbs(foundation: _Foundation, writers: Writers, control: Control, tasks: P
         control.streaming.describe,
         process.settings.node.number,
     )
-    peers = _peer_commands(foundation, commands.verbs)
+    peers = make_peer_commands(foundation, commands.verbs)
     every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
     return {**queries.verbs, **commands.verbs, **every_hub.verbs}
-
-
-def _peer_commands(foundation: _Foundation, own: Verbs) -> PeerCommands:
-    """Make what asks other hubs, and answers them with what this hub alone has."""
-    links = foundation.links
-    if links is None:
-        return NoPeers()
-    made = LinkCommands(links, own, foundation.process.reactor.callLater)
-    links.register(TYPES, made)
-    return made
 
 
 # --- what is done regularly
 
 
 def _tasks(
-    foundation: _Foundation,
+    foundation: Foundation,
     writers: Writers,
     control: Control,
     listeners: Listeners,
@@ -523,7 +424,7 @@ def _tasks(
     )
 
 
-def _following(foundation: _Foundation, control: Control) -> AccountFollower:
+def _following(foundation: Foundation, control: Control) -> AccountFollower:
     process, stores, questions = foundation.process, foundation.stores, foundation.questions
     hub, run, streaming = control.hub, process.threads.run, control.streaming
     forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)
@@ -538,7 +439,7 @@ def _following(foundation: _Foundation, control: Control) -> AccountFollower:
     )
 
 
-def _deletion(foundation: _Foundation, writers: Writers, control: Control) -> TenantDeletion:
+def _deletion(foundation: Foundation, writers: Writers, control: Control) -> TenantDeletion:
     stores, hub = foundation.stores, control.hub
     places = TenantPlaces(
         accounts=stores.accounts,
@@ -560,7 +461,7 @@ def _deletion(foundation: _Foundation, writers: Writers, control: Control) -> Te
     return TenantDeletion(places, foundation.process.threads.run, forget, control.streaming.delete_topics)
 
 
-def _sweep(foundation: _Foundation) -> BodySweep | None:
+def _sweep(foundation: Foundation) -> BodySweep | None:
     process, registry = foundation.process, foundation.monitoring.telemetry.registry
     hbase = process.settings.hbase
     if not hbase.sweep_interval_s or "hbase" not in queue_drivers(process.settings, process.data_dir):
@@ -569,7 +470,7 @@ def _sweep(foundation: _Foundation) -> BodySweep | None:
 
 
 def _feed(
-    foundation: _Foundation,
+    foundation: Foundation,
     writers: Writers,
     control: Control,
     sockets: Sockets,

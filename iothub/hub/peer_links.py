@@ -20,7 +20,6 @@ from iothub.base.errors import UnavailableError
 from iothub.base.reasons import PeerRefusal
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config
-from iothub.engine.plane import Plane
 from iothub.hub.link_alarms import LinkAlarms
 from iothub.net.listeners import DelayedCall, Listeners
 from iothub.peers import certificates
@@ -32,12 +31,9 @@ from iothub.peers.link import OnAcknowledged
 from iothub.peers.links import TICK_S, Links
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.ports import Identity, LinkSettings, LinkStatus, PeerAddress, PeerId, Receiver, Wire, WireOwner
-from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub_services.auth.port import Run
 from iothub_services.metrics.alarms import Alarms
 from iothub_tenants.accounts.hubs import HubRow
-from iothub_tenants.broker.hub import Later
-from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 
 OnMembers = Callable[[Sequence[PeerId]], None]
 
@@ -235,14 +231,3 @@ def _is_overdue(status: LinkStatus) -> bool:
 def _has_given_up(status: LinkStatus) -> bool:
     """Tell whether the other hub refuses this one because it has given it up."""
     return status.state == "refused" and status.last_refusal is PeerRefusal.GONE
-
-
-def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:
-    """Make what routes between the clients of this hub and those of the hubs that are linked to it."""
-    if links is None:
-        return NoPeerRoutes()
-    made = Routes(links, plane, partial(later, 0))
-    links.register(ROUTE_TYPES, made, is_waited_for=True)
-    links.register(MESSAGE_TYPES, made)
-    links.watch(made.acknowledged, made.members)
-    return made

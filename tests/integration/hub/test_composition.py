@@ -23,7 +23,7 @@ from tests.support.composed import close_parts
 
 
 def test_every_declared_metric_has_a_source(initialised: Path) -> None:
-    """`iothub.hub.metric_sources` names all, `iothub.hub.compose_stores` makes what they are read from."""
+    """`iothub.hub.metric_sources` names all, `iothub.hub.compose_stores` and `iothub.hub.foundation` make what they are read from."""
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(listeners=Listeners(tcp=TcpListener(port=0)), http=Http())
     made = compose(settings, DataDir(initialised), reactor, SystemClock())
@@ -39,7 +39,7 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
 
 
 def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path) -> None:
-    """Made, not opened: no socket before the hub joins. Metrics, status, reload and commands reach them."""
+    """Made by `iothub.hub.compose_links`, not opened before the hub joins; `iothub.hub.compose_cluster` registers what travels over them."""
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(
         listeners=Listeners(tcp=TcpListener(port=0)),

@@ -1,0 +1,67 @@
+"""What a hub does together with others: composed here, over the links and below the planes.
+
+Each function makes one thing that travels over the links, and registers it there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from iothub.engine.plane import Plane
+from iothub.hub.cluster import ClusterParts, HubCluster
+from iothub.hub.foundation import Foundation
+from iothub.hub.peer_links import PeerLinks
+from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
+from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.records.admin_commands import Verbs
+from iothub_services.sessions.port import Cluster, SingleHub
+from iothub_tenants.broker.hub import Later
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
+
+
+def make_cluster(foundation: Foundation, plane: Plane) -> Cluster:
+    """Make what a hub knows of the others that share its stores."""
+    process, stores = foundation.process, foundation.stores
+    if not stores.states.is_shared:
+        return SingleHub()
+    return HubCluster(
+        ClusterParts(
+            settings=process.settings,
+            data_dir=process.data_dir,
+            reactor=process.reactor,
+            clock=process.clock,
+            run=process.threads.run,
+            pause=process.pause,
+            members=foundation.members,
+            states=stores.states,
+            plane=plane,
+            block_source=foundation.block_source,
+            waiting=process.waiting,
+            store_alarms=foundation.monitoring.store_alarms,
+            damaged=foundation.damaged,
+            remote=foundation.remote_sessions,
+            links=foundation.links,
+            on_replaced=lambda error: foundation.on_replaced()(error),
+        )
+    )
+
+
+def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:
+    """Make what routes between the clients of this hub and those of the hubs that are linked to it."""
+    if links is None:
+        return NoPeerRoutes()
+    made = Routes(links, plane, partial(later, 0))
+    links.register(ROUTE_TYPES, made, is_waited_for=True)
+    links.register(MESSAGE_TYPES, made)
+    links.watch(made.acknowledged, made.members)
+    return made
+
+
+def make_peer_commands(foundation: Foundation, own: Verbs) -> PeerCommands:
+    """Make what asks other hubs, and answers them with what this hub alone has."""
+    links = foundation.links
+    if links is None:
+        return NoPeers()
+    made = LinkCommands(links, own, foundation.process.reactor.callLater)
+    links.register(TYPES, made)
+    return made
