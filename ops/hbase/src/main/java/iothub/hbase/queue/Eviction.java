@@ -23,16 +23,16 @@ final class Eviction {
     this.marks = marks;
   }
 
-  InternalScanner of(InternalScanner scanner) {
-    return new Filtered(scanner, this::isGone);
+  InternalScanner of(InternalScanner scanner, long nowMs) {
+    return new Filtered(scanner, cell -> isGone(cell, nowMs));
   }
 
   /** {@code nowMs}: of a compaction that sees every file; the marks of queues that were dropped long ago go as well. */
   InternalScanner ofAll(InternalScanner scanner, long nowMs) {
-    return new Filtered(scanner, cell -> isGone(cell) || isOldDrop(cell, nowMs));
+    return new Filtered(scanner, cell -> isGone(cell, nowMs) || isOldDrop(cell, nowMs));
   }
 
-  boolean isGone(Cell cell) {
+  boolean isGone(Cell cell, long nowMs) {
     byte[] row = cell.getRowArray();
     int at = cell.getRowOffset();
     int kind = Rows.kind(row, at, cell.getRowLength());
@@ -47,14 +47,14 @@ final class Eviction {
     return switch (kind) {
       case Rows.MESSAGE_ROW -> cell.getRowLength() == Rows.MESSAGE_ROW_BYTES && mark.hasConsumed(Rows.position(row, at), writtenAt);
       case Rows.INTENT_ROW -> mark.isFromBefore(writtenAt);
-      case Rows.ID_ROW -> mark.isFromBefore(writtenAt) || isForgotten(mark, cell);
+      case Rows.ID_ROW -> mark.isFromBefore(writtenAt) || isForgotten(mark, cell, nowMs);
       default -> false;
     };
   }
 
-  private static boolean isForgotten(Mark mark, Cell cell) {
+  private static boolean isForgotten(Mark mark, Cell cell, long nowMs) {
     boolean isPut = cell.getType() == Cell.Type.Put;
-    return isPut && mark.hasForgotten(Remembered.read(CellUtil.cloneValue(cell)), cell.getTimestamp());
+    return isPut && mark.hasForgotten(Remembered.read(CellUtil.cloneValue(cell)), cell.getTimestamp(), nowMs);
   }
 
   private static boolean isOldDrop(Cell cell, long nowMs) {

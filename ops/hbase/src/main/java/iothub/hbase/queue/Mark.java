@@ -19,8 +19,10 @@ record Mark(long timestamp, long born, long floor, long forgotten, Settled settl
     return isFromBefore(writtenAt) || position <= floor && writtenAt <= timestamp;
   }
 
-  boolean hasForgotten(Remembered id, long writtenAt) {
-    return isFromBefore(writtenAt) || writtenAt <= timestamp && (id.position() <= forgotten || settled.has(id));
+  /** A queue that nobody has changed for so long does not say itself what it has forgotten since. */
+  boolean hasForgotten(Remembered id, long writtenAt, long nowMs) {
+    long upto = timestamp <= nowMs - History.REMEMBERED_MS ? floor : forgotten;
+    return isFromBefore(writtenAt) || writtenAt <= timestamp && (id.position() <= upto || settled.has(id));
   }
 
   /** Of an earlier incarnation of the queue. */

@@ -129,13 +129,13 @@ public final class QueueObserver implements RegionCoprocessor, RegionObserver {
 
   @Override
   public InternalScanner preMemStoreCompactionCompact(ObserverContext<RegionCoprocessorEnvironment> context, Store store, InternalScanner scanner) {
-    return eviction.of(scanner);
+    return eviction.of(scanner, System.currentTimeMillis());
   }
 
   @Override
   public InternalScanner preFlush(
       ObserverContext<RegionCoprocessorEnvironment> context, Store store, InternalScanner scanner, FlushLifeCycleTracker tracker) {
-    return eviction.of(scanner);
+    return eviction.of(scanner, System.currentTimeMillis());
   }
 
   @Override
@@ -143,7 +143,8 @@ public final class QueueObserver implements RegionCoprocessor, RegionObserver {
       ObserverContext<RegionCoprocessorEnvironment> context, Store store, InternalScanner scanner, ScanType type,
       CompactionLifeCycleTracker tracker, CompactionRequest request) {
     boolean isOfAll = type == ScanType.COMPACT_DROP_DELETES;
-    return isOfAll ? eviction.ofAll(scanner, System.currentTimeMillis()) : eviction.of(scanner);
+    long nowMs = System.currentTimeMillis();
+    return isOfAll ? eviction.ofAll(scanner, nowMs) : eviction.of(scanner, nowMs);
   }
 
   /** Refills the marks: without them nothing would vanish until a queue is next touched. */

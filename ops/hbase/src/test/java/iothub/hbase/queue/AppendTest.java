@@ -147,6 +147,23 @@ class AppendTest {
   }
 
   @Test
+  void idsOfAQueueThatStandsStillGoAfter24Hours() {
+    harness.create(ONE);
+    long epoch = harness.claim(ONE);
+    harness.append(ONE, qos2(1, "a"), qos2(2, "b"), qos2(3, "waits"));
+    harness.move(ONE, epoch, ack(1));
+    harness.move(ONE, epoch, ack(2)); // within the hour, so the history has no entry of it
+
+    harness.nowMs = harness.state(ONE).timestamp + History.REMEMBERED_MS - 1;
+    assertFalse(harness.isForgotten(ONE, 1));
+    harness.nowMs++;
+
+    assertTrue(harness.isForgotten(ONE, 1));
+    assertTrue(harness.isForgotten(ONE, 2));
+    assertFalse(harness.isForgotten(ONE, 3));
+  }
+
+  @Test
   void settledWritersAreBounded() {
     harness.create(ONE);
     for (long writer = 1; writer <= Settled.KEPT + 3; writer++) {

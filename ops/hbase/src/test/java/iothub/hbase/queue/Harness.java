@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import org.apache.hadoop.hbase.KeyValue;
 
 /** One region with a clock of its own, asked in operations and answered in words. */
 final class Harness {
@@ -185,8 +186,9 @@ final class Harness {
 
   /** Whether an in-memory compaction, now, would leave out what is kept of a message id. */
   boolean isForgotten(Key key, long id) {
-    MemoryStore.Cell cell = store.ids.get(key).get(new MessageId(0, id));
-    return marks.of(key).hasForgotten(Remembered.read(cell.value()), cell.at());
+    MessageId messageId = new MessageId(0, id);
+    MemoryStore.Cell cell = store.ids.get(key).get(messageId);
+    return new Eviction(marks).isGone(new KeyValue(Rows.id(key, messageId), Rows.META, Rows.POSITION, cell.at(), cell.value()), nowMs);
   }
 
   static QueuedRecord qos1(String body) {
