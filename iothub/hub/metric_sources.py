@@ -143,6 +143,7 @@ def feed_messages(registry: Registry, writer: QueueWriter, queues: QueueStore, b
     """Virtual queues and retained messages."""
     feed, usage = registry.feed, queues.tenant_usage
     feed(metrics.STORE_PENDING_BYTES, lambda: writer.waiting[1])
+    feed(metrics.REPEATABLE_DELIVERIES, lambda: writer.repeatable_deliveries)
     feed(metrics.QUEUED_MESSAGES, lambda: sum(usage(broker.tenant_id).messages for broker in brokers))
     feed(metrics.QUEUED_BYTES, lambda: sum(usage(broker.tenant_id).bytes for broker in brokers))
     feed(metrics.RETAINED_MESSAGES, lambda: _used(brokers, Quota.RETAINED_MESSAGES))

@@ -214,6 +214,10 @@ STORE_COMMIT_DURATION = _histogram(
     "iothub_store_commit_duration_seconds", "Duration of one group commit.", _LATENCIES_S, ("store",)
 )
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Bytes of messages that wait to be stored.")
+REPEATABLE_DELIVERIES = _counter(
+    "iothub_repeatable_deliveries_total",
+    "QoS 2 deliveries of streams and Wills to queues; queues on HBase and Redis keep the message id of each for 24 hours.",
+)
 
 # HBase, where a store is on it
 HBASE_REQUESTS = _counter(

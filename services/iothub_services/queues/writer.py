@@ -58,6 +58,7 @@ GIVE_UP_S = 30.0
 
 _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided elsewhere: it holds, however late
 
+_EXACTLY_ONCE = 2
 _GONE = int(Refused.GONE)
 _READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.hub.store_alarms`
 
@@ -85,6 +86,8 @@ class QueueWriter:
     """Fulfils `iothub.engine.ports.Store`. All methods are for the reactor thread and return at once.
 
     Invariants: `_order` holds every publish without an answer, oldest first; the plane is answered from its left end only.
+
+    `repeatable_deliveries`: QoS 2 deliveries of streams and Wills so far, whose message ids queues on servers keep for a day (docs/adr/0027).
     """
 
     def __init__(  # noqa: PLR0913 - the stores and the listeners, all but four by name
@@ -109,6 +112,7 @@ class QueueWriter:
         self._on_damage = on_damage
         self._listeners = listeners
         self._plane = plane
+        self.repeatable_deliveries = 0
         self._order: deque[_Pending] = deque()
         self._sources = Sources()
         self._looked_into: set[int] = (
@@ -198,7 +202,10 @@ class QueueWriter:
         if publish.targets or publish.inbound is not None or not publish.retain:
             pending.awaited += 1
             done = partial(self._append_done, pending)
-            self._writes.submit(append_of(publish, body), done, len(body), source=source)
+            op = append_of(publish, body)
+            if op.message_id and op.inbound is None:
+                self.repeatable_deliveries += sum(each.qos == _EXACTLY_ONCE for each in op.deliveries)
+            self._writes.submit(op, done, len(body), source=source)
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:

@@ -34,6 +34,21 @@ def test_writer_stores_a_publish_once_for_all_its_queues(harness: Harness) -> No
     assert harness.run() == [("stored", item, (1, 1), False)]
 
 
+def test_writer_counts_the_deliveries_whose_ids_queues_keep_for_a_day(harness: Harness) -> None:
+    """QoS 2 of streams and Wills alone: what a client publishes is settled, or nobody repeats it."""
+    first, second = harness.session(1), harness.session(2)
+    of_stream, at_qos_1, of_client = publish(first, second, qos=2), publish(first, qos=1), publish(first, qos=2)
+    of_session = publish(first, qos=2)
+    for item in (of_stream, at_qos_1, of_session):
+        item.is_repeatable = True
+    of_session.inbound = second
+
+    for item in (of_stream, at_qos_1, of_client, of_session):
+        harness.writer.append(item)
+
+    assert harness.writer.repeatable_deliveries == 2
+
+
 @pytest.mark.parametrize("order", [("writes", "retains"), ("retains", "writes")])
 def test_writer_waits_for_queues_and_retained_store(harness: Harness, order: tuple[str, str]) -> None:
     """PUBACK waits for both, whichever is slower."""
