@@ -36,7 +36,8 @@ cdef class Plane:
     cdef object __weakref__
 
     cpdef object feed(self, Connection connection, bytes data)
-    cpdef object publish_arrived(self, TenantPlane tenant, Message message)
+    @cython.locals(message=Message)
+    cpdef object publish_arrived(self, TenantPlane tenant, list messages)
     @cython.locals(turn=Turn, connection=Connection, dirty=list)
     cpdef object end_batch(self)
     @cython.locals(turn=Turn)

@@ -141,6 +141,11 @@ class Plane:
         if (turn.slicing or not self.control_queue.is_empty) and self.call_soon is not None and not self.is_called_soon:
             self.is_called_soon = True
             self.call_soon(self.go_on)
+        routed = turn.routed
+        if routed:  # before any client hears that its message was taken
+            turn.routed = []
+            for peer in routed:
+                peer.flush()
         dirty = turn.dirty
         turn.dirty = []
         for connection in dirty:
@@ -375,10 +380,11 @@ class Plane:
             self.publishing.append(publish)
         self._settle()
 
-    def publish_arrived(self, tenant: TenantPlane, message: Message) -> None:
+    def publish_arrived(self, tenant: TenantPlane, messages: list[Message]) -> None:
         """Deliver what another hub has routed: see `Distribution.distribute_arrived`. Whoever fed the link ends the batch, as a transport does."""
         self.turn.begin()
-        self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
+        for message in messages:
+            self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
 
     def replay(
         self,

@@ -83,12 +83,15 @@ class Interest(Protocol):
 
 
 class Peer(Protocol):
-    """Another hub: `control` of a session that `is_peer`. Fulfilled by `iothub.peers.routes`."""
+    """Another hub: `control` of a session that `is_peer`. Fulfilled by `iothub.peers.routed_peer`."""
 
     is_full: bool  # publishers of QoS 1 and 2 wait; what has QoS 0 it drops by itself
 
     def send(self, tenant: Any, message: Any) -> None:
-        """Send one message, or drop it by name."""
+        """Take one message, or drop it by name. Who takes the first one of a batch puts itself into `Turn.routed`."""
+
+    def flush(self) -> None:
+        """Give what was taken to the link: the batch ends."""
 
 
 class Store(Protocol):

@@ -10,7 +10,7 @@ cdef class Turn:
     cdef public Counters counters
     cdef public bint is_open
     cdef public double now, wall, held_at
-    cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing
+    cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed
     cdef public dict before_sinks
     cdef public long long buffered_bytes, unstored_messages, unstored_bytes
     cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants

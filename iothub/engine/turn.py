@@ -42,6 +42,7 @@ class Turn:
         self.unblocked: list[Connection] = []  # parse again at the end of the batch
         self.starved: list[Connection] = []  # publishers that wait for the store or for memory
         self.before_sinks: dict[Any, deque[Connection]] = {}  # publishers that wait for a sink, by its `control`
+        self.routed: list[Any] = []  # hubs that get messages when the batch ends: `Peer`
         self.watched: list[Connection] = []
         self.slicing: list[
             TenantPlane

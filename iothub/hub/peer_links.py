@@ -65,6 +65,7 @@ class PeerLinks:
         """Raises ConfigError: the certificates cannot be used."""
         self._parts = parts
         self._cluster = parts.settings.cluster
+        self._settings = LinkSettings(self._cluster.frame_bytes, self._cluster.link_bytes)
         self._credentials = self._load()
         self._alarms = LinkAlarms(parts.alarms, parts.clock)
         self._receivers: list[tuple[tuple[FrameType, ...], Receiver, bool]] = []
@@ -107,7 +108,7 @@ class PeerLinks:
         dialler = Dialler(listeners.transports, parts.reactor, parts.run, client, self._alarms.not_connected)
         links = Links(
             Identity(parts.installation(), node.number, incarnation, node.name, parts.version),
-            LinkSettings(self._cluster.frame_bytes, self._cluster.link_bytes),
+            self._settings,
             parts.clock,
             random.Random(),  # noqa: S311 - jitter of dials
             dialler,
@@ -171,6 +172,10 @@ class PeerLinks:
         return use
 
     # --- what others ask
+
+    @property
+    def batch_bytes(self) -> int:
+        return self._settings.batch_bytes
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """As `Links.send`. Raises UnavailableError."""

@@ -125,6 +125,10 @@ class Links:
             raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
         return link.send(frame_type, body)
 
+    @property
+    def batch_bytes(self) -> int:
+        return self._settings.batch_bytes
+
     def up(self) -> tuple[PeerId, ...]:
         """Return the peers whose link is up."""
         return tuple(peer.id for peer in self._peers.values() if peer.is_up)

@@ -52,6 +52,11 @@ class LinkSettings:
     link_bytes: int = 64 << 20
     window_bytes: int = 1 << 20
 
+    @property
+    def batch_bytes(self) -> int:
+        """How much of small messages shares a frame: a fraction of what stops their publishers."""
+        return min(64 << 10, self.frame_bytes // 4, self.link_bytes // 16)
+
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
-from iothub.engine.routed import encode_routed
+from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session, TenantPlane
+from iothub.engine.turn import Turn
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 
-OnDrop = Callable[[TenantPlane, Any, Drop, int], None]
-
 
 class RouteLinks(Protocol):
-    """What routes ask of the links. Fulfilled by `iothub.peers.links`."""
+    """What routes ask of the links. Fulfilled by `iothub.peers.links`. `batch_bytes`: a larger message has a frame of its own."""
+
+    @property
+    def batch_bytes(self) -> int: ...
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
 
@@ -53,7 +55,7 @@ class RoutedPeer:
     tenant while `is_full`.
     """
 
-    def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, on_drop: OnDrop) -> None:
+    def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, turn: Turn) -> None:
         self.id = peer
         self.is_full = False
         self.opened: set[int] = set()  # tenants that it has open
@@ -62,7 +64,10 @@ class RoutedPeer:
         self.applied = 0
         self._links = links
         self._messages = messages
-        self._on_drop = on_drop
+        self._turn = turn
+        self._batch_bytes = links.batch_bytes
+        self._batch = bytearray()  # records of messages, until the turn ends
+        self._is_half_full = False
         self._numbers: deque[int] = deque()  # the link's, of what was announced and is not applied
         self._unsent: deque[tuple[FrameType, bytes]] = deque()
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
@@ -70,18 +75,44 @@ class RoutedPeer:
     # --- messages
 
     def send(self, tenant: TenantPlane, message: Message) -> None:
-        """Fulfils `Peer`. QoS 0 may fill half of the link; QoS 1 and 2 that is not held back in time may fill it twice."""
-        if message.qos == 0 and self._links.is_half_full(self.id):
-            self._on_drop(tenant, message.publisher, Drop.LINK_FULL, 1)
+        """Fulfils the engine's `Peer`. QoS 0 may fill half of the link; QoS 1 and 2 that is not held back in time may fill it twice."""
+        if self._is_half_full and message.qos == 0:
+            self._turn.drop(tenant, message.publisher, Drop.LINK_FULL, 1)
             return
+        record = self._messages.encode(tenant, message)
+        batch = self._batch
+        if len(batch) + len(record) > self._batch_bytes:
+            self.flush()
+        if not batch:
+            self._turn.routed.append(self)
+        batch += record
+
+    def flush(self) -> None:
+        """Fulfils the engine's `Peer`."""
+        if not self._batch:
+            return
+        body = bytes(self._batch)
+        self._batch.clear()
         try:
-            self._links.send(self.id, FrameType.PUBLISH, self._messages.encode(tenant, message))
+            self._links.send(self.id, FrameType.PUBLISH, body)
         except UnavailableError:
-            self._on_drop(tenant, message.publisher, Drop.LINK_FULL, 1)
+            self._drop(body, Drop.LINK_FULL)
         except LocalProtocolError:
-            self._on_drop(tenant, message.publisher, Drop.TOO_LARGE, 1)
-        if not self.is_full and self._links.is_full(self.id):
+            self._drop(body, Drop.TOO_LARGE)
+        self._is_half_full = self._links.is_half_full(self.id)
+        if self._is_half_full and not self.is_full and self._links.is_full(self.id):
             self._set_full(True)
+
+    def _drop(self, body: bytes, reason: Drop) -> None:
+        at = 0
+        while at < len(body):
+            tenant_id = tenant_of_routed(body, at)
+            session = self.sessions.get(tenant_id)
+            dropped: list[Message] = []
+            at = decode_routed(body, at, tenant_id, {} if session is None else session.tenant.sessions, {}, dropped)
+            if session is not None:  # else it needs nothing of the tenant any more
+                for message in dropped:
+                    self._turn.drop(session.tenant, message.publisher, reason, 1)
 
     def _set_full(self, is_full: bool) -> None:
         if is_full != self.is_full:
@@ -122,6 +153,8 @@ class RoutedPeer:
     # --- what is announced to it
 
     def announce(self, frame_type: FrameType, body: bytes) -> None:
+        """Send what arrives behind the messages before it."""
+        self.flush()
         self.announced += 1
         if self._unsent or not self._try(frame_type, body):
             self._unsent.append((frame_type, body))
@@ -140,12 +173,14 @@ class RoutedPeer:
             self.applied += 1
         while self._unsent and self._try(*self._unsent[0]):
             self._unsent.popleft()
+        self._is_half_full = self._is_half_full and self._links.is_half_full(self.id)
         if self.is_full and not self._links.is_full(self.id):
             self._set_full(False)
         self._call_back(self.applied)
 
     def end(self) -> None:
         """It is gone: nobody waits for it, and nothing is routed to it."""
+        self.flush()
         for tenant_id in list(self.sessions):
             self.leave(tenant_id)
         self.is_full = False

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from iothub.engine.filters import check_topic_name
+from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.engine.state import TenantPlane
@@ -28,8 +28,6 @@ from iothub.peers.routed_peer import RoutedMessages, RoutedPeer, RouteLinks
 ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE)
 """Somebody waits for their acknowledgements."""
 MESSAGE_TYPES = (FrameType.PUBLISH,)
-
-_LEVELS = _TOPIC_BYTES = 65_535  # what MQTT itself allows: the limits of the tenant were applied where it was published
 
 OnDone = Callable[[], None]
 
@@ -76,7 +74,7 @@ class Routes:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
-        added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn.drop)
+        added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn)
         for here in list(self._tenants.values()):
             if here.unanswered:
                 here.unanswered.add(peer)
@@ -164,7 +162,7 @@ class Routes:
         if sender is None:
             return  # it is gone, or this hub is closing
         if frame_type == FrameType.PUBLISH:
-            self._take_message(sender, body)
+            self._take_messages(sender, body)
         elif frame_type == FrameType.ROUTE:
             self._take_routes(sender, RouteChange.decode(body))
         elif frame_type == FrameType.OPEN:
@@ -177,19 +175,25 @@ class Routes:
             sender.opened.discard(tenant_id)
             self._stop_announcing(tenant_id)
 
-    def _take_message(self, sender: RoutedPeer, body: bytes) -> None:
-        tenant_id = tenant_of_routed(body)
-        _require_open(sender, tenant_id)
-        here = self._tenants.get(tenant_id)
-        if here is None:
-            return  # its last client has left since
-        tenant = here.tenant
-        message = decode_routed(body, tenant.sessions)
-        if message is None or (
-            message.topic not in tenant.router.cache.young and check_topic_name(message.topic, _LEVELS, _TOPIC_BYTES)
-        ):
-            raise BadFrameError(f"a PUBLISH of tenant {tenant_id} that cannot be read")
-        self._plane.publish_arrived(tenant, message)
+    def _take_messages(self, sender: RoutedPeer, body: bytes) -> None:
+        """Nothing of a frame is delivered that cannot be read to its end: it comes again."""
+        if not body:
+            raise BadFrameError("a PUBLISH without a message")
+        arrived: list[tuple[TenantPlane, list[Message]]] = []
+        at = 0
+        while at < len(body):
+            tenant_id = tenant_of_routed(body, at)
+            _require_open(sender, tenant_id)
+            here = self._tenants.get(tenant_id)
+            messages: list[Message] = []
+            sessions, known = ({}, {}) if here is None else (here.tenant.sessions, here.tenant.router.cache.young)
+            at = decode_routed(body, at, tenant_id, sessions, known, messages)
+            if at < 0:
+                raise BadFrameError(f"a PUBLISH of tenant {tenant_id} that cannot be read")
+            if here is not None:  # else its last client has left since
+                arrived.append((here.tenant, messages))
+        for tenant, messages in arrived:
+            self._plane.publish_arrived(tenant, messages)
 
     def _take_open(self, sender: RoutedPeer, asked: Open) -> None:
         sender.opened.add(asked.tenant_id)

@@ -14,7 +14,7 @@ from iothub.engine.limits import PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.state import TenantPlane
 from iothub.peers.frames import BadFrameError, FrameType
-from iothub.peers.ports import PeerId
+from iothub.peers.ports import LinkSettings, PeerId
 from iothub.peers.routes import Routes
 from iothub.testing.engine import Bench, Client, packets
 
@@ -26,6 +26,7 @@ class TestedLinks:
     """Fulfils `RouteLinks` for one hub. `full` and `half_full`: peers; `closed`: peers to which nothing can be sent."""
 
     __test__ = False
+    batch_bytes = LinkSettings().batch_bytes
 
     def __init__(self, net: Net[Any], me: PeerId) -> None:
         self._net = net
@@ -45,7 +46,7 @@ class TestedLinks:
         return peer in self.full
 
     def is_half_full(self, peer: PeerId) -> bool:
-        return peer in self.half_full
+        return peer in self.half_full or peer in self.full
 
     def types(self, peer: PeerId | None = None) -> list[FrameType]:
         """What was sent since the last call, to this peer or to all."""

@@ -57,7 +57,7 @@ def peer(bench: Bench, topic_filter: bytes = b"t/#", needs: int = EVERYTHING) ->
 
 
 def arrived(bench: Bench, topic: bytes, payload: bytes, qos: int = 0, **options: object) -> None:
-    bench.plane.publish_arrived(bench.tenant, Message(topic, payload, qos, **options))  # type: ignore[arg-type]
+    bench.plane.publish_arrived(bench.tenant, [Message(topic, payload, qos, **options)])  # type: ignore[arg-type]
     bench.plane.end_batch()
 
 
@@ -318,7 +318,7 @@ def test_what_arrives_for_very_many_is_sliced_in_order_and_bounded() -> None:
 
 
 def arrived_in_batch(bench: Bench, payload: bytes) -> None:
-    bench.plane.publish_arrived(bench.tenant, Message(b"t/1", payload))
+    bench.plane.publish_arrived(bench.tenant, [Message(b"t/1", payload)])
 
 
 # --- QoS 0 of persistent sessions whose client another hub has

@@ -10,12 +10,15 @@ from iothub.peers.announced import EVERYTHING
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.routed_peer import RoutedMessages, RoutedPeer
+from iothub.testing.engine import Bench
 
 PEER = PeerId(2, 1)
 
 
 class Links:
     """Takes frames, or raises `fault`."""
+
+    batch_bytes = 1000
 
     def __init__(self) -> None:
         self.fault: Exception | None = None
@@ -38,9 +41,15 @@ class Links:
 class Scenario:
     def __init__(self) -> None:
         self.links = Links()
-        self.drops: list[Drop] = []
-        self.peer = RoutedPeer(PEER, self.links, RoutedMessages(), lambda _t, _s, drop, _n: self.drops.append(drop))
-        self.tenant = TenantPlane(1, "acme")
+        self.bench = Bench()
+        self.peer = RoutedPeer(PEER, self.links, RoutedMessages(), self.bench.plane.turn)
+        self.tenant = self.bench.tenant
+
+    def send(self, tenant: TenantPlane, *messages: Message) -> None:
+        """Give it messages, and end the batch."""
+        for message in messages:
+            self.peer.send(tenant, message)
+        self.bench.plane.end_batch()
 
 
 def test_a_peer_is_one_session_of_each_router_that_it_has_routes_in() -> None:
@@ -64,12 +73,36 @@ def test_a_peer_is_one_session_of_each_router_that_it_has_routes_in() -> None:
 def test_a_message_that_a_link_does_not_take_is_dropped_by_name() -> None:
     """Twice `link_bytes` wait, or the frame is larger than a frame may be."""
     scenario = Scenario()
+    scenario.peer.subscribe(scenario.tenant, b"#", EVERYTHING)
 
     for fault in (UnavailableError("full"), LocalProtocolError("too large")):
         scenario.links.fault = fault
-        scenario.peer.send(scenario.tenant, Message(b"a", b"", 1))
+        scenario.send(scenario.tenant, Message(b"a", b"", 1), Message(b"b", b"", 1))
 
-    assert scenario.drops == [Drop.LINK_FULL, Drop.TOO_LARGE]
+    assert scenario.bench.observer.drops == [(Drop.LINK_FULL, 1)] * 2 + [(Drop.TOO_LARGE, 1)] * 2
+
+
+def test_messages_go_before_what_is_announced_after_them() -> None:
+    """A tenant is not closed behind them."""
+    scenario = Scenario()
+
+    scenario.peer.send(scenario.tenant, Message(b"a", b""))
+    scenario.peer.announce(FrameType.CLOSE, b"1")
+    scenario.bench.plane.end_batch()
+
+    assert [frame_type for frame_type, _ in scenario.links.sent] == [FrameType.PUBLISH, FrameType.CLOSE]
+
+
+def test_what_waits_for_the_end_of_a_batch_is_dropped_by_name_when_the_hub_goes() -> None:
+    scenario = Scenario()
+    scenario.peer.subscribe(scenario.tenant, b"#", EVERYTHING)
+    scenario.links.fault = UnavailableError("gone")
+
+    scenario.peer.send(scenario.tenant, Message(b"a", b"", 1))
+    scenario.peer.end()
+    scenario.bench.plane.end_batch()
+
+    assert scenario.bench.observer.drops == [(Drop.LINK_FULL, 1)]
 
 
 def test_a_tenant_that_gets_routes_while_the_link_is_full_is_held_back_too() -> None:
@@ -79,7 +112,7 @@ def test_a_tenant_that_gets_routes_while_the_link_is_full_is_held_back_too() -> 
     scenario.peer.subscribe(tenants[0], b"a", EVERYTHING)
     scenario.links.has_room = False
 
-    scenario.peer.send(tenants[0], Message(b"a", b"", 1))
+    scenario.send(tenants[0], Message(b"a", b"", 1))
     for tenant in tenants[1:]:
         scenario.peer.subscribe(tenant, b"a", EVERYTHING)
     full = [tenant.sinks for tenant in tenants]

@@ -8,6 +8,7 @@ import pytest
 
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
+from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
@@ -51,7 +52,7 @@ def test_a_subscriber_at_another_hub_gets_what_is_published_here(qos: int) -> No
     assert one.links.types(TWO).count(FrameType.PUBLISH) == 1
 
 
-def test_one_frame_serves_all_subscribers_of_a_hub_and_is_encoded_once_for_all_hubs() -> None:
+def test_one_frame_serves_all_subscribers_of_a_hub() -> None:
     """However many sessions and filters match there."""
     net = Net(3, RoutedHub)
     one, two, three = net.hubs.values()
@@ -69,8 +70,33 @@ def test_one_frame_serves_all_subscribers_of_a_hub_and_is_encoded_once_for_all_h
 
     bodies = [body for _, frame_type, body in one.links.sent if frame_type == FrameType.PUBLISH]
     assert len(bodies) == 2
-    assert bodies[0] is bodies[1]
+    assert bodies[0] == bodies[1]
     assert [payloads(client) for client in clients] == [[b"x"]] * 6
+
+
+def test_messages_of_a_batch_share_frames_and_keep_their_order() -> None:
+    """Of several tenants, too; what is larger than a frame of messages should be has one of its own."""
+    net, one, two = open_pair()
+    others = [TenantPlane(2, "beta") for _ in (one, two)]
+    for hub, tenant in zip((one, two), others, strict=True):
+        hub.open(tenant)
+    subscriber, publisher = two.client("s"), one.client("p")
+    two.subscribe(subscriber, b"a", qos=1)
+    net.settle()
+    one.links.sent.clear()
+    large = bytes(200_000)
+
+    publisher.send(b"".join(publish(b"a", b"%d" % number, number % 2, number) for number in range(1, 5)))
+    publisher.send(publish(b"a", b"5") + publish(b"a", large) + publish(b"a", b"6"))
+    net.settle()
+
+    assert [len(body) for _, frame_type, body in one.links.sent if frame_type == FrameType.PUBLISH] == [
+        128,
+        32,
+        200_031,
+        32,
+    ]
+    assert payloads(subscriber) == [b"1", b"2", b"3", b"4", b"5", large, b"6"]
 
 
 def test_a_message_is_never_forwarded() -> None:
@@ -359,17 +385,18 @@ def test_a_tenant_that_closes_with_a_change_to_be_announced_announces_nothing_af
 
 
 def test_qos_0_is_dropped_by_name_when_half_of_a_link_is_full() -> None:
-    """QoS 1 is not."""
+    """From the next batch on. QoS 1 is not."""
     net, one, two = open_pair()
     subscriber, publisher = two.client("s"), one.client("p")
     two.subscribe(subscriber, b"#", qos=1)
     net.settle()
     one.links.half_full.add(TWO)
+    publisher.send(publish(b"a", b"fills it"))
 
     publisher.send(publish(b"a", b"0") + publish(b"a", b"1", 1, 1))
     net.settle()
 
-    assert payloads(subscriber) == [b"1"]
+    assert payloads(subscriber) == [b"fills it", b"1"]
     assert one.bench.observer.drops == [(Drop.LINK_FULL, 1)]
     assert one.tenant.counters.dropped == {Drop.LINK_FULL: 1}
 
@@ -402,7 +429,8 @@ def test_a_full_link_that_goes_lets_everybody_go_on() -> None:
     net.settle()
     one.links.full.add(TWO)
     publisher = one.client("p")
-    publisher.send(publish(b"a", b"1", 1, 1) + publish(b"a", b"2", 1, 2))
+    publisher.send(publish(b"a", b"1", 1, 1))
+    publisher.send(publish(b"a", b"2", 1, 2))
     assert publisher.transport.is_paused
 
     net.kill(two)

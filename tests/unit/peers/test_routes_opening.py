@@ -195,10 +195,10 @@ def test_a_tenant_gets_nothing_of_another_one() -> None:
     ("frame_type", "body"),
     [
         (FrameType.ROUTE, RouteChange(9, everything=[b"a"]).encode()),
-        (FrameType.PUBLISH, b"\x00" * 7 + b"\x09" + b"\x00" * 40),
+        (FrameType.PUBLISH, b"\x00" * 11 + b"\x09" + b"\x00" * 40),
         (FrameType.PUBLISH, b""),
         (FrameType.PUBLISH, b"\xff" * 40),
-        (FrameType.PUBLISH, b"\x00" * 7 + b"\x01" + b"\x00" * 40),
+        (FrameType.PUBLISH, b"\x00" * 11 + b"\x01" + b"\x00" * 40),
         (FrameType.ROUTE, RouteChange(1, everything=[b"a/#/b"]).encode()),
         (FrameType.ROUTE, b"\x80"),
         (FrameType.OPEN, b"\x81\xa6tenant\xff"),
