@@ -22,14 +22,14 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed
 from iothub.hub.from_settings import plane_limits
-from iothub.net.descriptors import UNLIMITED, file_limit, reserve_of
+from iothub.hub.needs import own_descriptors, require_descriptors
+from iothub.net.descriptors import UNLIMITED, file_limit, least_limit
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import inspect_file
 
 SLOW_SYNC_S = 0.05
 _DIRECTORY = "data directory"
 _DESCRIPTORS = "file descriptors"
-_OWN_FILES = 64  # about as many has a hub open without clients: files, threads, listeners
 _SYNCS = 5
 _SYNCED_BYTES = 4096
 _AHEAD_S = 5.0  # so much the clock may have gone back since a hub last lived here
@@ -154,11 +154,12 @@ def _file_limit(data_dir: DataDir) -> int:
 
 def descriptors(settings: Config, limit: int) -> Iterator[Finding]:
     """Check whether as many clients can connect as the settings allow."""
+    require_descriptors(settings, limit, lambda: 0)  # what a hub would inherit is not known here
     wanted = plane_limits(settings).connections
-    needed = wanted + _OWN_FILES + reserve_of(limit)
+    needed = least_limit(own_descriptors(settings) + wanted)
     text = f"limit {limit}, max_connections of all listeners {wanted}"
     if limit < needed:
-        advice = f"raise the limit to at least {wanted + _OWN_FILES + reserve_of(UNLIMITED)} (LimitNOFILE in systemd, `ulimit -n`)"
+        advice = f"raise the limit to at least {needed} (LimitNOFILE in systemd, `ulimit -n`)"
         yield Finding(_DESCRIPTORS, State.WARN, text, f"{advice}, or lower listeners.NAME.max_connections")
     else:
         yield Finding(_DESCRIPTORS, State.OK, text)

@@ -20,6 +20,7 @@ from iothub.hub.drivers import Drivers, needed_tables, redis_client, shared_reco
 from iothub.hub.from_settings import certificate_files, connection_lines
 from iothub.hub.hub_file import HubFile
 from iothub.hub.installation import Installation
+from iothub.hub.needs import own_descriptors
 from iothub.hub.parts import Monitoring, Process, Stores
 from iothub.hub.phase import Phase
 from iothub.hub.reactor_lag import ReactorLag
@@ -78,7 +79,7 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         incarnation=f"{settings.node.name}/{os.getpid()}/{time.time_ns()}",
         phase=Phase(),
         hub_file=hub_file,
-        descriptors=Descriptors(file_limit()),
+        descriptors=Descriptors(file_limit(), own=own_descriptors(settings)),
         threads=threads,
         waiting=Waiting(threads.run, rest, is_fail_fast=is_fail_fast, on_reason=hub_file.note_start),
     )

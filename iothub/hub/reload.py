@@ -129,9 +129,7 @@ class Reloader:
         for mistake in mistakes:
             self._log.error("configuration refused; the hub keeps its settings", mistake=mistake)
         more = f" (and {len(mistakes) - 1} more)" if len(mistakes) > 1 else ""
-        alarms = monitoring.alarms
-        alarms.clear(AlarmName.CONFIG_REFUSED)  # another text than last time's, perhaps
-        alarms.raise_(AlarmName.CONFIG_REFUSED, detail=f"{mistakes[0]}{more}")
+        monitoring.alarms.raise_(AlarmName.CONFIG_REFUSED, detail=f"{mistakes[0]}{more}", is_newest=True)
         monitoring.watch.look_at_certificates()
         monitoring.telemetry.reloaded(self._parts.process.clock.wall(), is_successful=False)
 

@@ -25,13 +25,14 @@ from iothub.hub.backup_hold import BackupHold
 from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
 from iothub.hub.from_settings import configure_log
+from iothub.hub.needs import require_descriptors
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.reload import Read, Reloader
 from iothub.hub.start import Start
 from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
-from iothub.net.descriptors import raise_file_limit
+from iothub.net.descriptors import file_limit, raise_file_limit
 
 
 def serve(
@@ -44,8 +45,9 @@ def serve(
 
     Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
     """
-    data_dir.require_writable()
     raise_file_limit()
+    require_descriptors(settings, file_limit())
+    data_dir.require_writable()
     lock = data_dir.lock("iothub serve")
     try:
         require_startable(settings, data_dir)

@@ -9,11 +9,10 @@ from collections.abc import Callable
 from functools import partial
 
 from iothub.base import gc_tuning, log
-from iothub.base.errors import ConfigError, UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.queue_repair import rebuild_queues
-from iothub.net.descriptors import UNLIMITED, reserve_of
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.background.session_recovery import Peers
@@ -48,7 +47,7 @@ class Start:
             parts.monitoring.watch.require_room()
         self._sockets.open()
         await parts.tasks.machine.run_once()
-        self._require_descriptors()
+        self._warn_of_descriptors()
         self._note_ready()
         parts.process.phase.become_ready()
         parts.tasks.start()
@@ -62,21 +61,16 @@ class Start:
         if self._parts.process.phase.is_stopping:
             raise UnavailableError("the hub stops")
 
-    def _require_descriptors(self) -> None:
-        """Warn if file descriptors allow fewer connections than the settings. Raises ConfigError: they allow none."""
+    def _warn_of_descriptors(self) -> None:
+        """Warn if file descriptors allow fewer connections than the settings."""
         found, wanted = self._parts.process.descriptors, self._parts.control.plane.limits.connections
-        if not found.servable:
-            raise ConfigError(
-                f"the limit of {found.limit} file descriptors is too low: the hub itself needs {found.others + found.reserve}, "
-                "so nobody could connect: raise it (LimitNOFILE in systemd, `ulimit -n`)"
-            )
         if found.servable < wanted:
             self._log.warning(
                 "file descriptors allow fewer connections than max_connections",
                 limit=found.limit,
                 max_connections=wanted,
                 possible=found.servable,
-                advice=f"raise the limit to {wanted + found.others + reserve_of(UNLIMITED)} (LimitNOFILE in systemd, `ulimit -n`), "
+                advice=f"raise the limit to {found.limit_for(wanted)} (LimitNOFILE in systemd, `ulimit -n`), "
                 "or lower listeners.NAME.max_connections",
             )
 

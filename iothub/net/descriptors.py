@@ -42,18 +42,25 @@ def reserve_of(limit: int) -> int:
     return min(max(limit // _RESERVE_PART, _LEAST_RESERVE), _MOST_RESERVE)
 
 
+def least_limit(needed: int) -> int:
+    """Return the lowest limit that leaves so many descriptors beside what is kept back of it."""
+    return needed + min(max((needed - 1) // (_RESERVE_PART - 1), _LEAST_RESERVE), _MOST_RESERVE)
+
+
 class Descriptors:
     """The process's descriptors. On the reactor thread.
 
-    Invariants: `clients` is the number of clients of all gates; `servable` + `others` + `reserve` <= `limit`, unless nothing is servable.
+    Invariants: `clients` is the number of clients of all gates; `clients` <= `servable`: who is there is served.
     """
 
-    def __init__(self, limit: int, count: Callable[[], int] = count_open) -> None:
+    def __init__(self, limit: int, count: Callable[[], int] = count_open, *, own: int = 0) -> None:
+        """`own`: how many are open without any client."""
         self.limit = limit
         self.reserve = reserve_of(limit)
+        self.own = own
         self.others = 0  # most descriptors seen open that are no clients'
-        self.servable = max(limit - self.reserve, 0)
         self.clients = 0
+        self.servable = self._servable()
         self.refused = 0
         self.is_low = False
         self._count = count
@@ -84,7 +91,7 @@ class Descriptors:
         try:
             if self.clients <= _COUNTED_CLIENTS:
                 self.others = max(self.others, self._count() - self.clients)
-                self.servable = max(self.limit - self.others - self.reserve, 0)
+                self.servable = self._servable()
         except OSError:  # none is left to count with
             self.is_low = True
             return
@@ -92,3 +99,12 @@ class Descriptors:
         self._refused_before = self.refused
         level = _RELIEVED if self.is_low else _FULL
         self.is_low = was_refused or self.clients >= self.servable * level
+
+    def limit_for(self, clients: int) -> int:
+        """Return the limit that so many clients need."""
+        return least_limit(max(self.own, self.others) + clients)
+
+    def _servable(self) -> int:
+        """What comes on top of `own` takes half of the reserve, before fewer clients are let in."""
+        taken = max(self.own, self.others - self.reserve // 2)
+        return max(self.limit - self.reserve - taken, self.clients)

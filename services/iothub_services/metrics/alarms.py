@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
@@ -152,7 +152,7 @@ Listener = Callable[[Alarm, bool], None]
 class Alarms:
     """The raised alarms of this hub.
 
-    Invariants: (name, subject) is raised at most once; log and listeners get changes only.
+    Invariants: (name, subject) is raised at most once; log and listeners hear when it is raised and cleared, and nothing in between.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -172,8 +172,12 @@ class Alarms:
         else:
             self.clear(name, subject=subject)
 
-    def raise_(self, name: AlarmName, *, subject: str = "", detail: str = "") -> None:
-        if (name, subject) in self._raised:
+    def raise_(self, name: AlarmName, *, subject: str = "", detail: str = "", is_newest: bool = False) -> None:
+        """Raise the alarm; does nothing if it is raised. `is_newest`: its detail becomes this one all the same."""
+        raised = self._raised.get((name, subject))
+        if raised is not None:
+            if is_newest:
+                self._raised[name, subject] = replace(raised, detail=detail)
             return
         alarm = Alarm(name, subject, detail, self._clock.wall())
         self._raised[name, subject] = alarm

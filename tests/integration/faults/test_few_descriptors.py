@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
 import urllib.request
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.support.crowd import Crowd
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import free_port
+from tests.support.hub import IOTHUB, free_port
+from tests.support.packets import PUBLISH
 from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
 from tests.support.witness import Witness, cpu_s
@@ -19,6 +24,7 @@ from tests.support.wrapped import WrappedHub
 FILES = 256
 WANTING = 1000
 VERY_FEW = 64
+NEEDED = re.compile(r"the hub needs at least (\d+),")
 
 
 def test_descriptors_run_out_and_nobody_is_harmed(tmp_path: Path) -> None:
@@ -48,6 +54,53 @@ def test_descriptors_run_out_and_nobody_is_harmed(tmp_path: Path) -> None:
         assert share < 0.2, f"{share:.0%} of a processor"
         assert "Traceback" not in hub.log
         assert hub.stop() == 0
+    finally:
+        hub.close()
+
+
+def start(data_dir: Path, limit: int, *words: str) -> subprocess.CompletedProcess[str]:
+    prefix = ("prlimit", f"--nofile={limit}:{limit}")
+    command = [*prefix, str(IOTHUB), "--data-dir", str(data_dir), "serve", *words]
+    flags = ("--set", f"listeners.tcp.port={free_port()}")
+    return subprocess.run([*command, *flags], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("limit", [6, 20, 40, 58])
+def test_limit_below_the_needs_of_the_hub_is_refused_before_anything_is_opened(limit: int, tmp_path: Path) -> None:
+    """A start and its check say the same, and the directory is as it was."""
+    data_dir = fresh_hub(tmp_path).data_dir
+    before = sorted(data_dir.iterdir())
+
+    checked, started = start(data_dir, limit, "--check"), start(data_dir, limit)
+
+    assert (checked.returncode, started.returncode) == (2, 2)
+    assert checked.stderr == started.stderr
+    assert started.stderr.startswith(f"iothub: the limit of {limit} file descriptors is too low: ")
+    assert len(started.stderr.splitlines()) == 1
+    assert sorted(data_dir.iterdir()) == before
+
+
+def test_hub_starts_with_as_many_descriptors_as_it_says_and_serves(tmp_path: Path) -> None:
+    plain = fresh_hub(tmp_path)
+    needed = int(NEEDED.findall(start(plain.data_dir, 20, "--check").stderr)[0])
+    hub = WrappedHub(plain.data_dir, settings=plain.settings, prefix=("prlimit", f"--nofile={needed}:{needed}"))
+    hub.start()
+    try:
+        clients: list[RawClient | None] = []
+
+        def is_served() -> bool:
+            clients.append(served_client(hub.ports["tcp"], "one"))
+            return clients[-1] is not None
+
+        until(is_served, "a place: that of who tried whether the hub listens is free a moment later")
+        client = clients[-1]
+        assert client is not None
+        client.subscribe(("one", 1))
+        client.publish("one", b"x", 1, 1)
+        assert client.expect(PUBLISH).payload == b"x"
+        client.close()
+        assert hub.stop() == 0
+        assert "Too many open files" not in hub.log
     finally:
         hub.close()
 
@@ -96,6 +149,8 @@ def test_clients_beyond_the_descriptors_are_counted_and_logged_and_health_answer
             else:
                 served.append(client)
             assert json.loads(page(http, "/readyz"))["ready"]
+            connections = json.loads(page(http, "/status"))["connections"]
+            assert connections["used"] <= connections["limit"]
 
         metrics = page(http, "/metrics")
         assert len(served) <= limit

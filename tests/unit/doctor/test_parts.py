@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 from sqlalchemy import update
 
-from iothub.base.errors import BackendError
+from iothub.base.errors import BackendError, ConfigError
 from iothub.base.units import Endpoint
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
@@ -73,9 +73,14 @@ def test_limit_of_descriptors_below_the_connections_is_a_warning() -> None:
 
     assert (low.state, low.text) == (State.WARN, "limit 1024, max_connections of all listeners 20000")
     assert low.advice == (
-        "raise the limit to at least 20320 (LimitNOFILE in systemd, `ulimit -n`), or lower listeners.NAME.max_connections"
+        "raise the limit to at least 20300 (LimitNOFILE in systemd, `ulimit -n`), or lower listeners.NAME.max_connections"
     )
     assert enough.state is State.OK
+
+
+def test_limit_of_descriptors_with_which_no_hub_starts_is_a_failure() -> None:
+    with pytest.raises(ConfigError, match="the limit of 20 file descriptors is too low"):
+        list(machine.descriptors(Config(), 20))
 
 
 def test_low_disk_is_a_warning(data_dir: DataDir) -> None:

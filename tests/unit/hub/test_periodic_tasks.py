@@ -129,7 +129,7 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
 
 
 def test_clients_that_use_up_the_descriptors_are_an_alarm() -> None:
-    descriptors, alarms = Descriptors(64, lambda: 40), Alarms(ManualClock())
+    descriptors, alarms = Descriptors(64, lambda: 40, own=40), Alarms(ManualClock())
     some: Any = SimpleNamespace
     check = MachineCheck(
         data_dir=some(write_heartbeat=lambda: None),

@@ -141,6 +141,20 @@ def test_configuration_with_a_mistake_is_refused_as_a_whole(harness: Harness) ->
     assert (harness.alarms.active(), harness.telemetry.is_reload_good) == ([], True)
 
 
+def test_alarm_of_a_refused_configuration_stays_until_one_is_taken(harness: Harness) -> None:
+    """A second refusal is no end of the first: the alarm is raised once, and says what is wrong now."""
+    harness.wanted = BAD
+    with capture_logs() as lines:
+        harness.reloader.signalled()
+        harness.clock.advance(60.0)
+        harness.wanted = ConfigError("iothub.toml: not valid TOML")
+        harness.reloader.signalled()
+
+    assert [line["event"] for line in lines if "alarm" in line["event"]] == ["alarm raised"]
+    (alarm,) = harness.alarms.active()
+    assert (alarm.detail, alarm.since) == ("iothub.toml: not valid TOML", harness.clock.wall() - 60.0)
+
+
 def test_refusal_reaches_whoever_asked(harness: Harness) -> None:
     harness.wanted = BAD
 
