@@ -24,7 +24,7 @@ _CLI = """\
 
 This page is generated from the commands' own help: `.venv/bin/python docs/reference/generate.py`.
 
-Global options stand before the noun, options of a verb behind it; `-o` may stand in both places.
+Global options stand before the noun, options of a verb after it; `-o`, `--no-input` and `--debug` may stand in both places.
 Tables and JSON go to standard output, everything else to standard error.
 """
 

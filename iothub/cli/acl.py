@@ -134,7 +134,7 @@ def remove(app: App, tenant: str, rule: str, action: str | None, topic_filter: s
             f"expected the number of a rule, or SUBJECT ACTION FILTER; `iothub acl list {tenant}` shows both"
         )
     numbers = ", ".join(str(gone.id) for gone in removed)
-    app.done(f"removed rule {numbers}", {"name": numbers, "rules": [_row(gone) for gone in removed]})
+    app.done(f"removed rule {numbers}", {"rules": [_row(gone) for gone in removed]})
 
 
 @verb(command, "test")
@@ -172,8 +172,8 @@ def test(
 
 
 def _words(rule: dict[str, object]) -> str:
-    return f"{rule['name']}: {rule['effect']} {rule['subject']} to {rule['action']} {rule['filter']}"
+    return f"{rule['number']}: {rule['effect']} {rule['subject']} to {rule['action']} {rule['filter']}"
 
 
 def _row(rule: accounts.acl_rules.AclRule) -> dict[str, object]:
-    return {"name": str(rule.id), **plain(rule)}
+    return {"number": rule.id, **plain(rule)}

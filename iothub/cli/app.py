@@ -79,6 +79,10 @@ class App:
         """May a question be asked?"""
         return self._is_input_allowed and sys.stdin.isatty()
 
+    def forbid_input(self) -> None:
+        """Ask nothing from now on."""
+        self._is_input_allowed = False
+
     # --- what commands work on
 
     @property
@@ -360,7 +364,17 @@ def _cancel() -> NoReturn:
     raise click.exceptions.Exit(1)
 
 
-class Command(click.Command):
+class Placing(click.Command):
+    """A command that says where an option of the whole run stands."""
+
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        try:
+            return super().parse_args(context, words)
+        except click.NoSuchOption as error:
+            raise _out_of_place(error, context) from None
+
+
+class Command(Placing):
     """A command with `-o`, whose docstring may end in paragraphs of examples that keep their lines."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -371,7 +385,7 @@ class Command(click.Command):
         for parameter in self.params:
             if parameter.name in _COMPLETED:
                 _complete_values(parameter)
-        self.params.append(output_option())
+        self.params += [output_option(), *_late_flags()]
 
 
 class DestroyingCommand(Command):
@@ -403,18 +417,46 @@ def first_sentence(text: str) -> str:
     return f"{paragraph.partition('. ')[0].removesuffix('.')}."
 
 
-def output_option() -> click.Option:
+def output_option(*, is_hidden: bool = False) -> click.Option:
     """The option `-o`, understood before and after the noun."""
     return click.Option(
         ["-o", "--output"],
         type=click.Choice(output.FORMATS),
         expose_value=False,
+        hidden=is_hidden,
         callback=_choose_form,
         help="How to print: table (default), json, jsonl (one object per line) or csv.",
     )
 
 
-class Suggesting(click.Group):
+def _late_flags() -> list[click.Option]:
+    """The flags of a whole run, understood after the verb, too; the help has them once, before the noun."""
+    flags = (("--no-input", _forbid_input), ("--debug", None))  # --debug is looked for in all words
+    return [
+        click.Option(
+            [name], is_flag=True, expose_value=False, hidden=True, callback=callback, help="As before the noun."
+        )
+        for name, callback in flags
+    ]
+
+
+def _forbid_input(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
+    app = context.find_root().obj
+    if is_given and isinstance(app, App):
+        app.forbid_input()
+
+
+def _out_of_place(error: click.NoSuchOption, context: click.Context) -> click.UsageError:
+    root = context.find_root()
+    option = next((each for each in root.command.params if error.option_name in each.opts), None)
+    if not isinstance(option, click.Option):
+        return error
+    program, _, words = context.command_path.partition(" ")
+    rest = "" if option.is_flag else f" VALUE {words} ..."
+    return click.UsageError(f"{error.option_name} stands before the noun: {program} {error.option_name}{rest}", context)
+
+
+class Suggesting(Placing, click.Group):
     """A group that names the command that was probably meant."""
 
     def resolve_command(
@@ -431,7 +473,7 @@ class Suggesting(click.Group):
 
 def noun(name: str, text: str) -> click.Group:
     """Make the group of one noun's commands."""
-    return Suggesting(name, help=text, no_args_is_help=True)
+    return Suggesting(name, help=text, no_args_is_help=True, params=[output_option(is_hidden=True), *_late_flags()])
 
 
 def _choose_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:

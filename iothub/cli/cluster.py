@@ -117,7 +117,7 @@ def issue(
     app.done(
         f"wrote the certificate of node {node} to {target}",
         {
-            "name": str(node),
+            "node": node,
             "certificate_file": str(target / certificates.CERTIFICATE_FILE),
             "days": days,
             "hosts": list(hosts),

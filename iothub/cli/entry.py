@@ -5,6 +5,7 @@ Loading `iothub.cli.main` takes a moment, and Ctrl-C must work meanwhile.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ def main() -> None:
     if is_serving:  # until the hub runs and has its own
         signal.signal(signal.SIGTERM, _stop_early)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a locale that lacks a character of an answer
     from iothub.base import log_level
     from iothub.cli.main import run
 

@@ -85,7 +85,6 @@ def lag(app: App) -> None:
     applied = stores.applied_offsets(app.data_dir, app.loaded.config)
     rows = [
         {
-            "name": str(partition),
             "partition": partition,
             "begin": begin[partition],
             "end": end[partition],

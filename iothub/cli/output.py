@@ -5,7 +5,9 @@ Knows no noun. Text that a client chose is made printable first: a topic must no
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +28,7 @@ class OutputError(UnavailableError):
 
 
 def write_rows(rows: Sequence[Row], columns: Sequence[str], form: str) -> None:
-    """Write a list. JSON: an array of whole objects, each with `name` (jsonl: one per line); table, csv: the given columns."""
+    """Write a list. JSON: an array of whole objects (jsonl: one per line); table, csv: the given columns."""
     if form == "json":
         write_json(list(rows))
         return
@@ -72,16 +74,28 @@ def write_json_line(content: object) -> None:
 
 
 def as_json(content: object, form: str) -> str:
-    """Return an object as the form `json`, for people too, or `jsonl`, one line, has it."""
-    return json.dumps(content, indent=2 if form == "json" else None, default=str)
+    """Return an object as the form `json`, for people too, or `jsonl`, one line, has it.
+
+    What standard output cannot hold, or a terminal would obey, is escaped.
+    """
+    text = json.dumps(content, indent=2 if form == "json" else None, default=str, ensure_ascii=not _takes_utf8())
+    return "\n".join(line if line.isprintable() else _escaped(line) for line in text.split("\n"))
+
+
+def _takes_utf8() -> bool:
+    return codecs.lookup(getattr(sys.stdout, "encoding", None) or "ascii").name == "utf-8"
+
+
+def _escaped(line: str) -> str:
+    return "".join(mark if mark.isprintable() else json.dumps(mark)[1:-1] for mark in line)
 
 
 def _write_csv(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    with _writing():
-        lines = csv.writer(sys.stdout, lineterminator="\n")
-        lines.writerow(columns)
-        lines.writerows([[_csv_cell(row.get(column)) for column in columns] for row in rows])
-        sys.stdout.flush()
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(columns)
+    lines.writerows([[_csv_cell(row.get(column)) for column in columns] for row in rows])
+    write_text(text.getvalue(), end="")
 
 
 def _csv_cell(value: object) -> str:

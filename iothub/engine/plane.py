@@ -27,7 +27,7 @@ from iothub.engine.ports import Control, Observer, Policy, Store, Transport
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
-from iothub.engine.replay import Replay
+from iothub.engine.replay import Replays
 from iothub.engine.router import Subscription
 from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
@@ -74,7 +74,7 @@ class Plane:
             self.turn, self.publishing, self.answers, self.receipts, self.emission, self.control_queue
         )
         self.storage = Storage(self.turn, self.answers, self.outbound)
-        self.replays = Replay(self.turn, self.publishing, self.outbound)
+        self.replays = Replays(self.turn, self.publishing, self.outbound)
         self.redistribution = Redistribution(self.turn, self.publishing, self.distribution)
         self.starving = StarvedPublishers(self.turn, self.publishing.wire)
         self.connection_count = 0
@@ -339,8 +339,9 @@ class Plane:
         return replaced
 
     def unsubscribe(self, session: Session, group: bytes | None, filter: bytes) -> Subscription | None:
-        """Remove a subscription; None: there was none."""
+        """Remove a subscription, and end its replays; None: there was none."""
         session.forget(group, filter)
+        self.replays.end(session, group, filter)
         removed = session.tenant.router.unsubscribe(session, filter, group)
         self._note_interest(session, removed, None)
         return removed
@@ -386,16 +387,11 @@ class Plane:
         for message in messages:
             self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
 
-    def replay(
-        self,
-        session: Session,
-        subscription: Subscription,
-        messages: list[Message],
-        is_overtaken: Callable[[bytes], bool] | None = None,
-    ) -> None:
-        """Deliver retained messages of one subscription with RETAIN 1, in slices; QoS > 0 of persistent sessions goes through the queue."""
+    def send_retained(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
+        """Deliver a few messages of one subscription at once, with RETAIN 1."""
         self.turn.read_clock()
-        self.replays.start(session, subscription, messages, is_overtaken)
+        for message in messages:
+            self.replays.send(session, subscription, message)
         self._settle()
 
     def limits_changed(self, tenant: TenantPlane) -> None:

@@ -1,15 +1,16 @@
 # cython: annotation_typing=False
-"""Retained messages for one new subscription: RETAIN 1, in slices, never older than what was published to it live meanwhile.
+"""Retained messages for new subscriptions: RETAIN 1, in slices, never older than what was published to them live meanwhile.
 
-Knows no retained store and no Retain Handling: the caller has decided what is to be sent, and brings it page by page (`feed`), the next one
-when the last is through: no more than a page is in memory for a client that reads slowly, or not at all. The caller also says which of it was
-replaced since the subscription became active (`is_overtaken`). Each replay has its own answer to that: a message that came live before a
-subscription is retained for that one [MQTT-3.3.1-9] [MQTT-3.8.4-4].
+Each SUBSCRIBE has a replay of its own [MQTT-3.8.4-4]. The replays of one session are sent one after the other, so a client that reads slowly, or
+not at all, costs one page, however often it subscribes. Knows no retained store and no Retain Handling: the caller has decided what is to be sent,
+and brings it page by page (`feed`), the next one when the last is through. The caller also says which of it was replaced since the subscription
+became active (`is_overtaken`): a message that came live before a subscription is retained for that one [MQTT-3.3.1-9].
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
@@ -19,126 +20,106 @@ from iothub.engine.router import Subscription
 from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 
+Pages = AsyncIterator[list[Message]]
 IsOvertaken = Callable[[bytes], bool]
-Key = tuple[bytes | None, bytes]  # share group, Topic Filter
+"""Whether a message of this topic was replaced after the subscription became active: the newer one comes live."""
 
 
-class Running:
-    """One replay that is not finished. `then`: to be called when its page is through, or its client has gone."""
+class Replay:
+    """The retained messages for one Topic Filter of one SUBSCRIBE.
 
-    def __init__(self, session: Session, subscription: Subscription, is_overtaken: IsOvertaken | None) -> None:
+    `pages`: brings the messages, and reads nothing before it is asked. `then`: to be called when the present page is through, or it is over.
+    """
+
+    __slots__ = ("index", "is_over", "is_overtaken", "messages", "pages", "session", "subscription", "then")
+
+    def __init__(self, session: Session, subscription: Subscription, pages: Pages, is_overtaken: IsOvertaken) -> None:
         self.session = session
         self.subscription = subscription
-        self.is_overtaken = is_overtaken  # None: nothing is
-        self.messages: list[Message] = []
+        self.pages = pages
+        self.is_overtaken = is_overtaken
+        self.messages: Sequence[Message] = ()
         self.index = 0
-        self.is_last = False
         self.is_over = False
         self.then: Callable[[], None] | None = None
 
     @property
-    def key(self) -> Key:
+    def key(self) -> tuple[bytes | None, bytes]:
+        """Share group and Topic Filter."""
         return self.subscription.group, self.subscription.filter
 
-    @property
-    def is_wanted(self) -> bool:
-        """Whether anybody still waits for it: the subscription may have been taken back."""
-        return not self.is_over and self.key in self.session.subscriptions
 
+class Replays:
+    """All replays of the worker; each tick gives every session a slice, unless its client does not keep up.
 
-class Replay:
-    """All replays of the worker; each tick gives every one a slice, unless its client does not keep up."""
+    Invariant: of each queue only the first replay has messages. Whoever opened the first one of a queue sends them all.
+    """
 
     def __init__(self, turn: Turn, publishing: Publishing, outbound: Outbound) -> None:
         self.turn = turn
         self.publishing = publishing
         self.outbound = outbound
-        self.running: dict[Session, dict[Key, Running]] = {}
+        self.queues: dict[Session, deque[Replay]] = {}  # in the order of the SUBSCRIBEs
 
-    def start(
-        self,
-        session: Session,
-        subscription: Subscription,
-        messages: list[Message],
-        is_overtaken: IsOvertaken | None = None,
-    ) -> None:
-        """Begin with all there is; the first slice goes at once."""
-        self.feed(self.open(session, subscription, is_overtaken), messages, None)
-
-    def open(self, session: Session, subscription: Subscription, is_overtaken: IsOvertaken | None = None) -> Running:
-        """Begin; `feed` brings the messages. It ends an earlier replay of the same filter: everything comes again."""
-        running = Running(session, subscription, is_overtaken)
+    def open(
+        self, session: Session, subscription: Subscription, pages: Pages, is_overtaken: IsOvertaken
+    ) -> deque[Replay] | None:
+        """Queue a replay. Return the queue if the caller must send it: with `feed` and `finish`, until it is empty."""
         if session.connection is None:
-            running.is_over = True
-            return running
-        of_session = self.running.setdefault(session, {})
-        earlier = of_session.get(running.key)
-        of_session[running.key] = running
-        if earlier is not None:
-            _end(earlier)
-        return running
+            return None
+        replay = Replay(session, subscription, pages, is_overtaken)
+        queue = self.queues.get(session)
+        if queue is not None:
+            queue.append(replay)
+            return None
+        queue = self.queues[session] = deque((replay,))
+        return queue
 
-    def feed(self, running: Running, messages: list[Message], then: Callable[[], None] | None) -> bool:
-        """Take the next page when the one before is through. False: `then` will be called when this one is. No `then`: it is the last."""
-        if running.is_over:
+    def count(self, session: Session) -> int:
+        """Return how many replays of a session are not finished."""
+        return len(self.queues.get(session, ()))
+
+    def feed(self, replay: Replay, messages: list[Message], then: Callable[[], None]) -> bool:
+        """Send a page of the first replay of a queue. False: `then` will be called when it is through."""
+        if replay.is_over:
             return True
-        running.messages, running.index, running.is_last = messages, 0, then is None
-        if not self._slice(running):
-            running.then = then
-            return False
-        if running.is_last:
-            self._finish(running)
-        return True
+        replay.messages, replay.index = messages, 0
+        if self._slice(replay):
+            return True
+        replay.then = then
+        return False
+
+    def finish(self, queue: deque[Replay]) -> None:
+        """The first replay is over: the next one is the first."""
+        replay = queue.popleft()
+        replay.is_over = True
+        if not queue and self.queues.get(replay.session) is queue:
+            del self.queues[replay.session]
 
     def go_on(self) -> None:
-        """Give every replay its next slice."""
-        for running in [running for of_session in self.running.values() for running in of_session.values()]:
-            if running.is_over or not running.messages or not self._slice(running):
-                continue
-            if running.is_last:
-                self._finish(running)
-            else:
-                _notify(running)
+        """Give every session its next slice."""
+        for replay in [queue[0] for queue in self.queues.values()]:
+            if replay.then is not None and self._slice(replay):
+                _notify(replay)
+
+    def end(self, session: Session, group: bytes | None, filter: bytes) -> None:
+        """UNSUBSCRIBE: what has not been sent by now is not sent [MQTT-3.10.4-2]."""
+        queue = self.queues.get(session)
+        if queue is None:
+            return
+        ended = [each for each in queue if each.key == (group, filter)]
+        first = queue[0]  # stays until `finish`: whoever sends the queue may wait for a page of it
+        kept = [each for each in queue if each is first or each.key != (group, filter)]
+        queue.clear()
+        queue.extend(kept)
+        _end(ended)
 
     def forget(self, session: Session) -> None:
         """The connection ended."""
-        for running in self.running.pop(session, {}).values():
-            _end(running)
+        _end(list(self.queues.pop(session, ())))
 
-    def _finish(self, running: Running) -> None:
-        running.is_over = True
-        of_session = self.running[running.session]
-        del of_session[running.key]
-        if not of_session:
-            del self.running[running.session]
-
-    def _slice(self, running: Running) -> bool:
-        """Send some; whether the page is through."""
-        session = running.session
-        messages = running.messages
-        left = self.turn.limits.replay_slice
-        if not running.is_wanted:
-            running.index = len(messages)
-        while running.index < len(messages):
-            connection = session.connection
-            if (
-                not left
-                or connection is None
-                or len(connection.out) > self.turn.out_soft_bytes // 2
-                or session.backlog_length() >= self.turn.limits.replay_slice
-                or self.turn.is_store_full()
-            ):
-                return False
-            self._send(running, messages[running.index])
-            running.index += 1
-            left -= 1
-        running.messages = []
-        return True
-
-    def _send(self, running: Running, message: Message) -> None:
-        session, subscription = running.session, running.subscription
-        if running.is_overtaken is not None and running.is_overtaken(message.topic):
-            return
+    def send(self, session: Session, subscription: Subscription, message: Message) -> None:
+        """Send one message with RETAIN 1; with QoS > 0 to a persistent session by its queue."""
         qos = min(message.qos, subscription.qos)
         identifiers = (subscription.identifier,) if subscription.identifier else ()
         if session.is_persistent and qos:
@@ -148,15 +129,40 @@ class Replay:
             return
         self.outbound.deliver(session, message, qos, True, identifiers, None)
 
+    def _slice(self, replay: Replay) -> bool:
+        """Send some; whether the page is through."""
+        session = replay.session
+        messages = replay.messages
+        left = self.turn.limits.replay_slice
+        while replay.index < len(messages):
+            connection = session.connection
+            if (
+                not left
+                or connection is None
+                or len(connection.out) > self.turn.out_soft_bytes // 2
+                or session.backlog_length() >= self.turn.limits.replay_slice
+                or self.turn.is_store_full()
+            ):
+                return False
+            message = messages[replay.index]
+            if not replay.is_overtaken(message.topic):
+                self.send(session, replay.subscription, message)
+            replay.index += 1
+            left -= 1
+        replay.messages = ()
+        return True
 
-def _end(running: Running) -> None:
-    """Nobody waits for it any more."""
-    running.is_over = True
-    running.messages = []
-    _notify(running)
+
+def _end(replays: Collection[Replay]) -> None:
+    """Nobody waits for them any more."""
+    for replay in replays:
+        replay.is_over = True
+        replay.messages = ()
+    for replay in replays:
+        _notify(replay)
 
 
-def _notify(running: Running) -> None:
-    then, running.then = running.then, None
+def _notify(replay: Replay) -> None:
+    then, replay.then = replay.then, None
     if then is not None:
         then()

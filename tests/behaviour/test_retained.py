@@ -159,6 +159,49 @@ def test_message_that_has_just_come_live_is_retained_for_the_next_subscription(
         client.received.clear()
 
 
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("keep", [False, True], ids=["transient", "persistent"])
+def test_each_subscribe_of_one_segment_sends_the_retained_message(
+    tcp: Clients, version: int, keep: bool, qos: int
+) -> None:
+    """SUBSCRIBE, PUBLISH, and three SUBSCRIBEs more: as many as if each had come by itself. [MQTT-3.8.4-4] [MQTT3-3.8.4-3]."""
+    client = tcp(version, keep=keep)
+    for number in range(10):
+        topic = unique("t")
+        head = b"\x00\x09" + (b"\x00" if version == 5 else b"")
+        subscribe = packet(0x82, head + string(topic) + bytes((qos,)))
+
+        client.send(subscribe + client.publish_bytes(topic, b"x", qos, number + 1, retain=True) + 3 * subscribe)
+
+        assert [(got.topic, got.qos, got.retain) for got in client.take(4)] == [
+            (topic, qos, False),
+            *3 * [(topic, qos, True)],
+        ]
+        client.unsubscribe(topic)
+        client.received.clear()
+
+
+def test_unsubscribe_ends_what_remains_of_a_replay(tcp: Clients, version: int) -> None:
+    """In one segment with its SUBSCRIBE; the next SUBSCRIBE gets everything. [MQTT-3.10.4-2] [MQTT3-3.10.4-2]."""
+    topic, client = unique("t"), tcp(version)
+    head = b"\x00\x09" + (b"\x00" if version == 5 else b"")
+    subscribe = packet(0x82, head + string(topic) + b"\x00")
+
+    client.send(
+        subscribe
+        + client.publish_bytes(topic, b"x", 1, 1, retain=True)
+        + subscribe
+        + packet(0xA2, head + string(topic))
+    )
+    assert [(got.payload, got.retain) for got in client.take()] == [(b"x", False)]
+    client.expect(PUBACK)
+    client.fence()
+
+    assert replayed(tcp, client) == []
+    client.subscribe((topic, 0))
+    assert [(got.payload, got.retain) for got in client.take()] == [(b"x", True)]
+
+
 def test_resubscribing_sends_retained_messages_again(join: Clients, version: int) -> None:
     """[MQTT-3.8.4-4] [MQTT3-3.8.4-3] [MQTT-3.3.1-9]."""
     topic, publisher, client = unique("t"), join(version), join(version)

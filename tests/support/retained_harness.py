@@ -30,6 +30,7 @@ class Bodies:
         self.store = MemoryRetained()
         self.read = 0
         self.is_held = self.is_down = False
+        self.settles_with: BackendError | None = None
         self.waiting: list[Deferred[None]] = []
         self.writes: list[Callable[[], None]] = []
 
@@ -51,6 +52,8 @@ class Bodies:
         return self.store.delete(tenant_id, topics)
 
     async def settle(self, _tenant_id: int) -> None:
+        if self.settles_with is not None:
+            raise self.settles_with
         if self.writes:
             settled: Deferred[None] = Deferred()
             self.writes.append(lambda: settled.callback(None))
@@ -111,9 +114,9 @@ class Harness:
     def subscribe(self, *topic_filters: bytes) -> None:
         """Subscribe, to `r/#` unless something else is said; the replays begin."""
         subscriptions = [self.client.subscribe(topic_filter) for topic_filter in topic_filters or (b"r/#",)]
-        session = self.client.session
-        steps = self.retaining.replay(session, self.retaining.begin_replays(session, subscriptions))
-        Deferred.fromCoroutine(steps).addBoth(self.ended.append)
+        replays = self.retaining.begin_replays(self.client.session, subscriptions)
+        if replays is not None:
+            Deferred.fromCoroutine(self.retaining.send_replays(replays)).addBoth(self.ended.append)
 
     def unsubscribe(self, topic_filter: bytes = b"r/#") -> None:
         self.bench.plane.unsubscribe(self.client.session, None, topic_filter)

@@ -85,6 +85,8 @@ _NOTES = """\
   from the next CONNECT on.
 - `connects` and `subscribes` refuse at once. The publish rates and `persistent_fanout` pause the publisher for up to ten seconds;
   a message that would have to wait longer is refused at once.
+- `subscribes` also refuses, on every plan, a Topic Filter that a client subscribes again while it has not read the retained messages of 1,000
+  earlier requests.
 - `packet_bytes` and `user_properties` apply to a CONNECT too, and `will_bytes`, `topic_levels` and `topic_bytes` to its Will: the refusal is a
   CONNACK with the code in the table; in 3.x the connection closes without one.
 - A CONNECT is read before its tenant is known, so two limits are the same for every plan, even with `unlimited`: 1,024 User Properties,

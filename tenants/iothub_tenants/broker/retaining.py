@@ -12,13 +12,14 @@ from functools import partial
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from iothub.base.clock import Clock
 from iothub.base.errors import CorruptRecordError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
-from iothub.engine.replay import Running
+from iothub.engine.replay import Pages, Replay
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.records.message import decode_message
@@ -52,16 +53,17 @@ class RetainedReads(Protocol):
 
 
 class Snapshot:
-    """What was retained when the subscriptions of one SUBSCRIBE became active, and their replays. What is published later comes live.
+    """What was retained when the subscriptions of one SUBSCRIBE became active. What is published later comes live.
 
     `newest`: the highest version of the writes that were asked for until then; known when `settled` has fired.
+    `failure`: why it never will be.
     """
 
-    __slots__ = ("newest", "replays", "settled")
+    __slots__ = ("failure", "newest", "settled")
 
     def __init__(self) -> None:
         self.newest = -1
-        self.replays: list[Running] = []
+        self.failure: Failure | None = None
         self.settled: Deferred[None] = Deferred()
 
 
@@ -184,13 +186,23 @@ class Retaining:
             self._ledger.release(Quota.RETAINED_MESSAGES)
             self._ledger.release(Quota.RETAINED_BYTES, reserved)
 
-    def begin_replays(self, session: Session, subscriptions: Iterable[Subscription]) -> Snapshot:
-        """Take the snapshot for subscriptions that have just become active; `replay` must follow."""
+    def replays_waiting(self, session: Session) -> int:
+        """Return how many Topic Filters' retained messages this session has not been sent yet."""
+        return self._plane.replays.count(session)
+
+    def begin_replays(self, session: Session, subscriptions: Iterable[Subscription]) -> deque[Replay] | None:
+        """Take the snapshot for subscriptions that have just become active, and queue a replay for each.
+
+        What is returned needs `send_replays`; None: the replays of an earlier SUBSCRIBE are being sent, and these follow them.
+        """
         snapshot = Snapshot()
         is_overtaken = partial(self._is_overtaken, snapshot)
-        snapshot.replays = [self._plane.replays.open(session, each, is_overtaken) for each in subscriptions]
-        snapshot.settled = Deferred.fromCoroutine(self._settle(snapshot))
-        return snapshot
+        opened = [
+            self._plane.replays.open(session, each, self._pages(session, each, snapshot), is_overtaken)
+            for each in subscriptions
+        ]
+        snapshot.settled = Deferred.fromCoroutine(self._settle(snapshot)).addErrback(_keep, snapshot)
+        return opened[0]
 
     async def _settle(self, snapshot: Snapshot) -> None:
         await self._store.settle(self._tenant_id)
@@ -207,30 +219,39 @@ class Retaining:
         entry = self._index.get(topic)
         return entry is None or entry.version > snapshot.newest
 
-    async def replay(self, session: Session, snapshot: Snapshot) -> None:
-        """Send what matches the subscriptions of a snapshot, one after the other, page by page, as fast as the client takes it."""
-        try:
-            await snapshot.settled
-            for running in snapshot.replays:
-                pages = _Pages(self._index.match(running.subscription.filter))
-                while running.is_wanted and (topics := pages.next(self._now_ms())) is not None:
-                    messages = await self._fetch(session, topics)
-                    await self._send(running, messages)  # also of nothing: others get their turns
-        finally:
-            for running in snapshot.replays:
-                self._feed(running, [], None)
+    async def _pages(self, session: Session, subscription: Subscription, snapshot: Snapshot) -> Pages:
+        """Yield what matches a subscription, page by page; also nothing, so that others get their turns."""
+        await snapshot.settled
+        if snapshot.failure is not None:
+            snapshot.failure.raiseException()
+        matching = _Matching(self._index.match(subscription.filter))
+        while (topics := matching.next(self._now_ms())) is not None:
+            yield await self._fetch(session, topics)
 
-    async def _send(self, running: Running, messages: list[Message]) -> None:
-        """Return when the client has taken the page, or is gone."""
+    async def send_replays(self, queue: deque[Replay]) -> None:
+        """Send a session's replays, one after the other, page by page, as fast as the client takes them; also those that are queued meanwhile."""
+        replays = self._plane.replays
+        try:
+            while queue:
+                replay = queue[0]
+                while not replay.is_over and (messages := await anext(replay.pages, None)) is not None:
+                    await self._send(replay, messages)
+                replays.finish(queue)
+        finally:
+            while queue:  # after an error, with which the connection ends
+                replays.finish(queue)
+
+    async def _send(self, replay: Replay, messages: list[Message]) -> None:
+        """Return when the client has taken the page, or nobody waits for it any more."""
         taken: Deferred[None] = Deferred()
-        if messages and not self._feed(running, messages, lambda: taken.callback(None)):
+        if messages and not self._feed(replay, messages, lambda: taken.callback(None)):
             await taken
 
-    def _feed(self, running: Running, messages: list[Message], then: Callable[[], None] | None) -> bool:
+    def _feed(self, replay: Replay, messages: list[Message], then: Callable[[], None]) -> bool:
         plane = self._plane
         was_open = plane.turn.is_open
         plane.turn.begin()
-        is_through = plane.replays.feed(running, messages, then)
+        is_through = plane.replays.feed(replay, messages, then)
         if not was_open:
             plane.end_batch()
         return is_through
@@ -279,7 +300,7 @@ class Retaining:
         return deleted
 
 
-class _Pages:
+class _Matching:
     """The topics that a Topic Filter matches, in pages of at most PAGE_BYTES of bodies."""
 
     def __init__(self, matches: Matches) -> None:
@@ -299,6 +320,10 @@ class _Pages:
             size += found[0].size
             page.append(found.popleft().topic)
         return page
+
+
+def _keep(failure: Failure, snapshot: Snapshot) -> None:
+    snapshot.failure = failure
 
 
 def _message_of(body: RetainedBody) -> Message:

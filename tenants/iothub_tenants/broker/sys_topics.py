@@ -38,7 +38,6 @@ class SysTopics:
         self._brokers = brokers
         self._queued = queued
         self._watched: set[int] = set()
-        self._rounds = 0  # of figures that were published
 
     def resume(self) -> None:
         """Sessions were loaded at start: find those that have subscribed."""
@@ -56,12 +55,10 @@ class SysTopics:
         self._watched.add(broker.tenant_id)
         if is_replayed and subscription.group is None:
             found = [message for message in self._messages(broker) if topic_matches(subscription.filter, message.topic)]
-            begun_in = self._rounds
-            self._plane.replay(session, subscription, found, lambda _topic: self._rounds != begun_in)
+            self._plane.send_retained(session, subscription, found)
 
     def publish(self) -> None:
         """Publish every figure that an online session has subscribed to; a tenant without such sessions is forgotten."""
-        self._rounds += 1
         for tenant_id in list(self._watched):
             broker = self._brokers.present(tenant_id)
             if broker is None or not self._publish(broker):

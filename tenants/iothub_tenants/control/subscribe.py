@@ -15,7 +15,6 @@ from iothub.base.errors import BackendError, UnavailableError
 from iothub.engine.filters import check_topic_filter, split_share
 from iothub.engine.router import Subscription
 from iothub.engine.state import Connection, Session
-from iothub.mqtt import packets
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.encoder import encode
@@ -33,6 +32,7 @@ NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
 FAILURE = 0x80  # this Reason Code and all above it refuse; 3.1.1 has no other
 MOST_AWAITING_PEERS = 64  # packets of one client that wait for the other hubs at the same time
+MOST_REPLAYS = 1_000  # that wait for one session, more than it has subscriptions; each costs about a kilobyte
 SLICE = 256  # Topic Filters of one packet handled before the reactor runs other work
 
 FilterKey = tuple[bytes | None, bytes]  # share group, Topic Filter
@@ -68,8 +68,8 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     requests: list[RequestedFilter] = []
     keys: set[FilterKey] = set()
     quota_code = await _borrow_quota(broker, session, packet, 0)
-    for number, asked in enumerate(packet.subscriptions, 1):
-        requests.append(_check_filter(broker, session, packet, asked, keys, quota_code))
+    for number in range(1, len(packet.subscriptions) + 1):
+        requests.append(_check_filter(broker, session, packet, number, keys, quota_code))
         if number % SLICE == 0:
             await hub.breathe()
             quota_code = await _borrow_quota(broker, session, packet, number)
@@ -93,12 +93,12 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         in session.subscriptions  # else a later UNSUBSCRIBE has ended it before this answer
         and broker.wants_replay(session, requested.subscription, is_new=requested.is_new)
     ]
-    snapshot = broker.retained.begin_replays(session, replayed) if replayed else None  # before later packets are read
+    replays = broker.retained.begin_replays(session, replayed) if replayed else None  # before later packets are read
     hub.plane.send(connection, encode(Suback(packet.packet_id, codes), connection.version))
     if not is_resumed:
         hub.plane.resume(connection)
-    if snapshot is not None:
-        await broker.retained.replay(session, snapshot)
+    if replays is not None:
+        await broker.retained.send_replays(replays)
 
 
 def _check_well_formed(packet: str, topic_filters: Iterable[str]) -> None:
@@ -125,11 +125,12 @@ def _check_filter(
     broker: TenantBroker,
     session: Session,
     packet: Subscribe,
-    asked: packets.Subscription,
+    number: int,
     keys: set[FilterKey],
     quota_code: int,
 ) -> RequestedFilter:
-    """Check one Topic Filter and, if it is granted, reserve its quota. `keys`: what the packet has reserved so far."""
+    """Check the Topic Filter with this number and, if it is granted, reserve its quota. `keys`: what the packet has reserved so far."""
+    asked = packet.subscriptions[number - 1]
     raw = asked.topic_filter.encode()
     group, topic_filter = split_share(raw)
     subscription = Subscription(
@@ -145,6 +146,8 @@ def _check_filter(
     code = _refusal(broker, session, raw, subscription, quota_code)
     key = (group, topic_filter)
     is_new = key not in session.subscriptions and key not in keys
+    if code == 0 and not is_new and _is_behind(broker, session, number - len(keys)):
+        code = QUOTA_EXCEEDED
     if code == 0 and is_new:
         if broker.allowance.reserve_subscription(session, subscription, len(keys)) is None:
             keys.add(key)
@@ -211,6 +214,14 @@ def _refusal(broker: TenantBroker, session: Session, raw: bytes, subscription: S
         broker.denied("subscribe", session)
         return NOT_AUTHORIZED
     return 0 if broker.allowance.take_rate(Quota.SUBSCRIBES) else quota_code
+
+
+def _is_behind(broker: TenantBroker, session: Session, known: int) -> bool:
+    """Whether too many replays wait: the client subscribes again faster than it reads. `known`: Topic Filters of its packet that are not new."""
+    if broker.retained.replays_waiting(session) + known <= len(session.subscriptions) + MOST_REPLAYS:
+        return False
+    broker.allowance.count_refusal(Quota.SUBSCRIBES)
+    return True
 
 
 async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, requests: list[RequestedFilter]) -> None:

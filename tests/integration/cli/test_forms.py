@@ -43,6 +43,38 @@ def test_settings_of_the_environment_are_checked(data_dir: Path) -> None:
     assert call(data_dir, "config", "check", IOTHUB_LISTENERS__TCP__PORT="0").returncode == 0
 
 
+@pytest.fixture(scope="module")
+def named(data_dir: Path) -> Path:
+    """A tenant whose name for people needs more than ASCII."""
+    call(data_dir, "tenant", "create", "named", "--display-name", "Prüfstand €")
+    return data_dir
+
+
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_has_the_letters_themselves_where_standard_output_takes_them(named: Path, form: str) -> None:
+    """And is the same object in ASCII elsewhere."""
+    plain = call(named, "tenant", "show", "named", "-o", form, PYTHONIOENCODING="utf-8").stdout
+    escaped = call(named, "tenant", "show", "named", "-o", form, **ASCII).stdout
+
+    assert '"display_name": "Prüfstand €"' in plain
+    assert '"display_name": "Pr\\u00fcfstand \\u20ac"' in escaped
+    assert json.loads(escaped) == json.loads(plain)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "jsonl"])
+@pytest.mark.parametrize("environment", [ASCII, {"PYTHONIOENCODING": "latin-1"}])
+def test_locale_without_a_letter_is_no_defect(named: Path, form: str, environment: dict[str, str]) -> None:
+    command = [str(support.IOTHUB), "--data-dir", str(named), "tenant", "show", "named", "-o", form]
+
+    done = subprocess.run(command, capture_output=True, check=False, timeout=60, env={**os.environ, **environment})
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"fstand" in done.stdout
+
+
 def test_broken_pipe_is_silent(data_dir: Path) -> None:
     """`iothub config show | head -1` leaves no complaint."""
     command = f"{support.IOTHUB} --data-dir {data_dir} quota explain piped | head -1"

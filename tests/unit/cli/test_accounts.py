@@ -52,7 +52,6 @@ def test_list_is_an_array_of_objects_with_name(acme: Cli) -> None:
     [
         ("tenant", "list"),
         ("device", "list", "acme"),
-        ("acl", "list", "acme"),
         ("quota", "show", "acme"),
         ("plan", "list"),
         ("config", "show"),
@@ -63,6 +62,17 @@ def test_every_list_has_names(acme: Cli, words: tuple[str, ...]) -> None:
 
     assert rows
     assert all(isinstance(row["name"], str) and row["name"] for row in rows)
+
+
+def test_number_of_a_rule_is_called_so(acme: Cli) -> None:
+    """It is no name, in a list as in the answers to changes."""
+    made = acme("acl", "deny", "acme", "*", "publish", "b", "-o", "json").json
+    listed = acme.rows("acl", "list", "acme")
+    removed = acme("acl", "remove", "acme", str(made["number"]), "-o", "json").json
+
+    assert [(rule["number"], rule["filter"]) for rule in listed] == [(2, "b"), (1, "#")]
+    assert removed == {"rules": [made]}
+    assert not any("name" in rule for rule in [made, *listed])
 
 
 @pytest.mark.parametrize("words", [("group", "list", "acme"), ("quota", "list", "acme"), ("ban", "list", "acme")])
@@ -334,7 +344,7 @@ def test_rule_is_added(acme: Cli, effect: str, action: str, subject: str) -> Non
 
 
 def test_rule_is_removed_by_number_and_by_what_it_says(acme: Cli) -> None:
-    number = acme("acl", "allow", "acme", "dev1", "publish", "a", "-o", "json").json["name"]
+    number = str(acme("acl", "allow", "acme", "dev1", "publish", "a", "-o", "json").json["number"])
     acme("acl", "deny", "acme", "dev1", "publish", "b/#")
 
     acme("acl", "remove", "acme", number)
@@ -347,7 +357,7 @@ def test_rule_is_removed_by_number_and_by_what_it_says(acme: Cli) -> None:
 
 def test_rules_that_apply_to_a_device_are_listed(acme: Cli) -> None:
     """Those of all devices, too; the number is called so, and a device that is not there is an error."""
-    number = acme("acl", "allow", "acme", "dev1", "publish", "a", "-o", "json").json["name"]
+    number = str(acme("acl", "allow", "acme", "dev1", "publish", "a", "-o", "json").json["number"])
 
     lines = acme("acl", "list", "acme", "dev1").out.splitlines()
 

@@ -26,7 +26,7 @@ def test_rule_of_a_group_is_found_by_its_number(acme: Cli) -> None:
     rule = acme("acl", "deny", "acme", "@workers", "subscribe", "jobs/#", "-o", "json").json
     shown = acme("acl", "test", "acme", "dev1", "subscribe", "$share/g/jobs/#", "-o", "json", code=5).json
 
-    assert shown["rule"]["name"] == rule["name"]
+    assert shown["rule"]["number"] == rule["number"]
 
 
 def test_nothing_that_matches_is_denied(cli: Cli) -> None:

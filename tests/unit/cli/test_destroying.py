@@ -104,16 +104,21 @@ def test_option_that_answers_is_of_destroying_commands_alone(option: str) -> Non
 
 
 @pytest.mark.parametrize("path", DESTROYING)
-@pytest.mark.parametrize("options", [(), ("--no-input",)])
+@pytest.mark.parametrize(("before", "after"), [((), ()), (("--no-input",), ()), ((), ("--no-input",))])
 def test_nobody_to_ask_is_no_yes(
-    call: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, options: tuple[str, ...]
+    call: Callable[..., Result],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    before: tuple[str, ...],
+    after: tuple[str, ...],
 ) -> None:
-    """Exit code 2 with what to add, before anything is looked at; with --no-input also on a terminal."""
-    if options:
+    """Exit code 2 with what to add, before anything is looked at; with --no-input, wherever it stands, also on a terminal."""
+    if before or after:
         open_terminal(monkeypatch)
-    words = [*path.split(), *DECLINED[path]]
+    words = [*path.split(), *DECLINED[path], *after]
 
-    result = call("--data-dir", str(tmp_path / "none"), *options, *words)
+    result = call("--data-dir", str(tmp_path / "none"), *before, *words)
 
     wanted = f"--confirm {DECLINED[path][0]}" if path == "tenant delete" else "--yes"
     assert (result.code, result.out) == (2, "")

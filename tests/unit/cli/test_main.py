@@ -100,6 +100,39 @@ def test_misspelt_command_gets_a_suggestion(call: Callable[..., Result], words: 
     assert f"Did you mean {meant!r}?" in result.err
 
 
+@pytest.mark.parametrize("words", [("tenant", "list"), ("tenant", "--debug", "list"), ("version",), ("doctor",)])
+def test_flags_of_a_whole_run_may_stand_after_the_verb(
+    call: Callable[..., Result], cli: Cli, words: tuple[str]
+) -> None:
+    before = call("--data-dir", str(cli.data_dir), "--no-input", *words)
+
+    after = call("--data-dir", str(cli.data_dir), *words, "--no-input", "--debug")
+
+    assert (after.code, after.out[:20]) == (before.code, before.out[:20])
+    assert "No such option" not in after.err
+
+
+def test_form_may_stand_between_noun_and_verb(cli: Cli) -> None:
+    assert cli("tenant", "-o", "json", "list").json == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("device", "delete", "acme", "d", "--data-dir", "x"), "iothub --data-dir VALUE device delete ..."),
+        (("device", "--config", "x", "list"), "iothub --config VALUE device ..."),
+        (("version", "--version"), "iothub --version"),
+    ],
+)
+def test_option_out_of_place_gets_its_place(call: Callable[..., Result], words: tuple[str, ...], said: str) -> None:
+    """And one that no command has, the nearest of the command itself."""
+    result = call(*words)
+
+    assert result.code == 2
+    assert result.err.endswith(f"stands before the noun: {said}\n")
+    assert "Did you mean '--yes'?" in call("device", "delete", "acme", "d", "--yess").err
+
+
 def test_command_like_no_other_gets_no_suggestion(call: Callable[..., Result]) -> None:
     assert call("qqq").err.endswith("No such command 'qqq'.\n")
 

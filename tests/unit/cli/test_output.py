@@ -40,6 +40,19 @@ def test_csv_of_nothing_has_its_header(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_json_escapes_what_drives_a_terminal_and_nothing_else(form: str) -> None:
+    """A client chose the text; whoever reads the JSON gets it as it is."""
+    harmful = "a\x1b[2J\x7f\x9b\u202e\u2028\ud800\U000e0001\n"
+
+    text = output.as_json([harmful, "Prüfstand €"], form)
+
+    assert json.loads(text) == [harmful, "Prüfstand €"]
+    assert text.replace("\n", "").isprintable()
+    assert '"Prüfstand €"' in text
+    assert "\\u009b\\u202e\\u2028\\ud800\\udb40\\udc01\\n" in text
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_change_answers_with_the_object(cli: Cli, form: str) -> None:
     assert json.loads(cli("tenant", "create", "acme", "-o", form).out)["name"] == "acme"
 

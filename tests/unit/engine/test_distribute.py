@@ -94,21 +94,6 @@ def test_without_another_member_it_is_dropped_by_name() -> None:
     assert bench.tenant.counters.dropped == {Drop.SESSION_ENDED: 2}
 
 
-def test_a_long_replay_is_sliced_and_bounded() -> None:
-    """Thousands of retained messages do not fill the backlog."""
-    bench = Bench()
-    client = bench.client("s", receive_maximum=10)
-    subscription = client.subscribe(b"r/#", 1)
-    messages = [Message(b"r/%d" % number, b"x", 0, True) for number in range(1000)]
-
-    bench.plane.replay(client.session, subscription, messages)
-    first = taken(client)
-    bench.pass_time(0.5)
-
-    assert first == 256
-    assert first + taken(client) == 1000
-
-
 def test_control_plane_is_notified_when_its_messages_are_durable() -> None:
     """`on_done` of a will waits for the commit."""
     bench = Bench()

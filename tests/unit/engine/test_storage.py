@@ -287,7 +287,7 @@ def test_qos0_goes_past_the_queue_or_nowhere() -> None:
     assert packets(again.take()[4:]) == [(0x30, b"\0\x01q3")]
 
 
-def test_replayed_messages_go_through_the_queue() -> None:
+def test_retained_messages_go_through_the_queue() -> None:
     """A persistent session has one source of identifiers; RETAIN is kept [MQTT-3.3.1-8]."""
     bench = Bench()
     subscriber = persistent(bench)
@@ -295,7 +295,7 @@ def test_replayed_messages_go_through_the_queue() -> None:
     subscriber.take()
     subscription = subscriber.subscribe(b"r/#", 1)
 
-    bench.plane.replay(
+    bench.plane.send_retained(
         subscriber.session, subscription, [Message(b"r/1", b"x", 1, True), Message(b"r/2", b"y", 0, True)]
     )
     assert subscriber.take() == publish(b"r/2", b"y", retain=True)

@@ -9,7 +9,9 @@ from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
+from iothub.base.errors import BackendError
 from iothub.base.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
 from iothub_services.quota.ledger import LocalLedger
@@ -32,7 +34,7 @@ def test_client_gets_everything_once() -> None:
 
     assert sorted(found) == sorted(b"r/%d" % number for number in range(3000))
     assert harness.ended == [None]
-    assert harness.bench.plane.replays.running == {}
+    assert harness.bench.plane.replays.queues == {}
 
 
 def test_client_that_does_not_read_costs_a_page() -> None:
@@ -119,7 +121,7 @@ def test_message_that_came_live_before_a_subscription_is_replayed_to_it(
     harness.bodies.release()
 
     assert (b"r/new", b"live") in harness.taken(2.0)
-    assert harness.ended == [None, None]
+    assert harness.ended == [None]
 
 
 def test_message_that_comes_live_between_two_subscriptions_is_replayed_to_the_second_alone() -> None:
@@ -177,33 +179,88 @@ def test_write_that_was_given_up_does_not_hold_back_what_is_retained() -> None:
     assert harness.taken(2.0) == [(b"r/0", b"x")]
 
 
-def test_unsubscribed_replay_stops() -> None:
-    """[MQTT-3.10.4-1]; and what was live is forgotten."""
+def test_unsubscribe_ends_the_replays_of_its_filter() -> None:
+    """Those that wait too, not those of another filter; what was sent before still comes [MQTT-3.10.4-2] [MQTT-3.10.4-3]."""
     harness = Harness(3000)
     harness.client.transport.is_stuck = True
-    harness.subscribe()
+    for topic_filter in (b"r/#", b"r/7", b"r/#"):
+        harness.subscribe(topic_filter)
     harness.unsubscribe()
-    harness.client.transport.is_stuck = False
-
-    assert len(harness.taken()) < SLICE
-    assert harness.ended == [None]
-    assert harness.bench.plane.replays.running == {}
-
-
-def test_filter_that_is_subscribed_again_is_replayed_from_the_beginning() -> None:
-    """The first replay ends: two pages at once are nobody's wish."""
-    harness = Harness(1000)
-    harness.client.transport.is_stuck = True
-    harness.subscribe()
-    harness.subscribe()
     harness.client.transport.is_stuck = False
 
     found = topics(harness.taken())
 
-    assert set(found) == {b"r/%d" % number for number in range(1000)}
-    assert len(found) < 1000 + SLICE
+    assert 0 < len(found) < SLICE
+    assert found[-1] == b"r/7"
+    assert harness.ended == [None]
+    assert harness.bench.plane.replays.queues == {}
+
+
+def test_each_subscribe_has_a_replay_of_its_own() -> None:
+    """Also by the same Topic Filter, while the replays before it are not finished, and twice in one packet [MQTT-3.8.4-4] [MQTT-3.8.4-5]."""
+    harness = Harness(300)
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    harness.ask_to_retain(b"r/0", b"live")
+    harness.bodies.commit()
+    harness.subscribe()
+    harness.subscribe(b"r/0", b"r/1", b"r/0")
+    harness.client.transport.is_stuck = False
+
+    found = harness.received(60.0)
+
+    retained = [(topic, payload) for topic, payload, is_retained in found if is_retained]
+    others = {(b"r/%d" % number, b"x") for number in range(1, 300)}
+    assert set(retained[:299]) == others
+    assert set(retained[299:-3]) == others | {(b"r/0", b"live")}
+    assert retained[-3:] == [(b"r/0", b"live"), (b"r/1", b"x"), (b"r/0", b"live")]
+    assert len(retained) == 299 + 300 + 3
+    assert harness.ended == [None]
+    assert harness.bench.plane.replays.queues == {}
+
+
+def test_many_subscribes_of_a_client_that_does_not_read_cost_one_page() -> None:
+    """And one look into the index."""
+    harness = Harness(3000)
+    harness.client.transport.is_stuck = True
+    for _ in range(100):
+        harness.subscribe()
+    harness.bench.pass_time(1.0)
+
+    assert harness.bodies.read == SLICE
+    assert harness.bench.plane.replays.count(harness.client.session) == 100
+
+
+def test_subscription_that_ends_before_its_replay_begins_gets_no_retained_message() -> None:
+    """SUBSCRIBE, PUBLISH, SUBSCRIBE, UNSUBSCRIBE: live it came, and nothing is added after the UNSUBSCRIBE [MQTT-3.10.4-2]."""
+    harness = Harness()
+    harness.subscribe(b"t")
+    harness.ask_to_retain(b"t", b"live")
+    harness.subscribe(b"t")
+    harness.unsubscribe(b"t")
+    harness.bodies.commit()
+
+    assert harness.received(2.0) == [(b"t", b"live", False)]
+
+    harness.subscribe(b"t")
+    assert harness.received(2.0) == [(b"t", b"live", True)]
+
+
+def test_replays_of_the_next_connection_do_not_wait_for_those_of_the_last() -> None:
+    """The same session has come back while a page was being read."""
+    harness = Harness(3000)
+    harness.bodies.is_held = True
+    harness.subscribe()
+    connection = harness.client.connection
+    harness.bench.plane.detach(harness.client.session)
+    harness.client.session.connection = connection
+
+    harness.subscribe(b"r/1")
+    harness.bodies.release()
+
+    assert topics(harness.taken(2.0)) == [b"r/1"]
     assert harness.ended == [None, None]
-    assert harness.bench.plane.replays.running == {}
+    assert harness.bench.plane.replays.queues == {}
 
 
 @pytest.mark.parametrize("is_held", [True, False])
@@ -220,18 +277,42 @@ def test_client_that_leaves_ends_its_replay(is_held: bool) -> None:
 
     assert harness.ended == [None]
     assert harness.bodies.read <= SLICE
-    assert harness.bench.plane.replays.running == {}
+    assert harness.bench.plane.replays.queues == {}
 
 
-def test_store_that_fails_ends_the_replay() -> None:
-    """Whoever asked hears of it; nothing is remembered for ever."""
+def test_store_that_fails_ends_the_replays() -> None:
+    """All of the session, whose connection ends with the error that is raised; nothing is remembered for ever."""
     harness = Harness(10)
-    harness.bodies.is_down = True
+    harness.bodies.is_held = True
     harness.subscribe()
+    harness.subscribe()
+    assert harness.ended == []
 
-    assert len(harness.ended) == 1
-    assert harness.ended != [None]
-    assert harness.bench.plane.replays.running == {}
+    harness.bodies.is_down = True
+    harness.bodies.release()
+
+    assert [cast("Failure", each).type for each in harness.ended] == [BackendError]
+    assert harness.bench.plane.replays.queues == {}
+
+
+def test_snapshot_that_the_store_does_not_give_ends_the_replays() -> None:
+    """Only if somebody still waits for it."""
+    harness = Harness(10)
+    harness.bodies.settles_with = BackendError("retained.db: disk I/O error", retryable=True)
+    harness.subscribe()
+    assert [cast("Failure", each).type for each in harness.ended] == [BackendError]
+    harness.ended.clear()
+
+    harness.bodies.is_held = True
+    harness.bodies.settles_with = None
+    harness.subscribe(b"r/1")
+    harness.bodies.settles_with = BackendError("retained.db: disk I/O error", retryable=True)
+    harness.subscribe()
+    harness.unsubscribe()
+    harness.bodies.release()
+
+    assert topics(harness.taken(2.0)) == [b"r/1"]
+    assert harness.ended == [None]
 
 
 def test_filter_that_matches_little_in_a_great_index_finds_it() -> None:

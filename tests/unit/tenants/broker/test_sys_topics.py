@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -47,15 +46,8 @@ class Plane:
     def publish(self, tenant: Any, message: Message) -> None:
         self.published.append((tenant.name, message.topic, message.payload))
 
-    def replay(
-        self,
-        session: Any,
-        subscription: Subscription,
-        messages: list[Message],
-        is_overtaken: Callable[[bytes], bool],
-    ) -> None:
+    def send_retained(self, session: Any, subscription: Subscription, messages: list[Message]) -> None:
         self.replayed += [(message.topic, message.payload) for message in messages]
-        self.is_overtaken = is_overtaken
 
 
 class Brokers:
@@ -125,17 +117,6 @@ def test_shared_subscription_gets_no_replay(hub: Hub) -> None:
     hub.subscribe(b"$SYS/tenant/connections", group=b"g")
 
     assert hub.plane.replayed == []
-
-
-def test_figures_that_a_slow_subscriber_has_not_got_yet_are_left_out_when_newer_ones_are_published(hub: Hub) -> None:
-    """Nothing older comes after them."""
-    hub.subscribe(b"$SYS/#")
-    topic = hub.plane.replayed[0][0]
-    assert not hub.plane.is_overtaken(topic)
-
-    hub.topics.publish()
-
-    assert hub.plane.is_overtaken(topic)
 
 
 def test_only_what_somebody_subscribed_to_is_published(hub: Hub) -> None:

@@ -216,6 +216,35 @@ def test_new_subscription_gets_what_is_retained(make_harness: Callable[..., Harn
     assert client.fence() == []
 
 
+@pytest.mark.parametrize(("version", "refused"), [(5, 0x97), (4, 0x80)])
+def test_client_that_subscribes_again_faster_than_it_reads_is_refused(
+    make_harness: Callable[..., Harness], monkeypatch: pytest.MonkeyPatch, version: int, refused: int
+) -> None:
+    """Two replays may wait, and one more for each subscription it has, or gets with the packet."""
+    monkeypatch.setattr("iothub_tenants.control.subscribe.MOST_REPLAYS", 2)
+    retained = Bodies()
+    retained.store.put(
+        [RetainedWrite(7, b"a", encode_message(StoredMessage(b"a", b"kept", 0, True, b"", 0, b"", "p")))]
+    )
+    retained.is_held = True
+    harness = make_harness(retained=retained)
+    client = harness.join(version=version)
+
+    assert client.subscribe(("a", 0), ("a", 0), ("a", 0), ("a", 0)).codes == [0, 0, 0, refused]
+    assert client.subscribe(("a", 0)).codes == [refused]
+    assert client.subscribe(("b", 0), ("a", 0), ("c", 0)).codes == [0, refused, 0]
+    assert client.subscribe(("b", 0)).codes == [refused]
+    assert harness.recorder.refusals == [Quota.SUBSCRIBES] * 4
+    assert harness.used(Quota.SUBSCRIPTIONS) == 3
+
+    retained.release()
+    harness.settle()
+    assert client.subscribe(("a", 0)).codes == [0]
+    harness.settle()
+    assert [got.payload for got in client.get(4)] == [b"kept"] * 4
+    assert client.fence() == []
+
+
 def test_units_of_other_hubs_are_asked_for_before_they_are_reserved(harness: Harness) -> None:
     """As many as one stretch of the packet needs; what the session has already costs a unit of the rate alone."""
     client = harness.join(props=KEPT)
