@@ -1,44 +1,28 @@
-"""The hubs that share this one's stores: it joins them, follows what their sessions do, and takes over from those that are gone.
+"""The hubs that share this one's stores: it follows what their sessions do, and holds publishers while it may not know enough.
 
-Who lives is `membership`'s, what an event does to a session is `remote_sessions`'s, reading the log the follower's.
+Who lives is `iothub/hub/heartbeat.py`'s, what an event does to a session is `remote_sessions`'s, reading the log the follower's.
 
 Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
 nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
 hub has to answer another one. Nobody waits while a hub is alone; a hub that joins opens its listeners only when the others have seen it.
-
-Invariant: a hub whose start is held up by a store stops its heartbeat, and joins again later. Otherwise the others would take it for a running
-hub, and nobody would take over the sessions of its earlier run: their Wills would not be sent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, TimeoutError
 
-from iothub.base import log
-from iothub.base.clock import Clock
-from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
+from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
-from iothub.config.datadir import DataDir
-from iothub.config.sections import Config
-from iothub.engine.plane import Plane
 from iothub.engine.state import Connection, Session
-from iothub.hub.drivers import followed_log, queue_drivers
-from iothub.hub.peer_links import PeerLinks
-from iothub.hub.wait_for_servers import Pause, Waiting
-from iothub.records.state import SessionState
-from iothub_services.auth.port import Run
-from iothub_services.damaged import OnDamage
+from iothub.hub.cluster_parts import ClusterParts
+from iothub.hub.drivers import followed_log
+from iothub.hub.heartbeat import Heartbeat
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
-from iothub_services.state.service import StateService
-from iothub_tenants.accounts.generator import BlockSource
-from iothub_tenants.background.membership import HEARTBEAT_S, UNSEEN_S, Members
-from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.background.membership import UNSEEN_S
 from iothub_tenants.background.session_recovery import Peers
 
 if TYPE_CHECKING:
@@ -53,59 +37,22 @@ CLOSING_S = 1.0
 _TURN_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterParts:
-    """What a hub among others works with.
-
-    Attributes:
-        remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
-        links: None: `cluster.listen` is not set.
-        on_replaced: Called once another hub replaces this one.
-    """
-
-    settings: Config
-    data_dir: DataDir
-    reactor: Any
-    clock: Clock
-    run: Run
-    pause: Pause
-    members: Members
-    states: StateService
-    plane: Plane
-    block_source: BlockSource
-    waiting: Waiting
-    store_alarms: Callable[[str, str], None]
-    damaged: OnDamage
-    remote: Callable[[], RemoteSessions]
-    links: PeerLinks | None
-    on_replaced: Callable[[ConflictError], None]
-
-
 class HubCluster:
     """Fulfils `iothub_services.sessions.port.Cluster`. On the reactor thread.
 
-    Invariants: `turn.held_at` of the plane is finite from `follow` to the end; a hub that is gone is taken over from once its last events are known.
+    Invariant: `turn.held_at` of the plane is finite from `follow` to the end.
     """
 
     def __init__(self, parts: ClusterParts) -> None:
         self._parts = parts
-        self._log = log.get(__name__)
         self.members = parts.members
         self._follower: Follower | None = None
-        self._orphaned: dict[
-            frozenset[int], float
-        ] = {}  # whose sessions are to be taken, and since when they were silent
-        self._is_taking_over = False
+        self._heartbeat = Heartbeat(
+            parts, catch_up=self.catch_up, is_following=lambda: self._is_following, on_look=self._judge
+        )
         self._overtaken: set[Session] = set()
-        self._came_at = 0.0  # when this hub joined, or was heard of again
-        self._is_silent = False
-        self._met: set[int] = set()  # others that were there at some time since
-        self._accompanied_at = -math.inf  # somebody else was there until then, and may have said more than is known
         self._is_over = False
-        self._has_left = False
-        self._is_looking = False
         self._unread = ""  # what keeps the log from being followed
-        self._unseen = ""  # what keeps the other hubs from being looked at
 
     # --- Cluster
 
@@ -113,7 +60,7 @@ class HubCluster:
     def is_alone(self) -> bool:
         """Nobody is there, and what those said who were is known here."""
         known_at = -math.inf if self._follower is None else self._follower.known_at
-        return self.members.is_alone and known_at >= self._accompanied_at
+        return self.members.is_alone and known_at >= self._heartbeat.accompanied_at
 
     def place(self, epoch: int) -> Place | None:
         return Place(HERE, epoch)
@@ -135,31 +82,7 @@ class HubCluster:
 
     async def join(self) -> Peers:
         """Become a hub among others. Raises ConfigError, ConflictError, UnavailableError."""
-        parts = self._parts
-        links = parts.links
-        await self.members.join(parts.data_dir.read_member(), parts.pause, "" if links is None else links.open())
-        await self._require_shared_queues()
-        await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
-        if links is not None:
-            links.begin(self.members.incarnation)
-            links.members(self.members.living_rows())
-        self._came_at = parts.clock.monotonic()
-        if self.members.living:
-            self._accompanied_at = self._came_at
-        parts.reactor.callLater(HEARTBEAT_S, self._beat)
-        return Peers(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
-
-    async def _require_shared_queues(self) -> None:
-        if self.members.living and "sqlite" in queue_drivers(self._parts.settings, self._parts.data_dir):
-            await self.members.deregister()
-            raise ConfigError(
-                "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or redis "
-                f"as queues.driver and in every queues.choices; delete {self._parts.data_dir.queues.name} after its sessions have ended"
-            )
-
-    async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
-        keys = [state.key for state in states]
-        return await self._parts.run("housekeeping.states", self._parts.states.states_of, keys)
+        return await self._heartbeat.join()
 
     async def open(self, after: Offsets) -> None:
         """Follow the log after these offsets; return when the listeners may be opened.
@@ -172,17 +95,19 @@ class HubCluster:
 
     async def _be_known(self) -> None:
         """What a store holds up meanwhile begins anew."""
+        heartbeat = self._heartbeat
         while not self._is_over:
             await self._parts.pause(max(self._unseen_s, 0.0))
-            came_at = self._came_at
+            came_at = heartbeat.came_at
             await self._catch_up_at_last()
-            if self._came_at == came_at and not self._is_silent:
+            if heartbeat.came_at == came_at and not heartbeat.is_silent:
                 return
 
     @property
     def _unseen_s(self) -> float:
         """So long another hub may live that has not seen this one yet."""
-        return JOIN_S if self._is_silent else self._came_at + JOIN_S - self._parts.clock.monotonic()
+        heartbeat = self._heartbeat
+        return JOIN_S if heartbeat.is_silent else heartbeat.came_at + JOIN_S - self._parts.clock.monotonic()
 
     def _follow(self, after: Offsets) -> None:
         parts = self._parts
@@ -199,6 +124,10 @@ class HubCluster:
         self._follower.start()
         self._judge()
 
+    @property
+    def _is_following(self) -> bool:
+        return self._follower is not None and not self._is_over
+
     async def _catch_up_at_last(self) -> None:
         if not self._is_over:
             await self._parts.waiting.until_loaded("the session log", self.catch_up)
@@ -206,6 +135,7 @@ class HubCluster:
     async def stop_following(self) -> None:
         """Nobody is here any more who must know what others do."""
         self._is_over = True
+        self._heartbeat.stop()
         self._judge()
         if self._follower is not None:
             await self._parts.run("closing.follower", self._follower.close, CLOSING_S)
@@ -217,80 +147,8 @@ class HubCluster:
             await self._parts.pause(_TURN_S)
 
     async def leave(self, *, has_logged_all: bool) -> None:
-        """Fall silent; deregister as well if everything that this hub had to say is in the log, else the others wait for it."""
-        self._has_left = True
-        if not has_logged_all:
-            return
-        while self._is_looking:
-            await self._parts.pause(_TURN_S)  # a heartbeat on its way would take the end back
-        try:
-            await self.members.deregister()
-        except IotHubError as error:
-            self._log.warning("could not deregister; peers will notice by heartbeat timeout", cause=str(error))
-
-    # --- every second
-
-    def _beat(self) -> None:
-        if not self._has_left:  # until its last events are in the log it is not gone
-            again = self._parts.reactor.callLater
-            Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(HEARTBEAT_S, self._beat))
-
-    async def _look(self) -> None:
-        self._is_looking = True
-        try:
-            had_others = bool(self.members.living)
-            await self._look_around()
-            if self._parts.links is not None:
-                self._parts.links.members(self.members.living_rows())
-            self._met |= self.members.living
-            if had_others or self.members.living:
-                self._accompanied_at = self._parts.clock.monotonic()
-            if self.members.is_replaced and not self._is_over:
-                self._parts.on_replaced(
-                    ConflictError(
-                        f"another hub took over node.number {self.members.number}: this one sent no heartbeat for too long"
-                    )
-                )
-                return
-            self._judge()
-            if self._follower is not None and not self._is_over:
-                now = self._parts.clock.wall()
-                self._orphaned |= {gone: now - silent_s for gone, silent_s in (await self.members.take_over()).items()}
-                if self._orphaned and not self._is_taking_over:
-                    self._is_taking_over = True
-                    Deferred.fromCoroutine(self._take_over())  # the heartbeat does not wait for the log
-            self._unseen = ""
-        except IotHubError as error:
-            self._unseen = str(error)
-            self._log.warning("could not read the other hubs' heartbeats, will retry", cause=str(error))
-        except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
-            self._log.error("defect in reading the other hubs' heartbeats", exc_info=error)
-        finally:
-            self._is_looking = False
-
-    async def _look_around(self) -> None:
-        """While a start waits for a store, this hub sends no heartbeat, and others take over from it: it has to begin anew."""
-        is_held_up = self._parts.waiting.is_held_up
-        self._is_silent |= is_held_up
-        await self.members.refresh(is_silent=is_held_up)
-        if self._is_silent and not is_held_up:
-            self._is_silent, self._came_at = False, self._parts.clock.monotonic()
-
-    async def _take_over(self) -> None:
-        try:
-            for numbers, last_seen in list(self._orphaned.items()):
-                await self.catch_up()
-                gone = numbers - self.members.living  # not from one that has come back while the log could not be read
-                if gone:
-                    count = await self._parts.remote().take_over(gone, int(last_seen * 1000))
-                    self._log.info("took over the sessions of hubs that are gone", numbers=sorted(gone), sessions=count)
-                del self._orphaned[numbers]
-        except IotHubError as error:
-            self._log.warning("take-over of a lost hub's sessions failed, will retry", cause=str(error))
-        except Exception as error:  # the service loop's edge, as in a look
-            self._log.error("defect while taking over sessions", exc_info=error)
-        finally:
-            self._is_taking_over = False
+        """As `Heartbeat.leave`."""
+        await self._heartbeat.leave(has_logged_all=has_logged_all)
 
     # --- what is known of other hubs' sessions
 
@@ -327,7 +185,7 @@ class HubCluster:
                 self._unread
                 or f"the session log could not be read up to its end for {late_s:.0f} s, and publishers wait"
             )
-        silence = self._unseen or "the accounts do not answer"
+        silence = self._heartbeat.unseen or "the accounts do not answer"
         return f"{silence}: for {late_s:.0f} s nobody knows whether other hubs are there, and publishers wait"
 
     # --- a claim was overtaken

@@ -8,7 +8,8 @@ from __future__ import annotations
 from functools import partial
 
 from iothub.engine.plane import Plane
-from iothub.hub.cluster import ClusterParts, HubCluster
+from iothub.hub.cluster import HubCluster
+from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.foundation import Foundation
 from iothub.hub.peer_links import PeerLinks
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands

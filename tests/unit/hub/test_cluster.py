@@ -1,4 +1,7 @@
-"""A hub among others: until when it may route, what it waits for, and what it does when another one is gone or has overtaken it."""
+"""A hub among others: until when it may route, what it waits for, and what it does when another one is gone or has overtaken it.
+
+Of `iothub.hub.cluster`, and of `iothub.hub.heartbeat` with the same `iothub.hub.cluster_parts`.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,49 @@
+"""What a hub among others works with: made at composition, used by its heartbeat and by what follows the others' sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from iothub.base.clock import Clock
+from iothub.base.errors import ConflictError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.engine.plane import Plane
+from iothub.hub.peer_links import PeerLinks
+from iothub.hub.wait_for_servers import Pause, Waiting
+from iothub_services.auth.port import Run
+from iothub_services.damaged import OnDamage
+from iothub_services.state.service import StateService
+from iothub_tenants.accounts.generator import BlockSource
+from iothub_tenants.background.membership import Members
+from iothub_tenants.background.remote_sessions import RemoteSessions
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterParts:
+    """What a hub among others works with.
+
+    Attributes:
+        remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
+        links: None: `cluster.listen` is not set.
+        on_replaced: Called once another hub replaces this one.
+    """
+
+    settings: Config
+    data_dir: DataDir
+    reactor: Any
+    clock: Clock
+    run: Run
+    pause: Pause
+    members: Members
+    states: StateService
+    plane: Plane
+    block_source: BlockSource
+    waiting: Waiting
+    store_alarms: Callable[[str, str], None]
+    damaged: OnDamage
+    remote: Callable[[], RemoteSessions]
+    links: PeerLinks | None
+    on_replaced: Callable[[ConflictError], None]
