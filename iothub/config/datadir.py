@@ -86,6 +86,7 @@ class DataDir:
         self.state = path / "state.db"
         self.checkpoints = path / "checkpoints.db"  # made by a job, if at all: nobody misses it
         self.usage = path / "usage.db"
+        self.usage_slots = path / "usage.map"
         self.config_file = path / "iothub.toml"
         self.url_file = path / URL_FILE
         self.unfinished_file = path / "init-unfinished"
@@ -262,12 +263,19 @@ class DataDir:
                 f"{self.accounts} {how}: the accounts of this hub are lost; restore a backup of the whole directory"
             )
 
-    def require_writable(self) -> None:
-        """Raise UnavailableError unless files can be created here; tries it, because permission bits say little."""
-        with _unavailable(self.path):
+    def require_writable(self, room_bytes: int = 0) -> None:
+        """Raise UnavailableError unless files can be created here, and so much be written.
+
+        Tries it, because permission bits say little, and the free space of a disk nothing of quotas. The file has no name meanwhile.
+        """
+        with _unavailable(self.path, room_bytes):
             descriptor, name = tempfile.mkstemp(prefix=".probe-", dir=self.path)
-            os.close(descriptor)
-            os.unlink(name)
+            try:
+                os.unlink(name)
+                if room_bytes:
+                    os.posix_fallocate(descriptor, 0, room_bytes)
+            finally:
+                os.close(descriptor)
 
     def require_writable_system(self) -> None:
         """Raise UnavailableError on a read-only file system: SQLite cannot read there either, without a clear error."""
@@ -275,17 +283,19 @@ class DataDir:
             if os.statvfs(self.path).f_flag & os.ST_RDONLY:
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    def lock(self, command: str) -> Lock:
-        """Take the directory for this process.
+    def lock(self, command: str, room_bytes: int = 0) -> Lock:
+        """Take the directory for this process. `room_bytes`: how much this process will write at least; tried when nobody else can need it.
 
         Raises:
             ConflictError: Another process holds it; the text says which.
-            UnavailableError: The directory cannot be written, or its disk is full.
+            UnavailableError: The directory cannot be written, or its disk has not so much room.
         """
         with _unavailable(self.path):
             descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _SECRET_MODE)
         try:
             self._take(descriptor)
+            if room_bytes:
+                self.require_writable(room_bytes)
             return Lock(descriptor, Holder(os.getpid(), command, ""), self.path)
         except OSError as error:
             os.close(descriptor)
@@ -451,31 +461,32 @@ def _make_pepper(path: Path) -> None:
 
 
 @contextmanager
-def _unavailable(path: Path) -> Iterator[None]:
-    """Describe an operating-system error in one line that names the path."""
+def _unavailable(path: Path, room_bytes: int = 0) -> Iterator[None]:
+    """Describe an operating-system error in one line that names the path. `room_bytes`: how much space is needed, if that is known."""
     try:
         yield
     except OSError as error:
         name = error.filename if isinstance(error.filename, str) else str(path)
-        raise _explained(error, name, path) from None
+        raise _explained(error, name, path, room_bytes) from None
 
 
-def _explained(error: OSError, name: str, path: Path) -> IotHubError:
+def _explained(error: OSError, name: str, path: Path, room_bytes: int) -> IotHubError:
     if error.errno == errno.EROFS:
         return UnavailableError(f"{path}: is on a read-only file system; the hub must be able to write there")
     if error.errno in {errno.EACCES, errno.EPERM}:
         return UnavailableError(f"{name}: permission denied; the hub must be able to read and write {path}")
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return UnavailableError(f"{path}: the disk is full{_free_in(path)}; free some space first")
+        needed = f", a start needs {format_size_roughly(room_bytes)}" if room_bytes else ""
+        return UnavailableError(f"{path}: the disk is full ({_free_in(path)}{needed}); free some space first")
     return UnavailableError(f"{name}: {error.strerror or error}")
 
 
 def _free_in(path: Path) -> str:
     try:
         status = os.statvfs(path)
-    except OSError:
-        return ""
-    return f" ({format_size_roughly(status.f_bavail * status.f_frsize)} free)"
+    except OSError as error:
+        return error.strerror or str(error)
+    return f"{format_size_roughly(status.f_bavail * status.f_frsize)} free"
 
 
 def write_atomically(path: Path, content: bytes) -> None:

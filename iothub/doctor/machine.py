@@ -22,7 +22,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed
 from iothub.hub.from_settings import plane_limits
-from iothub.hub.needs import own_descriptors, require_descriptors
+from iothub.hub.needs import own_descriptors, require_descriptors, room_bytes
 from iothub.net.descriptors import UNLIMITED, file_limit, least_limit
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import inspect_file
@@ -67,7 +67,8 @@ def _directory_before(data_dir: DataDir) -> Iterator[Finding]:
 def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
     name, path = _DIRECTORY, data_dir.path
     data_dir.require_initialised()
-    data_dir.require_writable()
+    holder = data_dir.holder()
+    data_dir.require_writable(0 if holder else room_bytes(settings, data_dir))  # a running hub needs the room itself
     free = probes.disk_free_bytes(path)
     text = f"{path}: {format_size_roughly(free)} free"
     if free < settings.alarms.disk_free:
@@ -77,7 +78,6 @@ def _directory(data_dir: DataDir, settings: Config) -> Iterator[Finding]:
         )
     else:
         yield Finding(name, State.OK, text)
-    holder = data_dir.holder()
     yield Finding("hub", State.OK, f"running: {holder}" if holder is not None else "not running on this data directory")
 
 

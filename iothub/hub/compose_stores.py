@@ -129,7 +129,7 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
     report_lost(data_dir, store_alarms, unused_files(settings, data_dir))
     queues, retained = drivers.queues(), drivers.retained()
     log, states, checkpoints = drivers.event_log(), drivers.states(), drivers.checkpoints()
-    slots = SlotFile(data_dir.path / "usage.map")
+    slots = SlotFile(data_dir.usage_slots)
     is_shared = settings.quota.ledger == "redis" and redis is not None
     usage = Usage(UsageStore(data_dir.usage, clock, store_alarms, commits), clock, slots, is_shared=is_shared)
     ledger = shared_quota = None

@@ -7,17 +7,25 @@ Knows no store and no server: what they open is a figure.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from iothub.base.errors import ConfigError
+from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
+from iothub.hub.drivers import file_versions
 from iothub.hub.from_settings import listener_infos, plane_limits
 from iothub.net.descriptors import count_open, least_limit
+from iothub_services.quota.slots import SIZE_BYTES as SLOTS_BYTES
 
 _STANDARD = 3  # standard input, output and error
 _PROCESS = 10  # lock, two pollers, a pipe that wakes, two spare ones, usage.map, the local socket and its directory
 _OF_A_FILE = 5  # of SQLite: it and its log, each for writing and for reading, and the index of the log
 _SQLITE_FILES = 6  # stores, accounts and usage; those on servers are counted as well, which are then not opened
 _OF_A_SERVER = 32  # connections of all clients to it, and what wakes their threads
+_ROOM_OF_A_FILE = (
+    64 << 10
+)  # of SQLite: the index of its log, and what the start writes into the log; a new one needs it twice
+_ROOM_OF_NOTES = 64 << 10  # small files, such as hub.json
 _RAISE = "raise it (LimitNOFILE in systemd, `ulimit -n`)"
 
 
@@ -42,3 +50,20 @@ def require_descriptors(settings: Config, limit: int, count: Callable[[], int] =
             f"the limit of {limit} file descriptors is too low: with these settings the hub needs at least {least}, "
             f"and {least_limit(own + wanted)} for {wanted} connections; {_RAISE}"
         )
+
+
+def room_bytes(settings: Config, data_dir: DataDir) -> int:
+    """Return how much a start writes at most into the data directory; what it recovers from a damaged store comes on top."""
+    files = list(file_versions(settings, data_dir))
+    if settings.sql.url_file is None:
+        files.append(data_dir.accounts)
+    new = sum(not _size(file) for file in files)
+    slots = max(SLOTS_BYTES - _size(data_dir.usage_slots), 0)
+    return (len(files) + new) * _ROOM_OF_A_FILE + slots + _ROOM_OF_NOTES
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # whoever opens it says why
+        return 0

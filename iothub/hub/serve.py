@@ -25,7 +25,7 @@ from iothub.hub.backup_hold import BackupHold
 from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
 from iothub.hub.from_settings import configure_log
-from iothub.hub.needs import require_descriptors
+from iothub.hub.needs import require_descriptors, room_bytes
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.reload import Read, Reloader
@@ -47,8 +47,7 @@ def serve(
     """
     raise_file_limit()
     require_descriptors(settings, file_limit())
-    data_dir.require_writable()
-    lock = data_dir.lock("iothub serve")
+    lock = data_dir.lock("iothub serve", room_bytes(settings, data_dir))
     try:
         require_startable(settings, data_dir)
         if is_only_checked:

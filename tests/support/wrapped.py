@@ -48,9 +48,13 @@ def in_own_mounts(script: str) -> tuple[str, ...]:
 
 @dataclass
 class SmallDiskHub(WrappedHub):
-    """A hub whose data directory is on a disk of `disk_kib`; only it (and `seen_data_dir`) sees the disk."""
+    """A hub whose data directory is on a disk of `disk_kib`; only it (and `seen_data_dir`) sees the disk.
+
+    `leave_kib`: how much is free before the start; None: all that the directory leaves.
+    """
 
     disk_kib: int = 24 << 10
+    leave_kib: int | None = None
 
     def command(self) -> list[str]:
         data, copy = shlex.quote(str(self.data_dir)), shlex.quote(f"{self.data_dir}.copy")
@@ -58,6 +62,9 @@ class SmallDiskHub(WrappedHub):
             f"rm -rf {copy}; cp -a {data} {copy}; "
             f"mount -t tmpfs -o size={self.disk_kib}k,mode=700 small {data}; cp -a {copy}/. {data}/"
         )
+        if self.leave_kib is not None:
+            free = f"$(df -k --output=avail {data} | tail -1)"
+            script += f"; dd if=/dev/zero of={data}/filler bs=1k count=$(({free} - {self.leave_kib})) 2>/dev/null"
         self.prefix = in_own_mounts(script)
         return super().command()
 

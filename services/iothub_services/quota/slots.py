@@ -25,7 +25,7 @@ from iothub_services.metrics import probes
 SLOTS = 16_384  # 512 KiB; counters beyond are as durable as the database: at most one flush is lost
 _WORDS = 4
 _MAGIC = int.from_bytes(b"iothubU1", sys.byteorder)
-_SIZE = (SLOTS + 1) * _WORDS * 8  # slot 0 holds the magic word
+SIZE_BYTES = (SLOTS + 1) * _WORDS * 8  # slot 0 holds the magic word
 _MASK = (1 << 32) - 1
 
 
@@ -101,21 +101,23 @@ def _room(path: Path, error: OSError) -> str:
     if error.errno != errno.ENOSPC:
         return ""
     free = format_size_roughly(probes.disk_free_bytes(path.parent))
-    return f" ({free} free in {path.parent}; the file takes {format_size_roughly(_SIZE)}); free some disk space first"
+    return (
+        f" ({free} free in {path.parent}; the file takes {format_size_roughly(SIZE_BYTES)}); free some disk space first"
+    )
 
 
 def _map(path: Path) -> mmap.mmap:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        if os.fstat(descriptor).st_size != _SIZE or _first_word(descriptor) not in (0, _MAGIC):
+        if os.fstat(descriptor).st_size != SIZE_BYTES or _first_word(descriptor) not in (0, _MAGIC):
             os.ftruncate(descriptor, 0)
         try:
-            os.posix_fallocate(descriptor, 0, _SIZE)
+            os.posix_fallocate(descriptor, 0, SIZE_BYTES)
         except OSError:
             with contextlib.suppress(OSError):
                 os.ftruncate(descriptor, 0)
             raise
-        return mmap.mmap(descriptor, _SIZE)
+        return mmap.mmap(descriptor, SIZE_BYTES)
     finally:
         os.close(descriptor)
 

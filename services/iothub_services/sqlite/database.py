@@ -224,9 +224,16 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE))  # its log gets this mode, too
         keep_private(path)
-    uri = path.absolute().as_uri() + (f"?{read_only_mode(path)}" if is_read_only else "?mode=rwc")
+    return _connect(path, read_only_mode(path) if is_read_only else "mode=rwc")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        f"{path.absolute().as_uri()}?{mode}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     return connection
@@ -255,9 +262,13 @@ class Seen(NamedTuple):
 
 
 def inspect_file(path: Path) -> Seen:
-    """Read what a file is, and change nothing. Raises BackendError, retryable unless the file is damaged."""
+    """Read what a file is, change nothing and leave nothing behind. Raises BackendError, retryable unless the file is damaged.
+
+    A file that nobody has open has no log, and is read as it stands: SQLite would make a log and its index, which a reader cannot remove.
+    """
+    mode = read_only_mode(path) if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
-        with contextlib.closing(connect(path, is_read_only=True)) as connection:
+        with contextlib.closing(_connect(path, mode)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.Error as error:

@@ -11,8 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from iothub.base.units import format_size_roughly
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.hub.needs import room_bytes
 from tests.support.hub import IOTHUB, Hub, free_port, iothub
-from tests.support.wrapped import in_own_mounts
+from tests.support.wrapped import SmallDiskHub, in_own_mounts
 
 
 def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -76,16 +80,54 @@ def test_a_backup_that_is_mounted_read_only_is_listed(hub: Hub) -> None:
     assert (refused.returncode, "readonly" in the_line(refused)) == (7, True)
 
 
-def test_a_full_disk_is_named_with_what_to_do(hub: Hub) -> None:
-    """As `iothub init` says it; the disk has room for the names of files and for no byte in them."""
-    path = hub.data_dir
-    script = f"cp -a {path} {path}.copy; mount -t tmpfs -o size=4m,mode=700 small {path}; cp -a {path}.copy/. {path}/"
-    fill = f"dd if=/dev/zero of={path}/filler bs=4k 2>/dev/null || true"
+def on_small_disk(hub: Hub, leave_kib: int, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script on a copy of the hub's directory, on a disk with so much room; "$@" starts the hub, and "$0" is the directory."""
+    small = SmallDiskHub(hub.data_dir, {"tcp": hub.ports.get("tcp", free_port())}, leave_kib=leave_kib)
+    words = small.command()[len(small.prefix) :]
+    command = [*small.prefix, "sh", "-c", script, str(hub.data_dir), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
-    done = serve(path, "--set", f"listeners.tcp.port={free_port()}", prefix=in_own_mounts(f"{script}; {fill}"))
 
-    assert done.returncode == 7
-    assert the_line(done) == f"iothub: {path}: the disk is full (0 bytes free); free some space first"
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("leave_kib", [0, 300, 900])
+def test_a_full_disk_is_named_with_what_to_do(leave_kib: int, is_first: bool, hub: Hub) -> None:
+    """A start and its check say the same and make no file: with room for no byte, for some files, and for nearly all."""
+    if not is_first:
+        hub.start()
+        hub.stop()
+    needed = room_bytes(Config(), DataDir(hub.data_dir))
+    leave_kib = min(leave_kib, (needed >> 10) - 4)
+
+    checked, started = on_small_disk(hub, leave_kib, '"$@" --check'), on_small_disk(hub, leave_kib, '"$@"')
+    before, after = on_small_disk(hub, leave_kib, 'ls -A "$0"'), on_small_disk(hub, leave_kib, '"$@"; ls -A "$0"')
+
+    assert (checked.returncode, started.returncode) == (7, 7)
+    assert checked.stderr == started.stderr
+    free, room = (format_size_roughly(size) for size in (leave_kib << 10, needed))
+    assert the_line(started) == (
+        f"iothub: {hub.data_dir}: the disk is full ({free} free, a start needs {room}); free some space first"
+    )
+    assert after.stdout == before.stdout
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_disk_with_as_much_room_as_a_start_needs_is_enough(is_first: bool, hub: Hub) -> None:
+    """For the check, which leaves no file behind, and for the start itself."""
+    if not is_first:
+        hub.start()
+        hub.stop()
+    needed_kib = room_bytes(Config(), DataDir(hub.data_dir)) + 4095 >> 12 << 2
+
+    checked = on_small_disk(hub, needed_kib, 'ls -A "$0"; echo; "$@" --check; ls -A "$0"')
+    small = SmallDiskHub(hub.data_dir, leave_kib=needed_kib)
+    try:
+        small.start()
+
+        before, _, after = checked.stdout.partition("\n\n")
+        assert (checked.stderr, after.split()) == ("nothing keeps the hub from starting\n", before.split())
+        assert small.stop() == 0
+    finally:
+        small.close()
 
 
 def test_a_memory_limit_below_the_hubs_own_needs_is_named(hub: Hub) -> None:

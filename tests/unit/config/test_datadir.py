@@ -140,6 +140,26 @@ def test_full_disk_is_said_with_the_same_advice_by_whoever_writes(
     made.lock("iothub serve").release()
 
 
+def test_lock_on_a_disk_without_room_is_free_for_the_next(made: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nobody takes the room of the process that has the lock, if only to try."""
+    tried: list[int] = []
+
+    def refuse(_descriptor: int, _offset: int, size: int) -> None:
+        tried.append(size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    with pytest.raises(UnavailableError, match="the disk is full"):
+        made.lock("iothub serve", 4096)
+
+    lock = made.lock("iothub restore")
+    with pytest.raises(ConflictError, match="is in use by"):
+        made.lock("iothub serve", 4096)
+
+    assert tried == [4096]
+    lock.release()
+
+
 def test_lock_that_the_system_refuses_is_named(made: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -168,6 +188,35 @@ def test_directory_that_cannot_be_written_is_unavailable(made: DataDir, monkeypa
 
     with pytest.raises(UnavailableError, match="read-only file system"):
         made.require_writable()
+
+
+def test_room_that_is_needed_is_tried_and_left_free(made: DataDir) -> None:
+    before = sorted(made.path.iterdir())
+
+    made.require_writable(1 << 20)
+
+    assert sorted(made.path.iterdir()) == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_disk_without_the_room_that_is_needed_is_unavailable(
+    number: int, made: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota of the hub's user is a full disk; nothing stays behind."""
+    before = sorted(made.path.iterdir())
+
+    def refuse(_descriptor: int, _offset: int, size: int) -> None:
+        assert size == 448 << 10
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+
+    with pytest.raises(
+        UnavailableError,
+        match=rf"^{made.path}: the disk is full \([\d.]+ \w+ free, a start needs 448\.0 KiB\); free some space first$",
+    ):
+        made.require_writable(448 << 10)
+    assert sorted(made.path.iterdir()) == before
 
 
 def test_hub_facts_are_read_back_and_removed(made: DataDir) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sqlite3
@@ -90,6 +91,21 @@ def test_low_disk_is_a_warning(data_dir: DataDir) -> None:
 
     assert finding.state is State.WARN
     assert "alarms.disk_free" in finding.advice
+
+
+def test_disk_on_which_no_hub_starts_is_a_failure(data_dir: DataDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless one runs: it has the room, and its alarms say what it lacks."""
+
+    def refuse(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    finding = found(*machine.checks(data_dir, Config(), {}))["data directory"]
+    assert (finding.state, "the disk is full" in finding.text) == (State.FAIL, True)
+
+    lock = data_dir.lock("iothub serve")
+    assert found(*machine.checks(data_dir, Config(), {}))["data directory"].state is State.OK
+    lock.release()
 
 
 def test_damaged_file_fails_with_what_to_do(data_dir: DataDir) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from iothub.base.errors import ConfigError
+from iothub.config.datadir import DataDir
 from iothub.config.loader import load
 from iothub.config.sections import Cluster, Config
-from iothub.hub.needs import own_descriptors, require_descriptors
+from iothub.hub.needs import own_descriptors, require_descriptors, room_bytes
 from iothub.net.descriptors import Descriptors, least_limit
+from iothub_services.quota.slots import SIZE_BYTES
 
 
 def settings(*flags: str) -> Config:
@@ -78,3 +81,30 @@ def test_links_need_more() -> None:
     alone = settings()
 
     assert own_descriptors(replace(alone, cluster=Cluster(listen="127.0.0.1:4000"))) > own_descriptors(alone)
+
+
+def test_files_that_a_start_makes_need_room(tmp_path: Path) -> None:
+    """The counters above all, which get all of theirs at once."""
+    data_dir, chosen = DataDir(tmp_path), settings()
+    first = room_bytes(chosen, data_dir)
+    data_dir.usage_slots.write_bytes(bytes(SIZE_BYTES))
+    with_slots = room_bytes(chosen, data_dir)
+    data_dir.queues.write_bytes(b"rows")
+
+    assert first - with_slots == SIZE_BYTES
+    assert 0 < room_bytes(chosen, data_dir) < with_slots
+
+
+def test_file_that_a_start_left_empty_is_made_again(tmp_path: Path) -> None:
+    data_dir, chosen = DataDir(tmp_path), settings()
+    before = room_bytes(chosen, data_dir)
+
+    data_dir.queues.touch()
+
+    assert room_bytes(chosen, data_dir) == before
+
+
+def test_stores_on_servers_need_no_room(tmp_path: Path) -> None:
+    on_kafka = settings("events.driver=kafka", "kafka.brokers=kafka-1:9092")
+
+    assert room_bytes(on_kafka, DataDir(tmp_path)) < room_bytes(settings(), DataDir(tmp_path))

@@ -13,7 +13,16 @@ from iothub.base.errors import BackendError, ConflictError, UnavailableError
 from iothub.base.units import format_size_roughly
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics import probes
-from iothub_services.sqlite.database import Damage, Database, Schema, backend_error, check, open_database
+from iothub_services.sqlite.database import (
+    Damage,
+    Database,
+    Schema,
+    Seen,
+    backend_error,
+    check,
+    inspect_file,
+    open_database,
+)
 from iothub_services.sqlite.salvage import FRESH_SUFFIX
 
 SCHEMA = Schema(
@@ -236,6 +245,21 @@ def test_rows_before_a_damaged_page_are_kept(tmp_path: Path, table: str) -> None
     database.close()
     opened(path, alarms=alarms).close()
     assert len(alarms.raised) == 1
+
+
+def test_file_that_is_looked_at_is_left_as_it_was(tmp_path: Path) -> None:
+    """Nobody who looks makes files that he cannot remove; what a hub has not folded into its file yet is seen."""
+    path = tmp_path / "things.db"
+    filled(path)
+
+    assert inspect_file(path) == Seen(2, 3)
+    assert [file.name for file in tmp_path.iterdir()] == ["things.db"]
+
+    database = opened(path)
+    with database.transaction() as connection:
+        connection.execute("CREATE TABLE more (id INTEGER)")
+    assert inspect_file(path) == Seen(2, 4)
+    database.close()
 
 
 def test_two_threads_read_one_after_the_other(tmp_path: Path) -> None:
