@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 IOTHUB = Path(sys.executable).parent / "iothub"
 DEVICES = ("sensor", "console")
 START_TIMEOUT_S = 60.0
+CONNECTIONS = (
+    500  # enough to try the hub, and few enough for the file descriptors of any machine: no warning about them
+)
 
 
 def iothub(data_dir: Path, *words: str, secret: str = "") -> None:
@@ -123,7 +126,9 @@ def main() -> int:
     accounts = accounts_of(options.data_dir)
     sys.stdout.write("starting the hub ...\n")
     sys.stdout.flush()
-    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--set", f"listeners.tcp.port={port}"]
+    settings = (f"listeners.tcp.port={port}", f"listeners.tcp.max_connections={CONNECTIONS}")
+    flags = [word for setting in settings for word in ("--set", setting)]
+    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", *flags]
     # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends at once, without DISCONNECT.
     hub = subprocess.Popen(command, process_group=0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -17,17 +18,19 @@ from tests.support.hub import free_port
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
+FILES = ("prlimit", "--nofile=1024:1024")  # as many descriptors as a plain machine allows
 
 
 @contextmanager
 def demo(data_dir: Path, port: int) -> Iterator[list[str]]:
-    """`make run` without the Makefile; the two commands that it prints. Ended as by Ctrl-C."""
-    running = subprocess.Popen(
-        [sys.executable, str(ROOT / "ops" / "demo.py"), "--port", str(port), "--data-dir", str(data_dir)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    """`make run` without the Makefile; the two commands that it prints. Ended as by Ctrl-C; the hub's log is beside its directory."""
+    with data_dir.with_suffix(".log").open("ab") as log:
+        running = subprocess.Popen(
+            [*FILES, sys.executable, str(ROOT / "ops" / "demo.py"), "--port", str(port), "--data-dir", str(data_dir)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
     assert running.stdout is not None
     try:
         lines: list[str] = []
@@ -72,6 +75,9 @@ def test_printed_commands_work_word_by_word(program: Callable[[str], str], tmp_p
     with demo(data_dir, port) as again:
         assert again == [subscribe, publish]
         assert received(subscribe, 1) == ["room/temperature 21.5"]
+    log = [json.loads(line) for line in data_dir.with_suffix(".log").read_text().splitlines()]
+    assert "ready" in [line["event"] for line in log]
+    assert [line for line in log if line["level"] != "info"] == [], "whoever tries the hub is not bothered"
 
 
 def first_line(subscriber: subprocess.Popen[str], publish: str) -> str:
