@@ -6,10 +6,9 @@ Knows names, sizes and hashes of files, and not what is in them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeVar
 
 from iothub.backup.files import MANIFEST
 from iothub.base.errors import ConflictError, CorruptRecordError, NotFoundError, UnavailableError
@@ -17,6 +16,9 @@ from iothub.config.datadir import write_atomically
 
 VERSION = 1
 _LIMIT_BYTES = 256 << 20  # a million files of the archive
+_SHOWN = 60  # letters of what is wrong
+_T = TypeVar("_T")
+_KINDS: dict[type, str] = {int: "a number", str: "a text", bool: "true or false", list: "a list"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +76,62 @@ def read(folder: Path) -> Manifest:
     except OSError as error:
         raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
     try:
-        return _from_json(json.loads(text))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptRecordError(f"{file} is damaged: {error!r}; use another backup") from None
+        return _from_json(_parsed(text))
+    except ValueError as error:
+        raise CorruptRecordError(f"{file} is damaged: {error}; use another backup") from None
 
 
-def _from_json(content: Mapping[str, object]) -> Manifest:
-    """Raises ConflictError; KeyError, TypeError, ValueError: not of our form."""
-    version = content["version"]
-    if not isinstance(version, int) or version > VERSION:
+def _parsed(text: bytes) -> object:
+    """Raises ValueError, with a text for people."""
+    if not text.strip():
+        raise ValueError("it is empty")
+    try:
+        return json.loads(text)
+    except UnicodeDecodeError:
+        raise ValueError("it is no UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is no JSON at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+
+
+def _from_json(content: object) -> Manifest:
+    """Raises ConflictError; ValueError, with a text for people: not of our form."""
+    version = _field(content, "version", int)
+    if version > VERSION:
         raise ConflictError(
             f"{MANIFEST} has version {version}, this program knows up to {VERSION}: use the newer program"
         )
-    entries = tuple(_entry(each) for each in cast("Sequence[Mapping[str, object]]", content["files"]))
     return Manifest(
-        program=str(content["program"]),
-        cut_at=str(content["cut_at"]),
-        data_dir=str(content["data_dir"]),
-        is_hub_running=bool(content["is_hub_running"]),
-        files=entries,
-        elsewhere=tuple(map(str, cast("Sequence[object]", content["elsewhere"]))),
+        program=_field(content, "program", str),
+        cut_at=_field(content, "cut_at", str),
+        data_dir=_field(content, "data_dir", str),
+        is_hub_running=_field(content, "is_hub_running", bool),
+        files=tuple(map(_entry, _field(content, "files", list))),
+        elsewhere=tuple(map(str, _field(content, "elsewhere", list))),
     )
 
 
-def _entry(content: Mapping[str, object]) -> Entry:
-    name = str(content["name"])
+def _field(content: object, name: str, kind: type[_T]) -> _T:
+    if not isinstance(content, dict):
+        raise ValueError(f"expected an object with {name!r}, got {json.dumps(content)[:_SHOWN]}")
+    if name not in content:
+        raise ValueError(f"{name!r} is missing")
+    value = content[name]
+    if type(value) is not kind:
+        raise ValueError(f"{name!r} is not {_KINDS[kind]}: {json.dumps(value)[:_SHOWN]}")
+    return value
+
+
+def _entry(content: object) -> Entry:
+    name = _field(content, "name", str)
     if name.startswith("/") or ".." in Path(name).parts or not Path(name).parts:
         raise ValueError(f"file name {name!r} leads out of the data directory")
-    numbers = [content[word] for word in ("size_bytes", "mode", "modified_ns", "schema")]
-    size_bytes, mode, modified_ns, schema = (int(str(number)) for number in numbers)
-    return Entry(name, size_bytes, str(content["sha256"]), mode & 0o777, modified_ns, schema)
+    return Entry(
+        name,
+        _field(content, "size_bytes", int),
+        _field(content, "sha256", str),
+        _field(content, "mode", int) & 0o777,
+        _field(content, "modified_ns", int),
+        _field(content, "schema", int),
+    )

@@ -76,7 +76,7 @@ def restore(folder: Path, manifest: Manifest, data_dir: DataDir, clock: Clock, o
     """
     with files.explained(data_dir.path):
         _remove(data_dir.staged_files)
-        _require_room(data_dir, manifest)
+        require_room(data_dir, manifest)
         try:
             _stage(folder, manifest, data_dir.staged_files, on_progress)
         except BaseException:
@@ -101,8 +101,11 @@ def restore(folder: Path, manifest: Manifest, data_dir: DataDir, clock: Clock, o
     return replaced
 
 
-def _require_room(data_dir: DataDir, manifest: Manifest) -> None:
-    free = disk_free_bytes(data_dir.path)
+def require_room(data_dir: DataDir, manifest: Manifest) -> None:
+    """Raise UnavailableError if the backup has more bytes than are free, or will be when what an earlier restore has left is removed."""
+    with files.explained(data_dir.path):
+        free = disk_free_bytes(next(path for path in (data_dir.path, *data_dir.path.parents) if path.exists()))
+        free += sum(path.stat().st_size for path in data_dir.staged_files.rglob("*") if path.is_file())
     if manifest.size_bytes > free:
         raise UnavailableError(
             f"{data_dir.path}: the backup has {manifest.size_bytes} bytes, {free} bytes are free: free some space; nothing was changed"

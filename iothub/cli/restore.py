@@ -5,6 +5,7 @@ Knows what is said; what is checked and moved is `iothub.backup`'s. Nothing is d
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,22 +46,21 @@ def command(app: App, folder: Path, is_replacing: bool, is_dry_run: bool) -> Non
     """
     from iothub.backup import manifest, restoring
 
-    found = manifest.read(folder)
     data_dir = app.data_dir
-    if is_dry_run:
-        _check(app, folder, found, is_replacing=is_replacing)
-        app.done("the backup is complete; nothing was changed", {**_record(app, found), "is_restored": False})
-        return
-    data_dir.make_directory()
-    lock = data_dir.lock("iothub restore")
     try:
-        _check(app, folder, found, is_replacing=is_replacing, is_locked=True)
-        with Progress("bytes restored") as progress:
+        found = manifest.read(folder)
+        _check(app, folder, found, is_replacing=is_replacing)
+        if is_dry_run:
+            app.done("the backup is complete; nothing was changed", {**_record(app, found), "is_restored": False})
+            return
+        data_dir.make_directory()
+        with ExitStack() as stack:
+            stack.callback(data_dir.lock("iothub restore").release)
+            _require_place(app, is_replacing=is_replacing)  # somebody may have come while the files were read
+            progress = stack.enter_context(Progress("bytes restored"))
             replaced = restoring.restore(folder, found, data_dir, SystemClock(), progress)
     except KeyboardInterrupt:
         raise InterruptedWorkError(_interrupted(app)) from None
-    finally:
-        lock.release()
     moved = "" if replaced is None else f"; what was there is in {replaced}"
     app.done(
         f"restored {data_dir.path} as of {found.cut_at}{moved}\nnext: iothub doctor\nthen: `iothub serve`",
@@ -68,21 +68,28 @@ def command(app: App, folder: Path, is_replacing: bool, is_dry_run: bool) -> Non
     )
 
 
-def _check(app: App, folder: Path, found: Manifest, *, is_replacing: bool, is_locked: bool = False) -> None:
-    """See whether the backup can be restored, and say what will happen. Raises IotHubError: it cannot."""
+def _check(app: App, folder: Path, found: Manifest, *, is_replacing: bool) -> None:
+    """See whether the backup can be restored, and say what will happen; change nothing. Raises IotHubError: it cannot."""
+    from iothub.backup import restoring
+
+    if (holder := app.data_dir.holder()) is not None:
+        raise ConflictError(f"{app.data_dir.path} is in use by {holder}; stop it first")
+    _require_place(app, is_replacing=is_replacing)
+    restoring.require_room(app.data_dir, found)
+    with Progress("bytes checked") as progress:
+        restoring.require_sound(folder, found, progress)
+    _announce(app, folder, found)
+
+
+def _require_place(app: App, *, is_replacing: bool) -> None:
     from iothub.backup import restoring
 
     data_dir = app.data_dir
-    if not is_locked and (holder := data_dir.holder()) is not None:
-        raise ConflictError(f"{data_dir.path} is in use by {holder}; stop it first")
     there = restoring.entries_to_replace(data_dir)
     if there and not is_replacing and not data_dir.unfinished_restore.exists():
         raise ConflictError(
             f"{data_dir.path} is not empty ({there[0].name}): restore into another --data-dir, or use --replace, which moves what is there aside"
         )
-    with Progress("bytes checked") as progress:
-        restoring.require_sound(folder, found, progress)
-    _announce(app, folder, found)
 
 
 def _announce(app: App, folder: Path, found: Manifest) -> None:

@@ -159,6 +159,21 @@ def test_no_room_changes_nothing(backup: Path, target: DataDir, monkeypatch: pyt
     assert names(target) == []
 
 
+def test_what_an_earlier_restore_has_left_is_room(
+    backup: Path, target: DataDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = manifest.read(backup)
+    target.staged_files.mkdir()
+    (target.staged_files / "rest").write_bytes(bytes(1000))
+    monkeypatch.setattr(restoring, "disk_free_bytes", lambda _path: found.size_bytes - 1000)
+
+    restoring.require_room(target, found)
+
+    (target.staged_files / "rest").write_bytes(bytes(999))
+    with pytest.raises(UnavailableError, match="bytes are free"):
+        restoring.require_room(target, found)
+
+
 @pytest.mark.parametrize("renames", range(6))
 def test_crash_between_two_renames_keeps_hubs_away_and_is_repaired(
     backup: Path, target: DataDir, monkeypatch: pytest.MonkeyPatch, renames: int
@@ -241,20 +256,35 @@ def test_manifest_leads_nowhere_else(backup: Path, name: str) -> None:
         manifest.read(backup)
 
 
+MANIFEST_OF = '{"version": 1, "program": "", "cut_at": "", "data_dir": "", "is_hub_running": true, "files": %s}'
+
+
 @pytest.mark.parametrize(
     ("text", "error", "said"),
     [
         ('{"version": 2}', ConflictError, "this program knows up to 1"),
-        ("{", CorruptRecordError, "is damaged"),
-        ('{"version": 1}', CorruptRecordError, "is damaged"),
-        ('{"version": 1, "files": 7, "program": "", "cut_at": "", "data_dir": ""}', CorruptRecordError, "is damaged"),
+        (" \n", CorruptRecordError, "it is empty"),
+        ('{\n"version"', CorruptRecordError, "it is no JSON at line 2, column 10"),
+        ("\udcff{}", CorruptRecordError, "it is no UTF-8 text"),
+        ("[" * 100_000, CorruptRecordError, "its JSON is nested too deeply"),
+        ("[1]", CorruptRecordError, "expected an object with 'version', got [1]"),
+        ('{"version": true}', CorruptRecordError, "'version' is not a number: true"),
+        ('{"version": 1}', CorruptRecordError, "'program' is missing"),
+        (MANIFEST_OF % '"x"', CorruptRecordError, "'files' is not a list: \"x\""),
+        (MANIFEST_OF % "[7]", CorruptRecordError, "expected an object with 'name', got 7"),
+        (MANIFEST_OF % '[{"name": "a", "size_bytes": "b"}]', CorruptRecordError, "'size_bytes' is not a number: \"b\""),
     ],
 )
 def test_manifest_that_cannot_be_read_is_refused(backup: Path, text: str, error: type[Exception], said: str) -> None:
-    (backup / files.MANIFEST).write_text(text)
+    """In words: which file, what is wrong with it, what to do."""
+    (backup / files.MANIFEST).write_text(text, errors="surrogateescape")
 
-    with pytest.raises(error, match=said):
+    with pytest.raises(error) as found:
         manifest.read(backup)
+
+    assert said in str(found.value)
+    if error is CorruptRecordError:
+        assert str(found.value) == f"{backup / files.MANIFEST} is damaged: {said}; use another backup"
 
 
 def test_manifest_that_is_no_file_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iothub.backup import files, making
+from iothub.backup import files, making, restoring
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.records.admin_commands import Json, Request, Verb
@@ -180,6 +180,35 @@ def test_exit_codes_of_restore(acme: Cli, empty: Cli, folder: str, tmp_path: Pat
     assert "pepper is damaged" in acme("restore", folder, "--replace", code=1).err
     assert [path.name for path in acme.data_dir.glob("re*")] == []
     assert acme.rows("tenant", "list")[0]["name"] == "acme"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_refused_restore_leaves_nothing_behind(
+    acme: Cli, empty: Cli, folder: str, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """Of a damaged backup, without room, and interrupted while files are checked: no directory, no lock in one that was there."""
+    acme("backup", folder)
+    if is_there:
+        empty.data_dir.mkdir(parents=True)
+
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restoring, "disk_free_bytes", lambda _path: 5)
+        assert "5 bytes are free" in empty("restore", folder, code=7).err
+        assert "5 bytes are free" in empty("restore", folder, "--dry-run", code=7).err
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "hash_of", interrupt)
+        assert "interrupted; nothing was changed" in empty("restore", folder, code=130).err
+    (Path(folder) / "pepper").write_bytes(bytes(32))
+    assert "pepper is damaged" in empty("restore", folder, code=1).err
+    (Path(folder) / "backup.json").write_text("{")
+    assert (
+        "backup.json is damaged: it is no JSON at line 1, column 2; use another" in empty("restore", folder, code=1).err
+    )
+
+    assert list(empty.data_dir.iterdir()) == [] if is_there else not empty.data_dir.exists()
 
 
 def test_replaced_files_can_be_taken_back(acme: Cli, folder: str) -> None:
