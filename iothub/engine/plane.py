@@ -404,6 +404,10 @@ class Plane:
         """From this moment of the monotonic clock publishers wait: routes of other hubs' sessions may be missing. `math.inf`: they do not."""
         self.turn.held_at = at
 
+    def hold_publishers_of(self, tenant: TenantPlane, is_held: bool) -> None:
+        """Let the publishers of one tenant wait, or go on: a subscription of another hub's session may be missing."""
+        tenant.is_held = is_held
+
     def overload_level(self) -> int:
         """NOT_OVERLOADED to ACCEPTS_NOBODY: see `iothub.engine.turn`."""
         return self.turn.overload_level()

@@ -175,6 +175,7 @@ class Publishing:
             or turn.buffered_bytes
             or tenant.persistent_fanout is not None
             or tenant.sinks
+            or tenant.is_held
             or turn.now >= turn.held_at
         ):
             verdict = self._admit_to_store(connection, session, tenant, route, qos, retain)

@@ -15,7 +15,7 @@ cdef class Gate:
     @cython.locals(now=double)
     cpdef bint may_wait(self, Connection connection, TenantPlane tenant, double wait) except -1
     cpdef object forget(self, Connection connection)
-    @cython.locals(turn=Turn)
+    @cython.locals(turn=Turn, tenant=TenantPlane)
     cpdef bint must_wait_for_store(self, Connection connection, bint needs_store) except -1
     cdef bint _is_behind(self, TenantPlane tenant) except -1
     @cython.locals(turn=Turn, tenant=TenantPlane)

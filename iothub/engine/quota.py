@@ -86,11 +86,8 @@ class Gate:
         turn = self.turn
         if turn.overload_level() >= PAUSES_PUBLISHERS or turn.is_held():
             return True
-        if (
-            connection.tenant is not None
-            and connection.tenant.slices is not None
-            and self._is_behind(connection.tenant)
-        ):
+        tenant = connection.tenant
+        if tenant is not None and (tenant.is_held or (tenant.slices is not None and self._is_behind(tenant))):
             return True
         return needs_store and (connection.unstored >= turn.limits.unstored_per_connection or turn.is_store_full())
 
@@ -107,7 +104,7 @@ class Gate:
         return (
             turn.overload_level() < PAUSES_PUBLISHERS
             and not turn.is_held()
-            and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
+            and (tenant is None or not (tenant.is_held or (tenant.slices is not None and self._is_behind(tenant))))
             and connection.unstored * 2 <= turn.limits.unstored_per_connection
             and turn.is_store_roomy()
         )

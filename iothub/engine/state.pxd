@@ -21,6 +21,7 @@ cdef class TenantPlane:
     cdef object _limits
     cdef public Py_ssize_t fanout, fanout_bytes
     cdef public int user_properties, sinks
+    cdef public flag is_held
     cdef public Router router
     cdef public Counters counters
     cdef public dict sessions

@@ -54,6 +54,9 @@ class TenantPlane:
         self.day_bytes: Any = None
         self.persistent_fanout: Any = None
         self.sinks = 0  # sessions in its router that are asked `is_full` before a message is routed: sinks, and peers whose link is full
+        self.is_held = (
+            False  # its publishers wait: another hub may have acknowledged a subscription that is not known here
+        )
         self.sink_messages: Any = None
         self.sink_bytes: Any = None
         self.interest: Any = None  # an `Interest`; None: no other hub needs to know what its clients subscribe

@@ -1,10 +1,13 @@
-"""The hubs that share this one's stores: it follows what their sessions do, and holds publishers while it may not know enough.
+"""The hubs that share this one's stores: it follows what their sessions do, and holds publishers while the others may not wait for it.
 
 Who lives is `iothub/hub/heartbeat.py`'s, what an event does to a session is `remote_sessions`'s, reading the log the follower's.
 
-Theory (docs/adr/0010): every hub knows every subscription up to `known_at`. A SUBACK leaves `SETTLE_S` after its event was durable, and a hub routes
-nothing when what it knows is older than `FRESH_S`, which is less: so what was published after a SUBACK is routed by it, at whichever hub, and no
-hub has to answer another one. Nobody waits while a hub is alone; a hub that joins opens its listeners only when the others have seen it.
+Theory (docs/adr/0030): every hub knows every subscription up to a place of the log. A SUBACK leaves when every hub that has the tenant open has said
+over its link that it knows the log up to the subscription, or that it reads no publisher before it does. A hub that joins opens its listeners
+when it is linked to the others. So a hub that is alone waits for nobody.
+
+Invariant: a hub for which the others may not wait any more routes nothing: one that could neither read the heartbeats for a while nor heard of every
+other hub over its link. Before it goes on, it reads the log up to its end.
 """
 
 from __future__ import annotations
@@ -20,20 +23,20 @@ from iothub.engine.state import Connection, Session
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.drivers import followed_log
 from iothub.hub.heartbeat import Heartbeat
+from iothub.peers.known import OwnPlace
+from iothub.peers.link import SILENT_S
+from iothub.records.events import Event
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
-from iothub_tenants.background.membership import UNSEEN_S
 from iothub_tenants.background.session_recovery import Peers
 
 if TYPE_CHECKING:
     from iothub_services.events.port import Offsets
 
-SETTLE_S = 0.5
-FRESH_S = 0.4  # the rest is for what happens between the look at the log and the route that is taken by it
-JOIN_S = UNSEEN_S + 2 * ALONE_S  # by then every other hub has seen this one, or holds back by itself
 CATCH_UP_S = 10.0
 LATE_S = 5.0  # publishers that wait for less are no news: a partition that changes its leader, a pause of this process
 CLOSING_S = 1.0
+RETRY_S = 1.0
 _TURN_S = 0.02
 
 
@@ -50,6 +53,10 @@ class HubCluster:
         self._heartbeat = Heartbeat(
             parts, catch_up=self.catch_up, is_following=lambda: self._is_following, on_look=self._judge
         )
+        self.log_place = OwnPlace(self._read_on)
+        self._regained_at = (
+            math.inf
+        )  # since then the others wait for this hub again; infinity: they always did, or do not
         self._overtaken: set[Session] = set()
         self._is_over = False
         self._unread = ""  # what keeps the log from being followed
@@ -58,9 +65,11 @@ class HubCluster:
 
     @property
     def is_alone(self) -> bool:
-        """Nobody is there, and what those said who were is known here."""
+        """Nobody is there, linked or not, and what those said who were is known here."""
         known_at = -math.inf if self._follower is None else self._follower.known_at
-        return self.members.is_alone and known_at >= self._heartbeat.accompanied_at
+        links = self._parts.links
+        has_links = links is not None and bool(links.up())
+        return self.members.is_alone and not has_links and known_at >= self._heartbeat.accompanied_at
 
     def place(self, epoch: int) -> Place | None:
         return Place(HERE, epoch)
@@ -74,9 +83,32 @@ class HubCluster:
         except TimeoutError:
             raise UnavailableError("the session log could not be followed in time") from None
 
-    async def settle(self) -> None:
-        if not self.is_alone:
-            await self._parts.pause(SETTLE_S)
+    def settle(self, tenant_id: int, place: Offsets | None) -> Deferred[None] | None:
+        places = self._parts.places()
+        if places is None:
+            return None
+        if place is None:
+            return Deferred.fromCoroutine(self._settle_unplaced(tenant_id))
+        settled: Deferred[None] = Deferred()
+        return settled if places.await_known(tenant_id, place, lambda: settled.callback(None)) else None
+
+    async def _settle_unplaced(self, tenant_id: int) -> None:
+        """The log could not say where an event is: it is somewhere before the log's end."""
+        while not self._is_over:
+            try:
+                await self.catch_up()
+            except UnavailableError:
+                await self._parts.pause(RETRY_S)
+            else:
+                settled = self.settle(tenant_id, self.log_place.applied)
+                if settled is not None:
+                    await settled
+                return
+
+    def peers_changed(self) -> None:
+        """Another hub was linked, or is gone."""
+        self._heartbeat.note_others()
+        self._judge()
 
     # --- the hub's life
 
@@ -87,34 +119,35 @@ class HubCluster:
     async def open(self, after: Offsets) -> None:
         """Follow the log after these offsets; return when the listeners may be opened.
 
-        By then every other hub knows of this one, and this one knows whatever they had acknowledged before.
+        By then this hub is linked to every other one, and knows whatever they had acknowledged before.
         """
         self._follow(after)
         if self.members.living:
-            await self._be_known()
+            await self._be_linked()
 
-    async def _be_known(self) -> None:
+    async def _be_linked(self) -> None:
         """What a store holds up meanwhile begins anew."""
         heartbeat = self._heartbeat
         while not self._is_over:
-            await self._parts.pause(max(self._unseen_s, 0.0))
+            await self._until_linked()
             came_at = heartbeat.came_at
             await self._catch_up_at_last()
             if heartbeat.came_at == came_at and not heartbeat.is_silent:
                 return
 
-    @property
-    def _unseen_s(self) -> float:
-        """So long another hub may live that has not seen this one yet."""
-        heartbeat = self._heartbeat
-        return JOIN_S if heartbeat.is_silent else heartbeat.came_at + JOIN_S - self._parts.clock.monotonic()
+    async def _until_linked(self) -> None:
+        """Return when there is a link to every hub that is waited for."""
+        links = self._parts.links
+        while not self._is_over and (self._heartbeat.is_silent or (links is not None and links.unlinked())):
+            await self._parts.pause(_TURN_S)
 
     def _follow(self, after: Offsets) -> None:
         parts = self._parts
+        self._note_applied(after)
         self._follower = Follower(
             followed_log(parts.settings),
             after,
-            parts.remote().apply_events,
+            self._apply,
             parts.reactor.callFromThread,
             parts.clock,
             on_known=self._knows,
@@ -157,6 +190,20 @@ class HubCluster:
         self._unread = text
         self._parts.store_alarms(word, "" if self.is_alone else text)
 
+    def _read_on(self) -> None:
+        if self._follower is not None:
+            self._follower.hurry()
+
+    async def _apply(self, page: list[Event], place: Offsets) -> None:
+        """Invariant: nothing is routed between the last event of a page and what the others are told about it."""
+        await self._parts.remote().apply_events(page)
+        self._note_applied(place)
+
+    def _note_applied(self, place: Offsets) -> None:
+        places = self._parts.places()
+        if places is not None:
+            places.note_applied(place)
+
     def _knows(self, _at: float) -> None:
         self._judge()
 
@@ -167,9 +214,31 @@ class HubCluster:
             return
         self._parts.block_source.share(not is_alone)
         follower.set_period(ALONE_S if is_alone else PERIOD_S)
-        known_until = follower.known_at + FRESH_S
-        held_at = self.members.alone_until if is_alone else known_until
-        self._parts.plane.hold_publishers_from(math.inf if self._is_over else held_at)
+        if self._is_over:
+            self._parts.plane.hold_publishers_from(math.inf)
+        else:
+            self._judge_publishers(follower.known_at)
+
+    def _judge_publishers(self, known_at: float) -> None:
+        now, awaited_until = self._parts.clock.monotonic(), self._awaited_until()
+        if awaited_until <= now:
+            self._regained_at = math.inf
+            return
+        if self._parts.plane.turn.held_at <= now:
+            if math.isinf(self._regained_at):
+                self._regained_at = now
+                self._read_on()
+            if known_at < self._regained_at:
+                return
+        self._regained_at = math.inf
+        self._parts.plane.hold_publishers_from(awaited_until)
+
+    def _awaited_until(self) -> float:
+        """Until then every other hub waits for this one; monotonic."""
+        seen_until, links = self.members.alone_until, self._parts.links
+        if links is None or not self.members.living:
+            return seen_until
+        return max(seen_until, self._parts.clock.monotonic() + SILENT_S - links.silence_s())
 
     @property
     def held_back(self) -> str:
@@ -178,9 +247,7 @@ class HubCluster:
         late_s = now - self._parts.plane.turn.held_at
         if late_s < LATE_S:
             return ""
-        if math.isinf(late_s):  # it has not read anything yet: the start says so
-            return self._unread
-        if self.members.is_fresh:
+        if not math.isinf(self._regained_at):
             return (
                 self._unread
                 or f"the session log could not be read up to its end for {late_s:.0f} s, and publishers wait"

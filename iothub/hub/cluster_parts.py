@@ -13,6 +13,7 @@ from iothub.config.sections import Config
 from iothub.engine.plane import Plane
 from iothub.hub.peer_links import PeerLinks
 from iothub.hub.wait_for_servers import Pause, Waiting
+from iothub.peers.known import PeerPlaces
 from iothub_services.auth.port import Run
 from iothub_services.damaged import OnDamage
 from iothub_services.state.service import StateService
@@ -28,6 +29,7 @@ class ClusterParts:
     Attributes:
         remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
         links: None: `cluster.listen` is not set.
+        places: What says to the others how far the log is known here; None: this hub has no links.
         on_replaced: Called once another hub replaces this one.
     """
 
@@ -46,4 +48,5 @@ class ClusterParts:
     damaged: OnDamage
     remote: Callable[[], RemoteSessions]
     links: PeerLinks | None
+    places: Callable[[], PeerPlaces | None]
     on_replaced: Callable[[ConflictError], None]

@@ -252,7 +252,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         owner=process.incarnation.encode(),
         make_cluster=partial(make_cluster, foundation),
         is_short_of_memory=lambda: watch.is_overloaded,
-        make_routes=partial(make_routes, foundation.links, later),
+        make_routes=partial(make_routes, foundation, later),
     )
 
 

@@ -11,8 +11,8 @@ from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.foundation import Foundation
-from iothub.hub.peer_links import PeerLinks
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
+from iothub.peers.known import PLACE_TYPES, PeerPlaces
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.records.admin_commands import Verbs
 from iothub_services.sessions.port import Cluster, SingleHub
@@ -25,37 +25,49 @@ def make_cluster(foundation: Foundation, plane: Plane) -> Cluster:
     process, stores = foundation.process, foundation.stores
     if not stores.states.is_shared:
         return SingleHub()
-    return HubCluster(
-        ClusterParts(
-            settings=process.settings,
-            data_dir=process.data_dir,
-            reactor=process.reactor,
-            clock=process.clock,
-            run=process.threads.run,
-            pause=process.pause,
-            members=foundation.members,
-            states=stores.states,
-            plane=plane,
-            block_source=foundation.block_source,
-            waiting=process.waiting,
-            store_alarms=foundation.monitoring.store_alarms,
-            damaged=foundation.damaged,
-            remote=foundation.remote_sessions,
-            links=foundation.links,
-            on_replaced=lambda error: foundation.on_replaced()(error),
+    return foundation.cluster.bind(
+        HubCluster(
+            ClusterParts(
+                settings=process.settings,
+                data_dir=process.data_dir,
+                reactor=process.reactor,
+                clock=process.clock,
+                run=process.threads.run,
+                pause=process.pause,
+                members=foundation.members,
+                states=stores.states,
+                plane=plane,
+                block_source=foundation.block_source,
+                waiting=process.waiting,
+                store_alarms=foundation.monitoring.store_alarms,
+                damaged=foundation.damaged,
+                remote=foundation.remote_sessions,
+                links=foundation.links,
+                places=foundation.places if foundation.links is not None else _no_places,
+                on_replaced=lambda error: foundation.on_replaced()(error),
+            )
         )
     )
 
 
-def make_routes(links: PeerLinks | None, later: Later, plane: Plane) -> PeerRoutes:
-    """Make what routes between the clients of this hub and those of the hubs that are linked to it."""
+def _no_places() -> None:
+    """A hub without links has nobody to say anything to."""
+
+
+def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoutes:
+    """Make what routes between the clients of this hub and those of the hubs that are linked to it; above the cluster."""
+    links = foundation.links
     if links is None:
         return NoPeerRoutes()
-    made = Routes(links, plane, partial(later, 0))
-    links.register(ROUTE_TYPES, made, is_waited_for=True)
-    links.register(MESSAGE_TYPES, made)
-    links.watch(made.acknowledged, made.members)
-    return made
+    cluster, call_soon = foundation.cluster(), partial(later, 0)
+    routes = Routes(links, plane, call_soon, cluster.log_place)
+    links.register(ROUTE_TYPES, routes, is_waited_for=True)
+    links.register(MESSAGE_TYPES, routes)
+    links.watch(routes.acknowledged, routes.members)
+    places = foundation.places.bind(PeerPlaces(cluster.log_place, routes, call_soon, later, cluster.peers_changed))
+    links.register(PLACE_TYPES, places)
+    routes.watch(places.tenant_closed_at, places.tenant_closed)
+    return routes
 
 
 def make_peer_commands(foundation: Foundation, own: Verbs) -> PeerCommands:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from iothub import hooks
 from iothub.base.errors import ConflictError
 from iothub.engine.plane import Plane
+from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_control import late_brokers
 from iothub.hub.compose_links import make_links
 from iothub.hub.late import LateBound
@@ -15,6 +16,7 @@ from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.parts import Monitoring, Process, Stores
 from iothub.hub.periodic_tasks import AccountQuestions
 from iothub.net.listeners import Listeners
+from iothub.peers.known import PeerPlaces
 from iothub.records.events import Event
 from iothub_services.damaged import DamagedRecords
 from iothub_tenants.accounts.generator import BlockSource
@@ -50,6 +52,8 @@ class Foundation:
         self.plane: LateBound[Plane] = LateBound("the message plane")
         self.listeners: LateBound[Listeners] = LateBound("the listeners, whose sockets links use")
         self.remote_sessions: LateBound[RemoteSessions] = LateBound("the sessions of other hubs")
+        self.cluster: LateBound[HubCluster] = LateBound("what knows the other hubs")
+        self.places: LateBound[PeerPlaces] = LateBound("what says to other hubs how far the log is known here")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)

@@ -17,6 +17,7 @@ from iothub.base import log
 from iothub.base.errors import ConfigError, ConflictError, IotHubError
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.drivers import queue_drivers
+from iothub.hub.require_links import require_links
 from iothub.records.state import SessionState
 from iothub_tenants.background.membership import HEARTBEAT_S
 from iothub_tenants.background.session_recovery import Peers
@@ -35,7 +36,7 @@ class Heartbeat:
         is_following: Callable[[], bool],
         on_look: Callable[[], None],
     ) -> None:
-        """`catch_up`, `is_following`: of the log. `on_look`: called after each look at the others."""
+        """`catch_up`, `is_following`: of the log. `on_look`: called after each look at the others, also one that failed."""
         self._parts = parts
         self._log = log.get(__name__)
         self.members = parts.members
@@ -60,6 +61,7 @@ class Heartbeat:
         parts = self._parts
         links = parts.links
         await self.members.join(parts.data_dir.read_member(), parts.pause, "" if links is None else links.open())
+        await require_links(self.members, has_links=links is not None, pause=parts.pause)
         await self._require_shared_queues()
         await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
         if links is not None:
@@ -82,6 +84,10 @@ class Heartbeat:
     async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
         keys = [state.key for state in states]
         return await self._parts.run("housekeeping.states", self._parts.states.states_of, keys)
+
+    def note_others(self) -> None:
+        """Another hub is there, or was until now."""
+        self.accompanied_at = self._parts.clock.monotonic()
 
     def stop(self) -> None:
         """Take over from nobody any more; the heartbeat goes on until `leave`."""
@@ -115,7 +121,7 @@ class Heartbeat:
                 self._parts.links.members(self.members.living_rows())
             self._met |= self.members.living
             if had_others or self.members.living:
-                self.accompanied_at = self._parts.clock.monotonic()
+                self.note_others()
             if self.members.is_replaced and not self._is_stopping:
                 self._parts.on_replaced(
                     ConflictError(
@@ -133,6 +139,7 @@ class Heartbeat:
             self.unseen = ""
         except IotHubError as error:
             self.unseen = str(error)
+            self._on_look()
             self._log.warning("could not read the other hubs' heartbeats, will retry", cause=str(error))
         except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
             self._log.error("defect in reading the other hubs' heartbeats", exc_info=error)

@@ -29,7 +29,7 @@ _TENANTS_AT_ONCE = 256  # whose events go to the log together; then the reactor 
 _EVENTS_AT_ONCE = 1_024
 _UNWRITTEN = 10  # events of a tenant that wait for a log that fails; then the period grows instead
 
-Record = Callable[[list[Event]], Awaitable[None]]
+Record = Callable[[list[Event]], Awaitable[object]]
 """Durable when awaited. Raises BackendError."""
 
 

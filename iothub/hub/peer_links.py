@@ -8,6 +8,7 @@ somebody who has connected.
 
 from __future__ import annotations
 
+import math
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -193,6 +194,17 @@ class PeerLinks:
 
     def is_half_full(self, peer: PeerId) -> bool:
         return self._links is not None and self._links.is_half_full(peer)
+
+    def unlinked(self) -> bool:
+        """Tell whether there is a hub that is waited for, and has no link."""
+        return any(each.address and each.state != "up" and not _is_overdue(each) for each in self.status())
+
+    def silence_s(self) -> float:
+        """Return how long ago that ping was sent which the hub that was heard of the longest ago has echoed; infinity: one has no link."""
+        links = self._links
+        if links is None:
+            return math.inf
+        return max((links.evidence_age(each.peer) for each in links.status()), default=0.0)
 
     def status(self) -> list[LinkStatus]:
         return [] if self._links is None else self._links.status()

@@ -49,10 +49,19 @@ class FrameType(IntEnum):
     ANSWER = 66  # msgpack {"id", "result"} or {"id", "error", "exit_code", "details"}
     CANCEL = 67  # msgpack {"id"}: the asker does not wait any more
     OPEN = 70  # msgpack {"tenant", "number"}: this hub has the tenant open, and asks for the routes
-    OPENED = 71  # msgpack {"tenant", "number", "is_open"}: the answer; the whole set of routes stands before it
+    OPENED = (
+        71  # msgpack {"tenant", "number", "is_open", "place"}: the answer; the whole set of routes stands before it
+    )
     CLOSE = 72  # msgpack {"tenant"}
     ROUTE = 73  # msgpack {"tenant", "is_whole", "everything", "qos0", "removed"}
     PUBLISH = 74  # see `iothub.engine.routed`
+    KNOW = (
+        80  # msgpack {"tenant", "place"}: clients of the tenant wait until that hub knows the session log up to there
+    )
+    KNOWN = 81  # msgpack {"place"}: how far this hub has applied the log
+    PAUSED = (
+        83  # msgpack {"tenant", "place"}: this hub publishes nothing of the tenant before it knows the log up to there
+    )
 
 
 _TYPES = {int(each): each for each in FrameType}

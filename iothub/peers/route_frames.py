@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from iothub.engine.filters import check_topic_filter
 from iothub.peers.frames import BadFrameError, pack, unpack
+from iothub.peers.place_frames import place_in
+from iothub.peers.places import NOWHERE, Offsets
 
 FILTERS = 4_096  # in one frame
 FILTERS_BYTES = 256 << 10
@@ -36,20 +38,26 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The answer to an `Open`. `is_open`: this hub has the tenant open too, and its routes stand before this; else it has none."""
+    """The answer to an `Open`. `is_open`: this hub has the tenant open too, and its routes stand before this; else it has none.
+
+    `place`: up to where this hub knows the session log, so that whoever asks knows what clients of the tenant were acknowledged before.
+    """
 
     tenant_id: int
     number: int
     is_open: bool
+    place: Offsets = NOWHERE
 
     def encode(self) -> bytes:
-        return pack({"tenant": self.tenant_id, "number": self.number, "is_open": self.is_open})
+        return pack(
+            {"tenant": self.tenant_id, "number": self.number, "is_open": self.is_open, "place": list(self.place)}
+        )
 
     @classmethod
     def decode(cls, body: bytes) -> Opened:
         """Raises BadFrameError."""
         fields = unpack(body)
-        return cls(_number(fields, "tenant"), _number(fields, "number"), _truth(fields, "is_open"))
+        return cls(_number(fields, "tenant"), _number(fields, "number"), _truth(fields, "is_open"), place_in(fields))
 
 
 def encode_close(tenant_id: int) -> bytes:

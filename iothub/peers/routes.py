@@ -2,7 +2,8 @@
 
 Knows no socket, no reactor and no SUBSCRIBE: the engine says which subscriptions there are, and links carry frames.
 
-    a broker is made -> OPEN to all hubs -> each answers with its routes (ROUTE ...) and OPENED -> clients of the tenant are served
+    a broker is made -> OPEN to all hubs -> each answers with its routes (ROUTE ...) and OPENED with its place in the session log
+                     -> the log is applied here up to there -> clients of the tenant are served
     a subscription -> ROUTE to the hubs that have the tenant open, at the end of the turn -> they have applied it -> SUBACK
     a PUBLISH -> one frame to each hub with a matching route -> it matches again -> its transient sessions, and effective QoS 0
     a broker is dropped -> CLOSE
@@ -21,6 +22,8 @@ from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
 from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.known import OwnPlace
+from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Open, Opened, RouteChange, changes, decode_close, encode_close
 from iothub.peers.routed_peer import RoutedMessages, RoutedPeer, RouteLinks
@@ -30,15 +33,19 @@ ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUT
 MESSAGE_TYPES = (FrameType.PUBLISH,)
 
 OnDone = Callable[[], None]
+OnClosedAt = Callable[[PeerId, int], None]
+OnClosed = Callable[[int], None]
 
 
 class _OpenTenant:
-    """A tenant that is open here. `unanswered`: hubs whose routes are still missing."""
+    """A tenant that is open here. `unanswered`: hubs whose routes are still missing; `place`: what must be known of the log before it is served."""
 
     def __init__(self, tenant: TenantPlane, number: int, unanswered: set[PeerId]) -> None:
         self.tenant = tenant
         self.number = number
         self.unanswered = unanswered
+        self.place: Offsets = NOWHERE
+        self.is_served = False
         self.waiting: list[OnDone] = []
         self.announced: Announced | None = None  # while another hub has the tenant open
 
@@ -50,11 +57,16 @@ class Routes:
     ever linked, if the accounts say that it is there.
     """
 
-    def __init__(self, links: RouteLinks, plane: Plane, call_soon: Callable[[OnDone], object]) -> None:
-        """`call_soon`: calls back when the running turn is over."""
+    def __init__(
+        self, links: RouteLinks, plane: Plane, call_soon: Callable[[OnDone], object], own: OwnPlace | None = None
+    ) -> None:
+        """`call_soon`: calls back when the running turn is over. `own`: how far the session log is known here; None: there is none."""
         self._links = links
         self._plane = plane
         self._call_soon = call_soon
+        self._own = own or OwnPlace()
+        self._on_closed_at: list[OnClosedAt] = []
+        self._on_closed: list[OnClosed] = []
         self._messages = RoutedMessages()
         self._members: frozenset[PeerId] = frozenset()
         self._peers: dict[PeerId, RoutedPeer] = {}
@@ -62,6 +74,11 @@ class Routes:
         self._changed: dict[int, _OpenTenant] = {}
         self._is_called_soon = False
         self._number = 0
+
+    def watch(self, on_closed_at: OnClosedAt, on_closed: OnClosed) -> None:
+        """Call with a hub and a tenant that it has closed, and with each tenant that is closed here; at composition."""
+        self._on_closed_at.append(on_closed_at)
+        self._on_closed.append(on_closed)
 
     # --- who there is
 
@@ -76,7 +93,7 @@ class Routes:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
         added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn)
         for here in list(self._tenants.values()):
-            if here.unanswered:
+            if not here.is_served:
                 here.unanswered.add(peer)
                 self._answered(here, *(each for each in here.unanswered if each.node == peer.node and each < peer))
             added.announce(FrameType.OPEN, Open(here.tenant.tenant_id, here.number).encode())
@@ -107,11 +124,12 @@ class Routes:
         self._number += 1
         here = _OpenTenant(tenant, self._number, set(self._members.union(self._peers)))
         self._tenants[tenant.tenant_id] = here
-        if any(tenant.tenant_id in peer.opened for peer in self._peers.values()):
+        if self.opened_at(tenant.tenant_id):
             self._announce(here)
         body = Open(tenant.tenant_id, here.number).encode()
         for peer in self._peers.values():
             peer.announce(FrameType.OPEN, body)
+        self._answered(here)
 
     def close_tenant(self, tenant: TenantPlane) -> None:
         """A tenant has nobody here any more."""
@@ -124,12 +142,17 @@ class Routes:
         for peer in self._peers.values():
             peer.leave(tenant.tenant_id)
             peer.announce(FrameType.CLOSE, body)
-        self._answered(here, *here.unanswered)
+        for on_closed in self._on_closed:
+            on_closed(tenant.tenant_id)
+        self._serve(here)
 
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
-        """Call back once every hub has answered, or is gone: before that nobody may publish. False: there is nobody to wait for."""
+        """Call back once every hub has answered or is gone, and what they know is known here: before that nobody may publish.
+
+        False: there is nobody to wait for.
+        """
         here = self._tenants.get(tenant.tenant_id)
-        if here is None or not here.unanswered:
+        if here is None or here.is_served:
             return False
         here.waiting.append(on_done)
         return True
@@ -154,6 +177,24 @@ class Routes:
             announcement.waiting.append(done)
         return True
 
+    # --- for what else hubs say to each other of a tenant: fulfils `TenantPeers`
+
+    def is_open(self, tenant_id: int) -> bool:
+        return tenant_id in self._tenants
+
+    def opened_at(self, tenant_id: int) -> list[PeerId]:
+        return [peer.id for peer in self._peers.values() if tenant_id in peer.opened]
+
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        found = self._peers.get(peer)
+        if found is not None:
+            found.announce(frame_type, body)
+
+    def hold(self, tenant_id: int, *, is_held: bool) -> None:
+        here = self._tenants.get(tenant_id)
+        if here is not None:
+            self._plane.hold_publishers_of(here.tenant, is_held)
+
     # --- what other hubs say
 
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
@@ -174,6 +215,8 @@ class Routes:
             sender.leave(tenant_id)
             sender.opened.discard(tenant_id)
             self._stop_announcing(tenant_id)
+            for on_closed_at in self._on_closed_at:
+                on_closed_at(sender.id, tenant_id)
 
     def _take_messages(self, sender: RoutedPeer, body: bytes) -> None:
         """Nothing of a frame is delivered that cannot be read to its end: it comes again."""
@@ -203,7 +246,8 @@ class Routes:
             everything, qos0 = announced.filters(EVERYTHING), announced.filters(QOS0)
             for body in changes(asked.tenant_id, everything, qos0, is_whole=True):
                 sender.announce(FrameType.ROUTE, body)
-        sender.announce(FrameType.OPENED, Opened(asked.tenant_id, asked.number, here is not None).encode())
+        answer = Opened(asked.tenant_id, asked.number, here is not None, self._own.known())
+        sender.announce(FrameType.OPENED, answer.encode())
 
     def _take_opened(self, sender: RoutedPeer, answer: Opened) -> None:
         here = self._tenants.get(answer.tenant_id)
@@ -211,6 +255,7 @@ class Routes:
             return  # it has been closed since
         if not answer.is_open:
             sender.leave(answer.tenant_id)
+        here.place = joined(here.place, answer.place)
         self._answered(here, sender.id)
 
     def _take_routes(self, sender: RoutedPeer, change: RouteChange) -> None:
@@ -229,13 +274,16 @@ class Routes:
 
     def _answered(self, here: _OpenTenant, *peers: PeerId) -> None:
         """These hubs have answered, or are gone."""
-        if not here.unanswered:
-            return
         here.unanswered.difference_update(peers)
-        if not here.unanswered:
-            waiting, here.waiting = here.waiting, []
-            for on_done in waiting:
-                on_done()
+        if not (here.unanswered or here.is_served or self._own.await_applied(here.place, lambda: self._answered(here))):
+            self._serve(here)
+
+    def _serve(self, here: _OpenTenant) -> None:
+        """Clients of the tenant may publish."""
+        here.is_served = True
+        waiting, here.waiting = here.waiting, []
+        for on_done in waiting:
+            on_done()
 
     # --- what is announced to other hubs
 
@@ -251,9 +299,8 @@ class Routes:
         here = self._tenants.get(tenant_id)
         if here is None or here.announced is None:
             return
-        if any(tenant_id in peer.opened for peer in self._peers.values()):
-            return
-        self._forget_announced(here)
+        if not self.opened_at(tenant_id):
+            self._forget_announced(here)
 
     def _forget_announced(self, here: _OpenTenant) -> None:
         announced, here.announced, here.tenant.interest = here.announced, None, None

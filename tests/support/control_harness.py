@@ -31,6 +31,7 @@ from iothub_services.auth.port import Action, DeviceRecord, Effect, Rule, Scope,
 from iothub_services.auth.secrets import hash_generated
 from iothub_services.connections.log import ConnectionLines, ConnectionLog, LineRate
 from iothub_services.damaged import uncounted
+from iothub_services.events.port import Offsets
 from iothub_services.queues.port import QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
@@ -79,13 +80,14 @@ class Journal:
         self.is_held = False
         self.waiting: list[Deferred[None]] = []
 
-    async def record(self, events: list[Event]) -> None:
+    async def record(self, events: list[Event]) -> Offsets | None:
         if self.is_down:
             raise BackendError("events.db: disk full", retryable=True, is_written=self.is_uncertain)
         if self.is_held:
             self.waiting.append(Deferred())
             await self.waiting[-1]
         self.events += events
+        return (len(self.events),)
 
     def note(self, events: list[Event]) -> None:
         self.events += events

@@ -6,7 +6,7 @@ Knows no socket, no time and no store: frames stay in order and wait while a way
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from iothub.base.errors import UnavailableError
@@ -14,7 +14,8 @@ from iothub.engine.limits import PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.state import TenantPlane
 from iothub.peers.frames import BadFrameError, FrameType
-from iothub.peers.ports import LinkSettings, PeerId
+from iothub.peers.known import PLACE_TYPES, OwnPlace, PeerPlaces
+from iothub.peers.ports import LinkSettings, PeerId, Receiver
 from iothub.peers.routes import Routes
 from iothub.testing.engine import Bench, Client, packets
 
@@ -35,6 +36,11 @@ class TestedLinks:
         self.half_full: set[PeerId] = set()
         self.closed: set[PeerId] = set()
         self.sent: list[tuple[PeerId, FrameType, bytes]] = []
+        self.receivers: dict[FrameType, Receiver] = {}
+
+    def register(self, types: Iterable[FrameType], receiver: Receiver) -> None:
+        """Give frames of these types to somebody else than the routes."""
+        self.receivers |= dict.fromkeys(types, receiver)
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         if peer in self.closed:
@@ -61,10 +67,11 @@ class LinkedHub(Protocol):
     id: PeerId
     plane: Plane
     routes: Routes
+    links: TestedLinks
 
 
 class RoutedHub:
-    """One hub with a tenant `acme` (id 1), which is not open yet."""
+    """One hub with a tenant `acme` (id 1), which is not open yet. `reads`: how often it was asked to read the session log."""
 
     def __init__(self, net: Net[Any], peer: PeerId, limits: PlaneLimits | None = None) -> None:
         self.id = peer
@@ -72,7 +79,15 @@ class RoutedHub:
         self.plane = self.bench.plane
         self.tenant = self.bench.tenant
         self.links = TestedLinks(net, peer)
-        self.routes = Routes(self.links, self.plane, net.call_soon)
+        self.reads = 0
+        self.place = OwnPlace(self._note_read)
+        self.routes = Routes(self.links, self.plane, net.call_soon, self.place)
+        self.places = PeerPlaces(self.place, self.routes, net.call_soon, net.later)
+        self.links.register(PLACE_TYPES, self.places)
+        self.routes.watch(self.places.tenant_closed_at, self.places.tenant_closed)
+
+    def _note_read(self) -> None:
+        self.reads += 1
 
     def open(self, tenant: TenantPlane | None = None) -> list[bool]:
         """Open a tenant, this hub's own or another; the list gets True once its clients may be served."""
@@ -123,11 +138,22 @@ class Net(Generic[Hub]):
         self._numbers: dict[tuple[PeerId, PeerId], int] = {}
         self._unheard: dict[tuple[PeerId, PeerId], int] = {}
         self._soon: list[Callable[[], None]] = []
+        self._timers: list[Callable[[], None]] = []
         for node in range(1, count + 1):
             self.add(PeerId(node, 1))
 
     def call_soon(self, call: Callable[[], None]) -> None:
         self._soon.append(call)
+
+    def later(self, _seconds: float, call: Callable[[], None]) -> None:
+        self._timers.append(call)
+
+    def time_out(self) -> None:
+        """Every timer runs out, and what is sent then arrives."""
+        timers, self._timers = self._timers, []
+        for call in timers:
+            call()
+        self.settle()
 
     def add(self, peer: PeerId) -> Hub:
         """A hub comes, and is linked."""
@@ -139,8 +165,9 @@ class Net(Generic[Hub]):
         return hub
 
     def link(self, one: Hub, other: Hub) -> None:
-        one.routes.peer_up(other.id)
-        other.routes.peer_up(one.id)
+        for hub, peer in ((one, other.id), (other, one.id)):
+            for receiver in _receivers(hub):
+                receiver.peer_up(peer)
 
     def kill(self, hub: Hub) -> None:
         """A hub is gone: nothing of it arrives any more, and the others know that it never comes back."""
@@ -148,7 +175,8 @@ class Net(Generic[Hub]):
         for way in [way for way in self._ways if hub.id in way]:
             del self._ways[way]
         for other in self.hubs.values():
-            other.routes.peer_gone(hub.id)
+            for receiver in _receivers(other):
+                receiver.peer_gone(hub.id)
 
     def put(self, source: PeerId, target: PeerId, frame_type: FrameType, body: bytes) -> int:
         way = (source, target)
@@ -172,7 +200,7 @@ class Net(Generic[Hub]):
         number, frame_type, body = frames.popleft()
         receiver = self.hubs[target]
         try:
-            receiver.routes.frame(source, frame_type, body)
+            receiver.links.receivers.get(frame_type, receiver.routes).frame(source, frame_type, body)
         except BadFrameError as error:
             self.faults.append(error)
         receiver.plane.end_batch()
@@ -196,6 +224,10 @@ class Net(Generic[Hub]):
             moved = [self.deliver(*way) for way in list(self._ways)]
             moved += [self.acknowledge(*way) for way in list(self._unheard)]
             is_moving = any(moved) or bool(self._soon)
+
+
+def _receivers(hub: LinkedHub) -> list[Receiver]:
+    return list(dict.fromkeys([hub.routes, *hub.links.receivers.values()]))
 
 
 def open_pair() -> tuple[Net[RoutedHub], RoutedHub, RoutedHub]:

@@ -22,7 +22,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, IotHubError, UnavailableError
 from iothub.records.events import Event
 from iothub_services.damaged import OnDamage, uncounted
-from iothub_services.events.port import EventLog, LoggedEvent, Offsets, reached
+from iothub_services.events.port import EventLog, Offsets, reached
 from iothub_services.events.reading import behind, counted_by, readable
 from iothub_services.group_thread import CallInReactor
 
@@ -35,13 +35,14 @@ PAGE = 500  # events that are applied in one call of the reactor
 _WAITING = 10_000  # questions at a time
 FAILING = "follower_failing"  # the alarm; not raised while no other hub runs, for then the log has only our own events
 
-Apply = Callable[[list[Event]], Coroutine[Deferred[Any], Any, None]]
+Apply = Callable[[list[Event], Offsets], Coroutine[Deferred[Any], Any, None]]
+"""Apply a page of the log; with it everything up to this place is applied."""
 
 
 class Follower:
     """One thread that reads; `catch_up` and all callbacks run on the reactor thread.
 
-    Invariants: `_after` is what was applied; `known_at` never goes back.
+    Invariants: `_after` is what was read and applied; `known_at` never goes back.
     """
 
     def __init__(
@@ -145,10 +146,11 @@ class Follower:
             page = self._events.read(self._after, PAGE)
             if not page:
                 return
-            self._hand_over(readable(page, self._on_damaged))
-            self._after = behind(self._after, page)
+            after = behind(self._after, page)
+            self._hand_over([logged.event for logged in readable(page, self._on_damaged)], after)
+            self._after = after
 
-    def _hand_over(self, page: list[LoggedEvent]) -> None:
+    def _hand_over(self, page: list[Event], after: Offsets) -> None:
         """Have a page applied on the reactor thread, and wait until it is. Raises what kept it from being applied."""
         is_done = threading.Event()
         failures: list[BaseException] = []
@@ -157,7 +159,7 @@ class Follower:
             failures.append(getattr(failure, "value", RuntimeError(str(failure))))
 
         def apply() -> None:
-            done: Deferred[None] = Deferred.fromCoroutine(self._apply([logged.event for logged in page]))
+            done: Deferred[None] = Deferred.fromCoroutine(self._apply(page, after))
             done.addErrback(failed).addBoth(lambda _: is_done.set())
 
         self._call_in_reactor(apply)
@@ -171,7 +173,7 @@ class Follower:
         """Raise the alarm, or clear it: an empty text means that nothing fails any more."""
         was_failing, self._is_failing = self._is_failing, bool(text)
         if text:
-            text = f"{text}; this hub does not know what other hubs' sessions do, and publishers wait"
+            text = f"{text}; publishers wait here as soon as a client of their tenant subscribes at another hub"
         if text or was_failing:
             self._call_in_reactor(partial(self._on_alarm, FAILING, text))
 

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from iothub.base import log as logging
 from iothub.base.errors import BackendError
 from iothub.records.events import Event
+from iothub_services.events.port import Offsets
 from iothub_services.events.retention import TrimStatistics
 from iothub_services.group_thread import FOREVER_S
 
@@ -77,11 +78,12 @@ class ThreadJournal:
         self._signature = signature
         self.lost = 0
 
-    async def record(self, events: list[Event]) -> None:
-        """Durable when it returns. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
+    async def record(self, events: list[Event]) -> Offsets | None:
+        """Fulfils `Journal`. Raises BackendError; what was given up is not in the log, unless the error's `is_written` says so."""
         self.flush()  # the order of the calls is the order of the log
         self._notify(events)
-        await answer_of(lambda done: self._thread.submit(self._signed(events), done, _size(events)))
+        place = await answer_of(lambda done: self._thread.submit(self._signed(events), done, _size(events)))
+        return place if isinstance(place, tuple) else None
 
     async def trim(self, wanted: TrimStatistics) -> int:
         """Remove a slice of the events for statistics; returns how many went. Raises BackendError."""

@@ -11,9 +11,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from twisted.internet.defer import Deferred
+
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.records.events import Event
+from iothub_services.events.port import Offsets
 from iothub_services.queues.port import Claim, QueueLimits, QueueStats
 from iothub_services.queues.threads import LoadedPage
 
@@ -98,8 +101,11 @@ class Cluster(Protocol):
     async def catch_up(self) -> None:
         """Return when everything that is durable in the log now has been applied. Raises UnavailableError."""
 
-    async def settle(self) -> None:
-        """Return when every hub knows what was durable before the call."""
+    def settle(self, tenant_id: int, place: Offsets | None) -> Deferred[None] | None:
+        """Return what fires when no hub publishes for this tenant without knowing the log up to a place; None: they all know it.
+
+        `place`: as `Journal.record` returns it.
+        """
 
 
 class SingleHub:
@@ -114,8 +120,9 @@ class SingleHub:
     async def catch_up(self) -> None:
         return
 
-    async def settle(self) -> None:
-        return
+    def settle(self, tenant_id: int, place: Offsets | None) -> Deferred[None] | None:
+        del tenant_id, place
+        return None
 
 
 class SessionControl:
@@ -199,8 +206,8 @@ class QueueAdmin(Protocol):
 class Journal(Protocol):
     """The session-event log as the session manager sees it. Events are kept in the order of the calls."""
 
-    async def record(self, events: list[Event]) -> None:
-        """Durable when it returns. Raises BackendError."""
+    async def record(self, events: list[Event]) -> Offsets | None:
+        """Return when they are durable, with their place in the log; None: the log could not say where. Raises BackendError."""
 
     def note(self, events: list[Event]) -> None:
         """Durable soon; the loss of one is counted."""

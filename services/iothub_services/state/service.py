@@ -23,7 +23,7 @@ from iothub.base.gc_tuning import uncollected
 from iothub.records.events import Event, Topic, partition_of
 from iothub.records.state import SessionState, decode_state, encode_state, fold
 from iothub_services.damaged import OnDamage, uncounted
-from iothub_services.events.port import NOWHERE, EventLog, LoggedEvent, Offsets, reached
+from iothub_services.events.port import NOWHERE, EventLog, LoggedEvent, Offsets, raised, reached
 from iothub_services.events.reading import PAGE, counted_by, read_between
 from iothub_services.events.retention import TrimStatistics, trim_statistics
 from iothub_services.group_thread import CallInReactor, GroupThread, RetryPolicy
@@ -252,7 +252,7 @@ class StateService:
         return tuple(max(reached(self._folded, at), offset + 1) for at, offset in enumerate(pointer.offsets))
 
     def __call__(self, ops: list[StateOp]) -> list[object]:
-        """Append the events of all operations in one commit, then fold them: the answers are the last offsets (of others: what they ask for)."""
+        """Append the events of all operations in one commit, then fold them: the answers are places of the log (of others: what they ask for)."""
         self._is_begun = True
         done = self._log.append([event for events in ops if isinstance(events, list) for event in events])
         self._take_in(done)
@@ -260,7 +260,7 @@ class StateService:
         if self._is_due():
             self._write()
         rest = iter(done)
-        return [_last(islice(rest, len(op))) if isinstance(op, list) else self._other(op) for op in ops]
+        return [_place(list(islice(rest, len(op)))) if isinstance(op, list) else self._other(op) for op in ops]
 
     def _other(self, op: DropTenant | TrimStatistics | StatesOf) -> object:
         """Do an operation that appends no events; its caller repeats it when it fails."""
@@ -460,8 +460,15 @@ def _partition(state: SessionState, partitions: int) -> int:
     return partition_of(f"{state.tenant_id}/{state.client_id}", partitions) if partitions > 1 else 0
 
 
-def _last(done: Iterable[LoggedEvent]) -> int:
-    return max((logged.offset for logged in done), default=0)
+def _place(done: list[LoggedEvent]) -> Offsets | None:
+    """Return the place that whoever follows the session log has reached when it has these events; None: the log could not say."""
+    place = NOWHERE
+    for partition, offset, event in done:
+        if event.type.topic is Topic.SESSIONS:
+            if not offset:
+                return None
+            place = raised(place, partition, offset)
+    return place
 
 
 def _shown(offsets: Offsets) -> str:

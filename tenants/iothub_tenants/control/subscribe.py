@@ -5,11 +5,9 @@ Knows no trie and no queue. The refusal of one Topic Filter never affects anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
-
-from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError, UnavailableError
 from iothub.engine.filters import check_topic_filter, split_share
@@ -22,6 +20,7 @@ from iothub.mqtt.errors import MalformedPacket
 from iothub.mqtt.packets import Suback, Subscribe, Unsuback, Unsubscribe
 from iothub.records import events
 from iothub.records.events import Event, Subject
+from iothub_services.events.port import NOWHERE, Offsets
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import MANY_BYTES, MANY_LEVELS, TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext
@@ -76,12 +75,11 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
             if context.session is not session:  # nothing was granted yet: a resumed session must be as it was
                 _release_reserved(broker, requests)
                 return
-    await _make_durable(hub, broker, session, requests)
+    place = await _make_durable(hub, broker, session, requests)
     await _activate(hub, context, session, requests)
     granted = [requested.subscription for requested in requests if requested.is_granted]
-    is_resumed = await _wait_for_peers(
-        hub, connection, session, [each.filter for each in granted if each.group is None]
-    )
+    filters = [each.filter for each in granted if each.group is None]
+    is_resumed = await _wait_for_peers(hub, connection, session, place, filters)
     if context.session is not session:
         return
     codes = tuple(_code(connection.version, requested.code) for requested in requests)
@@ -157,21 +155,21 @@ def _check_filter(
 
 
 async def _wait_for_peers(
-    hub: Hub, connection: Connection, session: Session, filters: list[bytes] | None = None
+    hub: Hub, connection: Connection, session: Session, place: Offsets | None, filters: Sequence[bytes] = ()
 ) -> bool:
-    """Wait until every hub routes by what is durable now, and by `filters`. True: parsing was resumed meanwhile, as the effect is there.
+    """Wait until every hub routes by the log up to a place, and by `filters`. True: parsing was resumed meanwhile, as the effect is there.
 
-    So several packets of one client wait at the same time, at most `MOST_AWAITING_PEERS`; each is answered after its own wait.
+    So several packets of one client wait at the same time, at most `MOST_AWAITING_PEERS`; each is answered after its own wait, and no answer
+    overtakes that of an earlier packet: its place in the log is a lower one.
     """
-    routed = until_routed(hub.routes, session.tenant, filters) if filters else None
-    has_others = not hub.cluster.is_alone and session.is_persistent
-    if routed is None and not has_others:
+    tenant = session.tenant
+    routed = until_routed(hub.routes, tenant, filters) if filters else None
+    settled = hub.cluster.settle(tenant.tenant_id, place) if session.is_persistent else None
+    if routed is None and settled is None:
         return False
     context: ClientContext = connection.control
     may_resume = context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
     context.awaiting_peers += 1
-    # Started before the next packet's: answers keep their order.
-    settled = Deferred.fromCoroutine(hub.cluster.settle()) if has_others else None
     if may_resume:
         hub.plane.resume(connection)
     try:
@@ -224,24 +222,27 @@ def _is_behind(broker: TenantBroker, session: Session, known: int) -> bool:
     return True
 
 
-async def _make_durable(hub: Hub, broker: TenantBroker, session: Session, requests: list[RequestedFilter]) -> None:
-    """Log the subscriptions of a persistent session before they take effect; if the log cannot, nothing is granted."""
+async def _make_durable(
+    hub: Hub, broker: TenantBroker, session: Session, requests: list[RequestedFilter]
+) -> Offsets | None:
+    """Log the subscriptions of a persistent session before they take effect; if the log cannot, nothing is granted. Return as `Journal.record`."""
     subject = _subject(hub, session)
     granted = [requested for requested in requests if requested.is_granted]
     made = [_subscribed(subject, requested.subscription) for requested in granted]
     if not made:
-        return
+        return NOWHERE
     if not session.is_persistent:
         hub.journal.note(made)
-        return
+        return NOWHERE
     try:
-        await hub.journal.record(made)
+        return await hub.journal.record(made)
     except BackendError as error:
         if error.is_written:  # perhaps: what is refused must not come back with the next start
             hub.journal.note([_undoing_event(subject, session, requested.subscription) for requested in granted])
         _release_reserved(broker, granted)
         for requested in granted:
             requested.code = UNSPECIFIED
+        return NOWHERE
 
 
 def _release_reserved(broker: TenantBroker, requests: list[RequestedFilter]) -> None:
@@ -289,8 +290,8 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     ]
     is_resumed = False
     if gone and session.is_persistent:
-        await hub.journal.record(gone)
-        is_resumed = await _wait_for_peers(hub, connection, session)
+        place = await hub.journal.record(gone)
+        is_resumed = await _wait_for_peers(hub, connection, session, place)
     elif gone:
         hub.journal.note(gone)
     if context.session is not session:

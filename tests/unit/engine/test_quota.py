@@ -78,12 +78,16 @@ def test_gate_holds_publishers_ahead_of_the_store_back() -> None:
     assert not gate.may_go_on(connection)
 
 
+@pytest.mark.parametrize("is_tenant", [False, True], ids=["all", "tenant"])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_publisher_waits_while_routes_may_be_missing(qos: int) -> None:
+def test_publisher_waits_while_routes_may_be_missing(qos: int, is_tenant: bool) -> None:
     """Another hub may have acknowledged a SUBACK that is not known here: nothing is routed until it is, then all is, in its order."""
     bench = Bench()
     receiver, sender = bench.client("r"), bench.client("s")
-    bench.plane.hold_publishers_from(bench.clock.monotonic())
+    if is_tenant:
+        bench.plane.hold_publishers_of(bench.tenant, True)
+    else:
+        bench.plane.hold_publishers_from(bench.clock.monotonic())
     for number in (1, 2):
         sender.send(publish(b"t", b"%d" % number, qos, number))
     bench.pass_time(0.1)
@@ -91,7 +95,10 @@ def test_publisher_waits_while_routes_may_be_missing(qos: int) -> None:
     assert packets(sender.take()) == []
 
     receiver.subscribe(b"t", 0)
-    bench.plane.hold_publishers_from(bench.clock.monotonic() + 10)
+    if is_tenant:
+        bench.plane.hold_publishers_of(bench.tenant, False)
+    else:
+        bench.plane.hold_publishers_from(bench.clock.monotonic() + 10)
     bench.pass_time(0.1)
 
     assert [body[-1:] for header, body in packets(receiver.take()) if header >> 4 == 3] == [b"1", b"2"]

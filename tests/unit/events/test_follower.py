@@ -43,6 +43,7 @@ class Harness:
     def __init__(self, after: Offsets = ()) -> None:
         self.log, self.clock = Log(), ManualClock()
         self.applied: list[str] = []
+        self.places: list[Offsets] = []
         self.known: list[float] = []
         self.alarms: list[tuple[str, str]] = []
         self.damaged: list[tuple[str, str, str]] = []
@@ -58,11 +59,12 @@ class Harness:
             on_damage=lambda *record: self.damaged.append(record),
         )
 
-    async def apply(self, page: list[Event]) -> None:
+    async def apply(self, page: list[Event], place: Offsets) -> None:
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
         self.applied += [event.client_id for event in page]
+        self.places.append(place)
 
     def write(self, *client_ids: str) -> None:
         self.log.append([session_expired(Subject(7, client_id, 1, 0)) for client_id in client_ids])

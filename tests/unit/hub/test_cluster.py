@@ -19,11 +19,12 @@ from twisted.internet.task import Clock as Reactor
 from iothub.base.errors import ConfigError, ConflictError, UnavailableError
 from iothub.base.reasons import Reason
 from iothub.hub import cluster
-from iothub.hub.cluster import CATCH_UP_S, FRESH_S, JOIN_S, SETTLE_S, HubCluster
+from iothub.hub.cluster import CATCH_UP_S, HubCluster
 from iothub.hub.wait_for_servers import Waiting
 from iothub.testing.clock import ManualClock
 from iothub_services.damaged import uncounted
 from iothub_services.events.follower import ALONE_S, PERIOD_S
+from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
@@ -38,10 +39,17 @@ class Follower:
     """Reads when the test says so."""
 
     def __init__(
-        self, _log: object, after: object, _apply: object, _call: object, clock: ManualClock, **listeners: Any
+        self,
+        _log: object,
+        after: object,
+        apply: Callable[..., Any],
+        _call: object,
+        clock: ManualClock,
+        **listeners: Any,
     ) -> None:
-        self.after, self.clock, self.on_known, self.on_alarm = (
+        self.after, self.apply, self.clock, self.on_known, self.on_alarm = (
             after,
+            apply,
             clock,
             listeners["on_known"],
             listeners["on_alarm"],
@@ -49,6 +57,10 @@ class Follower:
         self.known_at, self.period_s = clock.monotonic(), 0.0
         self.waiting: list[Deferred[None]] = []
         self.is_closed = False
+        self.hurried = 0
+
+    def hurry(self) -> None:
+        self.hurried += 1
 
     def start(self) -> None:
         """The test is the thread."""
@@ -79,12 +91,13 @@ class Held:
 
 
 class Links:
-    """Notes what the cluster says of its own hub and of others."""
+    """Notes what the cluster says of its own hub and of others. `are_down`: no other hub is linked; `silent_s`: since one was heard of."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
         self.seen: list[tuple[int, str]] = []
-        self.is_closed = False
+        self.is_closed = self.are_down = False
+        self.silent_s = 0.0
 
     def open(self) -> str:
         return "hub-1:7883"
@@ -95,8 +108,34 @@ class Links:
     def members(self, rows: Sequence[HubRow]) -> None:
         self.seen = [(row.number, row.address) for row in rows]
 
+    def up(self) -> list[int]:
+        return [] if self.are_down else [number for number, _ in self.seen]
+
+    def unlinked(self) -> bool:
+        return self.are_down and bool(self.seen)
+
+    def silence_s(self) -> float:
+        return math.inf if self.are_down else self.silent_s
+
     def close(self) -> None:
         self.is_closed = True
+
+
+class Places:
+    """What the others know of the log. `waiting`: who waits for them, for which tenant and place; `knows_all`: they know it already."""
+
+    def __init__(self) -> None:
+        self.applied: list[Offsets] = []
+        self.waiting: list[tuple[int, Offsets, Callable[[], None]]] = []
+        self.knows_all = False
+
+    def note_applied(self, place: Offsets) -> None:
+        self.applied.append(place)
+
+    def await_known(self, tenant_id: int, place: Offsets, on_done: Callable[[], None]) -> bool:
+        if not self.knows_all:
+            self.waiting.append((tenant_id, place, on_done))
+        return not self.knows_all
 
 
 class Node:
@@ -137,7 +176,9 @@ class Node:
         self.store_alarms = lambda word, text: self.alarms.append((word, text))
         self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
         self.members = Members(store, cast("Any", self.run), self.clock, 1, "one")
-        self.links: Links | None = None
+        self.links: Links | None = Links()
+        self.known = Places()
+        self.places = lambda: None if self.links is None else self.known
         self.replaced: list[ConflictError] = []
         self.on_replaced = self.replaced.append
         self.stores = HubCluster(cast("Any", self))
@@ -183,16 +224,17 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
 def other(node: Node) -> Members:
     """Hub 2, which has joined."""
     made = Members(node.accounts, cast("Any", node.run), node.clock, 2, "two")
-    now(made.join(None, cast("Any", node.pause)))
+    now(made.join(None, cast("Any", node.pause), "hub-2:7883"))
     return made
 
 
 def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
     """It opens at once; it may route as long as it has looked for others."""
+    node.links = None
     assert node.begin() == [None]
 
     assert node.stores.is_alone
-    now(node.stores.settle())
+    assert node.stores.settle(7, (1,)) is None
     assert node.plane.turn.held_at == node.clock.monotonic() + UNSEEN_S
     assert (node.follower.after, node.follower.period_s, node.shared[-1]) == ((7,), ALONE_S, False)
     place = node.stores.place(5)
@@ -202,45 +244,89 @@ def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
     assert node.members.signature() == f"1.{node.stores.members.incarnation}"
 
 
-def test_hub_opens_when_the_others_have_seen_it_and_it_has_the_log(node: Node) -> None:
-    """Both; and what it knows has an end."""
-    two = other(node)
+def test_hub_opens_when_it_is_linked_to_the_others_and_has_the_log(node: Node) -> None:
+    """Both, and no sooner."""
+    two, links = other(node), node.links
+    assert links is not None
+    links.are_down = True
     opened = node.begin()
-    node.pass_time(JOIN_S - 0.5, two)
+    node.pass_time(3, two)
     assert opened == node.follower.waiting == []
-    node.pass_time(1, two)
+    links.are_down = False
+    node.pass_time(0.2, two)
     assert (opened, len(node.follower.waiting)) == ([], 1)
 
     node.follower.round()
 
     assert opened == [None]
-    assert node.plane.turn.held_at == node.clock.monotonic() + FRESH_S
     assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
 
 
-def test_hub_says_why_nobody_may_publish(node: Node) -> None:
-    """Not for a moment; then with what it cannot read, or whom it cannot ask, until it goes on."""
-    two = other(node)
+def test_hub_that_is_linked_is_not_alone_before_it_has_seen_the_others_row(node: Node) -> None:
+    """A hub that joins serves its clients as soon as it is linked; here its events are followed by then."""
     node.begin()
-    node.pass_time(JOIN_S + 0.5, two)
     node.follower.round()
-    node.pass_time(1, two)
+    assert node.stores.is_alone
+    assert node.links is not None
+
+    node.links.seen = [(2, "hub-2:7883")]
+    node.stores.peers_changed()
+    assert not node.stores.is_alone
+    assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
+
+    node.links.seen = []
+    node.clock.advance(0.1)
+    node.stores.peers_changed()
+    assert not node.stores.is_alone  # what it has said last is not known yet
+    node.follower.round()
+    assert node.stores.is_alone
+
+
+def test_publishers_go_on_while_the_others_are_heard_of_or_their_heartbeats_seen(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the two is enough; without both the others may not wait for this hub any more."""
+    two, links = other(node), node.links
+    assert links is not None
+    node.begin()
+    node.pass_time(1.5, two)
+    node.follower.round()
     assert node.stores.held_back == ""
 
+    monkeypatch.setattr(node.stores.members, "refresh", failing_look)
+    for _ in range(5):
+        node.pass_time(1)
+        assert node.plane.turn.held_at > node.clock.monotonic()
+    links.are_down = True
+    node.pass_time(2.5)
+    assert node.plane.turn.held_at <= node.clock.monotonic()
+
+
+def test_hub_that_was_held_reads_the_log_before_it_goes_on(node: Node) -> None:
+    """It may have been frozen, and the others have acknowledged subscriptions without it."""
+    two = other(node)
+    node.begin()
+    node.pass_time(1.5, two)
+    node.follower.round()
+    assert node.plane.turn.held_at > node.clock.monotonic()
+
+    node.clock.advance(8)
+    node.pass_time(1.5, two)
+    assert node.plane.turn.held_at <= node.clock.monotonic()
+    assert node.follower.hurried == 1
+    assert node.stores.held_back == ("the session log could not be read up to its end for 7 s, and publishers wait")
     node.follower.on_alarm("follower_failing", "no answer")
-    node.pass_time(5, two)
     assert node.stores.held_back == "no answer"
 
-    node.follower.on_alarm("follower_failing", "")
-    assert node.stores.held_back == "the session log could not be read up to its end for 6 s, and publishers wait"
-
     node.follower.round()
+    assert node.plane.turn.held_at > node.clock.monotonic()
     assert node.stores.held_back == ""
 
 
 def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone as it may be: it does not know."""
     node.begin()
+    node.follower.round()
     monkeypatch.setattr(node.stores.members, "refresh", failing_look)
 
     node.pass_time(8)
@@ -255,10 +341,10 @@ async def failing_look(**_how: object) -> None:
 
 
 def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> None:
-    """With a reason; it goes on when the log is there again, and opens when the others, who may have taken it for gone, have seen it again."""
+    """With a reason; it goes on when the log is there again, and opens when it has its heartbeat again."""
     two = other(node)
     opened = node.begin()
-    node.pass_time(JOIN_S + 0.5 + CATCH_UP_S + 0.2, two)
+    node.pass_time(0.5 + CATCH_UP_S + 0.2, two)
     assert (opened, node.waiting.reason) == (
         [],
         "waiting for the session log: the session log could not be followed in time",
@@ -270,7 +356,7 @@ def test_start_waits_visibly_for_a_log_that_cannot_be_followed(node: Node) -> No
 
     assert (opened, node.waiting.reason) == ([], "")
 
-    node.pass_time(JOIN_S + 1.5, two)
+    node.pass_time(2.5, two)
     node.follower.round()
     assert (opened, node.waiting.reason) == ([None], "")
 
@@ -297,10 +383,8 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
     node.pass_time(5, two)
     opened: list[object] = []
     Deferred.fromCoroutine(node.stores.open((7,))).addBoth(opened.append)
-    node.pass_time(JOIN_S - 2, two)
-    assert opened == node.follower.waiting == []
-    assert two.living == {1}
     node.pass_time(2, two)
+    assert two.living == {1}
     node.follower.round()
     assert opened == [None]
 
@@ -320,19 +404,46 @@ def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
     assert peers.exist
 
 
-def test_subscription_settles_after_a_while_when_there_are_others(node: Node) -> None:
-    """Longer than anybody routes by an old picture."""
-    two = other(node)
+def test_subscription_settles_when_the_others_know_it(node: Node) -> None:
     node.begin()
-    settled: list[object] = []
-    Deferred.fromCoroutine(node.stores.settle()).addBoth(settled.append)
+    settled = node.stores.settle(7, (4, 2))
+    assert settled is not None
+    [(tenant_id, place, on_done)] = node.known.waiting
+    assert (tenant_id, place, settled.called) == (7, (4, 2), False)
 
-    node.pass_time(SETTLE_S - 0.1, two)
-    assert settled == []
-    node.pass_time(0.2, two)
+    on_done()
+    assert settled.called
 
-    assert settled == [None]
-    assert SETTLE_S > FRESH_S
+    node.known.knows_all = True
+    assert node.stores.settle(7, (5,)) is None
+
+
+def test_subscription_that_the_log_cannot_place_settles_after_its_end(node: Node) -> None:
+    """Whatever the end is by then; a log that cannot be read is asked again."""
+    node.begin()
+    settled = node.stores.settle(7, None)
+    assert settled is not None
+    node.follower.waiting.pop().errback(UnavailableError("away"))
+    node.pass_time(1.2)
+    assert node.known.waiting == []
+
+    node.stores.log_place.note_applied((9, 8))
+    node.follower.round()
+    [(_, place, on_done)] = node.known.waiting
+    on_done()
+
+    assert (place, settled.called) == ((9, 8), True)
+
+
+def test_others_hear_of_each_page_when_it_is_applied(node: Node) -> None:
+    """In the same turn, beginning with what the start has loaded; who waits for more has the log read."""
+    node.begin()
+    now(node.follower.apply([], (8,)))
+
+    assert node.known.applied == [(7,), (8,)]
+    node.stores.log_place.note_applied((8,))
+    assert node.stores.log_place.await_applied((9,), lambda: None)
+    assert node.follower.hurried == 1
 
 
 def test_log_that_cannot_be_followed_is_not_waited_for_for_ever(node: Node) -> None:
@@ -360,7 +471,7 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
         return 3
 
     monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
-    node.pass_time(JOIN_S, two)
+    node.pass_time(1.5, two)
     node.follower.round()
     seen_at = node.clock.wall()
 
@@ -387,7 +498,7 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
         return 3
 
     monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
-    node.pass_time(JOIN_S, two)
+    node.pass_time(1.5, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
     for _ in range(3):
@@ -408,7 +519,7 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
         return 3
 
     monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
-    node.pass_time(JOIN_S, two)
+    node.pass_time(1.5, two)
     node.follower.round()
     node.pass_time(GONE_S + 2)
     node.pass_time(2, two)
@@ -483,12 +594,10 @@ def test_hub_is_alone_only_when_it_knows_what_the_other_one_said_last(node: Node
     node.pass_time(6, two)
     node.follower.round()
     node.pass_time(3, two)  # the log cannot be read for a while
-    assert node.plane.turn.held_at < node.clock.monotonic()
 
     now(two.deregister())
     node.pass_time(1.2)
     was_alone = node.stores.is_alone
-    assert node.plane.turn.held_at < node.clock.monotonic()
 
     node.follower.round()
     node.pass_time(1.1)

@@ -256,7 +256,7 @@ def test_log_file_that_lost_its_newest_events(tmp_path: Path, *, have_states_see
     assert found == names if have_states_seen_it else found == names[: len(found)]
     assert len(found) > 20
     (offset,) = service([[resumed(names[0], 2)]])
-    assert offset == len(found) + 1
+    assert offset == (len(found) + 1,)
     service.close()
     alarms.clear()
     service = opened(alarms)

@@ -14,6 +14,7 @@ from iothub.base.errors import UnavailableError
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
 from iothub.records.state import fold
+from iothub_services.events.port import Offsets
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE, Place, SingleHub
@@ -47,7 +48,8 @@ class Together(SingleHub):
     def fail(self) -> None:
         raise UnavailableError("the log is away")
 
-    async def settle(self) -> None:
+    def settle(self, tenant_id: int, place: Offsets | None) -> None:
+        assert (tenant_id, place) != (0, None)
         self.settled += 1
 
 
