@@ -62,6 +62,12 @@ class FrameType(IntEnum):
     PAUSED = (
         83  # msgpack {"tenant", "place"}: this hub publishes nothing of the tenant before it knows the log up to there
     )
+    HOLD = 96  # msgpack {"tenant", "client", "number", "takes"}: this hub asks for a Client Identifier
+    HELD = 97  # msgpack {"tenant", "client", "number", "is_granted", "written_s"}: the answer
+    RELEASE = 98  # msgpack {"tenant", "client", "number", "has_written"}: this hub has, or wants, it no more
+    TAKE = 99  # msgpack {"tenant", "client", "number"}: another hub asks for it: release it
+    VIEW = 101  # msgpack {"version", "members", "is_whole"}: which hubs are there, as this hub sees it from now on
+    ENTRIES = 102  # msgpack {"entries", "is_last"}: what this hub holds of the receiver's part
 
 
 _TYPES = {int(each): each for each in FrameType}

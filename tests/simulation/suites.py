@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
+from tests.simulation.directory import Devices, Holding
 from tests.simulation.hub import SimHub
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule, schedule
@@ -32,7 +33,21 @@ def routes_suite() -> Suite:
     return Suite([routing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
 
 
-SUITES: dict[str, Callable[[], Suite]] = {"links": links_suite, "routes": routes_suite}
+def directory_suite() -> Suite:
+    """Clients with the same Client Identifiers at every hub."""
+    holding = Holding()
+
+    def devices(hub: SimHub) -> Devices:
+        return Devices(hub, holding)
+
+    return Suite([holding, Evidence(), Silence(), OneConnection(), Bounds()], [devices])
+
+
+SUITES: dict[str, Callable[[], Suite]] = {
+    "links": links_suite,
+    "routes": routes_suite,
+    "directory": directory_suite,
+}
 
 
 def fault_of(plan: Schedule, suite: str = "links", log: Callable[[str], None] | None = None) -> str | None:

@@ -1,0 +1,268 @@
+"""The owner's side of the session directory: which hub has which Client Identifier, of those keys that this hub owns, and who waits for one.
+
+Knows no client and no link: hubs ask and release by number, and answers are given to `send`. Sans I/O; the same for hubs that are linked and for
+this hub's own part.
+
+    HOLD -> nobody has the key -> HELD
+    HOLD -> another hub has it -> TAKE to that hub -> it has closed its client: RELEASE -> HELD
+
+Invariants: of one hub, this owner knows exactly the entries that the hub's announced view gives it, whatever this hub's own view is. Nothing is
+granted unless every view that may be in force says that this hub is the owner, and it has all entries of the key: those of its last complete view.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from iothub.peers.directory_frames import DirectoryFrame, Held, Hold, Take
+from iothub.peers.ports import PeerId
+from iothub.peers.view import Key, View
+
+REMEMBERED_S = (
+    30.0  # how long it is known for each key when it was last written about; after that it was longer ago for all
+)
+
+Send = Callable[[PeerId, DirectoryFrame], None]
+
+
+class _Contest:
+    """A key for which somebody waits, or that more than one hub had. `is_taken`: the holder was asked to release it."""
+
+    __slots__ = ("is_taken", "losers", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[PeerId, Hold]] = deque()
+        self.losers: dict[PeerId, int] = {}  # they release it, too, before anybody gets it
+        self.is_taken = False
+
+
+class _Announcer:
+    """What another hub has announced: its views, the last one being the one that it has now, and whether all its entries have come.
+
+    Invariant: a view counts until the entries by a later one have come; between the two frames the hub has keys that are not known here.
+    """
+
+    __slots__ = ("is_complete", "is_known", "views")
+
+    def __init__(self) -> None:
+        self.views: list[View] = []
+        self.is_known = False  # what its earlier views left here is all there
+        self.is_complete = False
+
+    def announce(self, view: View, *, is_whole: bool) -> None:
+        self.views.append(view)
+        self.is_known = self.is_known and not is_whole
+        self.is_complete = False
+
+    def complete(self) -> None:
+        del self.views[:-1]
+        self.is_known = self.is_complete = True
+
+
+class _Written:
+    """When hubs last released keys of which they had written something to the session log. Times by the caller's clock.
+
+    Invariant: two halves, so that what is old goes without a look at each.
+    """
+
+    def __init__(self) -> None:
+        self._young: dict[Key, float] = {}
+        self._old: dict[Key, float] = {}
+        self._turned_at = -math.inf
+        self._all_before = -math.inf  # no key that is not remembered was written about after this
+
+    def note(self, key: Key, now: float) -> None:
+        if now - self._turned_at > REMEMBERED_S:
+            self._all_before = max(self._all_before, self._turned_at)
+            self._old, self._young, self._turned_at = self._young, {}, now
+        self._young[key] = now
+
+    def note_all(self, now: float) -> None:
+        """Somebody may have written about any key."""
+        self._all_before = now
+
+    def ago_s(self, key: Key, now: float) -> float:
+        """Return how long ago somebody may last have written about the key."""
+        at = self._young.get(key) or self._old.get(key, -math.inf)
+        return max(now - max(self._all_before, at), 0.0)
+
+
+class DirectoryOwner:
+    """One hub's part of the directory."""
+
+    def __init__(self, me: PeerId, send: Send, now: Callable[[], float]) -> None:
+        self._me = me
+        self._send = send
+        self._now = now
+        self._holders: dict[Key, tuple[PeerId, int]] = {}
+        self._contests: dict[Key, _Contest] = {}
+        self._announcers: dict[PeerId, _Announcer] = {}
+        self._gone: set[PeerId] = set()
+        self._view: View | None = None
+        self._views: list[View] = []  # this hub's, from its last complete one on
+        self._in_force: tuple[View, ...] = ()
+        self._written = _Written()
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+        return len(self._holders)
+
+    @property
+    def waiting(self) -> int:
+        """How many hubs' questions wait for an answer."""
+        return sum(len(contest.waiting) for contest in self._contests.values())
+
+    # --- which hubs there are
+
+    def set_view(self, view: View, own: Iterable[tuple[Key, int]], *, is_whole: bool) -> None:
+        """This hub's view changes; `own`: entries of this hub that come to itself by it. `is_whole`: as in `Announced`."""
+        self._view = view
+        if self._views:
+            self._views.append(view)
+        self._gone &= set(view.members)
+        self._drop(self._me, (lambda _key: False) if is_whole else self._is_given_by(view))
+        self._add(self._me, own)
+        self._judge()
+
+    def announce(self, peer: PeerId, view: View, *, is_whole: bool) -> None:
+        """Another hub has a view from now on."""
+        self._announcers.setdefault(peer, _Announcer()).announce(view, is_whole=is_whole)
+        self._drop(peer, (lambda _key: False) if is_whole else self._is_given_by(view))
+        self._judge()
+
+    def add_entries(self, peer: PeerId, entries: Iterable[tuple[Key, int]], *, is_last: bool) -> None:
+        """Another hub has these keys. Of two entries for a key the one with the higher number stays: the other hub is asked to release its own."""
+        self._add(peer, entries)
+        announcer = self._announcers.get(peer)
+        if is_last and announcer is not None:
+            announcer.complete()
+            self._judge()
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """A hub is gone: nobody waits for it, and what it had is free."""
+        self._announcers.pop(peer, None)
+        self._gone.add(peer)
+        self._drop(peer, lambda _key: False)
+        self._written.note_all(self._now())
+        self._judge()
+
+    def stand_alone(self) -> None:
+        """This hub is alone: it asks nobody, and answers nobody. What other hubs had is kept until they are gone."""
+        self._drop(self._me, lambda _key: False)
+        self._views.clear()
+        self._view, self._in_force = None, ()
+
+    # --- what hubs ask
+
+    def ask(self, peer: PeerId, hold: Hold) -> None:
+        """A hub asks for a key; it is answered when it has it, or by what it must not disturb."""
+        self._contest(hold.key).waiting.append((peer, hold))
+        self._proceed(hold.key)
+
+    def release(self, peer: PeerId, key: Key, number: int, *, has_written: bool) -> None:
+        """A hub gives up what it has or asked for by this number; a later number of it stays."""
+        if has_written:
+            self._written.note(key, self._now())
+        contest = self._contests.get(key)
+        if self._holders.get(key) == (peer, number):
+            del self._holders[key]
+            if contest is not None:
+                contest.is_taken = False
+        elif contest is not None:
+            if contest.losers.get(peer) == number:
+                del contest.losers[peer]
+            contest.waiting = deque(each for each in contest.waiting if (each[0], each[1].number) != (peer, number))
+        self._proceed(key)
+
+    # --- private
+
+    def _is_given_by(self, view: View) -> Callable[[Key], bool]:
+        if self._me not in view.members:
+            return lambda _key: False
+        return lambda key: view.owner(key) == self._me
+
+    def _judge(self) -> None:
+        """Find out which views may be in force, and answer what can be answered by them."""
+        if self._view is None:
+            return
+        if self._views != [self._view] and all(map(self._has_announced, self._view.members)):
+            self._views = [self._view]
+            self._written.note_all(self._now())
+        announcers = [self._announcers[peer] for peer in self._view.members if peer in self._announcers]
+        is_known = bool(self._views) and all(each.is_known for each in announcers)
+        views = dict.fromkeys([*self._views, *(view for each in announcers for view in each.views)])
+        self._in_force = tuple(views) if is_known else ()
+        for key in list(self._contests):
+            self._proceed(key)
+
+    def _has_announced(self, peer: PeerId) -> bool:
+        """Tell whether a hub has the view that this one has, and all its entries have come."""
+        if peer == self._me or peer in self._gone:
+            return True
+        announcer = self._announcers.get(peer)
+        return announcer is not None and announcer.is_complete and announcer.views[-1] == self._view
+
+    def _may_grant(self, key: Key) -> bool:
+        return bool(self._in_force) and all(view.owner(key) == self._me for view in self._in_force)
+
+    def _contest(self, key: Key) -> _Contest:
+        found = self._contests.get(key)
+        if found is None:
+            found = self._contests[key] = _Contest()
+        return found
+
+    def _proceed(self, key: Key) -> None:
+        """Answer those who wait for a key, the first first, as far as that can be done now."""
+        contest = self._contests.get(key)
+        if contest is None:
+            return
+        while contest.waiting and self._may_grant(key):
+            peer, hold = contest.waiting[0]
+            holder = self._holders.get(key)
+            if holder is None and not contest.losers:
+                self._holders[key] = peer, hold.number
+            elif hold.takes:
+                if holder is not None and not contest.is_taken:
+                    contest.is_taken = True
+                    self._send(holder[0], Take(key, holder[1]))
+                return
+            contest.waiting.popleft()
+            is_granted = self._holders.get(key) == (peer, hold.number)
+            self._send(peer, Held(key, hold.number, is_granted, self._written.ago_s(key, self._now())))
+        if not contest.waiting and not contest.losers:
+            del self._contests[key]
+
+    def _add(self, peer: PeerId, entries: Iterable[tuple[Key, int]]) -> None:
+        holders = self._holders
+        for key, number in entries:
+            holder = holders.setdefault(key, (peer, number))
+            if holder[0] != peer:
+                self._part(key, holder, (peer, number))
+            elif holder[1] != number:
+                holders[key] = peer, number
+
+    def _part(self, key: Key, one: tuple[PeerId, int], other: tuple[PeerId, int]) -> None:
+        """Two hubs have a key: views had differed."""
+        loser, winner = sorted((one, other), key=lambda each: (each[1], each[0]))
+        contest = self._contest(key)
+        contest.losers[loser[0]] = loser[1]
+        if winner != one:
+            self._holders[key] = winner
+            contest.is_taken = False
+        self._send(loser[0], Take(key, loser[1]))
+
+    def _drop(self, peer: PeerId, is_kept: Callable[[Key], bool]) -> None:
+        """Forget what a hub has and waits for, but for the keys that it still has from this owner."""
+        dropped = [key for key, holder in self._holders.items() if holder[0] == peer and not is_kept(key)]
+        for key in dropped:
+            del self._holders[key]
+        for key, contest in list(self._contests.items()):
+            if not is_kept(key):
+                contest.losers.pop(peer, None)
+                contest.waiting = deque(each for each in contest.waiting if each[0] != peer)
+                if key not in self._holders:
+                    contest.is_taken = False
+            if not contest.waiting and not contest.losers:
+                del self._contests[key]

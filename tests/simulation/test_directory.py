@@ -1,0 +1,143 @@
+"""The session directory keeps its promises in every schedule, and the checks find each rule that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from iothub.peers.directory import Directory
+from iothub.peers.directory_frames import Hold
+from iothub.peers.directory_owner import DirectoryOwner
+from iothub.peers.ports import PeerId
+from iothub.peers.view import View
+from tests.simulation.mutants import mutated
+from tests.simulation.suites import first_fault
+
+BLOCK = 250
+SCHEDULES = 250  # in which each mutant must be found
+
+_DIRECTORY, _OWNER = "iothub.peers.directory.Directory", "iothub.peers.directory_owner.DirectoryOwner"
+_peer_up, _change, _judge, _release = (
+    Directory.peer_up,
+    Directory._change,
+    DirectoryOwner._judge,
+    DirectoryOwner.release,
+)
+_announce, _has_left, _give_up = DirectoryOwner.announce, Directory._has_left, Directory.give_up
+
+
+def _release_any(owner: Any, peer: PeerId, key: Any, number: int, *, has_written: bool) -> None:
+    holder = owner._holders.get(key)
+    _release(owner, peer, key, holder[1] if holder is not None else number, has_written=has_written)
+
+
+def _release_first(directory: Any, key: Any, busy: Any) -> None:
+    directory._release(key, busy.number, has_written=True)
+    directory._busy[key] = busy
+    busy.state = type(busy.state).LEAVING
+    directory._clients.leave(key, lambda has_written: _has_left(directory, key, busy, has_written))
+
+
+def _judge_by_own_view(owner: Any) -> None:
+    _judge(owner)
+    owner._in_force = (owner._view,) if owner._view is not None and owner._views else ()
+
+
+def _grant_at_once(owner: Any) -> None:
+    owner._views = [owner._view] if owner._view is not None else []
+    _judge(owner)
+
+
+def _answer_any(directory: Any, _peer: PeerId, answer: Any) -> None:
+    busy = directory._busy.get(answer.key)
+    if busy is not None and busy.on_held is not None:
+        on_held, busy.on_held = busy.on_held, None
+        busy.state = type(busy.state).USED
+        on_held(answer.written_s)
+
+
+def _change_without_asking(directory: Any, view: View) -> None:
+    with mock.patch.object(directory, "_ask"):
+        _change(directory, view)
+
+
+def _change_without_entries(directory: Any, view: View) -> None:
+    with mock.patch.object(directory, "_entries_of", return_value={}):
+        _change(directory, view)
+
+
+def _give_up_silently(directory: Any, key: Any) -> None:
+    with mock.patch.object(directory, "_release"):
+        _give_up(directory, key)
+
+
+def _forget_nothing(owner: Any, peer: PeerId, view: View, *, is_whole: bool) -> None:
+    with mock.patch.object(owner, "_drop"):
+        _announce(owner, peer, view, is_whole=is_whole)
+
+
+def _introduce_nothing(directory: Any, peer: PeerId) -> None:
+    view, directory._view = directory._view, None
+    _peer_up(directory, peer)
+    directory._view = view
+
+
+def _never_written(*_: object) -> float:
+    return float("inf")
+
+
+def _refuse_nobody(owner: Any, peer: PeerId, hold: Hold) -> None:
+    owner._contest(hold.key).waiting.appendleft((peer, hold))
+    owner._holders.pop(hold.key, None)
+    owner._proceed(hold.key)
+
+
+MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
+    "a release of any number": {f"{_OWNER}.release": _release_any},
+    "released before the client is closed": {f"{_DIRECTORY}._leave": _release_first},
+    "granted by the owner's view alone": {f"{_OWNER}._judge": _judge_by_own_view},
+    "granted before the entries have come": {f"{_OWNER}._judge": _grant_at_once},
+    "any answer is taken": {f"{_DIRECTORY}._take_answer": _answer_any},
+    "not asked anew": {f"{_DIRECTORY}._change": _change_without_asking},
+    "entries stay where they were": {f"{_DIRECTORY}._change": _change_without_entries},
+    "given up without a release": {f"{_DIRECTORY}.give_up": _give_up_silently},
+    "entries of an earlier view are kept": {f"{_OWNER}.announce": _forget_nothing},
+    "nothing is said to a new peer": {f"{_DIRECTORY}.peer_up": _introduce_nothing},
+    "what a hub had that is gone is kept": {f"{_OWNER}.peer_gone": lambda *_: None},
+    "nobody has ever written": {"iothub.peers.directory_owner._Written.ago_s": _never_written},
+    "the holder is not asked": {f"{_OWNER}.ask": _refuse_nobody},
+    "a client of a hub that was alone is forgotten": {f"{_DIRECTORY}._note_clients": lambda _directory: None},
+    "what was taken is kept": {f"{_DIRECTORY}._take_take": lambda *_: None},
+}
+
+
+@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+def test_the_directory_keeps_its_promises(first: int) -> None:
+    """One hub at a time has a Client Identifier, nobody waits for ever, and no entry stays behind."""
+    found = first_fault(range(first, first + BLOCK), "directory")
+
+    assert found is None, found
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_broken_rule_of_the_directory_is_found(name: str) -> None:
+    """In the very schedules in which the product breaks none."""
+    with ExitStack() as stack:
+        for target, replacement in MUTANTS[name].items():
+            stack.enter_context(mock.patch(target, replacement))
+        found = first_fault(range(SCHEDULES), "directory")
+
+    assert found is not None
+
+
+@pytest.mark.parametrize("name", ["nothing sent again", "applied twice"])
+def test_broken_rule_of_links_is_found_by_the_directory(name: str) -> None:
+    """The directory stands on them."""
+    with mutated(name):
+        found = first_fault(range(SCHEDULES), "directory")
+
+    assert found is not None
