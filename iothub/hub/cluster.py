@@ -74,9 +74,11 @@ class HubCluster:
     def place(self, epoch: int) -> Place | None:
         return Place(HERE, epoch)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, ago_s: float = 0.0) -> None:
         if self._follower is None:
             raise UnavailableError("the session log is not followed yet")
+        if ago_s and self._follower.known_at >= self._parts.clock.monotonic() - ago_s:
+            return
         answer = self._follower.catch_up()
         try:
             await answer.addTimeout(CATCH_UP_S, self._parts.reactor)

@@ -21,7 +21,7 @@ from iothub.hub.admin_socket import driver_of as driver_of_queue
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
 from iothub.hub.cluster import HubCluster
-from iothub.hub.compose_cluster import make_cluster, make_peer_commands, make_routes
+from iothub.hub.compose_cluster import make_cluster, make_directory, make_peer_commands, make_routes
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.drivers import queue_drivers
@@ -253,6 +253,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_cluster=partial(make_cluster, foundation),
         is_short_of_memory=lambda: watch.is_overloaded,
         make_routes=partial(make_routes, foundation, later),
+        make_directory=partial(make_directory, foundation),
     )
 
 

@@ -5,17 +5,22 @@ Each function makes one thing that travels over the links, and registers it ther
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.foundation import Foundation
+from iothub.hub.session_directory import PeerDirectory
+from iothub.hub.session_locks import SessionLocks
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
+from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.records.admin_commands import Verbs
-from iothub_services.sessions.port import Cluster, SingleHub
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Cluster, SessionDirectory, SingleHub
 from iothub_tenants.broker.hub import Later
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 
@@ -68,6 +73,17 @@ def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoute
     links.register(PLACE_TYPES, places)
     routes.watch(places.tenant_closed_at, places.tenant_closed)
     return routes
+
+
+def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager]) -> SessionDirectory:
+    """Make what lets one hub at a time have a client."""
+    links = foundation.links
+    if links is None:
+        return SessionLocks()
+    made = PeerDirectory(links, lambda: links.me, foundation.brokers, sessions, foundation.process.reactor)
+    links.register(DIRECTORY_TYPES, made)
+    links.watch(made.acknowledged, made.members)
+    return made
 
 
 def make_peer_commands(foundation: Foundation, own: Verbs) -> PeerCommands:

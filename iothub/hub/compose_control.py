@@ -26,7 +26,7 @@ from iothub_services.auth.port import Run
 from iothub_services.connections.log import ConnectionLog
 from iothub_services.queues.port import TenantUsage
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Cluster, Journal, QueueAdmin
+from iothub_services.sessions.port import Cluster, Journal, QueueAdmin, SessionDirectory
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub, Later
@@ -34,6 +34,10 @@ from iothub_tenants.broker.offline_rights import rights_of
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.control import ControlPlane
+
+
+def _one_hub(_sessions: Callable[[], SessionManager]) -> SessionDirectory:
+    return SessionLocks()
 
 
 def _no_peers(_plane: Plane) -> PeerRoutes:
@@ -44,7 +48,7 @@ def _no_peers(_plane: Plane) -> PeerRoutes:
 class PlaneDependencies:
     """What the planes stand on. `observer`: of message plane, control plane and quota; `make_cluster`: who else has the sessions' stores.
 
-    `make_routes`: to the clients that those have.
+    `make_routes`: to the clients that those have; `make_directory`: of the sessions, which it asks to close a client for another hub.
     """
 
     settings: Config
@@ -67,6 +71,7 @@ class PlaneDependencies:
     call_soon: Callable[[Callable[[], None]], object] | None = None
     is_short_of_memory: Callable[[], bool] = lambda: False
     make_routes: Callable[[Plane], PeerRoutes] = _no_peers
+    make_directory: Callable[[Callable[[], SessionManager]], SessionDirectory] = _one_hub
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,11 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         ground.message_ids,
         ground.call_soon,
     )
-    directory, cluster, routes = SessionLocks(), ground.make_cluster(plane), ground.make_routes(plane)
+    late_sessions: LateBound[SessionManager] = LateBound("the session manager")
+    directory = ground.make_directory(late_sessions)
+    cluster, routes = ground.make_cluster(plane), ground.make_routes(plane)
     sessions = SessionManager(plane, directory, ground.queues, journal, clock, ground.owner, cluster)
+    late_sessions.bind(sessions)
     hub = Hub(
         settings=ground.settings,
         clock=clock,

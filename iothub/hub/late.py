@@ -6,6 +6,7 @@ Knows no part. These circles are real:
 - The stores of the message plane, queues and streams, are below it, and answer to it.
 - Brokers are made over the message plane, and the queues below it report what is stored to them.
 - The queues report claims that another hub has overtaken, and queues that are lost, to cluster and sessions, which work above them.
+- The sessions ask their directory, which asks them to close a client that connects to another hub.
 - The cluster applies events of other hubs to the sessions, which ask the cluster.
 - Links to other hubs belong to the cluster, and their sockets to the listeners, which are made over the message plane.
 - A hub that was replaced is ended by what runs all its parts.

@@ -78,6 +78,7 @@ class PeerLinks:
         self._dialler: Dialler | None = None
         self._next_tick: DelayedCall | None = None
         self.address = ""  # where other hubs connect, since `open`
+        self._me: PeerId | None = None
 
     def register(self, types: Iterable[FrameType], receiver: Receiver, *, is_waited_for: bool = False) -> None:
         """As `iothub.peers.links.Links.register`; at composition."""
@@ -102,6 +103,7 @@ class PeerLinks:
     def begin(self, incarnation: int) -> None:
         """Link, and let others link: the hub has joined as this incarnation."""
         parts, node, listening = self._parts, self._parts.settings.node, self._listening
+        self._me = PeerId(node.number, incarnation)
         if listening is None:
             raise AssertionError("the port of the links is not open")
         listeners = parts.listeners()
@@ -177,6 +179,13 @@ class PeerLinks:
     @property
     def batch_bytes(self) -> int:
         return self._settings.batch_bytes
+
+    @property
+    def me(self) -> PeerId:
+        """This hub, since `begin`."""
+        if self._me is None:
+            raise AssertionError("the hub has not joined")
+        return self._me
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         """As `Links.send`. Raises UnavailableError."""

@@ -1,14 +1,17 @@
 """The session directory of one hub: a lock per (tenant, Client Identifier), so that take-overs happen one after another.
 
-Knows no sessions and no peers; many workers get a directory of their own behind the same Protocol.
+Knows no sessions and no peers; a hub with links asks the others, too: `iothub.hub.session_directory`.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 
 from twisted.internet.defer import Deferred
+
+from iothub_services.sessions.port import Purpose
 
 Key = tuple[int, str]
 Waiting = deque[Deferred[None]]
@@ -22,8 +25,16 @@ class SessionLocks:
         self._next: Waiting = deque()  # whose turn has come
         self._is_handing = False
 
-    def holding(self, tenant_id: int, client_id: str) -> Hold:
+    def holding(self, tenant_id: int, client_id: str, purpose: Purpose = Purpose.CONNECT) -> Hold:
+        del purpose
         return Hold(self, (tenant_id, client_id))
+
+    def left(self, tenant_id: int, client_id: str) -> None:
+        """Nobody else has to know."""
+
+    def keys(self) -> Iterable[Key]:
+        """Return the keys whose locks are held."""
+        return self._held.keys()
 
     def acquire(self, key: Key) -> Deferred[None] | None:
         """Take a free lock and return None, or get in line for a held one and return one's turn."""
@@ -64,10 +75,11 @@ class Hold:
         self._directory = directory
         self._key = key
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> float:
         turn = self._directory.acquire(self._key)
         if turn is not None:
             await turn
+        return 0.0
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

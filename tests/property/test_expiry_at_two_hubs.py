@@ -59,7 +59,7 @@ class OneHub(SingleHub):
     def place(self, epoch: int) -> Place:
         return Place(HERE, epoch)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, ago_s: float = 0.0) -> None:
         await self._turn()
         page, self._read = self._log.events[self._read :], len(self._log.events)
         await self._remote.apply_events(page)

@@ -5,44 +5,97 @@ Knows no process and no store that hubs share: each hub has its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from twisted.internet.task import Clock
+
+from iothub.hub.session_directory import PeerDirectory
+from iothub.peers.directory import DIRECTORY_TYPES
+from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.routes import Routes
 from iothub_services.auth.port import TenantRecord
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Cluster as SessionCluster
+from iothub_tenants.broker.brokers import Brokers
 from tests.support.control_harness import EVERYTHING, Harness, device
 from tests.support.mqtt_clients import Client
 from tests.support.packets import CONNACK, PUBLISH, SUBACK, Packet
 from tests.support.routed_hubs import Net, TestedLinks
 
 
-class ClusteredHub:
-    """One hub. Its clients are those of a `Harness`; tenants `acme` and `beta` have a device `dev1`."""
+class Receivers:
+    """All that a hub takes from its links, where its net expects its routes."""
 
-    def __init__(self, net: Net[Any], peer: PeerId, path: Path) -> None:
+    def __init__(self, routes: Routes, directory: PeerDirectory) -> None:
+        self._all = (routes, directory)
+        self._routes, self._directory = self._all
+
+    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        receiver = self._directory if frame_type in DIRECTORY_TYPES else self._routes
+        receiver.frame(peer, frame_type, body)
+
+    def peer_up(self, peer: PeerId) -> None:
+        for each in self._all:
+            each.peer_up(peer)
+
+    def peer_gone(self, peer: PeerId) -> None:
+        for each in self._all:
+            each.peer_gone(peer)
+
+    def acknowledged(self, peer: PeerId, number: int) -> None:
+        for each in self._all:
+            each.acknowledged(peer, number)
+
+    def members(self, peers: Iterable[PeerId]) -> None:
+        known = list(peers)
+        for each in self._all:
+            each.members(known)
+
+
+class ClusteredHub:
+    """One hub. Its clients are those of a `Harness`; tenants `acme` and `beta` have a device `dev1`. `reactor`: of what has a time limit."""
+
+    def __init__(self, net: Net[Any], peer: PeerId, path: Path, cluster: SessionCluster | None = None) -> None:
         self.id = peer
         self.links = TestedLinks(net, peer)
+        self.reactor = Clock()
         folder = path / f"hub-{peer.node}-{peer.incarnation}"
         folder.mkdir()
-        made: list[Routes] = []
+        routes: list[Routes] = []
+        directories: list[PeerDirectory] = []
 
         def make_routes(plane: Any) -> Routes:
-            made.append(Routes(self.links, plane, net.call_soon))
-            return made[0]
+            routes.append(Routes(self.links, plane, net.call_soon))
+            return routes[0]
 
-        self.harness = Harness(folder, make_routes=make_routes)
+        def make_directory(brokers: Brokers, sessions: Callable[[], SessionManager]) -> PeerDirectory:
+            directories.append(PeerDirectory(self.links, lambda: peer, brokers, sessions, self.reactor))
+            return directories[0]
+
+        self.harness = Harness(folder, cluster=cluster, make_routes=make_routes, make_directory=make_directory)
         self.harness.accounts.add(TenantRecord(8, "beta", rules=(EVERYTHING,)), device("dev1"))
         self.plane = self.harness.plane
-        [self.routes] = made
+        [self.directory] = directories
+        self.routes: Any = Receivers(routes[0], self.directory)
 
 
 class Cluster:
     """Two hubs or more, and clients at any of them."""
 
-    def __init__(self, path: Path, count: int = 2) -> None:
-        self.net: Net[ClusteredHub] = Net(count, lambda net, peer: ClusteredHub(net, peer, path))
+    def __init__(self, path: Path, count: int = 2, session_cluster: SessionCluster | None = None) -> None:
+        self.net: Net[ClusteredHub] = Net(count, lambda net, peer: ClusteredHub(net, peer, path, session_cluster))
         self.hubs = list(self.net.hubs.values())
+        self.look()
+        self.net.settle()
+
+    def look(self) -> None:
+        """Every hub reads the accounts: who there is."""
+        ids = list(self.net.hubs)
+        for hub in self.net.hubs.values():
+            hub.routes.members(each for each in ids if each != hub.id)
 
     def settle(self) -> None:
         """Whatever is under way arrives, is stored, and is answered."""
@@ -53,14 +106,19 @@ class Cluster:
 
     def join(self, hub: int, client_id: str, version: int = 5, **options: Any) -> Client:
         """Connect to a hub, counted from 0."""
+        client = self.ask(hub, client_id, version, **options)
+        client.connack = client.expect(CONNACK)
+        assert client.connack.code == 0
+        return client
+
+    def ask(self, hub: int, client_id: str, version: int = 5, **options: Any) -> Client:
+        """Send a CONNECT to a hub, and let everything settle."""
         harness = self.hubs[hub].harness
         client = harness.open_connection(version)
         client.client_id = client_id
         options.setdefault("keep_alive", 65_535)
         client.send(client.connect_bytes(client_id, options.pop("username", "acme/dev1"), **options))
         self.settle()
-        client.connack = client.expect(CONNACK)
-        assert client.connack.code == 0
         return client
 
     def subscribe(self, client: Client, *filters: tuple[str, int], **options: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from iothub.engine.state import Session
 from iothub.hooks import Hooks, PlugIn
 from iothub.hub.broker_factory import BrokerFactory
 from iothub.hub.compose_control import PlaneDependencies, compose_control, late_brokers
+from iothub.hub.session_locks import SessionLocks
 from iothub.records.events import Event
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock
@@ -37,8 +39,10 @@ from iothub_services.queues.threads import LoadedPage
 from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
-from iothub_services.sessions.port import Cluster, SingleHub
+from iothub_services.sessions.manager import SessionManager
+from iothub_services.sessions.port import Cluster, SessionDirectory, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.traffic import PastTraffic
@@ -299,6 +303,10 @@ class Loopback:
             self.connection.lost(Reason.NETWORK)
 
 
+def _one_hub(_brokers: Brokers, _sessions: Callable[[], SessionManager]) -> SessionDirectory:
+    return SessionLocks()
+
+
 class Harness:
     """One worker with tenant `acme` (id 7, everything allowed) and devices `dev1` and `dev2`, whose secret is "secret"."""
 
@@ -311,6 +319,7 @@ class Harness:
         cluster: Cluster | None = None,
         retained: object = None,
         make_routes: Callable[[Plane], PeerRoutes] = lambda _plane: NoPeerRoutes(),
+        make_directory: Callable[[Brokers, Callable[[], SessionManager]], SessionDirectory] = _one_hub,
     ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
@@ -352,6 +361,7 @@ class Harness:
                 owner=b"w",
                 make_cluster=lambda _plane: cluster or SingleHub(),
                 make_routes=make_routes,
+                make_directory=partial(make_directory, brokers),
             )
         )
         self.plane = self.store.plane = planes.plane

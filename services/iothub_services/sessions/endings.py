@@ -23,6 +23,7 @@ from iothub_services.sessions.port import (
     NEVER_EXPIRES,
     Cluster,
     Journal,
+    Purpose,
     SessionControl,
     SessionDirectory,
     SessionHome,
@@ -183,13 +184,22 @@ class Endings:
             await self._expire(home, session)
         except IotHubError as error:
             log.warning("session not ended, will retry", client_id=session.client_id, error=str(error))
+            self._expire_later(home, session)
         except Exception as error:  # the service loop's edge: a defect with one session must not stop the others
             log.error("defect at the end of a session", client_id=session.client_id, exc_info=error)
         finally:
             self._ending -= 1
 
+    def _expire_later(self, home: SessionHome, session: Session) -> None:
+        """Look at a session again whose end has not begun: another hub has its client, or does not answer."""
+        control: SessionControl = session.control
+        now = self._clock.monotonic()
+        if not session.is_discarded and 0.0 < control.expires_at <= now:
+            control.expires_at = now + RETRY_S
+            self.queue(home, session)
+
     async def _expire(self, home: SessionHome, session: Session) -> None:
-        async with self._directory.holding(home.tenant_id, session.client_id):
+        async with self._directory.holding(home.tenant_id, session.client_id, Purpose.EXPIRY):
             is_same = home.plane.sessions.get(session.client_id) is session
             control: SessionControl = session.control
             if is_same and session.connection is None and 0.0 < control.expires_at <= self._clock.monotonic():

@@ -29,6 +29,7 @@ from iothub_services.sessions.port import (
     HERE,
     Cluster,
     Journal,
+    Purpose,
     QueueAdmin,
     SessionControl,
     SessionDirectory,
@@ -302,6 +303,7 @@ class SessionManager:
         self._plane.detach(session)
         if not session.is_persistent:
             self._forget(home, session, control.will if keeps_will else None)
+            self._directory.left(home.tenant_id, session.client_id)
             return
         ending = [
             events.session_disconnected(subject_of(session, self._clock), reason=reason.word, session_expiry_s=expiry_s)
@@ -314,6 +316,7 @@ class SessionManager:
             # at once, also when the next connection is here already [MQTT-3.1.2-8] [MQTT-3.1.4-3]
             self._wills.fire(home, session)
         self._endings.start_deadlines(home, session)
+        self._directory.left(home.tenant_id, session.client_id)
 
     def _forget(self, home: SessionHome, session: Session, will: Will | None) -> None:
         """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
@@ -326,7 +329,7 @@ class SessionManager:
 
     async def discard(self, home: SessionHome, client_id: str, reason: str, only: Session | None = None) -> bool:
         """End a session for an operator or its tenant's end; closes its connection. False: there is none, or not `only` this one."""
-        async with self._directory.holding(home.tenant_id, client_id):
+        async with self._directory.holding(home.tenant_id, client_id, Purpose.DISCARD):
             session = home.plane.sessions.get(client_id)
             if session is None or only not in (None, session):
                 return False
@@ -343,7 +346,7 @@ class SessionManager:
         """End the session if its queue is lost. Otherwise publishers would get acknowledgements for messages that are stored nowhere."""
         try:
             await self._cluster.catch_up()
-            async with self._directory.holding(home.tenant_id, session.client_id):
+            async with self._directory.holding(home.tenant_id, session.client_id, Purpose.DISCARD):
                 if home.plane.sessions.get(session.client_id) is not session:
                     return  # it has ended already
                 if await self._is_lost(session):
@@ -400,6 +403,16 @@ class SessionManager:
             session.control.will = None
             home.vacate(connection, reason)
             self._plane.close(connection, reason)
+
+    async def give_way(self, home: SessionHome, session: Session) -> None:
+        """Close the connection here, if there is one: the client connects to another hub. Return when that hub can read what was written about it.
+
+        Its Will is stored by then, too: otherwise that hub would find it in the log, and publish it when it ends the session.
+        """
+        self._take_over(home, session)
+        if session.is_persistent:
+            await self._wills.settled(session)
+            await self._journal.record([])
 
     def forget(self, home: SessionHome, session: Session) -> None:
         """Forget a session that has ended at another hub, which drops its queue."""

@@ -1,7 +1,7 @@
 """What the session manager asks of others, and the values it is asked with.
 
-Knows no packets: the control plane has decoded and checked them. The session directory is a Protocol because a worker of many asks its
-peers; on one worker `iothub.hub.session_locks` answers from memory.
+Knows no packets: the control plane has decoded and checked them. The session directory is a Protocol because a hub among others asks its
+peers (`iothub.hub.session_directory`); for one that is alone `iothub.hub.session_locks` answers from memory.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from twisted.internet.defer import Deferred
@@ -23,10 +24,27 @@ from iothub_services.queues.threads import LoadedPage
 NEVER_EXPIRES = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
 
+class Purpose(Enum):
+    """What a session is wanted for, and so what becomes of its client at another hub."""
+
+    CONNECT = 1  # it is closed first [MQTT-3.1.4-3]
+    EXPIRY = 2  # it is not disturbed: the session does not expire
+    DISCARD = 3  # nobody is asked: the store refuses its epoch, and the log says that the session is over
+
+
 class SessionDirectory(Protocol):
     """Who may change the session of (tenant, Client Identifier) right now: one at a time, first come first served."""
 
-    def holding(self, tenant_id: int, client_id: str) -> AbstractAsyncContextManager[None]: ...
+    def holding(
+        self, tenant_id: int, client_id: str, purpose: Purpose = Purpose.CONNECT
+    ) -> AbstractAsyncContextManager[float]:
+        """Enter when it may be changed; the answer: seconds since another hub may last have written about it to the log.
+
+        Entering raises UnavailableError: the other hubs did not answer in time, or one of them has the client and must not be disturbed.
+        """
+
+    def left(self, tenant_id: int, client_id: str) -> None:
+        """The session has no connection here any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +116,8 @@ class Cluster(Protocol):
     def place(self, epoch: int) -> Place | None:
         """Return the place of a session that begins here; None: no other hub can use these stores."""
 
-    async def catch_up(self) -> None:
-        """Return when everything that is durable in the log now has been applied. Raises UnavailableError."""
+    async def catch_up(self, ago_s: float = 0.0) -> None:
+        """Return when everything has been applied that was durable in the log so many seconds ago. Raises UnavailableError."""
 
     def settle(self, tenant_id: int, place: Offsets | None) -> Deferred[None] | None:
         """Return what fires when no hub publishes for this tenant without knowing the log up to a place; None: they all know it.
@@ -117,8 +135,8 @@ class SingleHub:
         del epoch
         return None
 
-    async def catch_up(self) -> None:
-        return
+    async def catch_up(self, ago_s: float = 0.0) -> None:
+        del ago_s
 
     def settle(self, tenant_id: int, place: Offsets | None) -> Deferred[None] | None:
         del tenant_id, place

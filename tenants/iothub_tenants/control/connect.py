@@ -190,9 +190,9 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
         _check_size(pending, size_bytes)
         if attempt == 0:
             await _take_connect_rate(pending.broker)
-        async with hub.directory.holding(pending.broker.tenant_id, client_id):
+        async with hub.directory.holding(pending.broker.tenant_id, client_id) as written_s:
             if not hub.cluster.is_alone:
-                await hub.cluster.catch_up()  # another hub may have opened or resumed the session just now
+                await hub.cluster.catch_up(written_s)  # another hub may have opened or resumed the session since
             if pending.broker.allowance.is_shared:
                 await pending.broker.wait_for_connect_room(_request(pending))
             if connection.control.is_gone:

@@ -112,7 +112,7 @@ class Cluster:
     def place(self, epoch: int) -> Place:
         return Place(HERE, epoch)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, ago_s: float = 0.0) -> None:
         return
 
 

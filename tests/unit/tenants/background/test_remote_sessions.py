@@ -39,7 +39,7 @@ class Together(SingleHub):
     def place(self, epoch: int) -> Place:
         return Place(HERE, epoch)
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, ago_s: float = 0.0) -> None:
         self.caught_up += 1
         unread, self.unread = self.unread, None
         if unread is not None:

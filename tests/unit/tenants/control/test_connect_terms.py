@@ -270,7 +270,7 @@ class CaughtUp(SingleHub):
     def __init__(self) -> None:
         self.asked = 0
 
-    async def catch_up(self) -> None:
+    async def catch_up(self, ago_s: float = 0.0) -> None:
         self.asked += 1
 
 

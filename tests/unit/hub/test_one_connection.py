@@ -1,0 +1,256 @@
+"""One connection per Client Identifier, at whichever of several hubs. Whole control planes in one process, links that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iothub.hub.session_directory import HOLD_S
+from iothub.peers.ports import PeerId
+from iothub.peers.view import View
+from iothub_services.sessions.endings import RETRY_S
+from iothub_services.sessions.port import Purpose, SingleHub
+from tests.support.clustered_harness import Cluster, ClusteredHub
+from tests.support.control_harness import now
+from tests.support.packets import CONNACK, DISCONNECT
+
+ONE, TWO = PeerId(1, 1), PeerId(2, 1)
+OWN, THEIRS = (
+    next(name for name in (f"c{number}" for number in range(99)) if View(0, [ONE, TWO]).owner((7, name)) == owner)
+    for owner in (ONE, TWO)
+)
+TAKEN_OVER, UNAVAILABLE = 0x8E, 0x88
+
+
+class Others(SingleHub):
+    """Hubs that share the session log. `asked`: up to how many seconds ago it had to be read."""
+
+    is_alone = False
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    async def catch_up(self, ago_s: float = 0.0) -> None:
+        self.asked.append(ago_s)
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    made: list[Cluster] = []
+
+    def make(count: int = 2, **options: Any) -> Cluster:
+        made.append(Cluster(tmp_path, count, **options))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+def entries(cluster: Cluster) -> int:
+    """How many entries the directory has, at all hubs."""
+    directories = [hub.directory._directory for hub in cluster.hubs]
+    return sum(0 if each is None else len(each.owned) for each in directories)
+
+
+def pass_time(cluster: Cluster, seconds: float) -> None:
+    for hub in cluster.hubs:
+        hub.reactor.advance(seconds)
+    cluster.settle()
+
+
+@pytest.mark.parametrize("client_id", [OWN, THEIRS])
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_older_of_two_clients_is_closed_whichever_hubs_they_use(
+    make_cluster: Callable[..., Cluster], client_id: str, version: int
+) -> None:
+    """[MQTT-3.1.4-3]: both ways, whichever of the hubs owns the Client Identifier."""
+    cluster = make_cluster()
+    first = cluster.join(0, client_id, version)
+
+    second = cluster.join(1, client_id, version)
+    first.refused(TAKEN_OVER)
+    cluster.join(0, client_id, version)
+    second.refused(TAKEN_OVER)
+
+    assert entries(cluster) == 1
+
+
+def test_the_will_of_the_older_client_is_sent(make_cluster: Callable[..., Cluster]) -> None:
+    """[MQTT-3.1.2-8]: its connection was not closed by a DISCONNECT with Reason Code 0x00."""
+    cluster = make_cluster()
+    watcher = cluster.join(1, "watcher")
+    cluster.subscribe(watcher, ("will", 1))
+    first = cluster.join(0, THEIRS, will=("will", b"gone", 1, False))
+
+    cluster.join(1, THEIRS)
+
+    first.refused(TAKEN_OVER)
+    assert cluster.payloads(watcher) == [b"gone"]
+
+
+@pytest.mark.parametrize("client_id", [OWN, THEIRS])
+def test_a_connect_waits_until_the_older_client_is_closed_and_is_refused_after_a_while(
+    make_cluster: Callable[..., Cluster], client_id: str
+) -> None:
+    """None is better than two."""
+    cluster = make_cluster()
+    first, other = cluster.join(0, client_id), cluster.join(1, "other")
+    cluster.net.cut = {(ONE, TWO), (TWO, ONE)}
+
+    second = cluster.ask(1, client_id)
+    pass_time(cluster, HOLD_S - 0.1)
+    second.expect_nothing(0.0)
+    pass_time(cluster, 0.2)
+
+    assert second.expect(CONNACK).code == UNAVAILABLE
+    for client in (first, other):
+        client.nothing()
+    cluster.net.cut = set()
+    cluster.settle()
+    cluster.join(1, client_id)
+    first.expect(DISCONNECT)
+
+
+def test_a_client_that_leaves_leaves_no_entry(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster()
+    clients = [cluster.join(hub, client_id) for hub in (0, 1) for client_id in (f"a{hub}", f"b{hub}")]
+    assert entries(cluster) == 4
+
+    for client in clients:
+        client.drop()
+    cluster.settle()
+
+    assert entries(cluster) == 0
+
+
+def test_a_connect_that_is_refused_leaves_no_entry(make_cluster: Callable[..., Cluster]) -> None:
+    """Its session was not opened: the tenant's connections are used up."""
+    cluster = make_cluster()
+    for hub in cluster.hubs:
+        hub.harness.limit("connections=1")
+    cluster.join(0, OWN)
+
+    assert cluster.ask(0, THEIRS).expect(CONNACK).code == 0x97
+    cluster.settle()
+
+    assert entries(cluster) == 1
+
+
+def test_a_hub_that_is_alone_sends_nothing(make_cluster: Callable[..., Cluster]) -> None:
+    cluster = make_cluster(1)
+
+    first = cluster.join(0, OWN)
+    cluster.join(0, OWN)
+
+    first.refused(TAKEN_OVER)
+    [hub] = cluster.hubs
+    assert (hub.directory._directory, hub.links.sent) == (None, [])
+
+
+def test_clients_of_a_hub_that_was_alone_are_closed_for_those_of_a_hub_that_comes(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster(1)
+    first = cluster.join(0, OWN)
+    cluster.hubs.append(cluster.net.add(TWO))
+    cluster.look()
+    cluster.settle()
+
+    cluster.join(1, OWN)
+
+    first.refused(TAKEN_OVER)
+
+
+def test_a_client_of_a_hub_that_is_gone_comes_to_another_one(make_cluster: Callable[..., Cluster]) -> None:
+    """Whether the hub owned its Client Identifier or only had it."""
+    cluster = make_cluster()
+    gone = cluster.hubs[1]
+    cluster.join(1, OWN)
+    cluster.join(1, THEIRS)
+    cluster.net.kill(gone)
+    cluster.look()
+
+    cluster.join(0, OWN)
+    cluster.join(0, THEIRS)
+
+    assert len(cluster.hubs[0].directory._made().owned) == 0  # a hub that is alone keeps none
+
+
+# --- persistent sessions
+
+
+def kept(cluster: Cluster, hub: int, client_id: str) -> Any:
+    return cluster.join(hub, client_id, 4, clean=False)
+
+
+def test_a_session_is_given_to_another_hub_once_its_end_can_be_read_in_the_log(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    cluster = make_cluster()
+    journal = cluster.hubs[0].harness.journal
+    first = kept(cluster, 0, THEIRS)
+    journal.is_held = True
+
+    second = cluster.ask(1, THEIRS, 4)
+    first.refused()
+    assert "session.disconnected" in journal.words()
+    second.expect_nothing(0.0)
+    journal.release()
+    cluster.settle()
+
+    assert second.expect(CONNACK).code == 0
+
+
+def test_a_connect_reads_the_log_up_to_what_another_hub_may_have_written(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Not at all for a client that comes back to its hub."""
+    others = Others()
+    cluster = make_cluster(session_cluster=others)
+    kept(cluster, 0, THEIRS).drop()
+    cluster.settle()
+    others.asked.clear()
+
+    kept(cluster, 1, THEIRS)
+    kept(cluster, 1, THEIRS)
+
+    assert [round(ago_s, 0) for ago_s in others.asked[:1]] == [0.0]
+    assert others.asked[-1] == float("inf")
+
+
+def test_a_session_does_not_expire_while_its_client_is_connected_to_another_hub(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The log of these hubs is not shared: only the directory knows. The look is repeated."""
+    cluster = make_cluster()
+    hub: ClusteredHub = cluster.hubs[0]
+    cluster.join(0, THEIRS, props=[(0x11, 10)]).drop()
+    cluster.settle()
+    elsewhere = cluster.join(1, THEIRS)
+
+    hub.harness.pass_time(11.0)
+    cluster.settle()
+    elsewhere.nothing()
+    assert THEIRS in hub.harness.acme.plane.sessions
+
+    elsewhere.drop()
+    cluster.settle()
+    hub.harness.pass_time(RETRY_S + 1.0)
+    cluster.settle()
+    assert THEIRS not in hub.harness.acme.plane.sessions
+
+
+def test_an_operator_ends_a_session_without_asking_other_hubs(make_cluster: Callable[..., Cluster]) -> None:
+    """The log and the queue's epoch say so to them."""
+    cluster = make_cluster()
+    cluster.net.cut = {(ONE, TWO), (TWO, ONE)}
+
+    async def hold(purpose: Purpose) -> float:
+        async with cluster.hubs[0].directory.holding(7, THEIRS, purpose) as written_s:
+            return written_s
+
+    assert now(hold(Purpose.DISCARD)) == 0.0
