@@ -31,6 +31,9 @@ class Replay:
     `pages`: brings the messages, and reads nothing before it is asked. `then`: to be called when the present page is through, or it is over.
     """
 
+    messages: Sequence[Message]  # the present page, from the first `feed` on
+    index: int  # in it
+
     __slots__ = ("index", "is_over", "is_overtaken", "messages", "pages", "session", "subscription", "then")
 
     def __init__(self, session: Session, subscription: Subscription, pages: Pages, is_overtaken: IsOvertaken) -> None:
@@ -38,8 +41,6 @@ class Replay:
         self.subscription = subscription
         self.pages = pages
         self.is_overtaken = is_overtaken
-        self.messages: Sequence[Message] = ()
-        self.index = 0
         self.is_over = False
         self.then: Callable[[], None] | None = None
 

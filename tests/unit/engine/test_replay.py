@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, cast
 
+import pytest
+
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.message import Message
+from iothub.engine.outbox import RETAIN_FLAG
 from iothub.engine.replay import IsOvertaken, Replay, Replays
 from iothub.testing.engine import Bench, Client, packets
 
@@ -22,10 +25,17 @@ def taken(client: Client) -> int:
     return len(packets(client.take()))
 
 
-def opened(client: Client, filter: bytes = b"r/#", is_overtaken: IsOvertaken = lambda _topic: False) -> deque[Replay]:
-    """Subscribe; the replay, which is the first one of the session's queue."""
+def opened(
+    client: Client,
+    filter: bytes = b"r/#",
+    is_overtaken: IsOvertaken = lambda _topic: False,
+    qos: int = 0,
+    identifier: int = 0,
+) -> deque[Replay]:
+    """Subscribe; the session's queue, of which this replay is the first."""
     replays: Replays = client.bench.plane.replays
-    queue = replays.open(client.session, client.subscribe(filter), NO_PAGES, is_overtaken)
+    subscription = client.subscribe(filter, qos, identifier=identifier)
+    queue = replays.open(client.session, subscription, NO_PAGES, is_overtaken)
     assert queue is not None
     return queue
 
@@ -58,6 +68,95 @@ def test_replay_waits_for_a_client_that_does_not_keep_up() -> None:
 
     assert seen == 50
     assert called == [1]
+
+
+@pytest.mark.parametrize(("waiting", "is_sent"), [(100, True), (101, False)])
+def test_replay_fills_half_of_what_live_messages_may(waiting: int, is_sent: bool) -> None:
+    """An out-buffer that is fuller than half of its soft limit gets nothing more."""
+    bench = Bench(PlaneLimits(out_soft_bytes=200))
+    client = bench.client("s")
+    client.transport.is_stuck = True
+    client.connection.out += bytes(waiting)
+
+    assert bench.plane.replays.feed(opened(client)[0], messages(1), lambda: None) == is_sent
+
+
+@pytest.mark.parametrize(("window", "sent"), [(5, 15), (0, 10)])
+def test_replay_leaves_room_in_the_backlog(window: int, sent: int) -> None:
+    """As many as a slice has may wait there, and the next message is not put behind them."""
+    bench = Bench(PlaneLimits(replay_slice=10))
+    client = bench.client("s", receive_maximum=window)
+    replay = opened(client, qos=1)[0]
+
+    assert not bench.plane.replays.feed(replay, messages(50, qos=1), lambda: None)
+    bench.pass_time(1)
+
+    assert replay.index == sent
+    assert client.session.backlog_length() == 10
+
+
+def test_replay_to_a_queue_waits_for_the_store() -> None:
+    """What is handed to it and not yet durable is bounded for live messages, and for these."""
+    bench = Bench(PlaneLimits(unstored_messages=2))
+    client = bench.client("s", queue_id=7)
+    replay = opened(client, qos=1)[0]
+
+    assert not bench.plane.replays.feed(replay, messages(5, qos=1), lambda: None)
+    assert (replay.index, bench.store.appends) == (2, 2)
+
+    bench.store.commit_all()
+    bench.pass_time(0.1)
+    assert replay.index == 4
+
+
+def test_message_for_a_queue_keeps_what_its_delivery_needs() -> None:
+    """RETAIN, the QoS that was granted, and the Subscription Identifier; it is not retained anew [MQTT-3.3.4-3]."""
+    bench = Bench()
+    client = bench.client("s", queue_id=7)
+    for qos in (1, 2):
+        queue = opened(client, b"%d" % qos, qos=qos, identifier=qos * 10)
+        assert bench.plane.replays.feed(queue[0], messages(1, qos=2), lambda: None)
+        bench.plane.replays.finish(queue)
+    bench.store.commit()
+
+    records = bench.store.queue(7).records.values()
+    assert [(each.qos, each.flags, each.subscription_ids) for each in records] == [
+        (1, RETAIN_FLAG, (10,)),
+        (2, RETAIN_FLAG, (20,)),
+    ]
+    assert bench.store.retained == {}
+
+
+@pytest.mark.parametrize("queue_id", [0, 7])
+def test_message_that_needs_no_queue_goes_at_once(queue_id: int) -> None:
+    """QoS 0 to every session, anything to a transient one; without an identifier none is sent."""
+    bench = Bench()
+    client = bench.client("s", queue_id=queue_id, version=5)
+    sent = messages(1) if queue_id else messages(1, qos=1)
+    assert bench.plane.replays.feed(opened(client, qos=1, identifier=10)[0], sent, lambda: None)
+    bench.plane.send_retained(client.session, client.subscribe(b"x"), messages(1))
+
+    body = b"\x00\x03r/0" + (b"" if queue_id else b"\x00\x01")
+    assert packets(client.take()) == [
+        (0x31 if queue_id else 0x33, body + b"\x02\x0b\x0ax"),
+        (0x31, b"\x00\x03r/0\x00x"),
+    ]
+    assert bench.store.appends == 0
+
+
+def test_page_is_forgotten_when_it_is_through_or_nobody_waits_for_it() -> None:
+    """The replay itself stays until whoever sends it goes on."""
+    bench = Bench(PlaneLimits(replay_slice=1))
+    client = bench.client("s")
+    replays = bench.plane.replays
+    first = opened(client)[0]
+
+    assert replays.feed(first, messages(1), lambda: None)
+    assert list(first.messages) == []
+
+    assert not replays.feed(first, messages(2), lambda: None)
+    client.drop()
+    assert list(first.messages) == []
 
 
 def test_long_page_is_sliced_and_bounded() -> None:
