@@ -149,7 +149,7 @@ class PeerDirectory:
     def leave(self, key: Key, on_left: Callable[[bool], None]) -> None:
         found = self._find(key)
         if found is None:
-            on_left(False)
+            on_left(True)  # it has ended while this hub had the key: what was awaited for that is in the log
         else:
             Deferred.fromCoroutine(self._give_way(*found, on_left))
 

@@ -55,10 +55,21 @@ class Receivers:
             each.members(known)
 
 
+class BootTime:
+    """The machine's clock, as links and directory see it."""
+
+    now = 1_000.0
+
+    def boottime(self) -> float:
+        return self.now
+
+
 class ClusteredHub:
     """One hub. Its clients are those of a `Harness`; tenants `acme` and `beta` have a device `dev1`. `reactor`: of what has a time limit."""
 
-    def __init__(self, net: Net[Any], peer: PeerId, path: Path, cluster: SessionCluster | None = None) -> None:
+    def __init__(
+        self, net: Net[Any], peer: PeerId, path: Path, clock: BootTime, cluster: SessionCluster | None = None
+    ) -> None:
         self.id = peer
         self.links = TestedLinks(net, peer)
         self.reactor = Clock()
@@ -72,7 +83,7 @@ class ClusteredHub:
             return routes[0]
 
         def make_directory(brokers: Brokers, sessions: Callable[[], SessionManager]) -> PeerDirectory:
-            directories.append(PeerDirectory(self.links, lambda: peer, brokers, sessions, self.reactor))
+            directories.append(PeerDirectory(self.links, lambda: peer, brokers, sessions, self.reactor, clock))
             return directories[0]
 
         self.harness = Harness(folder, cluster=cluster, make_routes=make_routes, make_directory=make_directory)
@@ -86,7 +97,10 @@ class Cluster:
     """Two hubs or more, and clients at any of them."""
 
     def __init__(self, path: Path, count: int = 2, session_cluster: SessionCluster | None = None) -> None:
-        self.net: Net[ClusteredHub] = Net(count, lambda net, peer: ClusteredHub(net, peer, path, session_cluster))
+        self.clock = BootTime()
+        self.net: Net[ClusteredHub] = Net(
+            count, lambda net, peer: ClusteredHub(net, peer, path, self.clock, session_cluster)
+        )
         self.hubs = list(self.net.hubs.values())
         self.look()
         self.net.settle()

@@ -302,8 +302,8 @@ class SessionManager:
             control.expiry_s = expiry_s
         self._plane.detach(session)
         if not session.is_persistent:
-            self._forget(home, session, control.will if keeps_will else None)
             self._directory.left(home.tenant_id, session.client_id)
+            self._forget(home, session, control.will if keeps_will else None)
             return
         ending = [
             events.session_disconnected(subject_of(session, self._clock), reason=reason.word, session_expiry_s=expiry_s)

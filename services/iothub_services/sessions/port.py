@@ -44,7 +44,7 @@ class SessionDirectory(Protocol):
         """
 
     def left(self, tenant_id: int, client_id: str) -> None:
-        """The session has no connection here any more."""
+        """The session has no connection here any more. It is there still: whether it is persistent says whether something was written about it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
             await _take_connect_rate(pending.broker)
         async with hub.directory.holding(pending.broker.tenant_id, client_id) as written_s:
             if not hub.cluster.is_alone:
-                await hub.cluster.catch_up(written_s)  # another hub may have opened or resumed the session since
+                await hub.cluster.catch_up(0.0 if _has_will_elsewhere(pending) else written_s)
             if pending.broker.allowance.is_shared:
                 await pending.broker.wait_for_connect_room(_request(pending))
             if connection.control.is_gone:
@@ -202,6 +202,12 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
                 await _open_session(hub, connection, pending)
                 return
     raise ConnectRefusedError(Reason.SERVER_UNAVAILABLE, "accounts_changing")
+
+
+def _has_will_elsewhere(pending: PendingConnect) -> bool:
+    """Whether another hub may be sending the session's Will just now: it holds no Client Identifier for that."""
+    present = pending.broker.plane.sessions.get(pending.client_id)
+    return present is not None and present.control.is_elsewhere and present.control.will is not None
 
 
 async def _take_connect_rate(broker: TenantBroker) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from iothub.hub.session_directory import HOLD_S
 from iothub.peers.ports import PeerId
 from iothub.peers.view import View
 from iothub_services.sessions.endings import RETRY_S
-from iothub_services.sessions.port import Purpose, SingleHub
+from iothub_services.sessions.port import Place, Purpose, SingleHub
 from tests.support.clustered_harness import Cluster, ClusteredHub
 from tests.support.control_harness import now
 from tests.support.packets import CONNACK, DISCONNECT
@@ -213,13 +214,69 @@ def test_a_connect_reads_the_log_up_to_what_another_hub_may_have_written(
     cluster = make_cluster(session_cluster=others)
     kept(cluster, 0, THEIRS).drop()
     cluster.settle()
+    cluster.clock.now += 2.0
     others.asked.clear()
 
     kept(cluster, 1, THEIRS)
     kept(cluster, 1, THEIRS)
 
-    assert [round(ago_s, 0) for ago_s in others.asked[:1]] == [0.0]
-    assert others.asked[-1] == float("inf")
+    assert others.asked == [2.0, math.inf]
+
+
+def test_nobody_writes_about_a_transient_session_that_another_one_would_have_to_read(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """What was written by others is as long ago as the hubs know each other."""
+    others = Others()
+    cluster = make_cluster(session_cluster=others)
+    cluster.clock.now += 5.0
+    cluster.join(0, OWN).drop()
+    first = cluster.join(0, THEIRS)
+    others.asked.clear()
+
+    cluster.join(1, OWN)
+    cluster.join(1, THEIRS)
+
+    first.refused(TAKEN_OVER)
+    assert others.asked == [5.0, 5.0]
+
+
+def test_the_end_of_a_session_is_something_that_another_hub_has_to_read(make_cluster: Callable[..., Cluster]) -> None:
+    others = Others()
+    cluster = make_cluster(session_cluster=others)
+    hub = cluster.hubs[0].harness
+    cluster.join(0, THEIRS, props=[(0x11, 10)]).drop()
+    cluster.settle()
+    cluster.clock.now += 9.0
+    hub.pass_time(11.0)
+    cluster.settle()
+    assert THEIRS not in hub.acme.plane.sessions
+    cluster.clock.now += 2.0
+    others.asked.clear()
+
+    cluster.join(1, THEIRS)
+
+    assert others.asked == [2.0]
+
+
+def test_a_connect_reads_all_of_the_log_when_another_hub_may_be_sending_the_will(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """It holds no Client Identifier for that."""
+    others = Others()
+    cluster = make_cluster(session_cluster=others)
+    cluster.clock.now += 5.0
+    client = cluster.join(0, OWN, props=[(0x11, 100)], will=("will", b"late", 1, False), will_props=[(0x18, 50)])
+    client.drop()
+    cluster.settle()
+    hub = cluster.hubs[0].harness
+    hub.session(OWN).control.place = Place(2, 1)
+    cluster.clock.now += 50.0
+    others.asked.clear()
+
+    cluster.ask(0, OWN, props=[(0x11, 100)])
+
+    assert others.asked[0] == 0.0
 
 
 def test_a_session_does_not_expire_while_its_client_is_connected_to_another_hub(
