@@ -6,7 +6,7 @@ Knows the parts that a broker is composed over, and no session. The store gets t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -27,6 +27,7 @@ from iothub_tenants.broker.allowance import Allowance
 from iothub_tenants.broker.broker import Shared, TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.engine_hooks import plug_in
+from iothub_tenants.broker.peer_retained import NoPeerRetained, PeerRetained
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import PastTraffic
 
@@ -54,6 +55,7 @@ class BrokerFactory:
     backlog_bytes: Callable[[], int]
     damaged: OnDamage
     shared_quota: SharedQuota | None = None
+    peer_retained: PeerRetained = field(default_factory=NoPeerRetained)
     before: Callable[[TenantRecord], None] = _nothing
     on_made: Callable[[TenantBroker], None] = _nothing
     on_dropped: Callable[[TenantBroker], None] = _nothing
@@ -68,10 +70,13 @@ class BrokerFactory:
         bounded = self.queues.set_tenant_limits(record.id, limits.queued_messages, limits.queued_bytes)
         Deferred.fromCoroutine(bounded).addErrback(_closed)
         shared = self.shared
-        retaining = Retaining(plane, shared.plane, self.retained, allowance.ledger, shared.clock, self.damaged)
+        retaining = Retaining(
+            plane, shared.plane, self.retained, allowance.ledger, shared.clock, self.damaged, self.peer_retained
+        )
         try:
             await retaining.load()
         except BackendError:
+            retaining.close()
             allowance.close()
             raise
         allowance.apply_backlog(self.backlog_bytes())  # last: a reload reaches those that are made
@@ -88,6 +93,7 @@ class BrokerFactory:
     def put_away(self, broker: TenantBroker) -> None:
         """A broker is dropped: what it has counted stays."""
         broker.allowance.close()
+        broker.retained.close()
         self.shared.routes.close_tenant(broker.plane)
         self.on_dropped(broker)
         self.past.keep(broker.tenant_id, broker.record.name, broker.traffic)

@@ -21,7 +21,13 @@ from iothub.hub.admin_socket import driver_of as driver_of_queue
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
 from iothub.hub.cluster import HubCluster
-from iothub.hub.compose_cluster import make_cluster, make_directory, make_peer_commands, make_routes
+from iothub.hub.compose_cluster import (
+    make_cluster,
+    make_directory,
+    make_peer_commands,
+    make_peer_retained,
+    make_routes,
+)
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.drivers import queue_drivers
@@ -298,6 +304,7 @@ def _factory(
         backlog_bytes=lambda: planes.hub.settings.overload.session_backlog_bytes,
         damaged=foundation.damaged,
         shared_quota=stores.shared_quota,
+        peer_retained=make_peer_retained(foundation, planes.hub.routes),
         before=choose_driver,
         on_made=streams_made.registry.attach_sinks,
         on_dropped=metering.retire,

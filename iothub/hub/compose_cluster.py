@@ -17,11 +17,13 @@ from iothub.hub.session_locks import SessionLocks
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
 from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
+from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.records.admin_commands import Verbs
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, SessionDirectory, SingleHub
 from iothub_tenants.broker.hub import Later
+from iothub_tenants.broker.peer_retained import NoPeerRetained, PeerRetained
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 
 
@@ -83,6 +85,16 @@ def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager
     made = PeerDirectory(links, lambda: links.me, foundation.brokers, sessions, foundation.process.reactor)
     links.register(DIRECTORY_TYPES, made)
     links.watch(made.acknowledged, made.members)
+    return made
+
+
+def make_peer_retained(foundation: Foundation, routes: PeerRoutes) -> PeerRetained:
+    """Make what tells the linked hubs which retained messages were written here, and asks them before a replay."""
+    links = foundation.links
+    if links is None or not isinstance(routes, Routes):
+        return NoPeerRetained()
+    made = RetainedPeers(routes)
+    links.register(RETAINED_TYPES, made)
     return made
 
 

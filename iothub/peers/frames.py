@@ -62,6 +62,11 @@ class FrameType(IntEnum):
     PAUSED = (
         83  # msgpack {"tenant", "place"}: this hub publishes nothing of the tenant before it knows the log up to there
     )
+    RETAINED = 84  # msgpack {"tenant", "topic", "version", "expires_at_ms", "size"}: a retained write is durable; size 0: deleted
+    SYNC = 85  # msgpack {"tenant", "number"}: which retained writes are on their way?
+    SYNCED = (
+        86  # msgpack {"tenant", "number", "is_settled", "is_complete"}: at once, and once they are durable and told
+    )
     HOLD = 96  # msgpack {"tenant", "client", "number", "takes"}: this hub asks for a Client Identifier
     HELD = 97  # msgpack {"tenant", "client", "number", "is_granted", "written_s"}: the answer
     RELEASE = 98  # msgpack {"tenant", "client", "number", "has_written"}: this hub has, or wants, it no more

@@ -159,6 +159,14 @@ class RoutedPeer:
         if self._unsent or not self._try(frame_type, body):
             self._unsent.append((frame_type, body))
 
+    def offer(self, frame_type: FrameType, body: bytes) -> bool:
+        """Announce what need not arrive; False: the link takes no more."""
+        self.flush()
+        if self._unsent or not self._try(frame_type, body):
+            return False
+        self.announced += 1
+        return True
+
     def await_applied(self, on_applied: Callable[[], None]) -> bool:
         """Call back once it has applied all that was announced to it, or is gone; False: it has."""
         if self.applied == self.announced:

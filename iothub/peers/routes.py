@@ -15,6 +15,7 @@ a tenant before it has every other hub's routes. So the cost of a subscribe grow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
@@ -35,6 +36,19 @@ MESSAGE_TYPES = (FrameType.PUBLISH,)
 OnDone = Callable[[], None]
 OnClosedAt = Callable[[PeerId, int], None]
 OnClosed = Callable[[int], None]
+
+
+class RouteObserver(Protocol):
+    """What else depends on which hubs have a tenant open, and on what they route."""
+
+    def peer_opened(self, peer: PeerId, tenant_id: int) -> None:
+        """A hub has opened a tenant."""
+
+    def peer_left(self, peer: PeerId, tenant_id: int, *, is_gone: bool) -> None:
+        """A hub has closed a tenant that it had open. `is_gone`: it is gone, and had the tenant open, or had not said whether."""
+
+    def retained_arrived(self, peer: PeerId, tenant_id: int, topic: bytes) -> None:
+        """A message with RETAIN 1 has come from a hub, and was delivered here."""
 
 
 class _OpenTenant:
@@ -74,6 +88,11 @@ class Routes:
         self._changed: dict[int, _OpenTenant] = {}
         self._is_called_soon = False
         self._number = 0
+        self._observer: RouteObserver | None = None
+
+    def observe(self, observer: RouteObserver) -> None:
+        """Notify `observer` from now on; at composition."""
+        self._observer = observer
 
     def watch(self, on_closed_at: OnClosedAt, on_closed: OnClosed) -> None:
         """Call with a hub and a tenant that it has closed, and with each tenant that is closed here; at composition."""
@@ -82,12 +101,20 @@ class Routes:
 
     # --- who there is
 
+    def peer(self, peer: PeerId) -> RoutedPeer | None:
+        """Return a hub that was linked and is not gone."""
+        return self._peers.get(peer)
+
+    def having_open(self, tenant_id: int) -> list[RoutedPeer]:
+        """Return the hubs that have a tenant open."""
+        return [peer for peer in self._peers.values() if tenant_id in peer.opened]
+
     def members(self, peers: Iterable[PeerId]) -> None:
         """Say which hubs there are, without this one, as the accounts have it: each is waited for, linked or not."""
         self._members = frozenset(peers)
         known = self._members.union(self._peers)
         for here in list(self._tenants.values()):
-            self._answered(here, *(here.unanswered - known))
+            self._lost(here, here.unanswered - known)
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
@@ -95,19 +122,22 @@ class Routes:
         for here in list(self._tenants.values()):
             if not here.is_served:
                 here.unanswered.add(peer)
-                self._answered(here, *(each for each in here.unanswered if each.node == peer.node and each < peer))
+                self._lost(here, {each for each in here.unanswered if each.node == peer.node and each < peer})
             added.announce(FrameType.OPEN, Open(here.tenant.tenant_id, here.number).encode())
 
     def peer_gone(self, peer: PeerId) -> None:
-        """Fulfils `Receiver`: it never comes back, and nobody waits for it."""
+        """Fulfils `Receiver`: it never comes back, and nobody waits for it. The observer hears it before those who waited go on."""
         gone = self._peers.pop(peer, None)
         if gone is None:
             return
         self._members -= {peer}
         opened = list(gone.opened)
+        if self._observer is not None:
+            for tenant_id in opened:
+                self._observer.peer_left(peer, tenant_id, is_gone=True)
         gone.end()
         for here in list(self._tenants.values()):
-            self._answered(here, peer)
+            self._lost(here, {peer})
         for tenant_id in opened:
             self._stop_announcing(tenant_id)
 
@@ -213,8 +243,11 @@ class Routes:
         else:
             tenant_id = decode_close(body)
             sender.leave(tenant_id)
-            sender.opened.discard(tenant_id)
-            self._stop_announcing(tenant_id)
+            if tenant_id in sender.opened:
+                sender.opened.discard(tenant_id)
+                self._stop_announcing(tenant_id)
+                if self._observer is not None:
+                    self._observer.peer_left(peer, tenant_id, is_gone=False)
             for on_closed_at in self._on_closed_at:
                 on_closed_at(sender.id, tenant_id)
 
@@ -237,9 +270,15 @@ class Routes:
                 arrived.append((here.tenant, messages))
         for tenant, messages in arrived:
             self._plane.publish_arrived(tenant, messages)
+            if self._observer is not None:
+                for message in messages:
+                    if message.retain:
+                        self._observer.retained_arrived(sender.id, tenant.tenant_id, message.topic)
 
     def _take_open(self, sender: RoutedPeer, asked: Open) -> None:
         sender.opened.add(asked.tenant_id)
+        if self._observer is not None:
+            self._observer.peer_opened(sender.id, asked.tenant_id)
         here = self._tenants.get(asked.tenant_id)
         if here is not None:
             announced = self._announce(here)
@@ -271,6 +310,13 @@ class Routes:
             sender.subscribe(here.tenant, topic_filter, QOS0)
         for topic_filter in change.removed:
             sender.unsubscribe(here.tenant, topic_filter)
+
+    def _lost(self, here: _OpenTenant, peers: set[PeerId]) -> None:
+        """These hubs are gone, and have not answered if they were asked."""
+        if self._observer is not None:
+            for peer in here.unanswered & peers:
+                self._observer.peer_left(peer, here.tenant.tenant_id, is_gone=True)
+        self._answered(here, *peers)
 
     def _answered(self, here: _OpenTenant, *peers: PeerId) -> None:
         """These hubs have answered, or are gone."""

@@ -6,7 +6,7 @@ Knows no fault and no frame of a link. A SUBACK is the moment in which routes sa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from iothub.engine.filters import topic_matches
 from iothub.engine.limits import ConnectionSettings
 from iothub.engine.state import TenantPlane
 from iothub.peers.frames import FrameType
-from iothub.peers.ports import PeerAddress, PeerId
+from iothub.peers.ports import PeerAddress, PeerId, Receiver
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 from tests.simulation.simulation import Check, Simulation, ViolationError
@@ -112,12 +112,15 @@ class Routing(Check):
 class Clients:
     """The clients of one hub, who come, subscribe, publish and leave; fulfils `Workload`, and `Receiver` around `Routes`."""
 
-    def __init__(self, hub: SimHub, routing: Routing) -> None:
-        self.receivers = ((ROUTE_TYPES, self, True), (MESSAGE_TYPES, self, False))
+    def __init__(self, hub: SimHub, routing: Routing, bench: Bench | None = None) -> None:
+        self.receivers: list[tuple[Iterable[FrameType], Receiver, bool]] = [
+            (ROUTE_TYPES, self, True),
+            (MESSAGE_TYPES, self, False),
+        ]
         self.id = hub.id
         self._hub = hub
         self._routing = routing
-        self._bench = Bench()
+        self._bench = bench or Bench()
         self._soon: list[Callable[[], None]] = []
         self._routes = Routes(hub.links, self._bench.plane, self._soon.append)
         self._is_joined = self._is_open = self._is_served = False

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
 from tests.simulation.directory import Devices, Holding
 from tests.simulation.hub import SimHub
+from tests.simulation.retained import Keeping, Retainers
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule, schedule
 from tests.simulation.simulation import Simulation, Suite, ViolationError
@@ -43,10 +44,21 @@ def directory_suite() -> Suite:
     return Suite([holding, Evidence(), Silence(), OneConnection(), Bounds()], [devices])
 
 
+def retained_suite() -> Suite:
+    """Retained messages that every hub writes and replays."""
+    keeping = Keeping()
+
+    def retainers(hub: SimHub) -> Retainers:
+        return Retainers(hub, keeping)
+
+    return Suite([keeping, Evidence(), Silence(), OneConnection(), Bounds()], [retainers])
+
+
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "routes": routes_suite,
     "directory": directory_suite,
+    "retained": retained_suite,
 }
 
 

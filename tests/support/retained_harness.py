@@ -15,6 +15,7 @@ from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedWrite
+from iothub_tenants.broker.peer_retained import PeerRetained
 from iothub_tenants.broker.retaining import Retaining
 
 TENANT = 1
@@ -75,7 +76,8 @@ class Bodies:
 class Harness:
     """One tenant's retained messages, a plane and a client whose socket can be stuck."""
 
-    def __init__(self, count: int = 0, size: int = 1) -> None:
+    def __init__(self, count: int = 0, size: int = 1, peers: PeerRetained | None = None) -> None:
+        self.peers = peers
         self.damaged: list[tuple[str, str, str]] = []
         self.bodies = Bodies()
         self.bench = Bench(PlaneLimits(replay_slice=10, out_soft_bytes=2000))
@@ -89,7 +91,7 @@ class Harness:
 
     def retained_by(self, ledger: LocalLedger) -> Retaining:
         bench = self.bench
-        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self._count)
+        return Retaining(bench.tenant, bench.plane, self.bodies, ledger, bench.clock, self._count, self.peers)
 
     def _count(self, store: str, key: str, reason: str, /, *, is_rebuilt: bool = False) -> None:
         assert not is_rebuilt

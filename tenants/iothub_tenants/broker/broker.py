@@ -304,7 +304,7 @@ class TenantBroker:
         """Return whether a new subscription asks for Retained Messages (§3.3.1.3) and there may be some."""
         wanted = subscription.retain_handling == 0 or (subscription.retain_handling == 1 and is_new)
         self._shared.sys_topics.subscribed(self, session, subscription, is_replayed=wanted)
-        return wanted and subscription.group is None and not self.retained.is_empty
+        return wanted and subscription.group is None and self.retained.may_have_any
 
     # --- refusals
 

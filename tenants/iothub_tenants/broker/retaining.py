@@ -2,20 +2,23 @@
 
 Knows no driver: bodies are fetched through an injected store, a page at a time. A damaged one is counted, and dropped for whoever should get it; it
 stays until its topic gets another one or somebody deletes it.
+
+Hubs that share the store tell each other what they write, and before a replay each is asked for what is on its way. Where that could not be told,
+the index is read from the store again before the next replay.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
 
 from iothub.base.clock import Clock
-from iothub.base.errors import CorruptRecordError
+from iothub.base.errors import BackendError, CorruptRecordError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
@@ -28,12 +31,15 @@ from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.retained.index import Matches, RetainedIndex
 from iothub_services.retained.port import RetainedBody, RetainedTopic
+from iothub_tenants.broker.peer_retained import NoPeerRetained, OnDone, PeerRetained
 
 SLICE = 256  # bodies fetched at once
 PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that reads slowly
 NODES = 1024  # of the index looked at in one go
 STORE = "retained"  # by which damaged messages are counted
 _SHOWN = 100  # bytes of a Topic Name
+_HERE = ""  # the source of what is published at this hub; other hubs are named by their ids
+_UNKNOWN_ARRIVALS = 1024  # of topics without a retained message, remembered while replays run
 
 Progress = Callable[[int, int], Awaitable[None]]
 """`await progress(done, of)`: how far a long piece of work is."""
@@ -53,22 +59,28 @@ class RetainedReads(Protocol):
 
 
 class Snapshot:
-    """What was retained when the subscriptions of one SUBSCRIBE became active. What is published later comes live.
+    """What was retained when the subscriptions of one SUBSCRIBE became active. What is routed later comes live.
 
-    `newest`: the highest version of the writes that were asked for until then; known when `settled` has fired.
-    `failure`: why it never will be.
+    `settled`: fires when all that was routed before is durable, and known here; `failure`: why it never will be. `begun`: how many messages had
+    arrived when it began; `asked`: how many had when another hub was asked, if that was later. `fetched`: the versions of the page being sent.
     """
 
-    __slots__ = ("failure", "newest", "settled")
+    __slots__ = ("asked", "begun", "failure", "fetched", "settled")
 
-    def __init__(self) -> None:
-        self.newest = -1
+    def __init__(self, arrivals: int) -> None:
+        self.begun = arrivals
+        self.asked: dict[Hashable, int] = {}
+        self.fetched: dict[bytes, int] = {}
         self.failure: Failure | None = None
         self.settled: Deferred[None] = Deferred()
 
 
 class Retaining:
-    """Invariant: `retained_messages` and `retained_bytes` count what is stored or on its way there, by topic."""
+    """Fulfils `iothub.peers.retained.TenantRetained`.
+
+    Invariants: `retained_messages` and `retained_bytes` count what is stored or on its way there, by topic. The index has every message that is
+    stored and was told here; one that is not there any more may still be in it, and goes when its body is asked for.
+    """
 
     def __init__(
         self,
@@ -78,6 +90,7 @@ class Retaining:
         ledger: LocalLedger,
         clock: Clock,
         on_damage: OnDamage,
+        peers: PeerRetained | None = None,
     ) -> None:
         self._tenant = tenant
         self._tenant_id = tenant.tenant_id
@@ -86,33 +99,47 @@ class Retaining:
         self._ledger = ledger
         self._clock = clock
         self._on_damage = on_damage
+        self._peers = peers or NoPeerRetained()
         self._index = RetainedIndex()
-        self._newest = 0  # the highest version heard of
+        self._is_untold = False  # another hub may have written what the index does not have
+        self._reading = DeferredLock()
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
         self._coming: dict[bytes, int] = {}  # how many writes of it are on their way to the store
+        self._arrivals = 0  # messages with RETAIN 1, from here and from other hubs
+        self._arrived: dict[bytes, dict[Hashable, int]] = {}  # topic -> source -> the last of them
         tenant.may_retain = self.may_retain
 
     @property
     def is_empty(self) -> bool:
         return not self._sizes
 
+    @property
+    def may_have_any(self) -> bool:
+        """Tell whether there can be something to replay, here or at another hub."""
+        is_behind = self._is_untold or self._reading.locked
+        return bool(self._sizes) or is_behind or self._peers.has_open(self._tenant_id)
+
     async def load(self) -> None:
-        """Read the index once, when the broker is made."""
+        """Read the index when the broker is made. Other hubs' changes are taken from now on."""
+        self._peers.open_tenant(self._tenant_id, self)
+        await self._read()
+        self._index.load([])
+
+    def close(self) -> None:
+        """The broker is dropped, or could not be made."""
+        self._peers.close_tenant(self._tenant_id)
+
+    async def _read(self) -> None:
         topics = await self._store.load(self._tenant_id)
         for start in range(0, len(topics), NODES):
             self._take(topics[start : start + NODES])
             if start + NODES < len(topics):
                 await self._store.fetch(self._tenant_id, [])  # a great index is built while others get their turns
-        self._index.load([])
 
     def _take(self, topics: Iterable[RetainedTopic]) -> None:
         for topic in topics:
             self._index.put(topic)
-            self._newest = max(self._newest, topic.version)
-            if topic.topic not in self._sizes:
-                self._sizes[topic.topic] = topic.size
-                self._ledger.restore(Quota.RETAINED_MESSAGES, 1)
-                self._ledger.restore(Quota.RETAINED_BYTES, topic.size)
+            self._count_stored(topic.topic)
 
     def may_retain(self, topic: bytes, size: int) -> bool:
         """Reserve the room of a message that is to be retained; False: the tenant's quota is used up. Size 0 deletes, and needs none."""
@@ -131,21 +158,76 @@ class Retaining:
             self._ledger.release(Quota.RETAINED_BYTES, -grown)
         self._sizes[topic] = size
         self._note_coming(topic)
+        self.note_arrival(_HERE, topic)
         return True
 
     def changed(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
-        """A write is durable; `size` 0: the message was deleted."""
+        """A write of this hub is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
-        self._newest = max(self._newest, version)
-        self._arrived(topic)
-        if size:
-            self._correct(topic, size)
-        else:
-            self._give_back(topic)
+        self._note_done(topic)
+        self._count_stored(topic)
+        self._peers.tell_change(self._tenant_id, topic, version, expires_at_ms, size)
 
     def failed(self, topic: bytes) -> None:
         """A write was given up: count what is stored, unless another write of the topic is on its way."""
-        self._arrived(topic)
+        self._note_done(topic)
+        if topic in self._coming:
+            return
+        self._arrived.get(topic, {}).pop(_HERE, None)  # so the message that stays is replayed
+        self._count_stored(topic)
+
+    def gone(self, topic: bytes) -> None:
+        """The message has expired, or an operator has deleted it."""
+        entry = self._index.get(topic)
+        if entry is not None:
+            self._index.remove(topic, entry.version)
+            self._peers.tell_change(self._tenant_id, topic, entry.version, 0, 0)
+        self._count_stored(topic)
+
+    # --- other hubs
+
+    def take_change(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
+        """A write of another hub is durable; `size` 0: the message was deleted."""
+        self._index.noted(topic, version, expires_at_ms, size)
+        self._count_stored(topic)
+
+    def note_arrival(self, source: Hashable, topic: bytes) -> None:
+        """A message with RETAIN 1 has been routed here, or has come from another hub: it is delivered to whoever has subscribed."""
+        if not self._plane.replays.queues:  # only while replays run it matters
+            self._arrived.clear()
+            return
+        self._arrivals += 1
+        self._arrived.setdefault(topic, {})[source] = self._arrivals
+        if len(self._arrived) > 2 * len(self._sizes) + _UNKNOWN_ARRIVALS:
+            self._arrived = {topic: sources for topic, sources in self._arrived.items() if topic in self._sizes}
+
+    def note_untold(self) -> None:
+        """Another hub may have written what was not told here."""
+        self._is_untold = True
+
+    def await_settled(self, on_done: OnDone) -> None:
+        """Call back when every write that was asked for is durable, or given up."""
+        Deferred.fromCoroutine(self._store.settle(self._tenant_id)).addErrback(_given_up).addCallback(
+            lambda _: on_done()
+        )
+
+    async def _read_untold(self) -> None:
+        """Read what other hubs may have written. Raises BackendError: the next replay tries it again."""
+        await self._reading.acquire()
+        try:
+            if self._is_untold:
+                self._is_untold = False
+                await self._read()
+        except BackendError:
+            self._is_untold = True
+            raise
+        finally:
+            self._reading.release()
+
+    # --- what is counted
+
+    def _count_stored(self, topic: bytes) -> None:
+        """Count what the index has. Not while a write of the topic is on its way: it has its reservation, and is counted after it."""
         if topic in self._coming:
             return
         entry = self._index.get(topic)
@@ -154,17 +236,10 @@ class Retaining:
         else:
             self._correct(topic, entry.size)
 
-    def gone(self, topic: bytes) -> None:
-        """The message has expired, or an operator has deleted it."""
-        entry = self._index.get(topic)
-        if entry is not None:
-            self._index.remove(topic, entry.version)
-        self._give_back(topic)
-
     def _note_coming(self, topic: bytes) -> None:
         self._coming[topic] = self._coming.get(topic, 0) + 1
 
-    def _arrived(self, topic: bytes) -> None:
+    def _note_done(self, topic: bytes) -> None:
         left = self._coming.pop(topic, 0) - 1
         if left > 0:
             self._coming[topic] = left
@@ -186,6 +261,8 @@ class Retaining:
             self._ledger.release(Quota.RETAINED_MESSAGES)
             self._ledger.release(Quota.RETAINED_BYTES, reserved)
 
+    # --- replays
+
     def replays_waiting(self, session: Session) -> int:
         """Return how many Topic Filters' retained messages this session has not been sent yet."""
         return self._plane.replays.count(session)
@@ -195,29 +272,44 @@ class Retaining:
 
         What is returned needs `send_replays`; None: the replays of an earlier SUBSCRIBE are being sent, and these follow them.
         """
-        snapshot = Snapshot()
+        snapshot = Snapshot(self._arrivals)
         is_overtaken = partial(self._is_overtaken, snapshot)
         opened = [
             self._plane.replays.open(session, each, self._pages(session, each, snapshot), is_overtaken)
             for each in subscriptions
         ]
-        snapshot.settled = Deferred.fromCoroutine(self._settle(snapshot)).addErrback(_keep, snapshot)
+        synced: Deferred[None] = Deferred()
+        if not self._peers.await_synced(
+            self._tenant_id, partial(self._note_asked, snapshot), lambda: synced.callback(None)
+        ):
+            synced.callback(None)
+        snapshot.settled = Deferred.fromCoroutine(self._settle(synced)).addErrback(_keep, snapshot)
         return opened[0]
 
-    async def _settle(self, snapshot: Snapshot) -> None:
+    def _note_asked(self, snapshot: Snapshot, source: Hashable) -> None:
+        snapshot.asked[source] = self._arrivals
+
+    async def _settle(self, synced: Deferred[None]) -> None:
         await self._store.settle(self._tenant_id)
-        snapshot.newest = self._newest
+        await synced
+        if self._is_untold or self._reading.locked:
+            await self._read_untold()
 
     def _is_overtaken(self, snapshot: Snapshot, topic: bytes) -> bool:
-        """Whether a write of this topic was asked for after the snapshot, or it is not retained any more.
+        """Whether a message of this topic was routed after the snapshot, or there is none any more.
 
-        Invariant: the message of such a write was routed after the subscription became active. It comes live, and nothing older may follow it.
-        A message that was routed before is in the snapshot, however late it reaches the client by another subscription [MQTT-3.3.1-9].
+        Invariant: such a message was routed after the subscription became active. It comes live, and nothing older may follow it: it is on its way
+        to the store (`_coming`), or newer than what was fetched, or has arrived here since the snapshot began, or since its hub was asked. Only
+        since then: one that was routed before is in the snapshot, however late it reaches the client by another subscription [MQTT-3.3.1-9], and
+        may be older than what is retained.
         """
         if topic in self._coming:  # what was asked for earlier has arrived: the snapshot is settled
             return True
         entry = self._index.get(topic)
-        return entry is None or entry.version > snapshot.newest
+        if entry is None or entry.version > (snapshot.fetched.get(topic) or entry.version):  # 0: it is damaged
+            return True
+        arrived = self._arrived.get(topic, {})
+        return any(arrival > snapshot.asked.get(source, snapshot.begun) for source, arrival in arrived.items())
 
     async def _pages(self, session: Session, subscription: Subscription, snapshot: Snapshot) -> Pages:
         """Yield what matches a subscription, page by page; also nothing, so that others get their turns."""
@@ -226,7 +318,7 @@ class Retaining:
             snapshot.failure.raiseException()
         matching = _Matching(self._index.match(subscription.filter))
         while (topics := matching.next(self._now_ms())) is not None:
-            yield await self._fetch(session, topics)
+            yield await self._fetch(session, snapshot, topics)
 
     async def send_replays(self, queue: deque[Replay]) -> None:
         """Send a session's replays, one after the other, page by page, as fast as the client takes them; also those that are queued meanwhile."""
@@ -269,8 +361,14 @@ class Retaining:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
 
-    async def _fetch(self, session: Session, topics: Sequence[bytes]) -> list[Message]:
+    async def _fetch(self, session: Session, snapshot: Snapshot, topics: Sequence[bytes]) -> list[Message]:
+        asked = [self._index.get(topic) for topic in topics]
         bodies = await self._store.fetch(self._tenant_id, topics)
+        snapshot.fetched = {body.topic: body.version for body in bodies}
+        for entry in asked:
+            if entry is not None and entry.topic not in snapshot.fetched:
+                self._index.remove(entry.topic, entry.version)  # another hub has deleted it
+                self._count_stored(entry.topic)
         messages = [message for body in bodies if (message := self._message(body)) is not None]
         if len(messages) < len(bodies):
             self._plane.turn.drop(self._tenant, session, Drop.STORE_FAILED, len(bodies) - len(messages))
@@ -324,6 +422,11 @@ class _Matching:
 
 def _keep(failure: Failure, snapshot: Snapshot) -> None:
     snapshot.failure = failure
+
+
+def _given_up(failure: Failure) -> None:
+    """The store has refused for too long, or is closed: nothing of it is on its way any more."""
+    failure.trap(BackendError)
 
 
 def _message_of(body: RetainedBody) -> Message:

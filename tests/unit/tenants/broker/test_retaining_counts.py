@@ -9,6 +9,7 @@ import pytest
 
 from iothub.engine.state import TenantPlane
 from iothub.testing.clock import ManualClock
+from iothub.testing.engine import Bench
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
@@ -43,7 +44,7 @@ def retaining(limits: str, recorder: Recorder) -> tuple[Retaining, LocalLedger]:
     ledger = LocalLedger(1, resolve_texts(limits), recorder)
     return Retaining(
         TenantPlane(1, "acme"),
-        cast("Any", None),
+        Bench().plane,
         cast("Any", Stored()),
         ledger,
         ManualClock(),
