@@ -27,7 +27,7 @@ from iothub.engine.ports import Control, Observer, Policy, Store, Transport
 from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
-from iothub.engine.replay import Replays
+from iothub.engine.replay import Replay, Replays
 from iothub.engine.router import Subscription
 from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
@@ -393,6 +393,13 @@ class Plane:
         for message in messages:
             self.replays.send(session, subscription, message)
         self._settle()
+
+    def feed_replay(self, replay: Replay, messages: list[Message], then: Callable[[], None]) -> bool:
+        """Send a page of the first replay of a session. False: `then` will be called when it is through."""
+        self.turn.read_clock()
+        is_through = self.replays.feed(replay, messages, then)
+        self._settle()
+        return is_through
 
     def limits_changed(self, tenant: TenantPlane) -> None:
         """Bring a tenant's new limits to its live connections."""

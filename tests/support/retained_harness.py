@@ -103,10 +103,13 @@ class Harness:
         self.publisher.send(publish(topic, payload))
         self.bodies.writes.append(lambda: self.store(topic, payload))
 
-    def store(self, topic: bytes, payload: bytes) -> None:
-        body = encode_message(StoredMessage(topic, payload, 0, True, b"", 0, b"", "p")) if payload else None
+    def store(self, topic: bytes, payload: bytes, expires_at_ms: int = 0) -> int:
+        """Write it; return the size of its body."""
+        message = StoredMessage(topic, payload, 0, True, b"", expires_at_ms, b"", "p")
+        body = encode_message(message) if payload else None
         (version,) = self.bodies.store.put([RetainedWrite(TENANT, topic, body)])
-        self.retaining.changed(topic, version, 0, len(body or b""))
+        self.retaining.changed(topic, version, expires_at_ms, len(body or b""))
+        return len(body or b"")
 
     def retain(self, topic: bytes, payload: bytes) -> None:
         """A retained write that is durable, before anybody has subscribed."""

@@ -65,6 +65,8 @@ class Snapshot:
     arrived when it began; `asked`: how many had when another hub was asked, if that was later. `fetched`: the versions of the page being sent.
     """
 
+    settled: Deferred[None]
+
     __slots__ = ("asked", "begun", "failure", "fetched", "settled")
 
     def __init__(self, arrivals: int) -> None:
@@ -72,7 +74,6 @@ class Snapshot:
         self.asked: dict[Hashable, int] = {}
         self.fetched: dict[bytes, int] = {}
         self.failure: Failure | None = None
-        self.settled: Deferred[None] = Deferred()
 
 
 class Retaining:
@@ -336,17 +337,8 @@ class Retaining:
     async def _send(self, replay: Replay, messages: list[Message]) -> None:
         """Return when the client has taken the page, or nobody waits for it any more."""
         taken: Deferred[None] = Deferred()
-        if messages and not self._feed(replay, messages, lambda: taken.callback(None)):
+        if messages and not self._plane.feed_replay(replay, messages, lambda: taken.callback(None)):
             await taken
-
-    def _feed(self, replay: Replay, messages: list[Message], then: Callable[[], None]) -> bool:
-        plane = self._plane
-        was_open = plane.turn.is_open
-        plane.turn.begin()
-        is_through = plane.replays.feed(replay, messages, then)
-        if not was_open:
-            plane.end_batch()
-        return is_through
 
     def _now_ms(self) -> int:
         return int(self._clock.wall() * 1000)

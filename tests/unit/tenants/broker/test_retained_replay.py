@@ -14,6 +14,7 @@ from twisted.python.failure import Failure
 from iothub.base.errors import BackendError
 from iothub.base.reasons import Drop
 from iothub.records.message import StoredMessage, encode_message
+from iothub.testing.engine import packets
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.port import RetainedWrite
@@ -35,6 +36,80 @@ def test_client_gets_everything_once() -> None:
     assert sorted(found) == sorted(b"r/%d" % number for number in range(3000))
     assert harness.ended == [None]
     assert harness.bench.plane.replays.queues == {}
+
+
+def test_every_filter_of_the_first_packet_is_replayed() -> None:
+    """At once, not with the next tick; and nothing counts as dropped."""
+    harness = Harness(3)
+    harness.bench.observer.drops.clear()
+
+    harness.subscribe(b"r/0", b"r/2")
+
+    assert [body[2:5] for _, body in packets(harness.client.take())] == [b"r/0", b"r/2"]
+    assert harness.bench.observer.drops == []
+
+
+def test_replay_within_a_batch_is_written_with_it() -> None:
+    """As of a client whose SUBSCRIBE finds everything in memory: nothing behind it is parsed in between."""
+    harness = Harness(1)
+    harness.bench.plane.turn.begin()
+
+    harness.subscribe()
+
+    assert harness.client.take() == b""
+    harness.bench.plane.end_batch()
+    assert len(packets(harness.client.take())) == 1
+
+
+@pytest.mark.parametrize(("late_ms", "is_sent"), [(-1, True), (0, False)])
+@pytest.mark.parametrize("is_read_before", [True, False])
+def test_message_that_has_expired_is_not_replayed(is_read_before: bool, late_ms: int, is_sent: bool) -> None:
+    """To the millisecond: whether it has expired when it is looked for, or while its body is read."""
+    harness = Harness()
+    clock = harness.bench.clock
+    expires_at_ms = int(clock.wall() * 1000) + 2000
+    harness.store(b"t", b"x", expires_at_ms)
+    harness.bodies.is_held = is_read_before
+    if is_read_before:
+        harness.subscribe(b"t")
+    clock.advance((expires_at_ms + late_ms) / 1000 - clock.wall())
+    if is_read_before:
+        harness.bodies.release()
+    else:
+        harness.subscribe(b"t")
+
+    assert harness.bodies.read == int(is_sent or is_read_before)
+    assert len(packets(harness.client.take())) == int(is_sent)
+    assert harness.bench.observer.drops == []
+    assert harness.ended == [None]
+
+
+def test_page_ends_before_a_message_that_is_too_great_for_it() -> None:
+    """Although a later one would fit."""
+    harness = Harness()
+    harness.client.transport.is_stuck = True
+    harness.client.connection.out += bytes(5000)
+    for number, size in enumerate((1, PAGE_BYTES // 2, PAGE_BYTES // 2 + 1)):
+        harness.store(b"t/%d" % number, bytes(size))
+
+    harness.subscribe(b"t/+")
+
+    assert harness.bodies.read == 1
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_page_is_filled_to_the_byte(beyond: int) -> None:
+    """The sizes of the bodies count, each its own."""
+    harness = Harness()
+    harness.client.transport.is_stuck = True
+    harness.client.connection.out += bytes(5000)
+    head = harness.store(b"t/3", b"x") - 1
+    left = PAGE_BYTES - harness.store(b"t/1", bytes(100)) - harness.store(b"t/2", bytes(2000)) - head + beyond
+    harness.store(b"t/3", bytes(left))
+
+    harness.subscribe(b"t/+")
+
+    assert harness.bodies.read == 3 - beyond
 
 
 def test_client_that_does_not_read_costs_a_page() -> None:
@@ -228,7 +303,7 @@ def test_many_subscribes_of_a_client_that_does_not_read_cost_one_page() -> None:
     harness.bench.pass_time(1.0)
 
     assert harness.bodies.read == SLICE
-    assert harness.bench.plane.replays.count(harness.client.session) == 100
+    assert harness.retaining.replays_waiting(harness.client.session) == 100
 
 
 def test_subscription_that_ends_before_its_replay_begins_gets_no_retained_message() -> None:
