@@ -33,7 +33,7 @@ class Bodies:
         self.is_held = self.is_down = False
         self.settles_with: BackendError | None = None
         self.waiting: list[Deferred[None]] = []
-        self.writes: list[Callable[[], None]] = []
+        self.writes: list[Callable[[], object]] = []
 
     async def load(self, tenant_id: int) -> list[RetainedTopic]:
         return list(self.store.load(tenant_id))
