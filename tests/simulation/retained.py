@@ -163,7 +163,7 @@ class Keeping(Check):
         floor = listener.floors.get(topic)
         if floor is not None and not floor.is_delete:
             versions = [self.writes[number].version for number, _ in got if number >= 0]
-            is_deleted = any(each.is_delete and each.version > floor.version for each in writes)
+            is_deleted = any(each.is_delete and (each.version > floor.version or not each.is_stored) for each in writes)
             if not is_deleted and not any(version == 0 or version >= floor.version for version in versions):
                 return [f"{listener.hub} has not sent write {floor.number} of {topic!r} to {listener.topic_filter!r}"]
         last = max(writes, key=lambda each: each.version)
