@@ -6,6 +6,7 @@ sockets. Nothing is set on a part afterwards; what cannot be ordered so is in `i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,6 +23,7 @@ from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
 from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_cluster import (
+    make_account_hints,
     make_cluster,
     make_directory,
     make_peer_commands,
@@ -35,6 +37,7 @@ from iothub.hub.every_hub import EveryHub
 from iothub.hub.foundation import Foundation
 from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
+from iothub.hub.late import LateBound
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
 from iothub.hub.periodic_tasks import (
@@ -73,11 +76,12 @@ from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.state.service import journal_thread
 from iothub_tenants.accounts import streams
+from iothub_tenants.accounts.changes import Change
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_queries import AdminQueries
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
-from iothub_tenants.background.following import AccountFollower
+from iothub_tenants.background.following import AccountFollower, OnChanges
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
 from iothub_tenants.background.tasks import TaskRunner
@@ -407,7 +411,9 @@ def _tasks(
     settings, clock, run, brokers = process.settings, process.clock, process.threads.run, foundation.brokers
     accounts, shared, hub = stores.accounts, stores.shared_records, control.hub
     history = JobHistory(jobs, accounts, run)
-    following = _following(foundation, control)
+    look: LateBound[AccountFollower] = LateBound("what reads the changes of the accounts")
+    tell = make_account_hints(foundation, lambda: look().follow_changes())
+    following = look.bind(_following(foundation, control, tell))
     return PeriodicTasks(
         settings=settings,
         runner=TaskRunner(process.reactor.callLater),
@@ -432,9 +438,14 @@ def _tasks(
     )
 
 
-def _following(foundation: Foundation, control: Control) -> AccountFollower:
+def _following(foundation: Foundation, control: Control, tell: OnChanges) -> AccountFollower:
     process, stores, questions = foundation.process, foundation.stores, foundation.questions
     hub, run, streaming = control.hub, process.threads.run, control.streaming
+
+    def on_changes(changes: Sequence[Change]) -> None:
+        streaming.on_changes(changes)
+        tell(changes)
+
     forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)
     return AccountFollower(
         stores.accounts,
@@ -443,7 +454,7 @@ def _following(foundation: Foundation, control: Control) -> AccountFollower:
         process.reactor.callLater,
         DeviceRemoval(hub, forgotten.forget),
         AccountChangeApplier(hub, control.queue_bounds, questions.device_limits, questions.tenants_on_plan),
-        on_changes=streaming.on_changes,
+        on_changes=on_changes,
     )
 
 

@@ -5,15 +5,21 @@ Each function makes one thing that travels over the links, and registers it ther
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from typing import Any
 
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from iothub.base.errors import IotHubError
 from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.foundation import Foundation
 from iothub.hub.session_directory import PeerDirectory
 from iothub.hub.session_locks import SessionLocks
+from iothub.peers.account_hints import HINT_TYPES, AccountHints
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
 from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
@@ -22,6 +28,8 @@ from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.records.admin_commands import Verbs
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, SessionDirectory, SingleHub
+from iothub_tenants.accounts.changes import Change
+from iothub_tenants.background.following import OnChanges
 from iothub_tenants.broker.hub import Later
 from iothub_tenants.broker.peer_retained import NoPeerRetained, PeerRetained
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
@@ -96,6 +104,26 @@ def make_peer_retained(foundation: Foundation, routes: PeerRoutes) -> PeerRetain
     made = RetainedPeers(routes)
     links.register(RETAINED_TYPES, made)
     return made
+
+
+def make_account_hints(foundation: Foundation, look: Callable[[], Coroutine[Any, Any, None]]) -> OnChanges:
+    """Make what tells the linked hubs of account changes that were read here; `look` reads those that another hub has told of."""
+    links = foundation.links
+    if links is None:
+        return _no_hints
+    made = AccountHints(links, lambda: Deferred.fromCoroutine(look()).addErrback(_look_later))
+    links.register(HINT_TYPES, made)
+    return lambda changes: made.note_read(changes[-1].id if changes else None)
+
+
+def _no_hints(_changes: Sequence[Change]) -> None:
+    """No other hub has to know."""
+
+
+def _look_later(failure: Failure) -> None:
+    """The accounts do not answer: the hub looks again by itself, and says so."""
+    if not isinstance(failure.value, IotHubError):
+        failure.raiseException()
 
 
 def make_peer_commands(foundation: Foundation, own: Verbs) -> PeerCommands:

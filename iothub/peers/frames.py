@@ -67,6 +67,7 @@ class FrameType(IntEnum):
     SYNCED = (
         86  # msgpack {"tenant", "number", "is_settled", "is_complete"}: at once, and once they are durable and told
     )
+    ACCOUNTS = 87  # msgpack {"change"}: this hub has read the change log of the accounts up to there
     HOLD = 96  # msgpack {"tenant", "client", "number", "takes"}: this hub asks for a Client Identifier
     HELD = 97  # msgpack {"tenant", "client", "number", "is_granted", "written_s"}: the answer
     RELEASE = 98  # msgpack {"tenant", "client", "number", "has_written"}: this hub has, or wants, it no more

@@ -88,11 +88,11 @@ class Routes:
         self._changed: dict[int, _OpenTenant] = {}
         self._is_called_soon = False
         self._number = 0
-        self._observer: RouteObserver | None = None
+        self._observers: list[RouteObserver] = []
 
     def observe(self, observer: RouteObserver) -> None:
         """Notify `observer` from now on; at composition."""
-        self._observer = observer
+        self._observers.append(observer)
 
     def watch(self, on_closed_at: OnClosedAt, on_closed: OnClosed) -> None:
         """Call with a hub and a tenant that it has closed, and with each tenant that is closed here; at composition."""
@@ -132,9 +132,8 @@ class Routes:
             return
         self._members -= {peer}
         opened = list(gone.opened)
-        if self._observer is not None:
-            for tenant_id in opened:
-                self._observer.peer_left(peer, tenant_id, is_gone=True)
+        for tenant_id in opened:
+            self._note_left(peer, tenant_id, is_gone=True)
         gone.end()
         for here in list(self._tenants.values()):
             self._lost(here, {peer})
@@ -246,8 +245,7 @@ class Routes:
             if tenant_id in sender.opened:
                 sender.opened.discard(tenant_id)
                 self._stop_announcing(tenant_id)
-                if self._observer is not None:
-                    self._observer.peer_left(peer, tenant_id, is_gone=False)
+                self._note_left(peer, tenant_id, is_gone=False)
             for on_closed_at in self._on_closed_at:
                 on_closed_at(sender.id, tenant_id)
 
@@ -270,15 +268,15 @@ class Routes:
                 arrived.append((here.tenant, messages))
         for tenant, messages in arrived:
             self._plane.publish_arrived(tenant, messages)
-            if self._observer is not None:
+            for observer in self._observers:
                 for message in messages:
                     if message.retain:
-                        self._observer.retained_arrived(sender.id, tenant.tenant_id, message.topic)
+                        observer.retained_arrived(sender.id, tenant.tenant_id, message.topic)
 
     def _take_open(self, sender: RoutedPeer, asked: Open) -> None:
         sender.opened.add(asked.tenant_id)
-        if self._observer is not None:
-            self._observer.peer_opened(sender.id, asked.tenant_id)
+        for observer in self._observers:
+            observer.peer_opened(sender.id, asked.tenant_id)
         here = self._tenants.get(asked.tenant_id)
         if here is not None:
             announced = self._announce(here)
@@ -313,10 +311,13 @@ class Routes:
 
     def _lost(self, here: _OpenTenant, peers: set[PeerId]) -> None:
         """These hubs are gone, and have not answered if they were asked."""
-        if self._observer is not None:
-            for peer in here.unanswered & peers:
-                self._observer.peer_left(peer, here.tenant.tenant_id, is_gone=True)
+        for peer in here.unanswered & peers:
+            self._note_left(peer, here.tenant.tenant_id, is_gone=True)
         self._answered(here, *peers)
+
+    def _note_left(self, peer: PeerId, tenant_id: int, *, is_gone: bool) -> None:
+        for observer in self._observers:
+            observer.peer_left(peer, tenant_id, is_gone=is_gone)
 
     def _answered(self, here: _OpenTenant, *peers: PeerId) -> None:
         """These hubs have answered, or are gone."""

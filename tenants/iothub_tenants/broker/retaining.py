@@ -418,7 +418,8 @@ def _keep(failure: Failure, snapshot: Snapshot) -> None:
 
 def _given_up(failure: Failure) -> None:
     """The store has refused for too long, or is closed: nothing of it is on its way any more."""
-    failure.trap(BackendError)
+    if not isinstance(failure.value, BackendError):
+        failure.raiseException()
 
 
 def _message_of(body: RetainedBody) -> Message:

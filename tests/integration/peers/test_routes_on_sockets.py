@@ -30,8 +30,10 @@ RACES = 100
 class Hub:
     """A plane with its links. Its clients are the test's; its links are sockets that the plane's transports serve."""
 
-    def __init__(self, twin: Backend, thread: ReactorThread, number: int, path: Path) -> None:
-        self.thread, self.number, self.bench = thread, number, Bench()
+    def __init__(
+        self, twin: Backend, thread: ReactorThread, number: int, path: Path, bench: Bench | None = None
+    ) -> None:
+        self.thread, self.number, self.bench = thread, number, bench or Bench()
         clock, plane = SystemClock(), self.bench.plane
         transports = make_transports(twin, plane, clock, thread.reactor)
         self.listeners = Listeners(

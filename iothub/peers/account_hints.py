@@ -1,0 +1,73 @@
+"""Hubs tell each other that the accounts have changed, so that each looks at once: a right that was revoked at one hub ends at all.
+
+Knows no accounts. The change log stays the truth, and each hub looks at it by itself as well: a hint that is lost costs time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from iothub.base.errors import UnavailableError
+from iothub.peers.frames import BadFrameError, FrameType, pack, unpack
+from iothub.peers.ports import PeerId
+
+HINT_TYPES = (FrameType.ACCOUNTS,)
+
+_MOST_ID = (1 << 63) - 1
+
+
+class HintLinks(Protocol):
+    """What hints ask of the links. Fulfilled by `iothub.peers.links`."""
+
+    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
+
+    def up(self) -> tuple[PeerId, ...]: ...
+
+
+class AccountHints:
+    """Fulfils `Receiver`. On the reactor thread.
+
+    Invariant: a hub that was told of a change tells nobody of it. So each change is told once by each hub that has read it before it was told.
+    """
+
+    def __init__(self, links: HintLinks, look: Callable[[], object]) -> None:
+        """`look`: reads the change log now."""
+        self._links = links
+        self._look = look
+        self._newest = -1  # the last change that was read here or told
+        self._is_reading = False
+
+    def note_read(self, change: int | None) -> None:
+        """This hub has read the change log up to here, or found nothing new: tell the others, unless one of them has told it."""
+        self._is_reading = True
+        if change is None or change == self._newest:
+            return
+        self._newest = change
+        body = pack({"change": change})
+        for peer in self._links.up():
+            try:
+                self._links.send(peer, FrameType.ACCOUNTS, body)
+            except UnavailableError:
+                continue  # it looks by itself
+
+    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        """Fulfils `Receiver`. Raises BadFrameError."""
+        del peer, frame_type
+        change = _change(unpack(body))
+        if change != self._newest and self._is_reading:  # a hub that starts has not begun to read, and will read all
+            self._newest = change
+            self._look()
+
+    def peer_up(self, peer: PeerId) -> None:
+        """Fulfils `Receiver`: it reads the change log when it begins."""
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """Fulfils `Receiver`: nothing is kept of it."""
+
+
+def _change(fields: Mapping[str, object]) -> int:
+    value = fields.get("change")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_ID:
+        raise BadFrameError(f"field change is {value!r:.40}, expected a number of at most {_MOST_ID}")
+    return value
