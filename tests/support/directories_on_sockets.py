@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
@@ -35,7 +35,7 @@ class DirectoryHub:
         self.id = PeerId(number, 1)
         self.thread = thread
         self.connected: set[Key] = set()
-        clock, plane = SystemClock(), Bench().plane
+        clock, plane = SystemClock(), cast("Any", Bench().plane)
         transports = make_transports(twin, plane, clock, thread.reactor)
         self.listeners = Listeners(
             [], plane, clock, transports, thread.reactor, Descriptors(UNLIMITED), lambda *_: None
@@ -51,7 +51,7 @@ class DirectoryHub:
                 installation=lambda: INSTALLATION,
                 listeners=lambda: self.listeners,
                 reactor=thread.reactor,
-                run=self._run,
+                run=cast("Any", self._run),
                 alarms=Alarms(clock),
             )
         )
