@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
 from tests.simulation.directory import Devices, Holding
 from tests.simulation.hub import SimHub
+from tests.simulation.known import Keeping, KeptSessions
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule, schedule
 from tests.simulation.simulation import Simulation, Suite, ViolationError
@@ -33,6 +34,16 @@ def routes_suite() -> Suite:
     return Suite([routing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
 
 
+def known_suite() -> Suite:
+    """Persistent sessions, which every hub has to know."""
+    routing, keeping = Routing(), Keeping()
+
+    def sessions(hub: SimHub) -> KeptSessions:
+        return KeptSessions(hub, routing, keeping)
+
+    return Suite([keeping, routing, Evidence(), Silence(), OneConnection(), Bounds()], [sessions])
+
+
 def directory_suite() -> Suite:
     """Clients with the same Client Identifiers at every hub."""
     holding = Holding()
@@ -46,6 +57,7 @@ def directory_suite() -> Suite:
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "routes": routes_suite,
+    "known": known_suite,
     "directory": directory_suite,
 }
 
