@@ -26,13 +26,6 @@ _NOT_ACROSS_HUBS = (
     "shared subscriptions: members that are connected to another hub count as offline",
     "bans for failed logins, $SYS topics and metrics: each hub has its own",
 )
-_NOT_ACROSS_HUBS_WITHOUT_LINKS = (
-    "messages to clients without a persistent session: such a client gets only what is published at its own hub",
-    "QoS 0 messages, unless the tenant stores QoS 0",
-    "Client Identifiers of clients without a persistent session: each hub can have a connection with the same one",
-    "retained messages: a hub sends those that another hub stored only after it has read them again (a restart)",
-    "admin commands: each hub answers for itself alone; cluster.listen at every hub makes one answer of all",
-)
 _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.ledger = "redis" shares them'
 
 
@@ -128,8 +121,6 @@ def _not_across_hubs(app: App, reported: Mapping[str, object]) -> list[str]:
     if not reported.get("other_hubs"):
         return []
     missing = [*_NOT_ACROSS_HUBS]
-    if not reported.get("links"):
-        missing = [*_NOT_ACROSS_HUBS_WITHOUT_LINKS, *missing]
     if app.loaded.config.quota.ledger != "redis":
         missing.append(_QUOTAS_NOT_ACROSS_HUBS)
     return missing

@@ -13,6 +13,7 @@ other hub over its link. Before it goes on, it reads the log up to its end.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, TimeoutError
@@ -53,7 +54,7 @@ class HubCluster:
         self._heartbeat = Heartbeat(
             parts, catch_up=self.catch_up, is_following=lambda: self._is_following, on_look=self._judge
         )
-        self.log_place = OwnPlace(self._read_on)
+        self.log_place = OwnPlace(self._read_on, self._read_to_end)
         self._regained_at = (
             math.inf
         )  # since then the others wait for this hub again; infinity: they always did, or do not
@@ -96,16 +97,12 @@ class HubCluster:
 
     async def _settle_unplaced(self, tenant_id: int) -> None:
         """The log could not say where an event is: it is somewhere before the log's end."""
-        while not self._is_over:
-            try:
-                await self.catch_up()
-            except UnavailableError:
-                await self._parts.pause(RETRY_S)
-            else:
-                settled = self.settle(tenant_id, self.log_place.applied)
-                if settled is not None:
-                    await settled
-                return
+        is_read: Deferred[None] = Deferred()
+        self._read_to_end(lambda: is_read.callback(None))
+        await is_read
+        settled = self.settle(tenant_id, self.log_place.applied)
+        if settled is not None:
+            await settled
 
     def peers_changed(self) -> None:
         """Another hub was linked, or is gone."""
@@ -195,6 +192,20 @@ class HubCluster:
     def _read_on(self) -> None:
         if self._follower is not None:
             self._follower.hurry()
+
+    def _read_to_end(self, on_done: Callable[[], None]) -> None:
+        Deferred.fromCoroutine(self._read_at_last(on_done))
+
+    async def _read_at_last(self, on_done: Callable[[], None]) -> None:
+        """A log that cannot be read is asked again."""
+        while not self._is_over:
+            try:
+                await self.catch_up()
+            except UnavailableError:
+                await self._parts.pause(RETRY_S)
+            else:
+                on_done()
+                return
 
     async def _apply(self, page: list[Event], place: Offsets) -> None:
         """Invariant: nothing is routed between the last event of a page and what the others are told about it."""

@@ -35,12 +35,17 @@ Later = Callable[[float, Callable[[], None]], object]
 class OwnPlace:
     """How far this hub has applied the log.
 
-    Invariants: `applied` never goes back. `known` covers every event of this hub that a client was acknowledged.
+    Invariants: `applied` never goes back. `known` covers every event of this hub that a client was acknowledged. What a hub that is gone knew
+    nobody says any more, so the log is read up to its end before anything counts as applied again.
     """
 
-    def __init__(self, read_on: OnDone = lambda: None) -> None:
-        """`read_on`: have the log read now."""
+    def __init__(
+        self, read_on: OnDone = lambda: None, read_to_end: Callable[[OnDone], object] = lambda on_done: on_done()
+    ) -> None:
+        """`read_on`: have the log read now; `read_to_end`: and call back when all is applied that is in it now."""
         self._read_on = read_on
+        self._read_to_end = read_to_end
+        self._unread_ends = 0
         self.applied: Offsets = NOWHERE
         self._written: Offsets = NOWHERE
         self._waiting: list[tuple[Offsets, OnDone]] = []
@@ -56,6 +61,20 @@ class OwnPlace:
     def note_applied(self, place: Offsets) -> None:
         """The log is applied up to here."""
         self.applied = joined(self.applied, place)
+        self._call_back()
+
+    def note_gone(self) -> None:
+        """A hub is gone that may have known more."""
+        self._unread_ends += 1
+        self._read_to_end(self._note_end)
+
+    def _note_end(self) -> None:
+        self._unread_ends -= 1
+        self._call_back()
+
+    def _call_back(self) -> None:
+        if self._unread_ends:
+            return
         waiting, self._waiting = self._waiting, []
         for wanted, on_done in waiting:
             if covers(self.applied, wanted):
@@ -64,8 +83,8 @@ class OwnPlace:
                 self._waiting.append((wanted, on_done))
 
     def await_applied(self, place: Offsets, on_done: OnDone) -> bool:
-        """Call back once the log is applied up to a place. False: it is."""
-        if covers(self.applied, place):
+        """Call back once the log is applied up to a place, and up to where hubs that are gone have written it. False: it is."""
+        if not self._unread_ends and covers(self.applied, place):
             return False
         self._waiting.append((place, on_done))
         self._read_on()

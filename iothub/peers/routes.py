@@ -111,8 +111,10 @@ class Routes:
 
     def members(self, peers: Iterable[PeerId]) -> None:
         """Say which hubs there are, without this one, as the accounts have it: each is waited for, linked or not."""
-        self._members = frozenset(peers)
+        former, self._members = self._members, frozenset(peers)
         known = self._members.union(self._peers)
+        if former - known:  # never linked, and gone: nobody says what it knew
+            self._own.note_gone()
         for here in list(self._tenants.values()):
             self._lost(here, here.unanswered - known)
 
@@ -131,6 +133,7 @@ class Routes:
         if gone is None:
             return
         self._members -= {peer}
+        self._own.note_gone()
         opened = list(gone.opened)
         for tenant_id in opened:
             self._note_left(peer, tenant_id, is_gone=True)

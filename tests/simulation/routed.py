@@ -122,7 +122,7 @@ class Clients:
         self._routing = routing
         self._bench = bench or Bench()
         self._soon: list[Callable[[], None]] = []
-        self._routes = Routes(hub.links, self._bench.plane, self._soon.append)
+        self._routes = self._make_routes()
         self._is_joined = self._is_open = self._is_served = False
         self._publisher: Client | None = None
         self._subscribers: list[Subscriber] = []
@@ -139,6 +139,9 @@ class Clients:
             self._is_joined = True
 
         hub.links.members = note_members  # type: ignore[method-assign]
+
+    def _make_routes(self) -> Routes:
+        return Routes(self._hub.links, self._bench.plane, self._soon.append)
 
     # --- the links' side
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
 from tests.simulation.directory import Devices, Holding
 from tests.simulation.hub import SimHub
+from tests.simulation.known import Keeping as KeepingSessions
+from tests.simulation.known import KeptSessions
 from tests.simulation.retained import Keeping, Retainers
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule, schedule
@@ -34,6 +36,16 @@ def routes_suite() -> Suite:
     return Suite([routing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
 
 
+def known_suite() -> Suite:
+    """Persistent sessions, which every hub has to know."""
+    routing, keeping = Routing(), KeepingSessions()
+
+    def sessions(hub: SimHub) -> KeptSessions:
+        return KeptSessions(hub, routing, keeping)
+
+    return Suite([keeping, routing, Evidence(), Silence(), OneConnection(), Bounds()], [sessions])
+
+
 def directory_suite() -> Suite:
     """Clients with the same Client Identifiers at every hub."""
     holding = Holding()
@@ -57,6 +69,7 @@ def retained_suite() -> Suite:
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "routes": routes_suite,
+    "known": known_suite,
     "directory": directory_suite,
     "retained": retained_suite,
 }

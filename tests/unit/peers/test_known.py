@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -12,6 +13,7 @@ from iothub.peers.place_frames import PARTITIONS, TenantPlace, decode_known, enc
 from iothub.peers.places import Offsets, covers, joined
 from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Opened
+from iothub.peers.routes import Routes
 from iothub.testing.engine import ack, publish
 from tests.support.routed_hubs import Net, RoutedHub, open_pair
 
@@ -282,6 +284,44 @@ def test_own_place_calls_back_once_in_every_partition() -> None:
     assert (done, place.applied, reads) == ([(2, 1)], (3, 3), [True])
     place.note_written((1, 7))
     assert place.known() == (3, 7)
+
+
+def test_what_a_hub_that_is_gone_knew_is_read_to_the_log_s_end() -> None:
+    """Nobody can be asked for it; each that goes is a reason of its own."""
+    ends: list[Callable[[], None]] = []
+    place = OwnPlace(lambda: None, ends.append)
+    done: list[bool] = []
+    place.note_gone()
+    place.note_gone()
+    assert place.await_applied((), lambda: done.append(True))
+
+    ends.pop()()
+    place.note_applied((5,))
+    assert done == []
+    ends.pop()()
+
+    assert done == [True]
+    assert not place.await_applied((5,), lambda: None)
+
+
+@pytest.mark.parametrize("was_linked", [True, False], ids=["linked", "never linked"])
+def test_a_tenant_opens_after_a_hub_is_gone_when_the_log_is_read(was_linked: bool) -> None:
+    ends: list[Callable[[], None]] = []
+    net = Net(1, RoutedHub)
+    [hub] = net.hubs.values()
+    hub.routes = Routes(hub.links, hub.plane, net.call_soon, OwnPlace(lambda: None, ends.append))
+    hub.routes.members([TWO])
+    if was_linked:
+        hub.routes.peer_up(TWO)
+    opened = hub.open()
+
+    if was_linked:
+        hub.routes.peer_gone(TWO)
+    hub.routes.members([])
+    assert (opened, len(ends)) == ([], 1)
+    ends.pop()()
+
+    assert opened == [True]
 
 
 def test_places_of_any_length_compare() -> None:
