@@ -78,7 +78,10 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that has happened: `name` is one of the events of the session-event log, or `hub.started`, `hub.stopping`."""
+    """Something that has happened.
+
+    `name` is one of the events of the session-event log, or `hub.started`, `hub.draining`, `hub.resumed`, `hub.stopping`.
+    """
 
     name: str
     tenant: str = ""

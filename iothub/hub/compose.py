@@ -32,6 +32,7 @@ from iothub.hub.compose_cluster import (
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
+from iothub.hub.draining import Draining
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.every_hub import EveryHub
 from iothub.hub.foundation import Foundation
@@ -39,6 +40,7 @@ from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
 from iothub.hub.late import LateBound
 from iothub.hub.metering import Metering
+from iothub.hub.node_commands import Nodes, OwnNode
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
 from iothub.hub.periodic_tasks import (
     AccountChanges,
@@ -109,7 +111,8 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     jobs = JobWatch(settings, monitoring.alarms, clock)
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = _tasks(foundation, writers, control, listeners, jobs)
-    sockets = _sockets(listeners, health, process, _verbs(foundation, writers, control, tasks))
+    draining = _draining(foundation, control, listeners)
+    sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining))
     _feed(foundation, writers, control, sockets, tasks, jobs)
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
@@ -365,12 +368,20 @@ def _health(foundation: Foundation, writers: Writers, control: Control) -> Healt
     )
 
 
-def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verbs) -> Sockets:
+def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verbs, nodes: Nodes) -> Sockets:
     http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
-    return Sockets(listeners, health, http, verbs)
+    return Sockets(listeners, health, http, verbs, nodes)
 
 
-def _verbs(foundation: Foundation, writers: Writers, control: Control, tasks: PeriodicTasks) -> Verbs:
+def _draining(foundation: Foundation, control: Control, listeners: Listeners) -> Draining:
+    process, on_hub = foundation.process, foundation.lifecycle.on_hub
+    later = process.reactor.callLater
+    return Draining(control.plane, foundation.brokers, listeners, process.phase, process.clock, later, on_hub)
+
+
+def _verbs(
+    foundation: Foundation, writers: Writers, control: Control, tasks: PeriodicTasks, draining: Draining
+) -> tuple[Verbs, Nodes]:
     """Make what answers administrators, here and at the other hubs."""
     process, stores, find_tenant = foundation.process, foundation.stores, foundation.questions.find_tenant
     queries = AdminQueries(
@@ -392,9 +403,11 @@ def _verbs(foundation: Foundation, writers: Writers, control: Control, tasks: Pe
         control.streaming.describe,
         process.settings.node.number,
     )
-    peers = make_peer_commands(foundation, commands.verbs)
+    own_node = OwnNode(process.settings, draining, process.pause)
+    peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs})
     every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
-    return {**queries.verbs, **commands.verbs, **every_hub.verbs}
+    nodes = Nodes(own_node, peers, foundation.members.rows)
+    return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes
 
 
 # --- what is done regularly

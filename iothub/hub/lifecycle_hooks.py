@@ -20,7 +20,7 @@ class LifecycleHooks:
         self._clock = clock
 
     def on_hub(self, name: str) -> None:
-        """`hub.started` or `hub.stopping`."""
+        """`hub.started`, `hub.draining`, `hub.resumed` or `hub.stopping`."""
         if self._lifecycle is not None:
             self._lifecycle(hooks.Happening(name, at=self._clock.wall()))
 

@@ -152,6 +152,7 @@ class PeerLinks:
         if self._links is not None:
             self._links.close()
         if self._acceptor is not None:
+            self._parts.listeners().transports.stop_accepting(self._acceptor)
             self._acceptor.close()
         if self._listening is not None:
             self._listening.close()
