@@ -29,6 +29,7 @@ from iothub.hub.compose_cluster import (
     make_peer_commands,
     make_peer_retained,
     make_routes,
+    watch_members,
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
@@ -166,6 +167,7 @@ def _control(foundation: Foundation, writers: Writers) -> Control:
     planes = compose_control(_ground(foundation, writers, streams_made))
     foundation.plane.bind(planes.plane)
     foundation.remote_sessions.bind(_remote_sessions(foundation, planes))
+    watch_members(foundation, planes.sys_topics.publish_hub_states)
     cluster = planes.hub.cluster if isinstance(planes.hub.cluster, HubCluster) else None
     foundation.on_stale.bind(_no_cluster if cluster is None else cluster.on_stale)
     foundation.on_lost.bind(LostQueues(foundation.brokers, planes.hub.sessions).end_session)
@@ -266,6 +268,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_cluster=partial(make_cluster, foundation),
         is_short_of_memory=lambda: watch.is_overloaded,
         make_routes=partial(make_routes, foundation, later),
+        hub_states=foundation.hub_states.all,
         make_directory=partial(make_directory, foundation),
     )
 
@@ -374,8 +377,12 @@ def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verb
 
 
 def _draining(foundation: Foundation, control: Control, listeners: Listeners) -> Draining:
-    process, on_hub = foundation.process, foundation.lifecycle.on_hub
-    later = process.reactor.callLater
+    process, later = foundation.process, foundation.process.reactor.callLater
+
+    def on_hub(name: str) -> None:
+        foundation.lifecycle.on_hub(name)
+        later(0, control.sys_topics.publish_hub_states, foundation.hub_states.own())
+
     return Draining(control.plane, foundation.brokers, listeners, process.phase, process.clock, later, on_hub)
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable
 
 import pytest
@@ -29,6 +30,11 @@ def accepts(hub: Hub) -> bool:
 
 def drained(hub: Hub, *words: str) -> dict[str, object]:
     return dict(json.loads(hub.run("-o", "json", "cluster", "drain", "--self", *words).stdout))
+
+
+def page(hub: Hub) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{hub.ports['http']}/metrics", timeout=5) as answer:
+        return str(answer.read().decode())
 
 
 def own_row(hub: Hub) -> dict[str, object]:
@@ -87,6 +93,23 @@ def test_drain_publishes_no_will_unless_its_delay_passes(make_hub: MakeHub, clie
     assert will.topic == "will/late"
     reader.ack(PUBACK, will.packet_id)
     reader.nothing()
+    hub.finish()
+
+
+def test_clients_and_metrics_hear_of_the_drain(make_hub: MakeHub, clients: MakeClients) -> None:
+    hub = make_hub()
+    hub.run("acl", "allow", "acme", "dev1", "subscribe", "$SYS/#")
+    hub.start()
+    watcher = clients(hub)(5)
+    watcher.subscribe(("$SYS/broker/#", 0))
+    (state,) = watcher.get()
+    assert (state.topic, state.payload) == ("$SYS/broker/0/state", b"up")
+    hub.run("cluster", "drain", "--self", "--no-wait", "--rate", "1/s")
+
+    assert [packet.payload for packet in watcher.expect_closed() if packet.topic] == [b"draining"]
+    assert "iothub_draining 1" in page(hub)
+    hub.run("cluster", "resume", "--self")
+    assert "iothub_draining 0" in page(hub)
     hub.finish()
 
 
