@@ -78,7 +78,11 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that has happened: `name` is one of the events of the session-event log, or `hub.started`, `hub.stopping`."""
+    """Something that has happened.
+
+    `name` is one of the events of the session-event log, or `hub.started`, `hub.draining`, `hub.resumed`, `hub.stopping`; of another hub
+    (`node`, `hub`): `peer_up`, `peer_unreachable`, `peer_down`.
+    """
 
     name: str
     tenant: str = ""
@@ -86,6 +90,8 @@ class Happening:
     client_id: str = ""
     reason: str = ""
     at: float = 0.0  # Unix time, seconds
+    node: int | None = None  # another hub's node.number
+    hub: str = ""  # its name
 
 
 Opinion: TypeAlias = "bool | None"

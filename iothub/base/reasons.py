@@ -27,6 +27,7 @@ class Reason(Enum):
     OVERLOAD = ("overload", 0x89, 3)
     BANNED = ("banned", 0x8A, 5)
     SERVER_SHUTDOWN = ("server_shutdown", 0x8B, 3)
+    DRAINED = ("drained", 0x9C, 3)  # 0x8B if there is no other hub
     BAD_AUTHENTICATION_METHOD = ("bad_authentication_method", 0x8C, 5)
     KEEPALIVE_TIMEOUT = ("keepalive_timeout", 0x8D, 0)
     TAKEN_OVER = ("taken_over", 0x8E, 0)

@@ -1,26 +1,33 @@
-"""`iothub cluster`: how the hubs of an installation are linked, and the certificates that they show each other.
+"""`iothub cluster`: how the hubs of an installation are linked, draining of one of them, and the certificates that they show each other.
 
-Knows no link: `status` asks the running hub, the others work on files.
+Knows no link: `status`, `drain` and `resume` ask the running hub, the others work on files.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
-from iothub.cli.app import App, noun, verb
+from iothub.cli import output
+from iothub.cli.app import TIMEOUT, App, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
+from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Verb
 
 if TYPE_CHECKING:
     from iothub.peers.certificates import Pem
 
-command = noun("cluster", "Links between the hubs of an installation.")
+command = noun("cluster", "The hubs of an installation: their links, their certificates, draining.")
 
-_COLUMNS = ("node", "name", "address", "version", "state", "round_trip_ms", "unacknowledged_bytes", "cause")
+_COLUMNS = ("node", "name", "address", "version", "state", "clients", "round_trip_ms", "unacknowledged_bytes", "cause")
+_CLIENTS_PER_S = 500
+_MOST_PER_S = 1_000_000
+_RATE = re.compile(r"([0-9]{1,9})(?:/s)?")
 _DAYS = click.IntRange(1, 3650)
 _FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
 
@@ -29,13 +36,97 @@ _FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace exist
 def status(app: App) -> None:
     """List the hubs of the accounts and how this one is linked to each. The hub must run.
 
-    The state is `up` (for this hub itself, too), `down`, `refused` or `gone`: gone is a hub that has stopped, or whose heartbeat has. `cause` says
-    why there is no link.
+    The state is `up` (for this hub itself, too), `draining`, `down`, `refused` or `gone`: gone is a hub that has stopped, or whose heartbeat has.
+    `clients` is empty for a hub that does not answer; `cause` says why there is no link.
 
     Example:
       iothub --data-dir ./hub cluster status -o json
     """
     app.rows(app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows, *_COLUMNS)
+
+
+def _node_or_self(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the hub that it is for: NODE, or --self."""
+    node = click.argument("node", type=click.IntRange(0, 65535), required=False)
+    own = click.option("--self", "is_self", is_flag=True, help="The hub of this data directory, in place of NODE.")
+    return node(own(function))
+
+
+def _rate(_context: click.Context, parameter: click.Parameter, text: str) -> int:
+    """Raises BadParameter: it is no rate."""
+    match = _RATE.fullmatch(text)
+    if match is None or not 1 <= int(match[1]) <= _MOST_PER_S:
+        raise click.BadParameter(
+            f'{text!r}: expected clients per second, "1/s" to "{_MOST_PER_S}/s", such as "200/s"', param=parameter
+        )
+    return int(match[1])
+
+
+@verb(command, "drain")
+@_node_or_self
+@click.option(
+    "--rate",
+    "rate_per_s",
+    metavar="N/s",
+    default=f"{_CLIENTS_PER_S}/s",
+    show_default=True,
+    callback=_rate,
+    help="How many clients are asked to go, per second.",
+)
+@click.option(
+    "--no-wait", is_flag=True, help="Return at once; `iothub cluster status` shows how many clients are left."
+)
+@TIMEOUT
+def drain(app: App, node: int | None, is_self: bool, rate_per_s: int, no_wait: bool, timeout_s: float | None) -> None:
+    """Let no client connect to a hub any more, and ask those that are connected to go to another one. A hub must run here.
+
+    NODE is the node number of any hub that is up: `iothub cluster status` shows them. The hub closes its listeners, `/readyz` answers 503, and
+    clients get DISCONNECT 0x9C "Use another server" (5.0) or are closed (3.x). No Will is published, and persistent sessions stay.
+
+    The command waits until no client is left. The hub continues if it is interrupted or --timeout is over (exit code 7). Run it again to change
+    the rate, or to wait. `iothub cluster resume` or a restart ends the drain.
+
+    Examples:
+      iothub --data-dir ./hub cluster drain 2
+      iothub --data-dir ./hub cluster drain --self --rate 50/s --timeout 10m
+    """
+    argument = {
+        "node": _chosen(node, is_self=is_self, verb="drain"),
+        "rate_per_s": rate_per_s,
+        "is_waited": not no_wait,
+    }
+    with Progress("clients gone") as progress:
+        answer = app.change_hub("", Verb.CLUSTER_DRAIN, argument, timeout_s, progress)
+    left, closed = int(str(answer["clients"])), int(str(answer["closed"]))
+    hub = f"hub {answer['name']} ({answer['node']})"
+    if left:
+        text = f"{hub} is draining: {output.counted(left, 'client')} left; `iothub cluster status` shows how many"
+    else:
+        text = f"{hub} is drained: {output.counted(closed, 'client')} asked to go, none is left; it may be stopped"
+    app.done(text, {"node": answer["node"], "name": answer["name"], "clients": left, "closed": closed})
+
+
+@verb(command, "resume")
+@_node_or_self
+def resume(app: App, node: int | None, is_self: bool) -> None:
+    """End the drain of a hub: its listeners open again. A hub must run here.
+
+    Examples:
+      iothub --data-dir ./hub cluster resume 2
+      iothub --data-dir ./hub cluster resume --self
+    """
+    argument = {"node": _chosen(node, is_self=is_self, verb="resume")}
+    answer = app.change_hub("", Verb.CLUSTER_RESUME, argument)
+    hub = f"hub {answer['name']} ({answer['node']})"
+    text = f"{hub} lets clients in again" if answer["was_draining"] else f"{hub} was not draining; nothing was changed"
+    app.done(text, {name: answer[name] for name in ("node", "name", "was_draining")})
+
+
+def _chosen(node: int | None, *, is_self: bool, verb: str) -> int | None:
+    """Return the node number; None: the hub that runs here. Raises ConfigError: none was named, or two."""
+    if (node is None) != is_self:
+        raise ConfigError(f"expected one hub: iothub cluster {verb} NODE, or --self for the hub of this data directory")
+    return node
 
 
 @verb(command, "init-ca")

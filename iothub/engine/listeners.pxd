@@ -18,6 +18,7 @@ cdef class Listeners:
     cdef uint64_t accepts, shed
 
     cdef int listen(self, int fd, object acceptor) except -1
+    cdef void close(self, object acceptor)
     cdef void close_all(self)
     cdef void close_spare(self)
     cdef int resume(self) except -1

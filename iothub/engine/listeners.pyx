@@ -55,6 +55,18 @@ cdef class Listeners:
         self.listeners.append(listener)
         return 0
 
+    cdef void close(self, object acceptor):
+        """Accept no more connections for one acceptor."""
+        cdef Listener listener
+        cdef list remaining = []
+        for listener in self.listeners:
+            if listener.acceptor is acceptor:
+                self.sockets.table[listener.fd] = None
+                c_close(listener.fd)
+            else:
+                remaining.append(listener)
+        self.listeners = remaining
+
     cdef void close_all(self):
         """Accept no more connections."""
         cdef Listener listener

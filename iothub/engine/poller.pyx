@@ -91,8 +91,8 @@ cdef class Poller:
         self.listeners.admit(acceptor, fd, "", 0)
         self.sockets.wanted()
 
-    def stop_accepting(self):
-        self.listeners.close_all()
+    def stop_accepting(self, acceptor):
+        self.listeners.close(acceptor)
 
     def close(self):
         """Reset every client, call `lost` of its connection, free every descriptor."""

@@ -1,10 +1,13 @@
 """What `iothub cluster status` shows: every hub of the accounts, and how this hub is linked to it.
 
-Knows the accounts' rows as the heartbeat last read them, and asks no store.
+Knows the accounts' rows as the heartbeat last read them, asks no store, and asks each linked hub how many clients it has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from iothub.hub.node_commands import NodeState
 from iothub.hub.parts import Parts
 from iothub.peers.ports import LinkStatus
 from iothub.records.admin_commands import Json, Reply, Request
@@ -21,30 +24,30 @@ class ClusterMembers:
         self._process = parts.process
         self._cluster = parts.control.cluster
         self._links = parts.control.links
+        self._nodes = parts.sockets.nodes
 
     async def answer(self, _request: Request, reply: Reply) -> Json:
         """Raises UnavailableError: nobody listens."""
-        await reply.rows(self.rows())
+        await reply.rows(self.rows(await self._nodes.states()))
         return {}
 
-    def rows(self) -> list[Json]:
-        """Return all hubs by number."""
+    def rows(self, states: Mapping[int, NodeState]) -> list[Json]:
+        """Return all hubs by number. `states`: what those say of themselves that have answered."""
         node = self._process.settings.node
         address = "" if self._links is None else self._links.address
-        rows = [_row(node.number, node.name, address, self._process.version, "up", is_self=True)]
+        own = HubRow(node.number, 0, node.name, 0, 0, address=address, version=self._process.version)
+        rows = [_row(own, "up", said=states.get(node.number), is_self=True)]
         if self._cluster is not None:
             statuses = {} if self._links is None else {each.peer.node: each for each in self._links.status()}
             rows += [
-                self._other(row, statuses.get(row.number), is_living=is_living)
+                self._other(row, statuses.get(row.number), states.get(row.number)) if is_living else _row(row, "gone")
                 for row, is_living in self._cluster.members.rows()
             ]
         return sorted(rows, key=lambda row: int(str(row["node"])))
 
-    def _other(self, row: HubRow, status: LinkStatus | None, *, is_living: bool) -> Json:
-        if not is_living:
-            return _row(row.number, row.name, row.address, row.version, "gone")
+    def _other(self, row: HubRow, status: LinkStatus | None, said: NodeState | None) -> Json:
         state = "down" if status is None else status.state
-        return _row(row.number, row.name, row.address, row.version, state, status, cause=self._cause(row))
+        return _row(row, state, status, said, cause=self._cause(row))
 
     def _cause(self, row: HubRow) -> str:
         if self._links is None:
@@ -53,24 +56,23 @@ class ClusterMembers:
 
 
 def _row(
-    node: int,
-    name: str,
-    address: str,
-    version: str,
-    state: str,
+    row: HubRow,
+    link: str,
     status: LinkStatus | None = None,
+    said: NodeState | None = None,
     *,
     is_self: bool = False,
     cause: str = "",
 ) -> Json:
     trip_s = None if status is None else status.round_trip_s
     return {
-        "node": node,
-        "name": name,
-        "address": address,
-        "version": version,
-        "state": state,
+        "node": row.number,
+        "name": row.name,
+        "address": row.address,
+        "version": row.version,
+        "state": "draining" if link == "up" and said is not None and said.is_draining else link,
         "is_self": is_self,
+        "clients": None if said is None else said.clients,
         "round_trip_ms": None if trip_s is None else round(trip_s * 1000, 2),
         "unacknowledged_bytes": None if status is None else status.unacknowledged_bytes,
         "cause": cause,

@@ -29,9 +29,11 @@ from iothub.hub.compose_cluster import (
     make_peer_commands,
     make_peer_retained,
     make_routes,
+    watch_members,
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
+from iothub.hub.draining import Draining
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.every_hub import EveryHub
 from iothub.hub.foundation import Foundation
@@ -39,6 +41,7 @@ from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
 from iothub.hub.late import LateBound
 from iothub.hub.metering import Metering
+from iothub.hub.node_commands import Nodes, OwnNode
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
 from iothub.hub.periodic_tasks import (
     AccountChanges,
@@ -109,7 +112,8 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     jobs = JobWatch(settings, monitoring.alarms, clock)
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = _tasks(foundation, writers, control, listeners, jobs)
-    sockets = _sockets(listeners, health, process, _verbs(foundation, writers, control, tasks))
+    draining = _draining(foundation, control, listeners)
+    sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining))
     _feed(foundation, writers, control, sockets, tasks, jobs)
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
@@ -163,6 +167,7 @@ def _control(foundation: Foundation, writers: Writers) -> Control:
     planes = compose_control(_ground(foundation, writers, streams_made))
     foundation.plane.bind(planes.plane)
     foundation.remote_sessions.bind(_remote_sessions(foundation, planes))
+    watch_members(foundation, planes.sys_topics.publish_hub_states)
     cluster = planes.hub.cluster if isinstance(planes.hub.cluster, HubCluster) else None
     foundation.on_stale.bind(_no_cluster if cluster is None else cluster.on_stale)
     foundation.on_lost.bind(LostQueues(foundation.brokers, planes.hub.sessions).end_session)
@@ -263,6 +268,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_cluster=partial(make_cluster, foundation),
         is_short_of_memory=lambda: watch.is_overloaded,
         make_routes=partial(make_routes, foundation, later),
+        hub_states=foundation.hub_states.all,
         make_directory=partial(make_directory, foundation),
     )
 
@@ -365,12 +371,24 @@ def _health(foundation: Foundation, writers: Writers, control: Control) -> Healt
     )
 
 
-def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verbs) -> Sockets:
+def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verbs, nodes: Nodes) -> Sockets:
     http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
-    return Sockets(listeners, health, http, verbs)
+    return Sockets(listeners, health, http, verbs, nodes)
 
 
-def _verbs(foundation: Foundation, writers: Writers, control: Control, tasks: PeriodicTasks) -> Verbs:
+def _draining(foundation: Foundation, control: Control, listeners: Listeners) -> Draining:
+    process, later = foundation.process, foundation.process.reactor.callLater
+
+    def on_hub(name: str) -> None:
+        foundation.lifecycle.on_hub(name)
+        later(0, control.sys_topics.publish_hub_states, foundation.hub_states.own())
+
+    return Draining(control.plane, foundation.brokers, listeners, process.phase, process.clock, later, on_hub)
+
+
+def _verbs(
+    foundation: Foundation, writers: Writers, control: Control, tasks: PeriodicTasks, draining: Draining
+) -> tuple[Verbs, Nodes]:
     """Make what answers administrators, here and at the other hubs."""
     process, stores, find_tenant = foundation.process, foundation.stores, foundation.questions.find_tenant
     queries = AdminQueries(
@@ -392,9 +410,11 @@ def _verbs(foundation: Foundation, writers: Writers, control: Control, tasks: Pe
         control.streaming.describe,
         process.settings.node.number,
     )
-    peers = make_peer_commands(foundation, commands.verbs)
+    own_node = OwnNode(process.settings, draining, process.pause)
+    peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs})
     every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
-    return {**queries.verbs, **commands.verbs, **every_hub.verbs}
+    nodes = Nodes(own_node, peers, foundation.members.rows)
+    return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes
 
 
 # --- what is done regularly

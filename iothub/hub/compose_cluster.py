@@ -5,7 +5,7 @@ Each function makes one thing that travels over the links, and registers it ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -134,3 +134,12 @@ def make_peer_commands(foundation: Foundation, own: Verbs) -> PeerCommands:
     made = LinkCommands(links, own, foundation.process.reactor.callLater)
     links.register(TYPES, made)
     return made
+
+
+def watch_members(foundation: Foundation, publish: Callable[[Mapping[str, str]], None]) -> None:
+    """Let plug-ins and `$SYS` hear of the other hubs. `publish`: gets the figures of `$SYS` that have changed."""
+    links, states, later = foundation.links, foundation.hub_states, foundation.process.reactor.callLater
+    if links is None:
+        return
+    links.events.watch(foundation.lifecycle.on_member)
+    links.events.watch(lambda event: later(0, publish, states.after(event)))  # links report within a turn of the plane

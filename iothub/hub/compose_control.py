@@ -5,7 +5,7 @@ Knows no driver, no thread and no socket. The planes need each other, which `iot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -71,6 +71,7 @@ class PlaneDependencies:
     call_soon: Callable[[Callable[[], None]], object] | None = None
     is_short_of_memory: Callable[[], bool] = lambda: False
     make_routes: Callable[[Plane], PeerRoutes] = _no_peers
+    hub_states: Callable[[], Mapping[str, str]] = dict
     make_directory: Callable[[Callable[[], SessionManager]], SessionDirectory] = _one_hub
 
 
@@ -130,7 +131,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
     )
     control_plane = ControlPlane(hub)
     control.bind(control_plane)
-    sys_topics = SysTopics(plane, ground.brokers, ground.queued)
+    sys_topics = SysTopics(plane, ground.brokers, ground.queued, ground.hub_states)
     shared = Shared(
         ground.settings,
         clock,

@@ -13,6 +13,7 @@ from iothub.hub.compose_control import late_brokers
 from iothub.hub.compose_links import make_links
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
+from iothub.hub.member_events import HubStates
 from iothub.hub.parts import Monitoring, Process, Stores
 from iothub.hub.periodic_tasks import AccountQuestions
 from iothub.net.listeners import Listeners
@@ -58,6 +59,8 @@ class Foundation:
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)
         self.links = make_links(process, stores, monitoring, self.listeners)
+        statuses = list if self.links is None else self.links.status
+        self.hub_states = HubStates(settings.node.number, process.phase, statuses)
 
     def on_event(self, event: Event) -> None:
         """Count an event of a session, and notify the plug-ins."""

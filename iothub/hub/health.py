@@ -47,13 +47,7 @@ class Readiness:
     cluster: HubCluster | None
 
     def reasons(self) -> list[str]:
-        reasons = []
-        if self.waiting.reason:
-            reasons.append(f"the hub is starting: {self._waited_for()}")
-        elif not self.phase.is_ready:
-            reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
-        if self.phase.is_stopping:
-            reasons.append("the hub is stopping")
+        reasons = self._phase_reasons()
         if self.writer.is_failing or self.journal_thread.is_failing:
             reasons.append(f"a store refuses writes; see the alarms{self._failing_stores()}")
         if not self.waiting.reason and (silent := self._silent_gateways()):
@@ -66,6 +60,18 @@ class Readiness:
             reasons.append("new connections are refused: overload.buffered_bytes is used up")
         if self.watch.is_overloaded:
             reasons.append("new connections are refused: resident memory is above overload.memory_limit")
+        return reasons
+
+    def _phase_reasons(self) -> list[str]:
+        reasons = []
+        if self.waiting.reason:
+            reasons.append(f"the hub is starting: {self._waited_for()}")
+        elif not (self.phase.is_ready or self.phase.is_stopping):
+            reasons.append("the hub is starting: sessions are being loaded, or a listener is not open yet")
+        if self.phase.is_draining:
+            reasons.append(f"the hub is draining: {self.plane.connection_count} clients are left")
+        if self.phase.is_stopping:
+            reasons.append("the hub is stopping")
         return reasons
 
     def _failing_stores(self) -> str:

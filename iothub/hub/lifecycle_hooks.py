@@ -1,4 +1,4 @@
-"""What plug-ins hear of the hub and its sessions: the hook `lifecycle`.
+"""What plug-ins hear of the hub, of other hubs and of sessions: the hook `lifecycle`.
 
 Knows no log: it is given the events on their way there. Without a plug-in for it nothing is looked up.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from iothub import hooks
 from iothub.base.clock import Clock
+from iothub.hub.member_events import MemberEvent
 from iothub.records.events import Event, Topic
 from iothub_tenants.broker.brokers import Brokers
 
@@ -20,9 +21,17 @@ class LifecycleHooks:
         self._clock = clock
 
     def on_hub(self, name: str) -> None:
-        """`hub.started` or `hub.stopping`."""
+        """`hub.started`, `hub.draining`, `hub.resumed` or `hub.stopping`."""
         if self._lifecycle is not None:
             self._lifecycle(hooks.Happening(name, at=self._clock.wall()))
+
+    def on_member(self, event: MemberEvent) -> None:
+        """Another hub has come, or cannot be reached, or is gone."""
+        if self._lifecycle is not None:
+            at = self._clock.wall()
+            self._lifecycle(
+                hooks.Happening(event.name.value, reason=event.reason, at=at, node=event.node, hub=event.hub)
+            )
 
     def on_event(self, event: Event) -> None:
         if self._lifecycle is None or event.type.topic is not Topic.SESSIONS:

@@ -46,6 +46,7 @@ def feed_process(registry: Registry, process: Process, monitoring: Monitoring) -
     build: dict[tuple[str, ...], int] = {(process.version, platform.python_version(), process.twin): 1}
     feed(metrics.BUILD_INFO, lambda: build)
     feed(metrics.START_TIME, lambda: process.started_at)
+    feed(metrics.DRAINING, lambda: int(process.phase.is_draining))
     feed(metrics.REACTOR_LAG, lambda: telemetry.lag_s)
     feed(metrics.LAST_RELOAD_GOOD, lambda: int(telemetry.is_reload_good))
     feed(metrics.LAST_RELOAD, lambda: telemetry.reloaded_at or process.started_at)
@@ -186,6 +187,7 @@ def feed_links(registry: Registry, links: PeerLinks) -> None:
         return found
 
     feed(metrics.CLUSTER_PEERS, lambda: len(links.up()))
+    feed(metrics.CLUSTER_EVENTS, links.events.counts)
     feed(metrics.LINK_BYTES, moved)
     feed(metrics.LINK_UNACKNOWLEDGED, lambda: per_peer(lambda status: status.unacknowledged_bytes))
     feed(metrics.LINK_RECONNECTS, lambda: per_peer(lambda status: status.reconnects))

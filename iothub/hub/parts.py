@@ -22,6 +22,7 @@ from iothub.hub.installation import Installation
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.metering import Metering
+from iothub.hub.node_commands import Nodes
 from iothub.hub.peer_links import PeerLinks
 from iothub.hub.periodic_tasks import PeriodicTasks
 from iothub.hub.phase import Phase
@@ -164,6 +165,7 @@ class Sockets:
     health: Health
     http: HttpFactory | None
     verbs: Verbs
+    nodes: Nodes
 
 
 @dataclass(frozen=True, slots=True)

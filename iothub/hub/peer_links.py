@@ -22,6 +22,7 @@ from iothub.base.reasons import PeerRefusal
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config
 from iothub.hub.link_alarms import LinkAlarms
+from iothub.hub.member_events import MemberEvents
 from iothub.net.listeners import DelayedCall, Listeners
 from iothub.peers import certificates
 from iothub.peers.addresses import UnixPath, parse_address
@@ -69,6 +70,7 @@ class PeerLinks:
         self._settings = LinkSettings(self._cluster.frame_bytes, self._cluster.link_bytes)
         self._credentials = self._load()
         self._alarms = LinkAlarms(parts.alarms, parts.clock)
+        self.events = MemberEvents(self._alarms)
         self._receivers: list[tuple[tuple[FrameType, ...], Receiver, bool]] = []
         self._watchers: list[OnAcknowledged] = []
         self._on_members: list[OnMembers] = []
@@ -115,7 +117,7 @@ class PeerLinks:
             parts.clock,
             random.Random(),  # noqa: S311 - jitter of dials
             dialler,
-            self._alarms,
+            self.events,
         )
         for types, receiver, is_waited_for in self._receivers:
             links.register(types, receiver, is_waited_for=is_waited_for)
@@ -152,6 +154,7 @@ class PeerLinks:
         if self._links is not None:
             self._links.close()
         if self._acceptor is not None:
+            self._parts.listeners().transports.stop_accepting(self._acceptor)
             self._acceptor.close()
         if self._listening is not None:
             self._listening.close()

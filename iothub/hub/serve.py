@@ -130,8 +130,9 @@ class HubProcess:
     def _stop_now(self, why: str) -> None:
         self._log.info("stopping", signal=why)
         self._parts.process.waiting.end()
+        drains = self._phase.is_ready and why == signal.SIGTERM.name  # who stops it by hand does not wait
         self._phase.end_ready()
-        self._end(self._stop.run())
+        self._end(self._stop.run(drains=drains))
 
     def _end(self, rest: Coroutine[Any, Any, None]) -> None:
         """Do what is left to do, then let the reactor end; once."""

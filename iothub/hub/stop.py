@@ -35,10 +35,13 @@ class Stop:
         self._log = log.get(__name__)
         self.summary: dict[str, object] = {}
 
-    async def run(self) -> None:
-        """Close every connection, wait until what was promised is durable, close the stores."""
+    async def run(self, *, drains: bool = False) -> None:
+        """Close every connection, wait until what was promised is durable, close the stores. `drains`: as the settings say, before all that."""
         parts, clock = self._parts, self._parts.process.clock
         parts.control.lifecycle.on_hub("hub.stopping")
+        limit_s = parts.process.settings.cluster.drain_on_stop_s
+        if drains and limit_s:
+            await parts.sockets.nodes.drain_own(limit_s, clock.monotonic)
         parts.monitoring.lag.stop()
         parts.tasks.stop()
         self._sockets.stop_accepting()

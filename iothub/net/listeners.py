@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from iothub.base.clock import Clock
@@ -67,7 +68,7 @@ class Listeners:
             try_port(acceptor.listener)
 
     def start(self) -> None:
-        """Open every port, then accept.
+        """Open every port, then accept. One that the system chose before is taken again: clients know it.
 
         Raises:
             UnavailableError: a port is in use or not permitted.
@@ -76,7 +77,7 @@ class Listeners:
         opened: list[socket.socket] = []
         try:
             for acceptor in self._acceptors:
-                opened.append(open_listening(acceptor.listener))  # noqa: PERF401 - on failure we must know what is open
+                opened.append(open_listening(self._placed(acceptor.listener)))  # noqa: PERF401 - on failure we must know what is open
         except BaseException:
             for listening in opened:
                 listening.close()
@@ -95,6 +96,11 @@ class Listeners:
     def addresses(self) -> dict[str, tuple[str, int]]:
         """Where each listener really is: name -> (host, port)."""
         return dict(self._addresses)
+
+    @property
+    def connections(self) -> int:
+        """How many clients have a socket here, those included that have not sent their CONNECT yet, or are being closed."""
+        return sum(acceptor.gate.connections for acceptor in self._acceptors)
 
     def gates(self) -> dict[str, Gate]:
         """The counts and limits of each listener, for metrics."""
@@ -122,15 +128,21 @@ class Listeners:
         return [acceptor.listener.name for acceptor in self._acceptors if acceptor.listener.is_tls]
 
     def stop_accepting(self) -> None:
-        self.transports.stop_accepting()
+        """Close every port; who is connected stays, and `start` opens the same ports again."""
+        for acceptor in self._acceptors:
+            self.transports.stop_accepting(acceptor)
 
     def close(self) -> None:
         """Reset who is still there and stop the heartbeat."""
         if self._next_tick is not None and self._next_tick.active():
             self._next_tick.cancel()
         self._next_tick = None
-        self.transports.stop_accepting()
         self.transports.close()
+
+    def _placed(self, listener: ListenerInfo) -> ListenerInfo:
+        """Return a listener with the port that it has had."""
+        place = self._addresses.get(listener.name)
+        return listener if place is None else replace(listener, port=place[1])
 
     def _tick(self) -> None:
         self._next_tick = self._reactor.callLater(TICK_S, self._tick)

@@ -39,8 +39,8 @@ class PollerTransports:
     def adopt(self, connected: socket.socket, acceptor: ChannelAcceptor) -> None:
         self._poller.adopt(connected.detach(), acceptor)
 
-    def stop_accepting(self) -> None:
-        self._poller.stop_accepting()
+    def stop_accepting(self, acceptor: ChannelAcceptor) -> None:
+        self._poller.stop_accepting(acceptor)
 
     def tick(self) -> None:
         self._plane.tick()

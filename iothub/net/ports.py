@@ -116,7 +116,8 @@ class Transports(Protocol):
         `acceptor.accepted` is called before this returns, with no address: it knows whom it has dialled.
         """
 
-    def stop_accepting(self) -> None: ...
+    def stop_accepting(self, acceptor: ChannelAcceptor) -> None:
+        """Close the listening sockets of an acceptor; its clients stay."""
 
     def tick(self) -> None:
         """Every 100 ms: the plane's tick, lingering closes, accepts that were put off."""

@@ -379,11 +379,12 @@ class TwistedTransports:
         with connected:  # the reactor makes its own duplicate
             self._reactor.adoptStreamConnection(connected.fileno(), connected.family, PlainFactory(self, acceptor))
 
-    def stop_accepting(self) -> None:
-        for port, _ in self._ports:
-            port.stopListening()
-        self._ports.clear()
-        self._put_off.clear()
+    def stop_accepting(self, acceptor: ChannelAcceptor) -> None:
+        for port, factory in self._ports:
+            if factory.acceptor is acceptor:
+                port.stopListening()
+        self._ports = [each for each in self._ports if each[1].acceptor is not acceptor]
+        self._put_off = [each for each in self._put_off if each[1].acceptor is not acceptor]
 
     def tick(self) -> None:
         self._plane.tick()
@@ -399,7 +400,10 @@ class TwistedTransports:
         self.settle()
 
     def close(self) -> None:
-        self.stop_accepting()
+        for port, _ in self._ports:
+            port.stopListening()
+        self._ports.clear()
+        self._put_off.clear()
         for channel in list(self._channels):
             channel.abort()
 

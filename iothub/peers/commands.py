@@ -14,7 +14,7 @@ finished although its asker has left.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -54,12 +54,18 @@ class PeerCommands(Protocol):
     async def ask_all(self, request: Request, reply: Reply, silence_s: float) -> list[PeerAnswer]:
         """Ask every linked hub; its rows go to `reply` as they come. Raises UnavailableError: nobody listens at `reply` any more."""
 
+    async def ask(self, node: int, request: Request, reply: Reply, silence_s: float) -> PeerAnswer:
+        """Ask one hub, as `ask_all`."""
+
 
 class NoPeers:
     """Fulfils `PeerCommands` for a hub without links."""
 
     async def ask_all(self, _request: Request, _reply: Reply, _silence_s: float) -> list[PeerAnswer]:
         return []
+
+    async def ask(self, node: int, _request: Request, _reply: Reply, _silence_s: float) -> PeerAnswer:
+        return _unlinked(node)
 
 
 class CommandLinks(Protocol):
@@ -87,8 +93,18 @@ class LinkCommands:
     # --- asking
 
     async def ask_all(self, request: Request, reply: Reply, silence_s: float) -> list[PeerAnswer]:
+        return await self._ask_these(self._links.up(), request, reply, silence_s)
+
+    async def ask(self, node: int, request: Request, reply: Reply, silence_s: float) -> PeerAnswer:
+        peers = [peer for peer in self._links.up() if peer.node == node]
+        answers = await self._ask_these(peers, request, reply, silence_s)
+        return answers[0] if answers else _unlinked(node)
+
+    async def _ask_these(
+        self, peers: Iterable[PeerId], request: Request, reply: Reply, silence_s: float
+    ) -> list[PeerAnswer]:
         rows = _Rows(reply)
-        questions = [self._ask(peer, request, rows, silence_s) for peer in self._links.up()]
+        questions = [self._ask(peer, request, rows, silence_s) for peer in peers]
         try:
             await rows.pass_on()
         except UnavailableError:
@@ -291,6 +307,10 @@ class _LinkReply:
 
 class _TooLongError(UnavailableError):
     """An answer is longer than a peer takes."""
+
+
+def _unlinked(node: int) -> PeerAnswer:
+    return PeerAnswer(node, error=UnavailableError("there is no link to it"))
 
 
 def _fields(body: bytes) -> dict[str, object]:

@@ -91,7 +91,7 @@ class LinkAcceptor:
         self._server = server
 
     def close(self) -> None:
-        """Wait for no handshake any more. The listening socket is closed with those of all other listeners."""
+        """Wait for no handshake any more."""
         for channel in list(self._handshakes):
             self._end_of(channel)
             channel.close(abort=True)

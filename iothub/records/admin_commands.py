@@ -60,9 +60,16 @@ class Verb(StrEnum):
     )
     # every hub, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
     STREAM_SHOW = "stream.show"
-    # no tenant, {} -> rows of all hubs of the accounts by number, this one included: {"node", "name", "address", "version", "state": "up", "down",
-    # "refused" or "gone", "is_self", "round_trip_ms", "unacknowledged_bytes", "cause"}; {}
+    # no tenant, {} -> rows of all hubs of the accounts by number, this one included: {"node", "name", "address", "version", "state": "up",
+    # "draining", "down", "refused" or "gone", "is_self", "clients", "round_trip_ms", "unacknowledged_bytes", "cause"}; {}
     CLUSTER_STATUS = "cluster.status"
+    # no tenant, at the hub {"node": number or null: this one}, {"rate_per_s": number, "is_waited": bool} -> rows {"node", "done", "total"} while it
+    # is waited; {"node", "name", "clients": left, "closed": numbers}; NotFoundError, UnavailableError, ConflictError: resumed
+    CLUSTER_DRAIN = "cluster.drain"
+    # no tenant, at the hub {"node": number or null} -> {"node", "name", "was_draining": bool}; NotFoundError, UnavailableError
+    CLUSTER_RESUME = "cluster.resume"
+    # no tenant, of one hub by another, {} -> rows {"node", "clients": numbers, "is_draining": bool, "reference": where it is for clients, or ""}; {}
+    CLUSTER_NODE = "cluster.node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,13 @@ class Request:
         value = self.argument.get(name)
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise ConfigError(f"{self.verb}: {name}: expected a number")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Return an argument. Raises ConfigError: it is neither true nor false."""
+        value = self.argument.get(name)
+        if not isinstance(value, bool):
+            raise ConfigError(f"{self.verb}: {name}: expected true or false")
         return value
 
 

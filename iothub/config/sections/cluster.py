@@ -53,3 +53,13 @@ class Cluster:
         64 << 20,
         "Limit for what waits for one hub, sent and not acknowledged included; it does not count for `overload.buffered_bytes`.",
     )
+    advertise_clients: str = key(
+        value_types.link_advertise,
+        "",
+        "The host:port at which MQTT clients reach this hub. Other hubs send it as Server Reference (5.0) to clients when they are drained.",
+    )
+    drain_on_stop_s: float = key(
+        value_types.duration(0, 3600),
+        0.0,
+        "How long a hub that gets SIGTERM asks its clients to go, a part of them at a time, before it stops. 0s: not at all; all are closed at once.",
+    )

@@ -95,6 +95,9 @@ BUILD_INFO = _gauge(
     "iothub_build_info", "Always 1; the labels describe the running program.", ("version", "python", "twin")
 )
 START_TIME = _gauge("iothub_start_time_seconds", "Start time of the hub (Unix time).")
+DRAINING = _gauge(
+    "iothub_draining", "1: the hub is draining: it lets no client in, and asks those that are connected to go."
+)
 
 # Reactor
 REACTOR_TICK = _histogram(
@@ -359,6 +362,9 @@ TENANT_QUOTA_TRIALS = _counter(
 
 # Links to other hubs; the label `peer` is the node number
 CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.")
+CLUSTER_EVENTS = _counter(
+    "iothub_cluster_events_total", "Changes of other hubs: peer_up, peer_unreachable, peer_down.", ("event",)
+)
 LINK_BYTES = _counter("iothub_link_bytes_total", "Bytes on the link to a hub.", ("peer", "direction"))
 LINK_UNACKNOWLEDGED = _gauge(
     "iothub_link_unacknowledged_bytes", "Bytes for a hub that it has not acknowledged.", ("peer",)

@@ -49,8 +49,7 @@ _REACTIONS = """\
 | `connections`, `sessions` | CONNACK 3, close | CONNACK 0x97, close |
 | `connects` | CONNACK 3, close | CONNACK 0x9F, close |
 | overload | CONNACK 3, close | CONNACK 0x89, close |
-| draining | CONNACK 3, close | CONNACK 0x9C, close |
-| moved | CONNACK 3, close | CONNACK 0x9D, close |
+| draining | close | DISCONNECT 0x9C, close (0x8B if there is no other hub) |
 | `publish_messages`, `publish_bytes`, `device_publish_messages`, `device_publish_bytes`, `persistent_fanout`, `stream_messages`, `stream_bytes` | \
 paused (TCP back-pressure) for a limited time, then close | \
 paused (TCP back-pressure) for a limited time, then QoS 0 DISCONNECT 0x96, close; QoS 1/2 PUBACK/PUBREC 0x97 |

@@ -57,6 +57,10 @@ class ClientContext:
         self.awaiting_peers = 0
         self.keeps_will = True  # False after DISCONNECT with 0x00
 
+    def forget_will(self) -> None:
+        """The Will is not published when the connection ends."""
+        self.keeps_will = False
+
     def detach(self, reason: Reason) -> None:
         """Detach the session and release the connection's quota unit. Idempotent."""
         if self.exchange is not None and self.exchange.awaited is not None:

@@ -1,12 +1,14 @@
 """Publishes `$SYS/tenant/...`: a tenant's own figures for its own devices, at an interval and at once for a new subscriber.
 
+So are the states of hubs, `$SYS/broker/...`, and each when it changes.
+
 Knows no hub, no other tenant and no rule: the access rules decide who may subscribe (only a rule that names `$SYS` allows it), and no client
 publishes under `$SYS`. Nothing is stored: figures are read when they are published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from iothub.base.reasons import Drop
 from iothub.engine.filters import topic_matches
@@ -21,10 +23,12 @@ from iothub_tenants.broker.brokers import Brokers
 
 ROOT = b"$SYS"
 PREFIX = "$SYS/tenant/"
+HUBS_PREFIX = "$SYS/broker/"
 UNLIMITED = "unlimited"
 
 Figure = tuple[str, int | str]
 Queued = Callable[[int], TenantUsage]
+HubStates = Callable[[], Mapping[str, str]]
 
 
 class SysTopics:
@@ -33,10 +37,12 @@ class SysTopics:
     Invariant: `_watched` holds every tenant with a subscription that matches one of its figures, and others for at most one interval.
     """
 
-    def __init__(self, plane: Plane, brokers: Brokers, queued: Queued) -> None:
+    def __init__(self, plane: Plane, brokers: Brokers, queued: Queued, hub_states: HubStates = dict) -> None:
+        """`hub_states`: what is published below `$SYS/broker/`, by name."""
         self._plane = plane
         self._brokers = brokers
         self._queued = queued
+        self._hub_states = hub_states
         self._watched: set[int] = set()
 
     def resume(self) -> None:
@@ -64,10 +70,18 @@ class SysTopics:
             if broker is None or not self._publish(broker):
                 self._watched.discard(tenant_id)
 
+    def publish_hub_states(self, changed: Mapping[str, str]) -> None:
+        """Publish what has changed, to the tenants with subscribers of some figure."""
+        for broker in filter(None, map(self._brokers.present, list(self._watched))):
+            self._publish_to(broker, _state_messages(changed))
+
     def _publish(self, broker: TenantBroker) -> bool:
         """Publish a tenant's figures; return whether any session, online or not, has subscribed."""
+        return self._publish_to(broker, self._messages(broker))
+
+    def _publish_to(self, broker: TenantBroker, messages: Iterable[Message]) -> bool:
         is_watched = False
-        for message in self._messages(broker):
+        for message in messages:
             route = broker.plane.router.match(message.topic)
             if not route.targets and not route.groups:
                 continue
@@ -79,6 +93,7 @@ class SysTopics:
     def _messages(self, broker: TenantBroker) -> Iterator[Message]:
         for name, value in figures(broker, self._queued(broker.tenant_id)):
             yield Message(f"{PREFIX}{name}".encode(), str(value).encode())
+        yield from _state_messages(self._hub_states())
 
 
 def figures(broker: TenantBroker, queued: TenantUsage) -> Iterator[Figure]:
@@ -112,6 +127,11 @@ def usage_of(broker: TenantBroker, queued: TenantUsage) -> dict[Quota, tuple[int
     for quota, used in ((Quota.QUEUED_MESSAGES, queued.messages), (Quota.QUEUED_BYTES, queued.bytes)):
         found[quota] = (used, found[quota][1])
     return found
+
+
+def _state_messages(states: Mapping[str, str]) -> Iterator[Message]:
+    for name, value in states.items():
+        yield Message(f"{HUBS_PREFIX}{name}".encode(), value.encode())
 
 
 def _is_sys_filter(topic_filter: bytes) -> bool:

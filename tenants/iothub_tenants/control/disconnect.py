@@ -26,7 +26,7 @@ def disconnect_plain(hub: Hub, connection: Connection, header: int, body: bytes)
     if header != PLAIN or body or not connection.version:
         return False
     context: ClientContext = connection.control
-    context.keeps_will = False
+    context.forget_will()
     hub.plane.close(connection, Reason.CLIENT)
     return True
 

@@ -83,7 +83,7 @@ class Peer:
         def end() -> None:
             self.dialler.close()
             self.acceptor.close()
-            self.transports.stop_accepting()
+            self.transports.stop_accepting(self.acceptor)
             self.transports.close()
 
         self.thread.call(end)

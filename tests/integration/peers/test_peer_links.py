@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
+from iothub.hub.member_events import MemberEvent
 from iothub.hub.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
@@ -200,6 +201,41 @@ def test_link_that_is_closed_at_one_end_is_forgotten_with_the_row(pair: tuple[Hu
 
     assert one.states() == []
     assert one.alarm_names() == []
+
+
+def test_hub_hears_of_the_other_one_s_coming_and_end_once(make: Callable[..., Hub]) -> None:
+    """First it cannot be reached; gone it is when the accounts say so. The end of its own links is no event."""
+    one, two = make(1, loopback()), make(2, loopback())
+    heard: dict[int, list[MemberEvent]] = {1: [], 2: []}
+    for hub in (one, two):
+        hub.links.events.watch(heard[hub.number].append)
+    rows = [one.begin(), two.begin()]
+    for hub in (one, two):
+        hub.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+
+    two.close()
+    one.thread.until(lambda: len(heard[1]) == 2)
+    one.meet()
+
+    assert [(event.name.value, event.node, event.hub) for event in heard[1]] == [
+        ("peer_up", 2, "hub-2"),
+        ("peer_unreachable", 2, "hub-2"),
+        ("peer_down", 2, "hub-2"),
+    ]
+    assert [event.name.value for event in heard[2]] == ["peer_up"]
+
+
+def test_hub_whose_clients_listeners_are_closed_is_still_linked_anew(make: Callable[..., Hub]) -> None:
+    """It drains: other hubs must reach it as before."""
+    one, two = make(1, loopback()), make(2, loopback())
+    rows = [one.begin(), two.begin()]
+    two.thread.call(two.listeners.stop_accepting)
+
+    for hub in (one, two):
+        hub.meet(*rows)
+
+    one.thread.until(lambda: are_linked(one, two))
 
 
 def test_hub_of_another_installation_is_refused_by_name_on_both_sides(make: Callable[..., Hub]) -> None:

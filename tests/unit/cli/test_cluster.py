@@ -26,6 +26,7 @@ def member(node: int, state: str, **other: object) -> Json:
         "version": "1.0",
         "state": state,
         "is_self": node == 1,
+        "clients": 0,
         "round_trip_ms": None,
         "unacknowledged_bytes": None,
         "cause": "",
@@ -118,3 +119,55 @@ def test_status_lists_the_hubs_of_the_accounts(acme: Cli) -> None:
     assert [(row["node"], row["state"]) for row in rows] == [(1, "up"), (2, "refused"), (3, "up")]
     assert rows[2]["unacknowledged_bytes"] == 12
     assert "wrong_certificate: for node 3" in table
+
+
+def drained(left: int, closed: int) -> Json:
+    return {"node": 2, "name": "two", "clients": left, "closed": closed}
+
+
+def test_drain_names_the_hub_and_how_many_have_gone(acme: Cli) -> None:
+    """It waits with its progress, or says how many are left."""
+    with AnsweringHub(acme.data_dir, lambda _request: ([{"node": 2, "done": 1, "total": 3}], drained(0, 3))) as running:
+        said = acme("cluster", "drain", "2", "--rate", "7/s").err
+        record = acme.rows("cluster", "drain", "--self")
+    with AnsweringHub(acme.data_dir, lambda _request: ([], drained(1, 2))) as other:
+        left = acme("cluster", "drain", "2", "--no-wait", "--rate", "9").err
+
+    assert "hub two (2) is drained: 3 clients asked to go, none is left; it may be stopped" in said
+    assert record == drained(0, 3)
+    assert running.requests == [
+        Request(Verb.CLUSTER_DRAIN, "", {"node": 2, "rate_per_s": 7, "is_waited": True}),
+        Request(Verb.CLUSTER_DRAIN, "", {"node": None, "rate_per_s": 500, "is_waited": True}),
+    ]
+    assert "hub two (2) is draining: 1 client left; " in left
+    assert other.requests == [Request(Verb.CLUSTER_DRAIN, "", {"node": 2, "rate_per_s": 9, "is_waited": False})]
+
+
+def test_resume_says_whether_anything_has_changed(acme: Cli) -> None:
+    for was_draining, text in ((True, "hub two (2) lets clients in again"), (False, "hub two (2) was not draining; ")):
+        answer = {"node": 2, "name": "two", "was_draining": was_draining}
+        with AnsweringHub(acme.data_dir, lambda _request, answer=answer: ([], answer)) as running:
+            assert text in acme("cluster", "resume", "2").err
+            assert acme.rows("cluster", "resume", "--self") == answer
+        assert [request.argument for request in running.requests] == [{"node": 2}, {"node": None}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("drain",), "expected one hub: iothub cluster drain NODE, or --self"),
+        (("drain", "2", "--self"), "expected one hub: iothub cluster drain NODE, or --self"),
+        (("resume",), "expected one hub: iothub cluster resume NODE, or --self"),
+        (("drain", "two"), "'two' is not a valid integer"),
+        (("drain", "70000"), "70000 is not in the range"),
+        (("drain", "2", "--rate", "0/s"), "'0/s': expected clients per second"),
+        (("drain", "2", "--rate", "5/m"), "'5/m': expected clients per second"),
+        (("drain", "2", "--rate", "1000001"), "'1000001': expected clients per second"),
+    ],
+)
+def test_drain_refuses_what_names_no_hub_or_no_rate(acme: Cli, arguments: tuple[str, ...], text: str) -> None:
+    assert text in acme("cluster", *arguments, code=2).err
+
+
+def test_drain_without_a_hub_says_that_none_runs(acme: Cli) -> None:
+    assert "no hub runs in" in acme("cluster", "drain", "--self", code=7).err

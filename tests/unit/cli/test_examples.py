@@ -44,7 +44,16 @@ NO_TERMINAL = {
     "iothub --data-dir ./hub --config .services/iothub.toml doctor -o json",  # needs the real servers: tests/services has them
     "iothub --data-dir ./hub ban remove acme failures dev1 --from 192.0.2.7",  # asks a running hub: test_bans.py has one
 }
-ASKING = {"session", "queue", "retain", "rejected", "config reload", "cluster status"}  # the running hub
+ASKING = {
+    "session",
+    "queue",
+    "retain",
+    "rejected",
+    "config reload",
+    "cluster status",
+    "cluster drain",
+    "cluster resume",
+}  # the running hub
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
     "device create": ("device", "delete", "acme", "dev1", "--yes"),
@@ -126,8 +135,10 @@ def answers_to(request: Request) -> tuple[list[Json], Json]:
         topics: list[Json] = [{"name": "room/temperature", "bytes": 4, "version": 1, "expires_at_ms": 0}]
         rows = {"list": topics, "show": list(message_rows({}, record))}.get(verb, [])
         return rows, {"next": None, "messages": 2, "version": 1}
-    if noun in {"rejected", "cluster"}:
+    if noun == "rejected":
         return [], {}
+    if noun == "cluster":
+        return [], {"node": 2, "name": "two", "clients": 0, "closed": 3, "was_draining": True}
     found = SESSION if noun == "session" else {"client_id": "meter-7", **QUEUE}
     return ([found], LAST) if verb == "list" else ([], found)
 

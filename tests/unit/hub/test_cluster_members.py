@@ -5,8 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from twisted.internet.defer import Deferred, succeed
+
 from iothub.config.sections import Cluster, Config, Node
 from iothub.hub.cluster_members import ClusterMembers
+from iothub.hub.node_commands import NodeState
 from iothub.peers.ports import LinkStatus, PeerId
 from iothub_tenants.accounts.hubs import HubRow
 
@@ -23,7 +26,7 @@ def status(node: int, state: Any, **other: Any) -> LinkStatus:
     return LinkStatus(PeerId(node, 1), "", "", state, 1.0, 5, None, other.get("trip_s"), 0, 0, 0)
 
 
-def members(*, rows: object = ROWS, has_links: bool = True) -> list[Any]:
+def members(*, rows: object = ROWS, has_links: bool = True, said: tuple[NodeState, ...] = ()) -> list[Any]:
     links = SimpleNamespace(
         address="one:1",
         status=lambda: [status(0, "up", trip_s=0.0004), status(2, "refused")],
@@ -34,8 +37,13 @@ def members(*, rows: object = ROWS, has_links: bool = True) -> list[Any]:
     parts = SimpleNamespace(
         process=SimpleNamespace(settings=settings, version="1.0"),
         control=SimpleNamespace(cluster=cluster, links=links if has_links else None),
+        sockets=SimpleNamespace(nodes=SimpleNamespace(states=lambda: succeed({state.node: state for state in said}))),
     )
-    return ClusterMembers(cast("Any", parts)).rows()
+    rows_sent: list[Any] = []
+    reply = SimpleNamespace(rows=lambda rows: succeed(rows_sent.extend(rows)))
+    answer = ClusterMembers(cast("Any", parts)).answer(cast("Any", None), cast("Any", reply))
+    assert Deferred.fromCoroutine(answer).result == {}
+    return rows_sent
 
 
 def test_every_hub_of_the_accounts_is_listed_by_number() -> None:
@@ -62,3 +70,24 @@ def test_hub_without_links_says_why_no_link_is_up() -> None:
 
 def test_hub_with_stores_of_its_own_lists_itself() -> None:
     assert [(row["node"], row["state"]) for row in members(rows=None, has_links=False)] == [(1, "up")]
+
+
+def test_hubs_that_answer_say_how_many_clients_they_have_and_whether_they_drain() -> None:
+    """One whose link does not work is down, whatever it said last."""
+    said = (
+        NodeState(0, 7, is_draining=True, reference=""),
+        NodeState(1, 5, is_draining=True, reference=""),
+        NodeState(2, 3, is_draining=True, reference=""),
+    )
+
+    found = members(said=said)
+
+    assert [(row["node"], row["state"], row["clients"]) for row in found] == [
+        (0, "draining", 7),
+        (1, "draining", 5),
+        (2, "refused", 3),
+        (3, "down", None),
+        (4, "gone", None),
+        (5, "down", None),
+    ]
+    assert [row["state"] for row in members(said=(NodeState(1, 5, is_draining=False, reference=""),))][1] == "up"

@@ -9,6 +9,7 @@ import pytest
 
 from iothub.hooks import Happening, Hooks
 from iothub.hub.lifecycle_hooks import LifecycleHooks
+from iothub.hub.member_events import MemberEvent, MemberEventName
 from iothub.records.events import Event, EventType
 from tests.support.control_harness import Harness, plugged
 
@@ -50,9 +51,19 @@ def test_plug_in_hears_of_the_hub_and_not_of_statistics(harness: Harness) -> Non
     assert recorded == [Happening("hub.started", at=harness.clock.wall())]
 
 
+def test_plug_in_hears_of_other_hubs(harness: Harness) -> None:
+    recorded: list[Happening] = []
+    lifecycle = LifecycleHooks(plugged(lifecycle=recorded.append), harness.hub.brokers, harness.clock)
+
+    lifecycle.on_member(MemberEvent(MemberEventName.UNREACHABLE, 2, "two", "lost"))
+
+    assert recorded == [Happening("peer_unreachable", reason="lost", at=harness.clock.wall(), node=2, hub="two")]
+
+
 def test_nothing_is_done_without_a_plug_in(harness: Harness) -> None:
     lifecycle = LifecycleHooks(Hooks(), harness.hub.brokers, harness.clock)
 
+    lifecycle.on_member(MemberEvent(MemberEventName.UP, 2, "two"))
     lifecycle.on_hub("hub.started")
     lifecycle.on_event(event(EventType.SESSION_DISCONNECTED))
 

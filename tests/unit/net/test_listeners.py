@@ -37,6 +37,9 @@ class FakeTransports:
     def listen(self, listening, _acceptor) -> None:
         self.listening.append(listening)
 
+    def stop_accepting(self, acceptor) -> None:
+        self.calls.append(f"stop_accepting {acceptor.listener.name}")
+
     def __getattr__(self, name: str):
         return lambda: self.calls.append(name)
 
@@ -75,8 +78,30 @@ def test_listeners_tell_where_they_are_and_tick_ten_times_a_second(opened) -> No
     assert transports.calls == ["tick"] * 6
     listeners.stop_accepting()
     listeners.close()
-    assert transports.calls[6:] == ["stop_accepting", "stop_accepting", "close"]
+    assert transports.calls[6:] == ["stop_accepting tcp", "stop_accepting ws", "close"]
     assert reactor.getDelayedCalls() == []
+
+
+def test_listeners_open_again_where_they_were(opened) -> None:
+    """Clients know the port, also one that the system has chosen; the ticks go on meanwhile, for who stays."""
+    listeners, transports, reactor = made(listener_info("tcp"))
+    listeners.start()
+    listeners.stop_accepting()
+    reactor.pump([0.1] * 2)
+
+    listeners.start()
+
+    assert [listening.info.port for listening in opened] == [0, 40_000]
+    assert transports.listening == opened
+    assert transports.calls == ["tick", "stop_accepting tcp", "tick", "tick"]
+
+
+def test_listeners_count_who_has_a_socket() -> None:
+    listeners, _, _ = made(listener_info("tcp"), listener_info("ws"))
+    for gate in listeners.gates().values():
+        gate.enter("127.0.0.1", has_handshake=False)
+
+    assert listeners.connections == 2
 
 
 def test_listeners_start_all_or_none(opened) -> None:

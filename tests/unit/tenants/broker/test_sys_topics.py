@@ -68,7 +68,10 @@ class Hub:
         self.plane = Plane()
         self.acme, self.beta = broker(1, "acme"), broker(2, "beta")
         self.brokers = Brokers(self.acme, self.beta)
-        self.topics = SysTopics(cast("Any", self.plane), cast("Any", self.brokers), lambda _id: TenantUsage(5, 700))
+        self.states = {"1/state": "up"}
+        self.topics = SysTopics(
+            cast("Any", self.plane), cast("Any", self.brokers), lambda _id: TenantUsage(5, 700), lambda: self.states
+        )
 
     def subscribe(
         self, topic_filter: bytes, *, is_replayed: bool = True, is_online: bool = True, group: bytes | None = None
@@ -177,3 +180,27 @@ def test_figures_have_plain_names_and_every_drop_has_one(hub: Hub) -> None:
     assert len(set(names)) == len(names)
     assert {"connections", "bytes/sent", "dropped/queue_full", "quota/connections/used"} <= set(names)
     assert not [name for name in names if "group_members" in name]
+
+
+def test_states_of_hubs_come_with_the_figures_and_when_they_change(hub: Hub) -> None:
+    """A tenant that nobody watches gets none, nor does one whose subscriptions do not match."""
+    hub.subscribe(b"$SYS/broker/#")
+    assert hub.plane.replayed == [(b"$SYS/broker/1/state", b"up")]
+    hub.topics.publish()
+
+    hub.topics.publish_hub_states({"1/peers/2": "unreachable"})
+
+    assert hub.plane.published == [
+        ("acme", b"$SYS/broker/1/state", b"up"),
+        ("acme", b"$SYS/broker/1/peers/2", b"unreachable"),
+    ]
+
+
+def test_state_that_changes_while_nobody_is_there_is_passed_over(hub: Hub) -> None:
+    hub.topics.publish_hub_states({"1/state": "draining"})
+    hub.subscribe(b"$SYS/tenant/sessions", is_replayed=False)
+    hub.topics.publish_hub_states({"1/state": "up"})
+    del hub.brokers.brokers[1]
+    hub.topics.publish_hub_states({"1/state": "draining"})
+
+    assert hub.plane.published == []

@@ -1,0 +1,122 @@
+"""What becomes of the other hubs, as events: for plug-ins, `$SYS`, log and metrics.
+
+Knows no link's inside: it observes links, passes on what happens to their alarms, and says what has changed for a hub.
+
+Invariant: an event says something new. A link that another connection replaces in the same turn is none, nor is the end of this hub's own links.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from iothub.base import log as logging
+from iothub.base.reasons import LinkClose, PeerRefusal
+from iothub.hub.phase import Phase
+from iothub.peers.ports import LinkObserver, LinkStatus, PeerId
+
+_NO_EVENT = (LinkClose.RELINKED, LinkClose.CLOSED, LinkClose.PEER_GONE)  # the last one: `peer_gone` says it
+
+log = logging.get(__name__)
+
+
+class MemberEventName(StrEnum):
+    """The word in log, `$SYS`, metric and hook."""
+
+    UP = "peer_up"  # its link works
+    UNREACHABLE = "peer_unreachable"  # its link is down; by the accounts it may live
+    DOWN = "peer_down"  # it has stopped, or its heartbeat has: this run of it does not come back
+
+
+STATES = {MemberEventName.UP: "up", MemberEventName.UNREACHABLE: "unreachable", MemberEventName.DOWN: "down"}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberEvent:
+    """One change. `reason`: of the link's end, else empty."""
+
+    name: MemberEventName
+    node: int
+    hub: str
+    reason: str = ""
+
+
+OnMemberEvent = Callable[[MemberEvent], None]
+
+
+class MemberEvents:
+    """Fulfils `LinkObserver`. On the reactor thread. `counts`: for the metric."""
+
+    def __init__(self, links: LinkObserver) -> None:
+        """`links`: observes as well, before anybody hears of an event."""
+        self._links = links
+        self._hubs: dict[PeerId, tuple[MemberEventName, str]] = {}
+        self._watchers: list[OnMemberEvent] = []
+        self.counts: Counter[str] = Counter(dict.fromkeys(map(str, MemberEventName), 0))
+
+    def watch(self, on_event: OnMemberEvent) -> None:
+        """Notify somebody of each event; at composition."""
+        self._watchers.append(on_event)
+
+    # --- LinkObserver
+
+    def link_up(self, peer: PeerId, name: str, address: str) -> None:
+        self._links.link_up(peer, name, address)
+        self._note(peer, MemberEventName.UP, name)
+
+    def link_down(self, peer: PeerId, reason: LinkClose, detail: str) -> None:
+        self._links.link_down(peer, reason, detail)
+        if reason not in _NO_EVENT and peer in self._hubs:
+            self._note(peer, MemberEventName.UNREACHABLE, self._hubs[peer][1], reason.value)
+
+    def refused(self, node: int | None, address: str, refusal: PeerRefusal, detail: str, *, by_peer: bool) -> None:
+        self._links.refused(node, address, refusal, detail, by_peer=by_peer)
+
+    def peer_gone(self, peer: PeerId, dropped_frames: int, dropped_bytes: int) -> None:
+        self._links.peer_gone(peer, dropped_frames, dropped_bytes)
+        if peer in self._hubs:
+            self._note(peer, MemberEventName.DOWN, self._hubs[peer][1])
+            del self._hubs[peer]
+
+    # --- private
+
+    def _note(self, peer: PeerId, name: MemberEventName, hub: str, reason: str = "") -> None:
+        before = self._hubs.get(peer)
+        if before is not None and before[0] is name:
+            return
+        self._hubs[peer] = name, hub
+        self.counts[name] += 1
+        log.info("another hub changed its state", change=name.value, node=peer.node, hub=hub, reason=reason)
+        event = MemberEvent(name, peer.node, hub, reason)
+        for on_event in self._watchers:
+            on_event(event)
+
+
+@dataclass(frozen=True, slots=True)
+class HubStates:
+    """What `$SYS` says of hubs: this one, and the others as this one sees them. `statuses`: of the links."""
+
+    number: int
+    phase: Phase
+    statuses: Callable[[], list[LinkStatus]]
+
+    def all(self) -> Mapping[str, str]:
+        """Return name and value of each figure."""
+        peers = {
+            self.peer(status.peer.node): STATES[
+                MemberEventName.UP if status.state == "up" else MemberEventName.UNREACHABLE
+            ]
+            for status in self.statuses()
+        }
+        return {**self.own(), **peers}
+
+    def own(self) -> Mapping[str, str]:
+        return {f"{self.number}/state": "draining" if self.phase.is_draining else "up"}
+
+    def peer(self, node: int) -> str:
+        return f"{self.number}/peers/{node}"
+
+    def after(self, event: MemberEvent) -> Mapping[str, str]:
+        return {self.peer(event.node): STATES[event.name]}

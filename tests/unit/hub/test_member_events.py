@@ -1,0 +1,114 @@
+"""Changes of other hubs, each once: for plug-ins, `$SYS`, log and metrics."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from iothub.base.reasons import LinkClose, PeerRefusal
+from iothub.hub.member_events import HubStates, MemberEvent, MemberEventName, MemberEvents
+from iothub.hub.phase import Phase
+from iothub.peers.ports import PeerId
+
+UP, UNREACHABLE, DOWN = MemberEventName.UP, MemberEventName.UNREACHABLE, MemberEventName.DOWN
+PEER, NEXT_RUN = PeerId(2, 7), PeerId(2, 8)
+
+
+class Alarms:
+    """Observes as well."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_given, **_named: self.seen.append(name)
+
+
+class Watched:
+    """Events of a hub's links, and who watches them."""
+
+    def __init__(self) -> None:
+        self.alarms = Alarms()
+        self.events = MemberEvents(cast("Any", self.alarms))
+        self.heard: list[MemberEvent] = []
+        self.events.watch(self.heard.append)
+
+    @property
+    def names(self) -> list[str]:
+        return [event.name.value for event in self.heard]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_hub_comes_and_is_lost_and_is_gone(watched: Watched) -> None:
+    """What is not reached may live; who is gone does not come back, and a next run of it is a hub that comes."""
+    events = watched.events
+    with capture_logs() as lines:
+        events.link_up(PEER, "two", "two:1")
+        events.link_down(PEER, LinkClose.SILENT, "")
+        events.peer_gone(PEER, 0, 0)
+        events.link_up(NEXT_RUN, "two", "two:1")
+
+    assert watched.heard == [
+        MemberEvent(UP, 2, "two"),
+        MemberEvent(UNREACHABLE, 2, "two", "peer_silent"),
+        MemberEvent(DOWN, 2, "two"),
+        MemberEvent(UP, 2, "two"),
+    ]
+    assert [line["change"] for line in lines] == watched.names
+    assert events.counts == {"peer_up": 2, "peer_unreachable": 1, "peer_down": 1}
+
+
+@pytest.mark.parametrize("reason", [LinkClose.RELINKED, LinkClose.CLOSED, LinkClose.PEER_GONE])
+def test_end_of_a_link_that_says_nothing_of_the_hub_is_no_event(watched: Watched, reason: LinkClose) -> None:
+    """It came again on another connection, this hub stops, or `peer_down` follows."""
+    watched.events.link_up(PEER, "two", "two:1")
+    watched.events.link_down(PEER, reason, "")
+    watched.events.link_up(PEER, "two", "two:1")
+
+    assert watched.names == ["peer_up"]
+
+
+def test_hub_that_is_refused_or_was_never_linked_is_no_event(watched: Watched) -> None:
+    watched.events.refused(2, "two:1", PeerRefusal.VERSION, "", by_peer=False)
+    watched.events.link_down(PEER, LinkClose.LOST, "")
+    watched.events.peer_gone(PEER, 0, 0)
+
+    assert watched.heard == []
+    assert set(watched.events.counts.values()) == {0}
+
+
+def test_alarms_observe_all_the_same(watched: Watched) -> None:
+    watched.events.link_up(PEER, "two", "two:1")
+    watched.events.refused(2, "two:1", PeerRefusal.VERSION, "", by_peer=False)
+    watched.events.link_down(PEER, LinkClose.RELINKED, "")
+    watched.events.peer_gone(PEER, 0, 0)
+
+    assert watched.alarms.seen == ["link_up", "refused", "link_down", "peer_gone"]
+
+
+def test_states_are_those_that_this_hub_sees() -> None:
+    """Each name has the hub that says it: two hubs may see a third one differently."""
+    phase = Phase()
+    statuses: list[Any] = [
+        SimpleNamespace(peer=PEER, state="up"),
+        SimpleNamespace(peer=PeerId(3, 1), state="down"),
+        SimpleNamespace(peer=PeerId(4, 1), state="refused"),
+    ]
+    states = HubStates(1, phase, lambda: statuses)
+
+    assert states.all() == {
+        "1/state": "up",
+        "1/peers/2": "up",
+        "1/peers/3": "unreachable",
+        "1/peers/4": "unreachable",
+    }
+    assert states.after(MemberEvent(DOWN, 2, "two")) == {"1/peers/2": "down"}
+    phase.begin_drain()
+    assert states.own() == {"1/state": "draining"}
