@@ -22,7 +22,7 @@ from iothub.records.admin_commands import Verb
 if TYPE_CHECKING:
     from iothub.peers.certificates import Pem
 
-command = noun("cluster", "The hubs of an installation: their links, their certificates, draining.")
+command = noun("cluster", "The hubs of an installation: links, certificates, and taking one out of service.")
 
 _COLUMNS = ("node", "name", "address", "version", "state", "clients", "round_trip_ms", "unacknowledged_bytes", "cause")
 _CLIENTS_PER_S = 500

@@ -50,7 +50,7 @@ NOUNS = {
     "hbase": ("hbase", "The hub's tables in HBase: create-tables, status, sweep."),
     "backup": ("backup", "Copy the data directory as of one moment, beside a running hub or without one."),
     "restore": ("restore", "Put a backup into a data directory."),
-    "cluster": ("cluster", "Links between the hubs of an installation: status, init-ca, issue."),
+    "cluster": ("cluster", "The hubs of an installation: status, drain, resume, init-ca, issue."),
     "cert": ("cert", "Certificates: create a self-signed one for tests."),
     "version": ("version", "Show the version of the program and its libraries."),
 }

@@ -87,6 +87,29 @@ def states(hub: Hub) -> dict[int, str]:
     return {row["node"]: row["state"] for row in hub.rows("cluster", "status")}
 
 
+def test_hub_that_is_drained_from_the_other_one_sends_its_clients_there(pair: Pair, at: At) -> None:
+    """Use another server; the session is there, and the hub takes clients again when it is resumed."""
+    until(lambda: states(pair.first)[2] == "up", "the link is up", LINKED_S)
+    kept, old = at(pair.second)(5, "drained", keep=True), at(pair.second)(4)
+    kept.subscribe(("drained", 1))
+
+    pair.first.run("cluster", "drain", "2")
+
+    assert [(packet.kind, packet.code) for packet in kept.expect_closed()] == [(DISCONNECT, 0x9C)]
+    assert old.expect_closed() == []
+    assert states(pair.first)[2] == states(pair.second)[2] == "draining"
+    assert "the hub is draining" in readiness(pair.second)[1]
+    moved = at(pair.first)(5, "drained", keep=True)
+    assert moved.connack.session_present
+    at(pair.first)(5, device="dev2").publish("drained", b"x", qos=1)
+    assert moved.payloads() == [b"x"]
+
+    pair.first.run("cluster", "resume", "2")
+
+    assert states(pair.first)[2] == "up"
+    at(pair.second)(5)
+
+
 @pytest.mark.parametrize("is_forward", [True, False], ids=["first", "second"])
 def test_what_the_other_hub_accepts_reaches_a_session_whose_hub_was_killed(
     pair: Pair, at: At, is_forward: bool
