@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from iothub.hub.member_events import MemberEvent
 from iothub.hub.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
+from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
 from iothub.peers.commands import TYPES, LinkCommands, PeerAnswer
@@ -69,7 +71,7 @@ class Hub:
         self.alarms = Alarms(clock)
         transports = make_transports(twin, plane, clock, thread.reactor)
         self.listeners = Listeners(
-            [], plane, clock, transports, thread.reactor, Descriptors(UNLIMITED), lambda *_: None
+            [listener_info("tcp")], plane, clock, transports, thread.reactor, Descriptors(UNLIMITED), lambda *_: None
         )
         files = None if authority is None else authority.files(number)
         parts = LinkParts(
@@ -142,6 +144,11 @@ def pair(
     for hub in hubs:
         hub.meet(*rows)
     return one, two
+
+
+def accepts(place: tuple[str, int]) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(place) == 0
 
 
 def are_linked(one: Hub, two: Hub) -> bool:
@@ -227,15 +234,21 @@ def test_hub_hears_of_the_other_one_s_coming_and_end_once(make: Callable[..., Hu
 
 
 def test_hub_whose_clients_listeners_are_closed_is_still_linked_anew(make: Callable[..., Hub]) -> None:
-    """It drains: other hubs must reach it as before."""
+    """It drains: other hubs must reach it as before, and clients again where they did."""
     one, two = make(1, loopback()), make(2, loopback())
     rows = [one.begin(), two.begin()]
-    two.thread.call(two.listeners.stop_accepting)
+    two.thread.call(two.listeners.start)
+    place = two.listeners.addresses()["tcp"]
+    assert accepts(place)
 
+    two.thread.call(two.listeners.stop_accepting)
     for hub in (one, two):
         hub.meet(*rows)
 
     one.thread.until(lambda: are_linked(one, two))
+    assert not accepts(place)
+    two.thread.call(two.listeners.start)
+    assert accepts(place)
 
 
 def test_hub_of_another_installation_is_refused_by_name_on_both_sides(make: Callable[..., Hub]) -> None:
