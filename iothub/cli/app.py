@@ -216,6 +216,8 @@ class App:
 
     def close(self) -> None:
         if self._store is not None:
+            if self._store.has_changed:
+                self.hub.hint_changes()
             self._store.close()
 
     # --- what commands say and ask

@@ -9,6 +9,7 @@ import math
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from iothub.net.admin_frames import FrameDecoder
 from iothub.records.admin_commands import Json, Request, Verb
 
 SILENCE_S = 15.0  # longer than a hub waits for the session log before it refuses (10 s)
+_HINT_S = 0.3
 _READ_BYTES = 64 << 10
 _LEAST_S = 0.001  # 0 would mean: do not wait at all, and not even read what is there
 _CLOSED = (
@@ -88,6 +90,14 @@ class LocalHub:
             raise InterruptedWorkError(
                 f"interrupted: {_goes_on(reported)}; run it again to see whether it is done"
             ) from None
+
+    def hint_changes(self) -> None:
+        """Have the hub read the changes of the accounts now, if one runs here, and wait for nothing: else it reads them at its next look."""
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+            connection.settimeout(_HINT_S)
+            with self._data_dir.admin_address() as address:
+                connection.connect(address)
+            connection.sendall(admin_frames.hello() + admin_frames.request_frame(Request(Verb.ACCOUNTS_APPLY, "", {})))
 
     def require(self) -> None:
         """Raises UnavailableError: no hub runs here."""

@@ -56,7 +56,7 @@ class AnsweringHub:
         with suppress(OSError):
             while True:
                 connection, _ = self._listening.accept()
-                with connection:
+                with connection, suppress(OSError):  # who asks need not wait for the answer
                     self._exchange(connection, asked)
 
     def _exchange(self, connection: socket.socket, asked: Answers) -> None:

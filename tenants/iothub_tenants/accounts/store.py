@@ -60,10 +60,11 @@ class Writer:
     `number` counts the writing transactions: it rises with every one, in the order in which they commit.
     """
 
-    __slots__ = ("connection", "now_ms", "number")
+    __slots__ = ("connection", "has_changed", "now_ms", "number")
 
     def __init__(self, connection: Connection, number: int, now_ms: int) -> None:
         self.connection = connection
+        self.has_changed = False  # a line was put into the change log
         self.number = number
         self.now_ms = now_ms
 
@@ -71,6 +72,7 @@ class Writer:
         """Put a line into the change log, and raise the tenant's version; both are committed with the change itself or not at all."""
         line = {"tenant_id": tenant_id, "kind": kind.value, "subject": subject, "at_ms": self.now_ms}
         self.connection.execute(insert(tables.change_log).values(line))
+        self.has_changed = True
         if kind not in _BESIDE_THE_TENANT:
             self.touch(tables.tenant.c.id == tenant_id)
 
@@ -103,6 +105,7 @@ class AccountStore:
         self.url = url
         self.pepper = pepper
         self.clock = clock
+        self.has_changed = False  # something that the change log names, by this store
         self._file = path = file_of(url)
         if path is not None and not path.exists():
             raise ConfigError(f"there is no accounts database at {path}: run `iothub init` first")
@@ -141,9 +144,11 @@ class AccountStore:
             ConflictError: another process was faster.
         """
         with self.asked(), self._begun() as (connection, number):
-            yield Writer(connection, number, self.now_ms())
+            writer = Writer(connection, number, self.now_ms())
+            yield writer
             with _commit_loss_reported():
                 connection.commit()
+            self.has_changed |= writer.has_changed
 
     @contextmanager
     def asked(self) -> Iterator[None]:

@@ -13,6 +13,7 @@ from iothub.base.errors import UnavailableError
 from iothub.cli.app import App
 from iothub.cli.status import ACCOUNTS_TIMEOUT_S
 from iothub.config.datadir import DataDir
+from iothub.records.admin_commands import Json, Verb
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
@@ -263,3 +264,32 @@ def test_status_names_both_the_hub_and_the_accounts_that_do_not_answer(cli: Cli)
 
     assert "which does not answer on admin.sock" in shown["problem"]
     assert shown["problem"].endswith("not read: tenants")
+
+
+def test_a_change_of_the_accounts_makes_the_hub_read_it_at_once(cli: Cli) -> None:
+    """What only reads, or changes nothing, says nothing."""
+    cli("tenant", "create", "acme")
+    asked = threading.Event()
+
+    def answer(_request: object) -> tuple[list[Json], Json]:
+        asked.set()
+        return [], {}
+
+    with AnsweringHub(cli.data_dir, answer) as hub:
+        cli("tenant", "list")
+        cli("tenant", "create", "acme", code=4)
+        assert not asked.is_set()
+        cli("tenant", "suspend", "acme")
+        assert asked.wait(10.0)
+    assert [request.verb for request in hub.requests] == [Verb.ACCOUNTS_APPLY]
+
+
+def test_a_change_of_the_accounts_waits_for_no_hub(cli: Cli) -> None:
+    """One that takes requests and answers none looks by itself when it goes on."""
+    cli("tenant", "create", "acme")
+
+    with silent_hub(cli.data_dir):
+        began = time.monotonic()
+        cli("tenant", "suspend", "acme")
+
+    assert time.monotonic() - began < 2.0
