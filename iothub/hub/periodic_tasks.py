@@ -204,7 +204,7 @@ class RetainedExpiry:
         for tenant_id, topic in await self.store.expire(int(self.clock.wall() * 1000), 1000):
             broker = self.brokers.present(tenant_id)
             if broker is not None:
-                broker.retained.gone(topic)
+                broker.retained.expired(topic)
 
 
 @dataclass(frozen=True, slots=True)

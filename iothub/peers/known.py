@@ -272,10 +272,10 @@ class PeerPlaces:
     def _time(self) -> None:
         if self._questions and not self._is_timed:
             self._is_timed = True
-            waiting = list(self._questions)
+            waiting = frozenset(self._questions)
             self._later(PATIENCE_S, lambda: self._lose_patience(waiting))
 
-    def _lose_patience(self, waiting: list[_Question]) -> None:
+    def _lose_patience(self, waiting: frozenset[_Question]) -> None:
         """Publish nothing for the tenants of questions that have waited for long."""
         self._is_timed = False
         overdue = {each.tenant_id for each in self._questions if each in waiting}

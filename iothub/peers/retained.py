@@ -100,11 +100,11 @@ class RetainedPeers:
 
     def has_open(self, tenant_id: int) -> bool:
         """Tell whether another hub may write to this tenant."""
-        return bool(self._routes.having_open(tenant_id))
+        return bool(self._others(tenant_id))
 
     def tell_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of this hub is durable. A hub whose link takes no more reads the store instead."""
-        peers = self._routes.having_open(tenant_id)
+        peers = self._others(tenant_id)
         if not peers:
             return
         body = Retained(tenant_id, topic, version, expires_at_ms, size).encode()
@@ -117,7 +117,7 @@ class RetainedPeers:
 
         `on_asked`: called for each of them between the messages that it had routed before and those that it routes later.
         """
-        peers = self._routes.having_open(tenant_id)
+        peers = self._others(tenant_id)
         waiter = _Waiter(len(peers), on_asked, on_done)
         for peer in peers:
             running = self._rounds.get((peer.id, tenant_id))
@@ -126,6 +126,10 @@ class RetainedPeers:
             else:
                 running.following.append(waiter)
         return bool(peers)
+
+    def _others(self, tenant_id: int) -> list[RoutedPeer]:
+        """Return the hubs that have the tenant open; none once it is closed here, although work with it may go on: they take no frame of it."""
+        return self._routes.having_open(tenant_id) if self._routes.is_open(tenant_id) else []
 
     def _ask(self, peer: RoutedPeer, tenant_id: int, waiting: list[_Waiter]) -> None:
         self._number += 1

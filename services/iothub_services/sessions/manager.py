@@ -220,6 +220,7 @@ class SessionManager:
     ) -> Opened | None:
         """Claim the queue and set the terms. None: the hub that had the session has ended it, and the log has that first."""
         claim = await self._queues.claim(session.queue_id, self._owner)
+        was_elsewhere |= claim.epoch > session.epoch + 1  # another hub has claimed it since, perhaps to end it
         control: SessionControl = session.control
         before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]

@@ -177,13 +177,17 @@ class Retaining:
         self._arrived.get(topic, {}).pop(_HERE, None)  # so the message that stays is replayed
         self._count_stored(topic)
 
-    def gone(self, topic: bytes) -> None:
-        """The message has expired, or an operator has deleted it."""
+    def expired(self, topic: bytes) -> None:
+        """The store has removed a message whose time was over; one that another hub has written since, and has told here, stays."""
         entry = self._index.get(topic)
-        if entry is not None:
-            self._index.remove(topic, entry.version)
-            self._peers.tell_change(self._tenant_id, topic, entry.version, 0, 0)
-        self._count_stored(topic)
+        if entry is not None and 0 < entry.expires_at_ms <= self._now_ms():
+            self._gone(entry)
+
+    def _gone(self, entry: RetainedTopic) -> None:
+        """The store has no message of this version any more, nor an older one."""
+        self._index.remove(entry.topic, entry.version)
+        self._peers.tell_change(self._tenant_id, entry.topic, entry.version, 0, 0)
+        self._count_stored(entry.topic)
 
     # --- other hubs
 
@@ -382,12 +386,27 @@ class Retaining:
         deleted = 0
         for start in range(0, len(topics), SLICE):
             chosen = topics[start : start + SLICE]
+            before = [self._index.get(topic) for topic in chosen]
             deleted += await self._store.delete(self._tenant_id, chosen)
-            for topic in chosen:
-                self.gone(topic)
+            await self._note_deleted(chosen, before)
             if on_progress is not None:
                 await on_progress(start + len(chosen), len(topics))
         return deleted
+
+    async def _note_deleted(self, topics: Sequence[bytes], before: Sequence[RetainedTopic | None]) -> None:
+        """The store has deleted these. What was told meanwhile was written before that or after it: the store says which."""
+        changed: list[RetainedTopic] = []
+        for topic, entry in zip(topics, before, strict=True):
+            now = self._index.get(topic)
+            if now is not None and now == entry:
+                self._gone(now)
+            elif now is not None:
+                changed.append(now)
+        if changed:
+            there = {body.topic for body in await self._store.fetch(self._tenant_id, [each.topic for each in changed])}
+            for each in changed:
+                if each.topic not in there:
+                    self._gone(each)
 
 
 class _Matching:

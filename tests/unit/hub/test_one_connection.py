@@ -27,15 +27,18 @@ TAKEN_OVER, UNAVAILABLE = 0x8E, 0x88
 
 
 class Others(SingleHub):
-    """Hubs that share the session log. `asked`: up to how many seconds ago it had to be read."""
+    """Hubs that share the session log. `asked`: up to how many seconds ago it had to be read; `on_read`: what it says when all is read."""
 
     is_alone = False
 
     def __init__(self) -> None:
         self.asked: list[float] = []
+        self.on_read: Callable[[], None] = lambda: None
 
     async def catch_up(self, ago_s: float = 0.0) -> None:
         self.asked.append(ago_s)
+        if not ago_s:
+            self.on_read()
 
 
 @pytest.fixture
@@ -311,3 +314,21 @@ def test_an_operator_ends_a_session_without_asking_other_hubs(make_cluster: Call
             return written_s
 
     assert now(hold(Purpose.DISCARD)) == 0.0
+
+
+def test_a_session_that_an_operator_has_ended_at_another_hub_is_not_resumed(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Nobody was asked for that, so no answer of the directory tells of it: the queue's epoch does."""
+    others = Others()
+    cluster = make_cluster(session_cluster=others)
+    hub = cluster.hubs[0].harness
+    kept(cluster, 0, OWN).drop()
+    cluster.settle()
+    session = hub.session(OWN)
+    cluster.clock.now += 2.0
+    hub.store.claim(session.queue_id)
+    others.on_read = lambda: hub.sessions.forget(hub.acme, session)
+
+    assert not kept(cluster, 0, OWN).connack.session_present
+    assert hub.session(OWN).queue_id != session.queue_id

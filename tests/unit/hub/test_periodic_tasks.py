@@ -98,7 +98,7 @@ def test_broker_hears_which_retained_messages_have_expired() -> None:
         async def expire(self, _now_ms: int, _count: int) -> list[tuple[int, bytes]]:
             return [(7, b"a"), (8, b"b")]
 
-    present = brokers(retained=SimpleNamespace(gone=gone.append))
+    present = brokers(retained=SimpleNamespace(expired=gone.append))
 
     now(RetainedExpiry(cast("Any", Retained()), present, ManualClock()).expire())
 

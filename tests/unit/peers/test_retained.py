@@ -120,6 +120,20 @@ def test_a_write_is_told_to_the_hubs_that_have_the_tenant_open() -> None:
     assert [to for to, _, _ in one.links.sent] == [TWO, TWO]
 
 
+def test_a_tenant_that_is_closed_here_is_not_spoken_of() -> None:
+    """A deletion that goes on after its tenant's end has nobody to tell: the others would close the link, again and again."""
+    net, (one, two) = opened()
+    one.close()
+    net.settle()
+    one.links.sent.clear()
+
+    one.tell(b"t", 7)
+    assert (one.ask(), one.peers.has_open(1)) == ([False], False)
+    net.settle()
+
+    assert (one.links.sent, two.here.changes) == ([], [])
+
+
 def test_each_hub_is_asked_before_every_replay_and_answers_when_its_writes_are_told() -> None:
     """At once, where it parts the messages, and when what it had routed by then is durable."""
     net, (one, two, _three) = opened(3)

@@ -132,6 +132,20 @@ def test_a_rate_makes_records_wait_and_drops_none(scenario: Scenario) -> None:
     assert (scenario.sources.messages, scenario.receiver.reports) == (2, [(3, {0: 2})])
 
 
+def test_records_wait_while_publishers_of_the_tenant_do(scenario: Scenario) -> None:
+    """A subscription at another hub may not be known here."""
+    tenant = scenario.harness.acme.plane
+    tenant.is_held = True
+
+    scenario.page(("devices/1", b"a"))
+    scenario.harness.pass_time(1)
+    assert (scenario.sources.messages, scenario.receiver.reports) == (0, [])
+
+    tenant.is_held = False
+    scenario.harness.pass_time(1)
+    assert scenario.receiver.reports == [(3, {0: 1})]
+
+
 def test_a_page_that_comes_again_while_it_is_worked_on_is_not_published_twice(scenario: Scenario) -> None:
     """The receiver may begin again at any time."""
     broker = scenario.harness.acme

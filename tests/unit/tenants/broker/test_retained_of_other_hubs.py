@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from iothub.testing.engine import publish
 from iothub_services.quota.names import Quota
 from iothub_services.retained.port import RetainedTopic, RetainedWrite
 from iothub_tenants.broker.retaining import _UNKNOWN_ARRIVALS
+from tests.support.control_harness import now
 from tests.support.retained_harness import TENANT, Harness
 
 
@@ -93,17 +94,59 @@ def arrive(harness: Harness, source: str, topic: bytes, payload: bytes) -> None:
 
 
 def test_writes_of_this_hub_are_told(others: Others) -> None:
-    """New messages, deletions, and what has expired."""
+    """New messages, deletions, and what an operator deletes."""
     harness = made(others)
     harness.retain(b"a", b"x")
     harness.retain(b"b", b"x")
     harness.retain(b"a", b"")
 
-    harness.retaining.gone(b"b")
-    harness.retaining.gone(b"b")
+    for _ in range(2):
+        now(harness.retaining.delete(b"b"))
 
     sizes = [(topic, version, size > 0) for topic, version, size in others.told]
     assert sizes == [(b"a", 1, True), (b"b", 2, True), (b"a", 3, False), (b"b", 2, False)]
+
+
+def test_what_has_expired_is_told(others: Others) -> None:
+    """A message that another hub has written meanwhile has another time, and stays."""
+    harness = made(others)
+    harness.retaining.take_change(b"r/old", 1, 1, 9)
+    harness.retaining.take_change(b"r/new", 2, 1, 9)
+    harness.retaining.take_change(b"r/new", 3, 0, 9)
+
+    harness.retaining.expired(b"r/old")
+    harness.retaining.expired(b"r/new")
+
+    assert others.told == [(b"r/old", 1, 0)]
+    assert harness.ledger.used(Quota.RETAINED_MESSAGES) == 1
+
+
+@pytest.mark.parametrize("is_after", [True, False])
+def test_what_comes_while_an_operator_deletes_stays_if_the_store_has_it(others: Others, is_after: bool) -> None:
+    """Another hub's write, told before the store has answered, may have come before the deletion or after it."""
+    harness = made(others)
+    write(harness, b"r/1", b"old")
+    write(harness, b"r/2", b"old")
+    others.told.clear()
+    delete = harness.bodies.delete
+
+    async def deleted(tenant_id: int, topics: Iterable[bytes]) -> int:
+        asked = list(topics)
+        if is_after:
+            count = await delete(tenant_id, asked)
+            write(harness, b"r/1", b"new")
+        else:
+            write(harness, b"r/1", b"new")
+            count = await delete(tenant_id, asked)
+        return count
+
+    harness.bodies.delete = deleted  # type: ignore[method-assign]
+    now(harness.retaining.delete(b"r/#"))
+
+    harness.subscribe()
+    others.answer()
+    assert harness.taken(2.0) == ([(b"r/1", b"new")] if is_after else [])
+    assert [(topic, size) for topic, _, size in others.told] == [(b"r/2", 0)] + [(b"r/1", 0)] * (not is_after)
 
 
 def test_what_another_hub_wrote_is_replayed_and_counted(others: Others) -> None:

@@ -36,16 +36,19 @@ class Recorder:
 class Stored:
     """The store as a start finds it."""
 
+    def __init__(self, expires_at_ms: int) -> None:
+        self._expires_at_ms = expires_at_ms
+
     async def load(self, tenant_id: int) -> list[RetainedTopic]:
-        return [RetainedTopic(b"old", 1, 0, 70)]
+        return [RetainedTopic(b"old", 1, self._expires_at_ms, 70)]
 
 
-def retaining(limits: str, recorder: Recorder) -> tuple[Retaining, LocalLedger]:
+def retaining(limits: str, recorder: Recorder, expires_at_ms: int = 0) -> tuple[Retaining, LocalLedger]:
     ledger = LocalLedger(1, resolve_texts(limits), recorder)
     return Retaining(
         TenantPlane(1, "acme"),
         Bench().plane,
-        cast("Any", Stored()),
+        cast("Any", Stored(expires_at_ms)),
         ledger,
         ManualClock(),
         lambda *record: pytest.fail(str(record)),
@@ -88,13 +91,13 @@ def test_delete_that_overtakes_a_new_message_is_made_good() -> None:
 @pytest.mark.parametrize("way", ["expired", "deleted"])
 def test_loaded_message_is_given_back(way: str) -> None:
     """Whichever way it goes."""
-    kept, ledger = retaining("", Recorder())
+    kept, ledger = retaining("", Recorder(), expires_at_ms=1)
     with suppress(StopIteration):
         kept.load().send(None)
     assert figures(ledger) == (1, 70)
 
     if way == "expired":
-        kept.gone(b"old")
+        kept.expired(b"old")
     else:
         kept.changed(b"old", 2, 0, 0)
     assert figures(ledger) == (0, 0)
