@@ -187,7 +187,7 @@ def feed_links(registry: Registry, links: PeerLinks) -> None:
         return found
 
     feed(metrics.CLUSTER_PEERS, lambda: len(links.up()))
-    feed(metrics.CLUSTER_EVENTS, links.events.counts)
+    feed(metrics.CLUSTER_EVENTS, lambda: links.events.counts)
     feed(metrics.LINK_BYTES, moved)
     feed(metrics.LINK_UNACKNOWLEDGED, lambda: per_peer(lambda status: status.unacknowledged_bytes))
     feed(metrics.LINK_RECONNECTS, lambda: per_peer(lambda status: status.reconnects))
