@@ -22,7 +22,7 @@ from iothub.peers.places import NOWHERE, Offsets, covers, joined
 from iothub.peers.ports import PeerId
 
 PLACE_TYPES = (FrameType.KNOW, FrameType.KNOWN, FrameType.PAUSED)
-"""Somebody waits for them."""
+"""Answered by frames of their own: nobody waits for their acknowledgements."""
 
 PATIENCE_S = (
     0.5  # whoever has waited for this hub's reading of the log for so long gets PAUSED, after twice as long at most

@@ -215,7 +215,7 @@ class Routes:
         return tenant_id in self._tenants
 
     def opened_at(self, tenant_id: int) -> list[PeerId]:
-        return [peer.id for peer in self._peers.values() if tenant_id in peer.opened]
+        return [peer.id for peer in self.having_open(tenant_id)]
 
     def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         found = self._peers.get(peer)

@@ -52,7 +52,7 @@ class SharedLog:
         return tuple(map(len, self.partitions))
 
 
-class Keeping(Check):
+class Knowing(Check):
     """After the SUBACK of a persistent session every member that publishes stores for it; after its UNSUBACK none does.
 
     Nobody waits for ever.
@@ -89,8 +89,8 @@ class Keeping(Check):
 class KeptSessions(Clients):
     """The sessions of one hub, and its publishers, beside the transient clients of `Clients`."""
 
-    def __init__(self, hub: SimHub, routing: Routing, keeping: Keeping) -> None:
-        self._keeping = keeping
+    def __init__(self, hub: SimHub, routing: Routing, knowing: Knowing) -> None:
+        self._knowing = knowing
         self._sim = hub.sim
         self._away_until = 0.0  # the log cannot be reached from here
         self._is_reading = False
@@ -102,10 +102,10 @@ class KeptSessions(Clients):
             (MESSAGE_TYPES, self, False),
             (PLACE_TYPES, self, False),
         )
-        keeping.hubs.append(self)
-        self._read_upto = keeping.log.end()  # a start loads what the log has
+        knowing.hubs.append(self)
+        self._read_upto = knowing.log.end()  # a start loads what the log has
         self._stored: set[KeptSession] = set()
-        for session, is_on in chain(*keeping.log.partitions):
+        for session, is_on in chain(*knowing.log.partitions):
             (self._stored.add if is_on else self._stored.discard)(session)
         self._places.note_applied(self._read_upto)
 
@@ -148,14 +148,14 @@ class KeptSessions(Clients):
         """The end is asked when the log can be reached."""
 
         def ask() -> None:
-            self._ends.append((self._keeping.log.end(), on_done))
+            self._ends.append((self._knowing.log.end(), on_done))
             self._read_on()
 
         self._later(max(self._away_until - self._hub.world.now, 0.0) + self._hub.world.rng.random() * 0.05, ask)
 
     def _read_page(self) -> None:
         self._is_reading = False
-        log, rng = self._keeping.log, self._hub.world.rng
+        log, rng = self._knowing.log, self._hub.world.rng
         if self._hub.world.now < self._away_until:
             return self._read_on()
         place = list(self._read_upto)
@@ -197,20 +197,20 @@ class KeptSessions(Clients):
         if not self._bench.tenant.is_held:
             for topic in TOPICS:
                 stored = {each for each in self._stored if each.topic == topic}
-                self._keeping.note_publication(self._sim, self.id, topic, stored)
+                self._knowing.note_publication(self._sim, self.id, topic, stored)
         else:
-            self._keeping.paused += 1
+            self._knowing.paused += 1
 
     def _keep(self, topic: str) -> None:
         """A new session subscribes. It is durable before its hub knows that."""
-        keeping = self._keeping
-        session = KeptSession(len(keeping.sessions), topic, self.id)
-        keeping.sessions.append(session)
+        knowing = self._knowing
+        session = KeptSession(len(knowing.sessions), topic, self.id)
+        knowing.sessions.append(session)
         self._mine.append(session)
 
         def acknowledge() -> None:
             session.is_acknowledged = self._counts(session)
-            keeping.acknowledged += 1
+            knowing.acknowledged += 1
 
         self._change(session, acknowledge, is_on=True)
 
@@ -223,7 +223,7 @@ class KeptSessions(Clients):
         self._change(session, acknowledge, is_on=False)
 
     def _change(self, session: KeptSession, acknowledge: Callable[[], None], *, is_on: bool) -> None:
-        place = self._keeping.log.append(session, is_on=is_on)
+        place = self._knowing.log.append(session, is_on=is_on)
 
         def durable() -> None:
             (self._stored.add if is_on else self._stored.discard)(session)
@@ -235,13 +235,13 @@ class KeptSessions(Clients):
     def _counts(self, session: KeptSession) -> bool:
         """Nobody waits for the questions of a hub that is not a member any more."""
         if not self._sim.is_member(self.id):
-            self._keeping.sessions = [each for each in self._keeping.sessions if each is not session]
+            self._knowing.sessions = [each for each in self._knowing.sessions if each is not session]
             return False
         return True
 
     def remaining(self) -> list[str]:
         found = super().remaining()
-        if self._own.applied != self._keeping.log.end():
+        if self._own.applied != self._knowing.log.end():
             self._read_on()
             found.append(f"{self.id} has not read the log to its end")
         if self._is_open and self._bench.tenant.is_held:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
 from tests.simulation.directory import Devices, Holding
 from tests.simulation.hub import SimHub
-from tests.simulation.known import Keeping as KeepingSessions
-from tests.simulation.known import KeptSessions
+from tests.simulation.known import KeptSessions, Knowing
 from tests.simulation.retained import Keeping, Retainers
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule, schedule
@@ -38,12 +37,12 @@ def routes_suite() -> Suite:
 
 def known_suite() -> Suite:
     """Persistent sessions, which every hub has to know."""
-    routing, keeping = Routing(), KeepingSessions()
+    routing, knowing = Routing(), Knowing()
 
     def sessions(hub: SimHub) -> KeptSessions:
-        return KeptSessions(hub, routing, keeping)
+        return KeptSessions(hub, routing, knowing)
 
-    return Suite([keeping, routing, Evidence(), Silence(), OneConnection(), Bounds()], [sessions])
+    return Suite([knowing, routing, Evidence(), Silence(), OneConnection(), Bounds()], [sessions])
 
 
 def directory_suite() -> Suite:
