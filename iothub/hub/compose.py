@@ -29,6 +29,7 @@ from iothub.hub.compose_cluster import (
     make_peer_commands,
     make_peer_retained,
     make_routes,
+    make_will_keeper,
     watch_members,
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
@@ -270,6 +271,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_routes=partial(make_routes, foundation, later),
         hub_states=foundation.hub_states.all,
         make_directory=partial(make_directory, foundation),
+        will_keeper=make_will_keeper(foundation),
     )
 
 

@@ -5,7 +5,7 @@ Each function makes one thing that travels over the links, and registers it ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.foundation import Foundation
+from iothub.hub.peer_wills import PeerWills
 from iothub.hub.session_directory import PeerDirectory
 from iothub.hub.session_locks import SessionLocks
 from iothub.peers.account_hints import HINT_TYPES, AccountHints
@@ -25,9 +26,11 @@ from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
 from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.peers.will_copies import WILL_TYPES
 from iothub.records.admin_commands import Verbs
+from iothub_services.auth.port import TenantRecord
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Cluster, SessionDirectory, SingleHub
+from iothub_services.sessions.port import Cluster, NoWillKeeper, SessionDirectory, SingleHub, WillKeeper
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.background.following import OnChanges
 from iothub_tenants.broker.hub import Later
@@ -124,6 +127,21 @@ def _look_later(failure: Failure) -> None:
     """The accounts do not answer: the hub looks again by itself, and says so."""
     if not isinstance(failure.value, IotHubError):
         failure.raiseException()
+
+
+def make_will_keeper(foundation: Foundation) -> WillKeeper:
+    """Make what keeps Wills of other hubs' clients, and has this hub's kept by them."""
+    links, run = foundation.links, foundation.process.threads.run
+    if links is None:
+        return NoWillKeeper()
+
+    def find_tenant(tenant_id: int) -> Awaitable[TenantRecord | None]:
+        return run("accounts.tenant", foundation.registry.tenant_by_id, tenant_id)
+
+    made = PeerWills(links, lambda: links.me, foundation.brokers, find_tenant)
+    links.register(WILL_TYPES, made)
+    links.watch(made.acknowledged, made.members)
+    return made
 
 
 def make_peer_commands(foundation: Foundation, own: Verbs) -> PeerCommands:

@@ -6,7 +6,7 @@ Knows no driver, no thread and no socket. The planes need each other, which `iot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from iothub_services.auth.port import Run
 from iothub_services.connections.log import ConnectionLog
 from iothub_services.queues.port import TenantUsage
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Cluster, Journal, QueueAdmin, SessionDirectory
+from iothub_services.sessions.port import Cluster, Journal, NoWillKeeper, QueueAdmin, SessionDirectory, WillKeeper
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub, Later
@@ -73,6 +73,7 @@ class PlaneDependencies:
     make_routes: Callable[[Plane], PeerRoutes] = _no_peers
     hub_states: Callable[[], Mapping[str, str]] = dict
     make_directory: Callable[[Callable[[], SessionManager]], SessionDirectory] = _one_hub
+    will_keeper: WillKeeper = field(default_factory=NoWillKeeper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ def compose_control(ground: PlaneDependencies) -> Planes:
     late_sessions: LateBound[SessionManager] = LateBound("the session manager")
     directory = ground.make_directory(late_sessions)
     cluster, routes = ground.make_cluster(plane), ground.make_routes(plane)
-    sessions = SessionManager(plane, directory, ground.queues, journal, clock, ground.owner, cluster)
+    sessions = SessionManager(
+        plane, directory, ground.queues, journal, clock, ground.owner, cluster, ground.will_keeper
+    )
     late_sessions.bind(sessions)
     hub = Hub(
         settings=ground.settings,

@@ -16,8 +16,9 @@ from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.engine.state import Session
 from iothub.hub.session_locks import SessionLocks
-from iothub.peers.directory import Directory, DirectoryLinks
+from iothub.peers.directory import Directory
 from iothub.peers.frames import FrameType
+from iothub.peers.linked_peer import PeerSender
 from iothub.peers.ports import PeerId
 from iothub.peers.view import Key, View
 from iothub_services.sessions.manager import SessionManager
@@ -37,7 +38,7 @@ class PeerDirectory:
 
     def __init__(
         self,
-        links: DirectoryLinks,
+        links: PeerSender,
         me: Callable[[], PeerId],
         brokers: Brokers,
         sessions: Callable[[], SessionManager],

@@ -19,7 +19,6 @@ from functools import partial
 from typing import Protocol
 
 from iothub.base.clock import BootClock
-from iothub.base.errors import UnavailableError
 from iothub.peers.directory_frames import (
     BODIES,
     Announced,
@@ -32,6 +31,7 @@ from iothub.peers.directory_frames import (
 )
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.linked_peer import LinkedPeer, PeerSender
 from iothub.peers.ports import PeerId
 from iothub.peers.view import Key, View
 
@@ -59,12 +59,6 @@ class Clients(Protocol):
         """
 
 
-class DirectoryLinks(Protocol):
-    """What the directory asks of the links. Fulfilled by `iothub.peers.links`."""
-
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
-
-
 class _State(Enum):
     ASKED = 1  # the owner has not answered
     USED = 2  # somebody here is at work with the key
@@ -86,40 +80,16 @@ class _Busy:
         self.then: tuple[bool, OnHeld] | None = None
 
 
-class _Linked:
-    """Another hub, from the first link to it until it is gone. Invariant: frames stay in order: what a full link does not take waits."""
-
-    def __init__(self, peer: PeerId, links: DirectoryLinks) -> None:
-        self._peer = peer
-        self._links = links
-        self._unsent: deque[DirectoryFrame] = deque()
-
-    def send(self, frame: DirectoryFrame) -> None:
-        if self._unsent or not self._try(frame):
-            self._unsent.append(frame)
-
-    def send_again(self) -> None:
-        while self._unsent and self._try(self._unsent[0]):
-            self._unsent.popleft()
-
-    def _try(self, frame: DirectoryFrame) -> bool:
-        try:
-            self._links.send(self._peer, frame.TYPE, frame.encode())
-        except UnavailableError:
-            return False
-        return True
-
-
 class Directory:
     """Fulfils `Receiver` of links. On the reactor thread; the caller sees to it that one at a time works with a key at this hub."""
 
-    def __init__(self, me: PeerId, links: DirectoryLinks, clients: Clients, clock: BootClock) -> None:
+    def __init__(self, me: PeerId, links: PeerSender, clients: Clients, clock: BootClock) -> None:
         self._me = me
         self._links = links
         self._clients = clients
         self._owner = DirectoryOwner(me, self._send, clock.boottime)
         self._view: View | None = None  # None: this hub is alone
-        self._linked: dict[PeerId, _Linked] = {}
+        self._linked: dict[PeerId, LinkedPeer] = {}
         self._held: dict[Key, int] = {}  # keys of clients that are connected, and nothing is going on
         self._busy: dict[Key, _Busy] = {}
         self._number = 0
@@ -150,7 +120,7 @@ class Directory:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`."""
-        linked = self._linked[peer] = _Linked(peer, self._links)
+        linked = self._linked[peer] = LinkedPeer(peer, self._links)
         if self._view is not None:
             self._introduce(linked, self._view, self._entries_of(self._view).get(peer, []), is_whole=True)
             for key, busy in self._busy.items():
@@ -316,7 +286,7 @@ class Directory:
                     found.setdefault(owner, []).append((key, number))
         return found
 
-    def _introduce(self, linked: _Linked, view: View, entries: list[tuple[Key, int]], *, is_whole: bool) -> None:
+    def _introduce(self, linked: LinkedPeer, view: View, entries: list[tuple[Key, int]], *, is_whole: bool) -> None:
         linked.send(Announced(view, is_whole))
         for part in parts(entries):
             linked.send(part)

@@ -72,6 +72,7 @@ class FrameType(IntEnum):
     HELD = 97  # msgpack {"tenant", "client", "number", "is_granted", "written_s"}: the answer
     RELEASE = 98  # msgpack {"tenant", "client", "number", "has_written"}: this hub has, or wants, it no more
     TAKE = 99  # msgpack {"tenant", "client", "number"}: another hub asks for it: release it
+    WILL = 100  # msgpack {"tenant", "client", "id", "before", "will"}: keep this Will, or keep it no more
     VIEW = 101  # msgpack {"version", "members", "is_whole"}: which hubs are there, as this hub sees it from now on
     ENTRIES = 102  # msgpack {"entries", "is_last"}: what this hub holds of the receiver's part
 

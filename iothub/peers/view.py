@@ -38,8 +38,17 @@ class View:
 
     def owner(self, key: Key) -> PeerId:
         """Return who keeps the entry of a key: the hub with the highest weight for it. Raises ValueError: there are no members."""
-        number = _hash(b"%d %b" % (key[0], key[1].encode()))
+        number = _number(key)
         return max(self._seeds, key=lambda seed: _mix(seed[0] ^ number))[1]
+
+    def ranked(self, key: Key) -> list[PeerId]:
+        """Return all hubs by their weights for a key, the owner first."""
+        number = _number(key)
+        return [member for _, member in sorted(self._seeds, key=lambda seed: -_mix(seed[0] ^ number))]
+
+
+def _number(key: Key) -> int:
+    return _hash(b"%d %b" % (key[0], key[1].encode()))
 
 
 def _hash(name: bytes) -> int:

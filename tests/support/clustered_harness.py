@@ -11,11 +11,13 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
+from iothub.hub.peer_wills import PeerWills
 from iothub.hub.session_directory import PeerDirectory
 from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.routes import Routes
+from iothub.peers.will_copies import WILL_TYPES
 from iothub_services.auth.port import TenantRecord
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster as SessionCluster
@@ -29,13 +31,13 @@ from tests.support.routed_hubs import Net, TestedLinks
 class Receivers:
     """All that a hub takes from its links, where its net expects its routes."""
 
-    def __init__(self, routes: Routes, directory: PeerDirectory) -> None:
-        self._all = (routes, directory)
-        self._routes, self._directory = self._all
+    def __init__(self, routes: Routes, directory: PeerDirectory, wills: PeerWills) -> None:
+        self._all = (routes, directory, wills)
+        self._routes = routes
+        self._by_type = dict.fromkeys(DIRECTORY_TYPES, directory) | dict.fromkeys(WILL_TYPES, wills)
 
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
-        receiver = self._directory if frame_type in DIRECTORY_TYPES else self._routes
-        receiver.frame(peer, frame_type, body)
+        self._by_type.get(frame_type, self._routes).frame(peer, frame_type, body)
 
     def peer_up(self, peer: PeerId) -> None:
         for each in self._all:
@@ -86,11 +88,28 @@ class ClusteredHub:
             directories.append(PeerDirectory(self.links, lambda: peer, brokers, sessions, self.reactor, clock))
             return directories[0]
 
-        self.harness = Harness(folder, cluster=cluster, make_routes=make_routes, make_directory=make_directory)
+        wills: list[PeerWills] = []
+
+        def make_will_keeper(brokers: Brokers) -> PeerWills:
+            wills.append(PeerWills(self.links, lambda: peer, brokers, self._find_tenant, clock))
+            return wills[0]
+
+        self.harness = Harness(
+            folder,
+            cluster=cluster,
+            make_routes=make_routes,
+            make_directory=make_directory,
+            make_will_keeper=make_will_keeper,
+        )
         self.harness.accounts.add(TenantRecord(8, "beta", rules=(EVERYTHING,)), device("dev1"))
         self.plane = self.harness.plane
         [self.directory] = directories
-        self.routes: Any = Receivers(routes[0], self.directory)
+        [self.wills] = wills
+        self.routes: Any = Receivers(routes[0], self.directory, self.wills)
+
+    async def _find_tenant(self, tenant_id: int) -> TenantRecord | None:
+        tenants = self.harness.accounts.tenants.values()
+        return next((each for each in tenants if each.id == tenant_id), None)
 
 
 class Cluster:

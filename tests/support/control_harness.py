@@ -40,7 +40,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.retained.port import RetainedBody, RetainedTopic
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import Cluster, SessionDirectory, SingleHub
+from iothub_services.sessions.port import Cluster, NoWillKeeper, SessionDirectory, SingleHub, WillKeeper
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub
@@ -320,6 +320,7 @@ class Harness:
         retained: object = None,
         make_routes: Callable[[Plane], PeerRoutes] = lambda _plane: NoPeerRoutes(),
         make_directory: Callable[[Brokers, Callable[[], SessionManager]], SessionDirectory] = _one_hub,
+        make_will_keeper: Callable[[Brokers], WillKeeper] = lambda _brokers: NoWillKeeper(),
     ) -> None:
         self.clock = ManualClock()
         self.accounts = MemoryAccounts()
@@ -362,6 +363,7 @@ class Harness:
                 make_cluster=lambda _plane: cluster or SingleHub(),
                 make_routes=make_routes,
                 make_directory=partial(make_directory, brokers),
+                will_keeper=make_will_keeper(brokers),
             )
         )
         self.plane = self.store.plane = planes.plane

@@ -29,6 +29,7 @@ from iothub_services.sessions.port import (
     HERE,
     Cluster,
     Journal,
+    NoWillKeeper,
     Purpose,
     QueueAdmin,
     SessionControl,
@@ -38,6 +39,7 @@ from iothub_services.sessions.port import (
     SingleHub,
     Terms,
     Will,
+    WillKeeper,
 )
 from iothub_services.sessions.subjects import now_ms, subject_of
 from iothub_services.sessions.wills import Wills, will_events
@@ -67,6 +69,7 @@ class SessionManager:
         clock: Clock,
         owner: bytes,
         cluster: Cluster | None = None,
+        will_keeper: WillKeeper | None = None,
     ) -> None:
         self._cluster: Cluster = cluster or SingleHub()
         self._plane = plane
@@ -76,7 +79,7 @@ class SessionManager:
         self._clock = clock
         self._owner = owner
         self._orphaned = OrphanedMessages(plane, queues, owner)
-        self._wills = Wills(journal, clock)
+        self._wills = Wills(journal, clock, will_keeper or NoWillKeeper())
         self._losing: set[Session] = set()  # sessions whose queues may be lost, while they are looked at
         self._endings = Endings(plane, directory, journal, clock, self._cluster, self._orphaned, self._wills)
 
@@ -319,10 +322,18 @@ class SessionManager:
         self._endings.start_deadlines(home, session)
         self._directory.left(home.tenant_id, session.client_id)
 
+    def connected(self, session: Session) -> None:
+        """The session's client is admitted. The Will of a persistent session is in the log."""
+        control: SessionControl = session.control
+        if control.will is not None and not session.is_persistent:
+            self._wills.keep_transient(session, control.will)
+
     def _forget(self, home: SessionHome, session: Session, will: Will | None) -> None:
         """A transient session ends with its connection, so its Will does not wait [MQTT-3.1.3-9]."""
         if will is not None:
             self._wills.fire_transient(home, session, will)
+        elif session.control.will is not None:
+            self._wills.drop_transient(session)
         home.session_ended(session)
         self._plane.discard(session)
 
@@ -401,6 +412,8 @@ class SessionManager:
         """Close the connection here: the client is connected to another hub now, or the session has ended there. That hub sends the Will."""
         connection = session.connection
         if connection is not None:
+            if not session.is_persistent:
+                self._wills.drop_transient(session)
             session.control.will = None
             home.vacate(connection, reason)
             self._plane.close(connection, reason)

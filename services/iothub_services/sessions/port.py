@@ -199,6 +199,26 @@ class SessionControl:
         self.expires_at, self.will_at = terms.expires_at, terms.will_at
 
 
+class WillKeeper(Protocol):
+    """Keeps Wills of transient sessions where they outlive this hub: no log has them."""
+
+    def keep(self, session: Session, will: Will, message_id: bytes) -> None:
+        """The client has connected."""
+
+    def drop(self, session: Session, message_id: bytes) -> None:
+        """The Will is published, or must not be."""
+
+
+class NoWillKeeper:
+    """Fulfils `WillKeeper` where there is no other hub."""
+
+    def keep(self, session: Session, will: Will, message_id: bytes) -> None:
+        """There is nobody to keep it."""
+
+    def drop(self, session: Session, message_id: bytes) -> None:
+        """Nobody has it."""
+
+
 class QueueAdmin(Protocol):
     """The rare verbs of the virtual queues, awaitable (each one durable when it is done)."""
 

@@ -13,15 +13,17 @@ from iothub.engine.state import Session
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub_services.sessions.firing import Firing
-from iothub_services.sessions.port import Journal, SessionControl, SessionHome, Will
+from iothub_services.sessions.port import Journal, SessionControl, SessionHome, Will, WillKeeper
 from iothub_services.sessions.subjects import subject_of
 
 
 class Wills:
     """Fires the Wills of all sessions of this worker. On the reactor thread."""
 
-    def __init__(self, journal: Journal, clock: Clock) -> None:
+    def __init__(self, journal: Journal, clock: Clock, keeper: WillKeeper) -> None:
+        """`keeper`: has copies of transient sessions' Wills at other hubs."""
         self._journal = journal
+        self._keeper = keeper
         self._clock = clock
         self._firing = Firing()
 
@@ -46,12 +48,24 @@ class Wills:
             self._firing.done(session)
 
         self._firing.begin(session)
-        home.publish_will(session, will, _will_id(session), done)
+        home.publish_will(session, will, will_id(session), done)
 
     def fire_transient(self, home: SessionHome, session: Session, will: Will) -> None:
-        """Publish the Will of a transient session, which no log knows."""
+        """Publish the Will of a transient session, which no log knows. Its copies are dropped when it is stored, not before."""
         self._firing.begin(session)
-        home.publish_will(session, will, _will_id(session), partial(self._firing.done, session))
+        home.publish_will(session, will, will_id(session), partial(self._transient_done, session))
+
+    def _transient_done(self, session: Session) -> None:
+        self._keeper.drop(session, will_id(session))
+        self._firing.done(session)
+
+    def keep_transient(self, session: Session, will: Will) -> None:
+        """Have the Will of a transient session published by another hub if this one is lost."""
+        self._keeper.keep(session, will, will_id(session))
+
+    def drop_transient(self, session: Session) -> None:
+        """The Will of a transient session must not be published."""
+        self._keeper.drop(session, will_id(session))
 
     async def settled(self, session: Session) -> None:
         """Return when none of the session's Wills is under way."""
@@ -76,8 +90,8 @@ def will_events(subject: Subject, will: Will | None) -> list[Event]:
     ]
 
 
-def _will_id(session: Session) -> bytes:
-    """One id per session and connection.
+def will_id(session: Session) -> bytes:
+    """Return the message id of the session's Will: one per session and connection.
 
     Invariant: every hub that publishes this Will uses the same message id, so that the queues recognise a repeat and store it once (QoS 2).
     """

@@ -28,7 +28,7 @@ from iothub_services.auth.port import DeviceRecord, Run, TenantRecord
 from iothub_services.queues.port import Overflow, QueueLimits
 from iothub_services.quota.names import MOST_LEVELS, Quota
 from iothub_services.sessions.manager import SessionManager
-from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionRequest, Will
+from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionControl, SessionRequest, Will
 from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_opened
@@ -266,6 +266,7 @@ class TenantBroker:
             keep_alive_s=packet.keep_alive_s,
         )
         self._shared.journal.note([connected])
+        self._shared.sessions.connected(session)
 
     def session_began(self, session: Session, device: DeviceRecord) -> None:
         """Set the session's meters by its device's limits, and count it at this hub."""
@@ -292,6 +293,14 @@ class TenantBroker:
             session.client_id,
         )
         self._wills.fire(session, message, on_done)
+
+    def publish_will_of_lost(
+        self, client_id: str, device: str, control: SessionControl, will: Will, message_id: bytes
+    ) -> None:
+        """Publish the Will of a client whose hub is lost, by the rights that its device has now. Nobody waits for it."""
+        session = Session(self.plane, client_id, device, is_persistent=True)  # so that its rights are read
+        session.control = control
+        self.publish_will(session, will, message_id, lambda: None)
 
     async def _rights_of(self, session: Session) -> Policy | None:
         """Return the rights by which a Will is published, once it would reach the clients of every hub."""

@@ -38,3 +38,13 @@ def test_only_the_keys_of_a_hub_that_goes_move() -> None:
 
     assert moved == {TWO}
     assert Counter(after.owner(key) for key in KEYS if before.owner(key) == TWO).total() > 900
+
+
+def test_the_owner_comes_first_and_the_others_follow_by_weight() -> None:
+    """When the owner goes, the next one owns the key."""
+    view, without = View(1, [ONE, TWO, THREE]), View(2, [TWO, THREE])
+
+    for key in KEYS[:50]:
+        ranked = view.ranked(key)
+        assert (ranked[0], set(ranked)) == (view.owner(key), {ONE, TWO, THREE})
+        assert without.ranked(key) == [each for each in ranked if each != ONE]

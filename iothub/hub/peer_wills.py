@@ -1,0 +1,131 @@
+"""Wills of transient sessions that outlive their hub: this hub's have copies at others, and those of a hub that is gone are published here.
+
+Knows no frame. Who keeps which copy is `iothub.peers.will_copies`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from iothub.base import log
+from iothub.base.clock import BootClock, SystemClock
+from iothub.base.errors import IotHubError
+from iothub.engine.state import Session
+from iothub.peers.frames import FrameType
+from iothub.peers.linked_peer import PeerSender
+from iothub.peers.ports import PeerId
+from iothub.peers.view import View
+from iothub.peers.will_copies import WillBody, WillCopies, WillCopy
+from iothub_services.auth.port import TenantRecord
+from iothub_services.sessions.port import SessionControl, Will
+from iothub_services.sessions.wills import will_id
+from iothub_tenants.broker.brokers import Brokers
+
+FindTenant = Callable[[int], Awaitable[TenantRecord | None]]
+"""Return a tenant by its id. Raises UnavailableError."""
+
+
+class PeerWills:
+    """Fulfils `WillKeeper`, and `Receiver` of links. On the reactor thread. `_copies` is made when another hub is there for the first time."""
+
+    def __init__(
+        self,
+        links: PeerSender,
+        me: Callable[[], PeerId],
+        brokers: Brokers,
+        find_tenant: FindTenant,
+        clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
+    ) -> None:
+        self._links = links
+        self._me = me
+        self._brokers = brokers
+        self._find_tenant = find_tenant
+        self._clock = clock
+        self._copies: WillCopies | None = None
+        self._log = log.get(__name__)
+
+    # --- WillKeeper
+
+    def keep(self, session: Session, will: Will, message_id: bytes) -> None:
+        if self._copies is not None:
+            self._copies.keep(_copy_of(session, will, message_id))
+
+    def drop(self, session: Session, message_id: bytes) -> None:
+        if self._copies is not None:
+            self._copies.drop((session.tenant.tenant_id, session.client_id), message_id)
+
+    # --- links
+
+    def members(self, peers: Sequence[PeerId]) -> None:
+        """Say which other hubs there are, at each look at the accounts."""
+        if peers:
+            self._made().set_view(View(0, [self._me(), *peers]))
+
+    def peer_up(self, peer: PeerId) -> None:
+        """Fulfils `Receiver`."""
+        self._made().peer_up(peer)
+
+    def peer_gone(self, peer: PeerId) -> None:
+        """Fulfils `Receiver`."""
+        self._made().peer_gone(peer)
+
+    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        """Fulfils `Receiver`. Raises BadFrameError."""
+        self._made().frame(peer, frame_type, body)
+
+    def acknowledged(self, peer: PeerId, number: int) -> None:
+        """A peer has applied the frames of its link up to this number: `Links.watch`."""
+        if self._copies is not None:
+            self._copies.acknowledged(peer, number)
+
+    def _made(self) -> WillCopies:
+        if self._copies is None:
+            self._copies = WillCopies(self._me(), self._links, self._publish, self._own, self._clock)
+        return self._copies
+
+    # --- for the copies
+
+    def _own(self) -> Iterable[WillCopy]:
+        return [
+            _copy_of(session, session.control.will, will_id(session))
+            for broker in self._brokers
+            for session in broker.plane.sessions.values()
+            if session.connection is not None and not session.is_persistent and session.control.will is not None
+        ]
+
+    def _publish(self, copy: WillCopy) -> None:
+        if copy.will is not None:
+            Deferred.fromCoroutine(self._publish_or_log(copy, copy.will))
+
+    async def _publish_or_log(self, copy: WillCopy, body: WillBody) -> None:
+        tenant_id, client_id = copy.key
+        try:
+            record = await self._find_tenant(tenant_id)
+            if record is None:
+                return  # it was deleted
+            broker = await self._brokers.broker(record)
+        except IotHubError as error:
+            self._log.warning("Will of a lost hub's client not published", client_id=client_id, cause=str(error))
+            return
+        control = SessionControl(body.version, 0, None, body.device_id)
+        will = Will(body.topic, body.payload, body.qos, body.retain, body.properties, expiry_s=body.expiry_s)
+        broker.publish_will_of_lost(client_id, body.device, control, will, copy.message_id)
+
+
+def _copy_of(session: Session, will: Will, message_id: bytes) -> WillCopy:
+    control: Any = session.control
+    body = WillBody(
+        device=session.device,
+        device_id=control.device_id,
+        version=control.version,
+        topic=will.topic,
+        payload=will.payload,
+        qos=will.qos,
+        retain=will.retain,
+        properties=will.properties,
+        expiry_s=will.expiry_s,
+    )
+    return WillCopy((session.tenant.tenant_id, session.client_id), message_id, body)
