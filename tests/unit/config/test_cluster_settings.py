@@ -39,10 +39,13 @@ def test_addresses_that_cannot_are_refused(address: str) -> None:
         ((*SHARED, "cluster.listen=0.0.0.0:1", "cluster.insecure=true"), r"is not a loopback address"),
         ((*SHARED, "cluster.listen=unix:/a", "cluster.advertise=a:1"), r"is a Unix socket.*remove cluster\.advertise"),
         ((*SHARED, "cluster.listen=127.0.0.1:1", "cluster.advertise=a"), r"cluster\.advertise: expected host:port"),
+        (("cluster.advertise_clients=a",), r"cluster\.advertise_clients: expected host:port"),
+        (("cluster.drain_on_stop=true",), r"cluster\.drain_on_stop: expected a duration"),
+        (("cluster.drain_on_stop=2h",), r"cluster\.drain_on_stop: "),
         ((*SHARED, "cluster.insecure=yes"), r"cluster\.insecure: expected true or false"),
         ((*SHARED, "cluster.link_bytes=1"), r"cluster\.link_bytes: expected a size"),
     ],
-    ids=["own stores", "insecure", "unix", "advertise", "flag", "size"],
+    ids=["own stores", "insecure", "unix", "advertise", "clients", "drain", "long drain", "flag", "size"],
 )
 def test_settings_that_do_not_fit_are_refused(flags: tuple[str, ...], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
