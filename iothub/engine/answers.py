@@ -24,16 +24,39 @@ class Answers:
         if qos == 0:
             return
         if connection.pending is None:
-            self.emission.send_ack(connection, 0x40 if qos == 1 else 0x50, packet_id, code)
-        else:
-            slot = AckSlot(packet_id, qos)
-            slot.code = code
-            connection.pending.append(slot)
-            if qos == 1 or code >= 0x80:
-                connection.inbound_open += 1
+            if self.turn.may_acknowledge is None:
+                self.emission.send_ack(connection, 0x40 if qos == 1 else 0x50, packet_id, code)
+                return
+            connection.pending = []
+            self.turn.answered.append(connection)
+        slot = AckSlot(packet_id, qos)
+        slot.code = code
+        connection.pending.append(slot)
+        if qos == 1 or code >= 0x80:
+            connection.inbound_open += 1
 
     def flush(self, connection: Connection) -> None:
-        """Send the acknowledgements at the front that are known by now."""
+        """Send the acknowledgements at the front that are known by now, or leave it to the end of the batch."""
+        if self.turn.may_acknowledge is None:
+            self._send_known(connection)
+        elif connection.pending is not None:
+            self.turn.answered.append(connection)
+
+    def release(self) -> None:
+        """Send what was left to the end of the batch, if it may leave by now.
+
+        Invariant: that is asked after the last read of the batch. What was received while this process stood still was sent by clients who may
+        have heard that a subscription is in force of which this hub knows nothing: it must not be acknowledged as if it had been routed.
+        """
+        turn = self.turn
+        if not turn.answered or (turn.may_acknowledge is not None and not turn.may_acknowledge()):
+            return
+        answered = turn.answered
+        turn.answered = []
+        for connection in answered:
+            self._send_known(connection)
+
+    def _send_known(self, connection: Connection) -> None:
         pending = connection.pending
         if pending is None:
             return
