@@ -6,6 +6,8 @@ Knows no routes and no quotas: others say the Reason Code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from iothub.engine.emission import Emission
 from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, UNSTORED
 from iothub.engine.state import OWED, AckSlot, Connection, Session
@@ -18,6 +20,10 @@ class Answers:
     def __init__(self, turn: Turn, emission: Emission) -> None:
         self.turn = turn
         self.emission = emission
+
+    def guard(self, may_leave: Callable[[], bool] | None) -> None:
+        """Let PUBACK and PUBREC leave at the end of each batch, and only if this says so then: it reads a clock of its own. None: at once, always."""
+        self.turn.may_acknowledge = may_leave
 
     def answer(self, connection: Connection, qos: int, packet_id: int, code: int) -> None:
         """PUBACK or PUBREC, in the order of the PUBLISHes of this connection [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""

@@ -126,15 +126,12 @@ class Plane:
         """Parse what was resumed, close what must end, wake the transports that have something to write."""
         turn = self.turn
         turn.begin()
-        if turn.answered:
-            self.answers.release()
+        self.answers.release()
         while turn.unblocked or turn.closings or self.control_queue.serve_next():
-            unblocked = turn.unblocked
-            turn.unblocked = []
+            unblocked, turn.unblocked = turn.unblocked, []
             for connection in unblocked:
                 self._go_on(connection)
-            closings = turn.closings
-            turn.closings = []
+            closings, turn.closings = turn.closings, []
             for connection in closings:
                 self._close(connection)
             self.answers.release()
@@ -417,10 +414,6 @@ class Plane:
     def hold_publishers_of(self, tenant: TenantPlane, is_held: bool) -> None:
         """Let the publishers of one tenant wait, or go on: a subscription of another hub's session may be missing."""
         tenant.is_held = is_held
-
-    def guard_acknowledgements(self, may_leave: Callable[[], bool] | None) -> None:
-        """Let PUBACK and PUBREC leave at the end of each batch, and only if this says so then: it reads a clock of its own. None: at once, always."""
-        self.turn.may_acknowledge = may_leave
 
     def overload_level(self) -> int:
         """NOT_OVERLOADED to ACCEPTS_NOBODY: see `iothub.engine.turn`."""

@@ -74,7 +74,7 @@ def test_finished_answers_only_what_was_being_finished() -> None:
 def guarded(bench: Bench) -> list[bool]:
     """Let acknowledgements leave while the list has True at its end."""
     may = [True]
-    bench.plane.guard_acknowledgements(lambda: may[-1])
+    bench.plane.answers.guard(lambda: may[-1])
     return may
 
 
@@ -117,7 +117,7 @@ def test_acknowledgements_that_wait_leave_when_nobody_guards_them_any_more() -> 
     guarded(bench).append(False)
     assert client.send(publish(b"t", b"1", 1, 1, properties=b"")) == b""
 
-    bench.plane.guard_acknowledgements(None)
+    bench.plane.answers.guard(None)
     answers = client.send(publish(b"t", b"2", 1, 2, properties=b""))
 
     assert answers == ack(0x40, 1, 0x10) + ack(0x40, 2, 0x10)
