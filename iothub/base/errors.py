@@ -41,6 +41,10 @@ class NotOursError(ConflictError):
     """A store belongs to another installation: what is in it is not this one's, now and later."""
 
 
+class ExpelledError(ConflictError):
+    """The hubs on the same stores go on without this one: it begins again as a new incarnation."""
+
+
 class DeniedError(IotHubError):
     """The caller may not do this."""
 

@@ -28,6 +28,7 @@ class Reason(Enum):
     BANNED = ("banned", 0x8A, 5)
     SERVER_SHUTDOWN = ("server_shutdown", 0x8B, 3)
     DRAINED = ("drained", 0x9C, 3)  # 0x8B if there is no other hub
+    EXPELLED = ("expelled", 0x8B, 3)  # the other hubs go on without this one, and have its sessions
     BAD_AUTHENTICATION_METHOD = ("bad_authentication_method", 0x8C, 5)
     KEEPALIVE_TIMEOUT = ("keepalive_timeout", 0x8D, 0)
     TAKEN_OVER = ("taken_over", 0x8E, 0)
@@ -88,7 +89,7 @@ class PeerRefusal(Enum):
     NUMBER = "node_number_in_use"  # it has the number of the hub that refuses it
     NODE = "other_node"  # not the one that was dialled
     INCARNATION = "old_incarnation"
-    GONE = "gone"  # this very incarnation was given up for good
+    GONE = "gone"  # this very incarnation, for good: the accounts say so
     DIRECTION = "wrong_direction"  # the lower node number dials
     NUMBERS = "frames_out_of_step"  # what it has applied cannot be
     MALFORMED = "malformed"

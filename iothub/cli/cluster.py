@@ -36,8 +36,9 @@ _FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace exist
 def status(app: App) -> None:
     """List the hubs of the accounts and how this one is linked to each. The hub must run.
 
-    The state is `up` (for this hub itself, too), `draining`, `down`, `refused` or `gone`: gone is a hub that has stopped, or whose heartbeat has.
-    `clients` is empty for a hub that does not answer; `cause` says why there is no link.
+    The state is `up`, `joining` (both for this hub itself, too), `draining`, `down`, `refused`, `gone` or `left`: a hub that joins serves nobody yet,
+    one that has left was stopped, and without one that is gone the others go on. `clients` is empty for a hub that does not answer; `cause` says
+    why there is no link, or why it is gone.
 
     Example:
       iothub --data-dir ./hub cluster status -o json

@@ -5,6 +5,8 @@ Knows no part of the hub: `iothub.hub.serve` builds and runs it.
 
 from __future__ import annotations
 
+import os
+import sys
 from functools import partial
 
 import click
@@ -44,10 +46,12 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_f
         output.say(f"iothub: warning: {warning}")
     _check_twin()
     app.require_initialised(config)
-    from iothub.hub.serve import serve
+    from iothub.hub.serve import BEGIN_AGAIN, serve
 
     read = partial(app.load_checked, flags)
     code = serve(config, app.data_dir, read, is_fail_fast=is_fail_fast, is_only_checked=is_check)
+    if code == BEGIN_AGAIN:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line that runs already
     if is_check:
         app.done("nothing keeps the hub from starting")
     context.exit(code)

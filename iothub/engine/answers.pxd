@@ -14,8 +14,11 @@ cdef class Answers:
 
     @cython.locals(slot=AckSlot)
     cpdef object answer(self, Connection connection, int qos, int packet_id, int code)
-    @cython.locals(pending=list, index=Py_ssize_t, count=Py_ssize_t, slot=AckSlot)
     cpdef object flush(self, Connection connection)
+    @cython.locals(connection=Connection)
+    cpdef object release(self)
+    @cython.locals(pending=list, index=Py_ssize_t, count=Py_ssize_t, slot=AckSlot)
+    cdef object _send_known(self, Connection connection)
     @cython.locals(inbound=dict, known=int)
     cpdef object pubrel(self, Connection connection, Session session, int packet_id)
     cdef object _complete(self, Connection connection, int packet_id)

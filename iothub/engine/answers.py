@@ -6,6 +6,8 @@ Knows no routes and no quotas: others say the Reason Code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from iothub.engine.emission import Emission
 from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, UNSTORED
 from iothub.engine.state import OWED, AckSlot, Connection, Session
@@ -19,21 +21,48 @@ class Answers:
         self.turn = turn
         self.emission = emission
 
+    def guard(self, may_leave: Callable[[], bool] | None) -> None:
+        """Let PUBACK and PUBREC leave at the end of each batch, and only if this says so then: it reads a clock of its own. None: at once, always."""
+        self.turn.may_acknowledge = may_leave
+
     def answer(self, connection: Connection, qos: int, packet_id: int, code: int) -> None:
         """PUBACK or PUBREC, in the order of the PUBLISHes of this connection [MQTT-4.6.0-2] [MQTT-4.6.0-3]."""
         if qos == 0:
             return
         if connection.pending is None:
-            self.emission.send_ack(connection, 0x40 if qos == 1 else 0x50, packet_id, code)
-        else:
-            slot = AckSlot(packet_id, qos)
-            slot.code = code
-            connection.pending.append(slot)
-            if qos == 1 or code >= 0x80:
-                connection.inbound_open += 1
+            if self.turn.may_acknowledge is None:
+                self.emission.send_ack(connection, 0x40 if qos == 1 else 0x50, packet_id, code)
+                return
+            connection.pending = []
+            self.turn.answered.append(connection)
+        slot = AckSlot(packet_id, qos)
+        slot.code = code
+        connection.pending.append(slot)
+        if qos == 1 or code >= 0x80:
+            connection.inbound_open += 1
 
     def flush(self, connection: Connection) -> None:
-        """Send the acknowledgements at the front that are known by now."""
+        """Send the acknowledgements at the front that are known by now, or leave it to the end of the batch."""
+        if self.turn.may_acknowledge is None:
+            self._send_known(connection)
+        elif connection.pending is not None:
+            self.turn.answered.append(connection)
+
+    def release(self) -> None:
+        """Send what was left to the end of the batch, if it may leave by now.
+
+        Invariant: that is asked after the last read of the batch. What was received while this process stood still was sent by clients who may
+        have heard that a subscription is in force of which this hub knows nothing: it must not be acknowledged as if it had been routed.
+        """
+        turn = self.turn
+        if not turn.answered or (turn.may_acknowledge is not None and not turn.may_acknowledge()):
+            return
+        answered = turn.answered
+        turn.answered = []
+        for connection in answered:
+            self._send_known(connection)
+
+    def _send_known(self, connection: Connection) -> None:
         pending = connection.pending
         if pending is None:
             return

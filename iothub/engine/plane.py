@@ -126,15 +126,15 @@ class Plane:
         """Parse what was resumed, close what must end, wake the transports that have something to write."""
         turn = self.turn
         turn.begin()
+        self.answers.release()
         while turn.unblocked or turn.closings or self.control_queue.serve_next():
-            unblocked = turn.unblocked
-            turn.unblocked = []
+            unblocked, turn.unblocked = turn.unblocked, []
             for connection in unblocked:
                 self._go_on(connection)
-            closings = turn.closings
-            turn.closings = []
+            closings, turn.closings = turn.closings, []
             for connection in closings:
                 self._close(connection)
+            self.answers.release()
         self.distribution.spent = 0
         if turn.slicing:
             self.distribution.go_on()

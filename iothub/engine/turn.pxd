@@ -6,11 +6,11 @@ from iothub.engine.state cimport Connection, Session, TenantPlane
 
 @cython.final
 cdef class Turn:
-    cdef public object clock, store, limits, observer
+    cdef public object clock, store, limits, observer, may_acknowledge
     cdef public Counters counters
     cdef public bint is_open
     cdef public double now, wall, held_at
-    cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed
+    cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed, answered
     cdef public dict before_sinks
     cdef public long long buffered_bytes, unstored_messages, unstored_bytes
     cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants

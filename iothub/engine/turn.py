@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from iothub.base.clock import Clock
@@ -51,6 +52,8 @@ class Turn:
         self.buffered_bytes = 0
         self.unstored_messages = 0
         self.unstored_bytes = 0
+        self.answered: list[Connection] = []  # with acknowledgements that leave at the end of the batch, if they may
+        self.may_acknowledge: Callable[[], bool] | None = None  # None: they leave at once
         self.held_at = math.inf  # from then on publishers wait: routes of other hubs' sessions may be missing
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes

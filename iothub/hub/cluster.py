@@ -25,7 +25,6 @@ from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.drivers import followed_log
 from iothub.hub.heartbeat import Heartbeat
 from iothub.peers.known import OwnPlace
-from iothub.peers.link import SILENT_S
 from iothub.records.events import Event
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
@@ -123,6 +122,7 @@ class HubCluster:
         self._follow(after)
         if self.members.living:
             await self._be_linked()
+        await self._heartbeat.be_up()
 
     async def _be_linked(self) -> None:
         """What a store holds up meanwhile begins anew."""
@@ -178,6 +178,11 @@ class HubCluster:
             self._parts.links.close()
             await self._parts.pause(_TURN_S)
 
+    @property
+    def state(self) -> str:
+        """`joining` or `up`, as the others see this hub."""
+        return self._heartbeat.state
+
     async def leave(self, *, has_logged_all: bool) -> None:
         """As `Heartbeat.leave`."""
         await self._heartbeat.leave(has_logged_all=has_logged_all)
@@ -227,31 +232,28 @@ class HubCluster:
             return
         self._parts.block_source.share(not is_alone)
         follower.set_period(ALONE_S if is_alone else PERIOD_S)
+        plane, may_acknowledge = self._parts.plane, self._heartbeat.may_acknowledge
         if self._is_over:
-            self._parts.plane.hold_publishers_from(math.inf)
+            plane.hold_publishers_from(math.inf)
         else:
             self._judge_publishers(follower.known_at)
+        is_unguarded = self._is_over or (is_alone and may_acknowledge())
+        plane.answers.guard(None if is_unguarded else may_acknowledge)
 
     def _judge_publishers(self, known_at: float) -> None:
-        now, awaited_until = self._parts.clock.monotonic(), self._awaited_until()
+        plane, now, awaited_until = self._parts.plane, self._parts.clock.monotonic(), self._heartbeat.routes_until()
         if awaited_until <= now:
             self._regained_at = math.inf
+            plane.hold_publishers_from(min(plane.turn.held_at, awaited_until))
             return
-        if self._parts.plane.turn.held_at <= now:
+        if plane.turn.held_at <= now:
             if math.isinf(self._regained_at):
                 self._regained_at = now
                 self._read_on()
             if known_at < self._regained_at:
                 return
         self._regained_at = math.inf
-        self._parts.plane.hold_publishers_from(awaited_until)
-
-    def _awaited_until(self) -> float:
-        """Until then every other hub waits for this one; monotonic."""
-        seen_until, links = self.members.alone_until, self._parts.links
-        if links is None or not self.members.living:
-            return seen_until
-        return max(seen_until, self._parts.clock.monotonic() + SILENT_S - links.silence_s())
+        plane.hold_publishers_from(awaited_until)
 
     @property
     def held_back(self) -> str:

@@ -11,9 +11,13 @@ from iothub.hub.node_commands import NodeState
 from iothub.hub.parts import Parts
 from iothub.peers.ports import LinkStatus
 from iothub.records.admin_commands import Json, Reply, Request
-from iothub_tenants.accounts.hubs import HubRow
+from iothub_tenants.accounts.hubs import CUT_OFF, LEFT, SILENT, UP, HubRow
 
 _NO_ADDRESS = "its cluster.listen is not set"
+_GONE = {
+    SILENT: "its heartbeat and its link stood still; start it again",
+    CUT_OFF: "the link to another hub was down; it begins again by itself",
+}
 _NO_LINKS = "cluster.listen is not set at this hub"
 
 
@@ -36,18 +40,21 @@ class ClusterMembers:
         node = self._process.settings.node
         address = "" if self._links is None else self._links.address
         own = HubRow(node.number, 0, node.name, 0, 0, address=address, version=self._process.version)
-        rows = [_row(own, "up", said=states.get(node.number), is_self=True)]
+        state = UP if self._cluster is None else self._cluster.state
+        rows = [_row(own, state, said=states.get(node.number), is_self=True)]
         if self._cluster is not None:
             statuses = {} if self._links is None else {each.peer.node: each for each in self._links.status()}
             rows += [
-                self._other(row, statuses.get(row.number), states.get(row.number)) if is_living else _row(row, "gone")
+                self._other(row, statuses.get(row.number), states.get(row.number), is_living=is_living)
                 for row, is_living in self._cluster.members.rows()
             ]
         return sorted(rows, key=lambda row: int(str(row["node"])))
 
-    def _other(self, row: HubRow, status: LinkStatus | None, said: NodeState | None) -> Json:
+    def _other(self, row: HubRow, status: LinkStatus | None, said: NodeState | None, *, is_living: bool) -> Json:
+        if row.is_gone or not is_living:
+            return _row(row, LEFT if row.has_left else "gone", cause=_GONE.get(row.gone_why, ""))
         state = "down" if status is None else status.state
-        return _row(row, state, status, said, cause=self._cause(row))
+        return _row(row, row.state if state == UP else state, status, said, cause=self._cause(row))
 
     def _cause(self, row: HubRow) -> str:
         if self._links is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from iothub.base.clock import Clock
+from iothub.base.clock import BootClock, Clock
 from iothub.base.errors import ConflictError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
@@ -30,13 +30,14 @@ class ClusterParts:
         remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
         links: None: `cluster.listen` is not set.
         places: What says to the others how far the log is known here; None: this hub has no links.
-        on_replaced: Called once another hub replaces this one.
+        on_replaced: Called once another hub replaces this one, or, with ExpelledError, once the others go on without it.
     """
 
     settings: Config
     data_dir: DataDir
     reactor: Any
     clock: Clock
+    boot_clock: BootClock
     run: Run
     pause: Pause
     members: Members

@@ -12,6 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
+from iothub.base.clock import SystemClock
 from iothub.base.errors import IotHubError
 from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
@@ -50,6 +51,7 @@ def make_cluster(foundation: Foundation, plane: Plane) -> Cluster:
                 data_dir=process.data_dir,
                 reactor=process.reactor,
                 clock=process.clock,
+                boot_clock=SystemClock(),
                 run=process.threads.run,
                 pause=process.pause,
                 members=foundation.members,

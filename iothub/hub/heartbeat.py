@@ -1,8 +1,9 @@
 """This hub among the others, once a second: it joins, writes its heartbeat, reads theirs, and takes over from those that are gone.
 
-Knows no session and reads no log: `iothub/hub/cluster.py` does. What a row means is `membership`'s.
+Knows no session and reads no log: `iothub/hub/cluster.py` does. Who is gone, and until when this hub may route, is decided by
+`iothub/peers/membership.py`; here its looks are taken and its changes are written.
 
-Invariant: a hub whose start is held up by a store stops its heartbeat, and joins again later. Otherwise the others would take it for a running
+Invariant: a hub whose start is held up by a store stops its heartbeat, and goes on later. Otherwise the others would take it for a running
 hub, and nobody would take over the sessions of its earlier run: their Wills would not be sent.
 """
 
@@ -14,15 +15,19 @@ from collections.abc import Awaitable, Callable
 from twisted.internet.defer import Deferred
 
 from iothub.base import log
-from iothub.base.errors import ConfigError, ConflictError, IotHubError
+from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHubError
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.require_links import require_links
+from iothub.peers.membership import GONE_S, JOINING, Change, Look, MemberRow, Membership
+from iothub.peers.ports import PeerId
 from iothub.records.state import SessionState
-from iothub_tenants.background.membership import HEARTBEAT_S
+from iothub_tenants.accounts.hubs import NOBODY, HubRow, View
+from iothub_tenants.background.membership import HEARTBEAT_S, Standing
 from iothub_tenants.background.session_recovery import Peers
 
 _TURN_S = 0.02
+_UP_S = 0.1  # between looks of a hub that waits to be up
 
 
 class Heartbeat:
@@ -36,10 +41,11 @@ class Heartbeat:
         is_following: Callable[[], bool],
         on_look: Callable[[], None],
     ) -> None:
-        """`catch_up`, `is_following`: of the log. `on_look`: called after each look at the others, also one that failed."""
+        """`catch_up`, `is_following`: of the log. `on_look`: called after each look at the others, also one that failed, and as links tick."""
         self._parts = parts
         self._log = log.get(__name__)
         self.members = parts.members
+        self._membership: Membership | None = None  # since this hub has joined
         self._catch_up = catch_up
         self._is_following = is_following
         self._on_look = on_look
@@ -64,9 +70,10 @@ class Heartbeat:
         await require_links(self.members, has_links=links is not None, pause=parts.pause)
         await self._require_shared_queues()
         await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
-        if links is not None:
-            links.begin(self.members.incarnation)
-            links.members(self.members.living_rows())
+        me = PeerId(self.members.number, self.members.incarnation)
+        of_links = None if links is None else links.begin(me.incarnation, self._links_ticked, self._told_gone)
+        self._membership = Membership(me, of_links, parts.boot_clock)
+        self._take_look(self._membership, self.members.view, parts.boot_clock.boottime())
         self.came_at = parts.clock.monotonic()
         if self.members.living:
             self.accompanied_at = self.came_at
@@ -89,6 +96,17 @@ class Heartbeat:
         """Another hub is there, or was until now."""
         self.accompanied_at = self._parts.clock.monotonic()
 
+    async def be_up(self) -> None:
+        """Return when this hub may serve clients: it is linked to every hub that does, and that is written."""
+        membership = self._membership
+        if membership is None:
+            raise AssertionError("this hub has not joined")
+        membership.become_ready()
+        while not (membership.is_up or membership.gone or self._is_stopping):
+            await self._look()
+            if not membership.is_up:
+                await self._parts.pause(_UP_S)
+
     def stop(self) -> None:
         """Take over from nobody any more; the heartbeat goes on until `leave`."""
         self._is_stopping = True
@@ -99,11 +117,50 @@ class Heartbeat:
         if not has_logged_all:
             return
         while self._is_looking:
-            await self._parts.pause(_TURN_S)  # a heartbeat on its way would take the end back
+            await self._parts.pause(_TURN_S)
         try:
             await self.members.deregister()
         except IotHubError as error:
             self._log.warning("could not deregister; peers will notice by heartbeat timeout", cause=str(error))
+
+    # --- until when this hub may route
+
+    def routes_until(self) -> float:
+        """Return until when publishers may be read, as far as is known now; monotonic."""
+        if self._membership is None:
+            return -math.inf
+        clock, boot_clock = self._parts.clock, self._parts.boot_clock
+        return clock.monotonic() + self._membership.routes_until() - boot_clock.boottime()
+
+    def may_acknowledge(self) -> bool:
+        """Tell whether what was routed may be acknowledged now: asked after the last read of a batch, so it reads the clock."""
+        return self._membership is not None and self._membership.routes_until() > self._parts.boot_clock.boottime()
+
+    @property
+    def state(self) -> str:
+        """As this hub's row has it."""
+        return "up" if self._membership is not None and self._membership.is_up else JOINING
+
+    def _links_ticked(self) -> None:
+        membership = self._membership
+        if membership is not None:
+            membership.pass_time()
+            self._end_if_gone(membership)
+            self._on_look()
+
+    def _told_gone(self) -> None:
+        if self._membership is not None:
+            self._membership.told_gone()
+
+    def _end_if_gone(self, membership: Membership) -> bool:
+        """Begin again as a new incarnation: the others go on without this one, or none of them can be reached."""
+        if membership.gone and not self._is_stopping:
+            self._is_stopping = True
+            self._on_look()  # nothing is routed or acknowledged from here on
+            self._parts.on_replaced(
+                ExpelledError(f"the other hubs go on without this one ({membership.gone}): it begins again")
+            )
+        return bool(membership.gone)
 
     # --- every second
 
@@ -113,12 +170,12 @@ class Heartbeat:
             Deferred.fromCoroutine(self._look()).addBoth(lambda _: again(HEARTBEAT_S, self._beat))
 
     async def _look(self) -> None:
+        if self._is_looking or self._membership is None:
+            return
         self._is_looking = True
         try:
             had_others = bool(self.members.living)
-            await self._look_around()
-            if self._parts.links is not None:
-                self._parts.links.members(self.members.living_rows())
+            change = await self._look_around(self._membership)
             self._met |= self.members.living
             if had_others or self.members.living:
                 self.note_others()
@@ -129,6 +186,10 @@ class Heartbeat:
                     )
                 )
                 return
+            if self._end_if_gone(self._membership):
+                return
+            if change is not None and not (self.is_silent and change.gone is None):
+                await self._write(self._membership, change)
             self._on_look()
             if self._is_following():
                 now = self._parts.clock.wall()
@@ -146,13 +207,33 @@ class Heartbeat:
         finally:
             self._is_looking = False
 
-    async def _look_around(self) -> None:
-        """While a start waits for a store, this hub sends no heartbeat, and others take over from it: it has to begin anew."""
+    async def _look_around(self, membership: Membership) -> Change | None:
+        """While a start waits for a store, this hub sends no heartbeat, and others take over from it."""
         is_held_up = self._parts.waiting.is_held_up
         self.is_silent |= is_held_up
-        await self.members.refresh(is_silent=is_held_up)
+        began = self._parts.boot_clock.boottime()
+        view = await self.members.refresh(links=membership.links_up(), is_silent=is_held_up)
         if self.is_silent and not is_held_up:
             self.is_silent, self.came_at = False, self._parts.clock.monotonic()
+        return self._take_look(membership, view, began)
+
+    def _take_look(self, membership: Membership, view: View, began: float) -> Change | None:
+        change = membership.take_look(Look(view.version, [_member_row(row) for row in view.rows], began))
+        standing = {row.number: _standing(membership, row) for row in view.rows if row.number != self.members.number}
+        self.members.note_standing(standing)
+        if self._parts.links is not None:
+            self._parts.links.members(self.members.present_rows())
+            self._parts.links.judge_gone([row for row, _ in self.members.rows()])
+        return change
+
+    async def _write(self, membership: Membership, change: Change) -> None:
+        if change.gone is None:
+            is_done = await self.members.set_up(change.version)
+        else:
+            is_done = await self.members.declare_gone(change.gone, change.why, change.version)
+            if is_done:
+                self._log.warning("declared a hub gone", number=change.gone.node, cause=change.why)
+        membership.written(change, is_done=is_done)
 
     async def _take_over(self) -> None:
         try:
@@ -169,3 +250,15 @@ class Heartbeat:
             self._log.error("defect while taking over sessions", exc_info=error)
         finally:
             self._is_taking_over = False
+
+
+def _member_row(row: HubRow) -> MemberRow:
+    is_settled = row.has_left or row.successor != NOBODY
+    return MemberRow(PeerId(row.number, row.incarnation), row.state, row.heartbeat, row.links, row.is_gone, is_settled)
+
+
+def _standing(membership: Membership, row: HubRow) -> Standing:
+    peer = PeerId(row.number, row.incarnation)
+    still_s = membership.still_s(peer)
+    is_silent = row.state == JOINING and not row.is_gone and still_s >= GONE_S
+    return Standing(still_s, is_over=not membership.is_present(peer), is_silent=is_silent)

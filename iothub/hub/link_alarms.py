@@ -6,7 +6,7 @@ it has its line in the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from iothub.base import log as logging
 from iothub.base.clock import BootClock
@@ -14,10 +14,15 @@ from iothub.base.reasons import LinkClose, PeerRefusal, WireRefusal
 from iothub.peers.link_log import REPEAT_S, LinkLog
 from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
 from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_tenants.accounts.hubs import CUT_OFF, SILENT, HubRow
 
 UNLINKED_S = 5.0  # a hub that starts is linked much sooner
 _REMEMBERED = 256
 _OF_THE_NETWORK = (WireRefusal.TIMEOUT, WireRefusal.CLOSED)  # nobody has refused anything
+_GONE = {
+    SILENT: (AlarmName.PEER_GONE, "its heartbeat stood still and its link was down for 10 s"),
+    CUT_OFF: (AlarmName.PEER_EXPELLED, "both live, and the link between the two was down"),
+}
 
 log = logging.get(__name__)
 
@@ -25,33 +30,42 @@ log = logging.get(__name__)
 class LinkAlarms:
     """Fulfils `iothub.peers.ports.LinkObserver`. On the reactor thread. Invariant: only hubs that live by the accounts have alarms."""
 
-    def __init__(self, alarms: Alarms, clock: BootClock) -> None:
+    def __init__(self, alarms: Alarms, clock: BootClock, on_told_gone: Callable[[], None] = lambda: None) -> None:
+        """`on_told_gone`: called when a hub answers that it goes on without this one."""
         self._alarms = alarms
         self._clock = clock
         self._log = LinkLog(clock)
         self._troubles: dict[int, str] = {}  # why a hub is not linked
         self._raised: set[int] = set()
+        self._gone: dict[int, AlarmName] = {}
         self._logged: dict[tuple[str, str], float] = {}
+        self._on_told_gone = on_told_gone
 
     def trouble(self, node: int) -> str:
         return self._troubles.get(node, "")
 
-    def judge(self, statuses: Iterable[LinkStatus], given_up: Iterable[int]) -> None:
-        """Look at all hubs that live by the accounts, once a second. `given_up`: those that were taken for gone and are there again."""
+    def judge(self, statuses: Iterable[LinkStatus]) -> None:
+        """Look at all hubs that live by the accounts, once a second."""
         there = {status.peer.node: status for status in statuses}
-        again = set(given_up)
-        for node in self._raised - there.keys() - again:
+        for node in self._raised - there.keys():
             self._clear(node)
-        for node in self._troubles.keys() - there.keys() - again:
+        for node in self._troubles.keys() - there.keys():
             del self._troubles[node]
-        for node in again:
-            self._troubles[node] = (
-                f"{PeerRefusal.GONE.value}: it or this hub was silent for too long; restart the one that was"
-            )
-            self._raise(AlarmName.PEER_REFUSED, node, self._troubles[node])
         for node, status in there.items():
             if status.state == "down" and status.since_s >= UNLINKED_S:
                 self._raise(AlarmName.PEER_SILENT, node, self._troubles.get(node) or "there is no link to it")
+
+    def judge_gone(self, rows: Iterable[HubRow]) -> None:
+        """Look at the rows of all other hubs: who was declared gone has its alarm until it begins again."""
+        gone = {row.number: row for row in rows if row.gone_why in _GONE}
+        for node in self._gone.keys() - gone.keys():
+            self._alarms.clear(self._gone.pop(node), subject=str(node))
+        for node, row in gone.items():
+            name, why = _GONE[row.gone_why]
+            if self._gone.get(node, name) is not name:
+                self._alarms.clear(self._gone[node], subject=str(node))
+            self._gone[node] = name
+            self._alarms.raise_(name, subject=str(node), detail=f"node {row.gone_by} declared it gone: {why}")
 
     # --- LinkObserver
 
@@ -68,6 +82,8 @@ class LinkAlarms:
 
     def refused(self, node: int | None, address: str, refusal: PeerRefusal, detail: str, *, by_peer: bool) -> None:
         self._log.refused(node, address, refusal, detail, by_peer=by_peer)
+        if by_peer and refusal is PeerRefusal.GONE:
+            self._on_told_gone()
         if node is not None:
             text = f"{refusal.value}: {detail}" if detail else refusal.value
             self._troubles[node] = f"it refuses this hub: {text}" if by_peer else text

@@ -8,7 +8,6 @@ somebody who has connected.
 
 from __future__ import annotations
 
-import math
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +17,6 @@ from typing import Any
 
 from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import UnavailableError
-from iothub.base.reasons import PeerRefusal
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config
 from iothub.hub.link_alarms import LinkAlarms
@@ -32,6 +30,7 @@ from iothub.peers.frames import FrameType
 from iothub.peers.link import OnAcknowledged
 from iothub.peers.links import TICK_S, Links
 from iothub.peers.listening import LinkAcceptor, open_listening
+from iothub.peers.membership import JOINING, MemberLinks
 from iothub.peers.ports import Identity, LinkSettings, LinkStatus, PeerAddress, PeerId, Receiver, Wire, WireOwner
 from iothub_services.auth.port import Run
 from iothub_services.metrics.alarms import Alarms
@@ -39,8 +38,10 @@ from iothub_tenants.accounts.hubs import HubRow
 
 OnMembers = Callable[[Sequence[PeerId]], None]
 
-GIVEN_UP_S = 10.0
-"""So long without a link, a hub that lives is not waited for any more: what is wrong with it must not keep this hub's clients waiting."""
+
+def _do_nothing() -> None:
+    """Nobody asks."""
+
 
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not bound here
 
@@ -69,7 +70,7 @@ class PeerLinks:
         self._cluster = parts.settings.cluster
         self._settings = LinkSettings(self._cluster.frame_bytes, self._cluster.link_bytes)
         self._credentials = self._load()
-        self._alarms = LinkAlarms(parts.alarms, parts.clock)
+        self._alarms = LinkAlarms(parts.alarms, parts.clock, lambda: self._on_told_gone())
         self.events = MemberEvents(self._alarms)
         self._receivers: list[tuple[tuple[FrameType, ...], Receiver, bool]] = []
         self._watchers: list[OnAcknowledged] = []
@@ -79,8 +80,11 @@ class PeerLinks:
         self._acceptor: LinkAcceptor | None = None
         self._dialler: Dialler | None = None
         self._next_tick: DelayedCall | None = None
+        self._on_tick: Callable[[], None] = _do_nothing
+        self._on_told_gone: Callable[[], None] = _do_nothing
         self.address = ""  # where other hubs connect, since `open`
         self._me: PeerId | None = None
+        self._awaited: list[PeerId] = []  # the hubs that serve clients
 
     def register(self, types: Iterable[FrameType], receiver: Receiver, *, is_waited_for: bool = False) -> None:
         """As `iothub.peers.links.Links.register`; at composition."""
@@ -102,8 +106,16 @@ class PeerLinks:
             self.address = str(Endpoint(socket.gethostname(), place.port))
         return self.address
 
-    def begin(self, incarnation: int) -> None:
-        """Link, and let others link: the hub has joined as this incarnation."""
+    def begin(
+        self,
+        incarnation: int,
+        on_tick: Callable[[], None] = _do_nothing,
+        on_told_gone: Callable[[], None] = _do_nothing,
+    ) -> MemberLinks:
+        """Link, and let others link: the hub has joined as this incarnation.
+
+        `on_tick`: called with each tick of the links. `on_told_gone`: a hub answers that it goes on without this incarnation.
+        """
         parts, node, listening = self._parts, self._parts.settings.node, self._listening
         self._me = PeerId(node.number, incarnation)
         if listening is None:
@@ -125,24 +137,26 @@ class PeerLinks:
             links.watch(watcher)
         acceptor = LinkAcceptor(server, parts.reactor, partial(self._accept, links), self._alarms.not_accepted)
         self._links, self._dialler, self._acceptor, self._listening = links, dialler, acceptor, None
+        self._on_tick = on_tick
+        self._on_told_gone = on_told_gone
         listeners.begin_ticks()  # ends of connections are seen to before clients come, too
         listeners.transports.listen(listening, acceptor)
+        return links
 
     def members(self, rows: Sequence[HubRow]) -> None:
-        """Say which other hubs live, by the accounts."""
+        """Say which other hubs there are, by the accounts: those that live, and those that are gone and are not gone on without yet."""
         if self._links is not None:
-            peers = [PeerAddress(row.number, row.incarnation, row.name, row.address) for row in rows if row.address]
-            self._links.members(peers)
-            for each in self._links.status():
-                if each.received_bytes and (_is_overdue(each) or _has_given_up(each)):
-                    self._links.give_up(each.peer)
-            status = self._links.status()
-            awaited = [each.peer for each in status if each.address and not _is_overdue(each)]
+            linkable = [row for row in rows if row.address]
+            self._links.members([PeerAddress(row.number, row.incarnation, row.name, row.address) for row in linkable])
+            self._awaited = [PeerId(row.number, row.incarnation) for row in linkable if row.state != JOINING]
             for on_members in self._on_members:
-                on_members(awaited)
-            known = {each.peer.node for each in status}
-            self._alarms.judge(status, [peer.node for peer in peers if peer.node not in known])
+                on_members(self._awaited)
+            self._alarms.judge(self._links.status())
             self._wake()
+
+    def judge_gone(self, rows: Sequence[HubRow]) -> None:
+        """Say which other hubs were ever there, by the accounts: some are gone."""
+        self._alarms.judge_gone(rows)
 
     def close(self) -> None:
         """End every link; what was written last still leaves, if the sockets are given a turn."""
@@ -209,14 +223,8 @@ class PeerLinks:
 
     def unlinked(self) -> bool:
         """Tell whether there is a hub that is waited for, and has no link."""
-        return any(each.address and each.state != "up" and not _is_overdue(each) for each in self.status())
-
-    def silence_s(self) -> float:
-        """Return how long ago that ping was sent which the hub that was heard of the longest ago has echoed; infinity: one has no link."""
         links = self._links
-        if links is None:
-            return math.inf
-        return max((links.evidence_age(each.peer) for each in links.status()), default=0.0)
+        return links is not None and not all(map(links.is_linked, self._awaited))
 
     def status(self) -> list[LinkStatus]:
         return [] if self._links is None else self._links.status()
@@ -249,14 +257,5 @@ class PeerLinks:
         self._next_tick = None
         if self._links is not None:
             self._links.tick(self._parts.clock.boottime())
+            self._on_tick()
             self._wake()
-
-
-def _is_overdue(status: LinkStatus) -> bool:
-    """Tell whether a hub has had no link for too long. The alarm `peer_silent` has been raised by then."""
-    return status.state != "up" and status.since_s >= GIVEN_UP_S
-
-
-def _has_given_up(status: LinkStatus) -> bool:
-    """Tell whether the other hub refuses this one because it has given it up."""
-    return status.state == "refused" and status.last_refusal is PeerRefusal.GONE

@@ -16,7 +16,7 @@ from twisted.internet.main import installReactor
 
 from iothub.base import log
 from iothub.base.clock import SystemClock
-from iothub.base.errors import ConflictError, IotHubError
+from iothub.base.errors import ConflictError, ExpelledError, IotHubError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub import twisted_log
@@ -34,11 +34,16 @@ from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
 from iothub.net.descriptors import file_limit, raise_file_limit
 
+BEGIN_AGAIN = -1
+"""Instead of an exit code: the process is to be replaced by one with the same command line, at once."""
+
+_FINAL_PACKET_S = 0.5  # until clients have their DISCONNECT; nobody is waited for
+
 
 def serve(
     settings: Config, data_dir: DataDir, read: Read, *, is_fail_fast: bool = False, is_only_checked: bool = False
 ) -> int:
-    """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code.
+    """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code, or BEGIN_AGAIN.
 
     `read`: reads the settings again, for a reload. `is_fail_fast`: do not wait for servers that must answer before the start.
     `is_only_checked`: look for what keeps a hub from starting here, and start none.
@@ -81,6 +86,7 @@ class HubProcess:
         self._log = log.get(__name__)
         self._is_ending = False
         self._failure: IotHubError | None = None
+        self._is_expelled = False
 
     def run(self) -> int:
         """Start, serve, stop. Raises what kept the hub from starting, or from going on."""
@@ -89,6 +95,8 @@ class HubProcess:
         self._parts.writers.writer.start()
         self._reactor.callWhenRunning(self._begin)
         self._reactor.run(installSignalHandlers=False)
+        if self._is_expelled:
+            return BEGIN_AGAIN
         self._stop.close()
         if self._failure is not None:
             raise self._failure
@@ -114,11 +122,30 @@ class HubProcess:
         self._end(self._stop.run_unstarted())
 
     def _replaced(self, error: ConflictError) -> None:
-        """Another hub took over this one's node.number: stop at once."""
+        """Another hub took over this one's node.number, or the others go on without this one: stop at once."""
+        if isinstance(error, ExpelledError):
+            self._expelled(error)
+            return
         self._log.error("another hub took over this node.number, stopping", cause=str(error))
         self._failure = error
         self._phase.stop()
         self._stop_now("replaced")
+
+    def _expelled(self, error: ExpelledError) -> None:
+        """Close every client, and begin again as a new incarnation.
+
+        Invariant: for the stores this is a crash. The others do for its sessions what is due when a hub has died, Wills among it: an orderly end
+        would do it a second time, under an incarnation that is gone. Nothing that was acknowledged depends on one.
+        """
+        if self._is_ending:
+            return
+        self._is_ending = True
+        self._log.error("the other hubs go on without this one; beginning again", cause=str(error))
+        self._is_expelled = True
+        self._phase.stop()
+        self._phase.end_ready()
+        self._stop.expel()
+        self._reactor.callLater(_FINAL_PACKET_S, self._reactor.stop)
 
     def _signalled(self, number: int, _frame: object) -> None:
         """SIGTERM or SIGINT: stop cleanly; a second one stops at once."""

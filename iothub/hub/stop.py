@@ -72,6 +72,13 @@ class Stop:
         self._give_up_hbase()
         await self.close_stores()
 
+    def expel(self) -> None:
+        """Close every client and link, and leave the rest as a crash would: other hubs do for the sessions what is due."""
+        self._sockets.stop_accepting()
+        self._close_clients(Reason.EXPELLED)
+        if self._parts.control.links is not None:
+            self._parts.control.links.close()
+
     def close(self) -> None:
         """What is left when the reactor has ended. Blocks."""
         process, stores = self._parts.process, self._parts.stores
@@ -89,13 +96,17 @@ class Stop:
 
     def _close_connections(self) -> None:
         """5.0 clients get DISCONNECT 0x8B. What was sent to whom is settled for those too that left earlier."""
+        self._parts.control.plane.settle_reservations(self._close_clients(Reason.SERVER_SHUTDOWN))
+
+    def _close_clients(self, reason: Reason) -> list[Session]:
+        """Return all sessions, with a client or without one."""
         plane, brokers = self._parts.control.plane, self._parts.control.hub.brokers
         sessions: list[Session] = [session for broker in brokers for session in broker.plane.sessions.values()]
         for session in sessions:
             if session.connection is not None:
                 self._closed.append(session.connection)
-                plane.close(session.connection, Reason.SERVER_SHUTDOWN)
-        plane.settle_reservations(sessions)
+                plane.close(session.connection, reason)
+        return sessions
 
     def _is_busy(self, since_s: float) -> bool:
         control, writers = self._parts.control, self._parts.writers

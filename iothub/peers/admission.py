@@ -37,9 +37,9 @@ def fault_of_way(me: Identity, hello: Hello, dialled_node: int | None) -> Fault:
 
 
 def fault_of_incarnation(hello: Hello, newest: int, floor: int) -> Fault:
-    """An earlier life than the newest that is known, or one that was given up: those below `floor` are gone."""
+    """An earlier life than the newest that is known, or one that is gone: those below `floor` are."""
     if hello.incarnation < max(newest, floor - 1):
         return PeerRefusal.INCARNATION, f"incarnation {hello.incarnation}, a later one is known"
     if hello.incarnation < floor:
-        return PeerRefusal.GONE, f"incarnation {hello.incarnation} was given up; restart it"
+        return PeerRefusal.GONE, f"incarnation {hello.incarnation} is gone; it begins again as another one"
     return None

@@ -28,6 +28,8 @@ class KnownPeer:
         self.is_dialled = False
         self.backoff = Backoff(rng)
         self.refusal: PeerRefusal | None = None
+        self.is_muted = False  # nothing of it is answered: perhaps it is being declared gone
+        self.is_expelled = False  # it is gone, and gets that for an answer, until this hub goes on without it
         self.since = now
 
     @property

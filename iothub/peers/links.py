@@ -96,11 +96,47 @@ class Links:
                 if peer.looks_left <= 0:
                     self._forget(peer)
 
-    def give_up(self, peer: PeerId) -> None:
-        """Take a peer for gone: it lives by the accounts, and its link has been down for too long. Either is linked again after a restart."""
-        known = self._peers.get(peer.node)
-        if known is not None and known.id == peer:
+    # Fulfils `iothub.peers.membership.MemberLinks`.
+
+    def linked(self) -> tuple[PeerId, ...]:
+        """Return the peers that were ever linked, up or not."""
+        return tuple(peer.id for peer in self._peers.values() if peer.link is not None)
+
+    def is_linked(self, peer: PeerId) -> bool:
+        known = self._known(peer)
+        return known is not None and known.is_up
+
+    def down_for(self, peer: PeerId) -> float:
+        """Return for how many seconds the link has been down, from when the peer was known; infinity: it is not."""
+        known = self._known(peer)
+        return float("inf") if known is None else self._clock.boottime() - known.since
+
+    def mute(self, peer: PeerId) -> None:
+        """Answer nothing of a peer, neither HELLO nor ping, and do not say why."""
+        known = self._known(peer)
+        if known is not None:
+            known.is_muted = True
+            self._shut(known)
+
+    def unmute(self, peer: PeerId) -> None:
+        known = self._known(peer)
+        if known is not None:
+            known.is_muted = False
+
+    def expel(self, peer: PeerId) -> None:
+        """Answer a peer that it is gone, and nothing else. What waits for it is kept until `drop`."""
+        known = self._known(peer)
+        if known is not None:
+            known.is_expelled, known.is_muted = True, False
+            self._shut(known)
+
+    def drop(self, peer: PeerId) -> None:
+        """Go on without a peer, for good."""
+        known = self._known(peer)
+        if known is not None:
             self._forget(known)
+        else:
+            self._floors[peer.node] = max(self._floors.get(peer.node, 0), peer.incarnation + 1)
 
     def accepted(self, wire: Wire) -> WireOwner:
         """Return the owner of a wire that the listener has accepted."""
@@ -181,6 +217,8 @@ class Links:
             return self._refuse(connection, *found)
         connection.node = hello.node
         peer = self._meet(connection, hello)
+        if peer.is_muted:
+            return self._end(connection, LinkClose.CLOSED, "")
         applied_by_peer = 0
         if hello.knows is not None and hello.knows[0] == self._me.incarnation:
             applied_by_peer = hello.knows[1]
@@ -218,7 +256,7 @@ class Links:
             admission.fault_of_identity(self._me, hello, connection.wire.certified_node)
             or admission.fault_of_way(self._me, hello, dialled.node if dialled is not None else None)
             or admission.fault_of_incarnation(
-                hello, known.id.incarnation if known is not None else 0, self._floors.get(hello.node, 0)
+                hello, known.id.incarnation if known is not None else 0, self._floor(hello.node)
             )
         )
 
@@ -338,6 +376,8 @@ class Links:
     def _dial_if_due(self, peer: KnownPeer, now: float) -> None:
         if peer.id.node < self._me.node or peer.connection is not None or peer.is_dialled or now < peer.backoff.due:
             return
+        if peer.is_muted:
+            return  # one that is expelled is dialled: so it hears that it is gone
         peer.is_dialled = True
         address = PeerAddress(peer.id.node, peer.id.incarnation, peer.name, peer.address)
         self._dialer.dial(address, partial(self._dialled, peer), partial(self._not_dialled, peer))
@@ -365,9 +405,22 @@ class Links:
             frames.PROTOCOL, me.installation, me.node, me.incarnation, me.name, me.version, features, knows
         ).encode()
 
-    def _link(self, peer: PeerId) -> Link | None:
+    def _known(self, peer: PeerId) -> KnownPeer | None:
         known = self._peers.get(peer.node)
-        return known.link if known is not None and known.id == peer else None
+        return known if known is not None and known.id == peer else None
+
+    def _floor(self, node: int) -> int:
+        """Return the least incarnation of a node that is not gone."""
+        known = self._peers.get(node)
+        return known.id.incarnation + 1 if known is not None and known.is_expelled else self._floors.get(node, 0)
+
+    def _shut(self, peer: KnownPeer) -> None:
+        if peer.connection is not None:
+            self._end(peer.connection, LinkClose.PEER_GONE, "")
+
+    def _link(self, peer: PeerId) -> Link | None:
+        known = self._known(peer)
+        return known.link if known is not None else None
 
     def _load_bytes(self, peer: PeerId) -> int:
         link = self._link(peer)

@@ -12,8 +12,10 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from iothub.base.errors import ConflictError
 
-SCHEMA_VERSION = 9  # what this program writes: the newest file in versions/
-COMPAT_VERSION = 9  # the oldest program that may still use a database of SCHEMA_VERSION: older ones ask hubs through a table that is gone
+SCHEMA_VERSION = 10  # what this program writes: the newest file in versions/
+COMPAT_VERSION = (
+    10  # the oldest program that may still use a database of SCHEMA_VERSION: older ones do not know who is gone
+)
 
 _LOCK = 0x696F74687562  # a number of ours, among a database's advisory locks
 _LOCK_S = 60

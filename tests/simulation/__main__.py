@@ -12,8 +12,8 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 from tests.simulation.mutants import MUTANTS, mutated
-from tests.simulation.schedule import Schedule, schedule
-from tests.simulation.suites import SUITES, fault_of, first_fault
+from tests.simulation.schedule import Schedule
+from tests.simulation.suites import SUITES, fault_of, first_fault, plan_of
 
 
 def shrunk(plan: Schedule, suite: str) -> Schedule:
@@ -39,7 +39,7 @@ def main() -> int:
             found = first_fault(range(given.seed, given.seed + given.count), given.suite)
             print(found or f"{given.count} schedules, no rule broken")
             return 1 if found else 0
-        plan = schedule(given.seed)
+        plan = plan_of(given.seed, given.suite)
         if given.shrink:
             plan = shrunk(plan, given.suite)
         for fault in plan.faults:

@@ -45,13 +45,14 @@ class Subscriber:
 
 @dataclass(eq=False)
 class Publication:
-    """One PUBLISH. `sent`: which event of the run it was; `is_acknowledged`: its PUBACK came."""
+    """One PUBLISH. `sent`: which event of the run it was; `is_acknowledged`: its PUBACK came; `is_lost`: its client left without one."""
 
     number: int
     hub: PeerId
     topic: bytes
     sent: int
     is_acknowledged: bool = False
+    is_lost: bool = False
 
 
 class Routing(Check):
@@ -112,6 +113,9 @@ class Routing(Check):
 class Clients:
     """The clients of one hub, who come, subscribe, publish and leave; fulfils `Workload`, and `Receiver` around `Routes`."""
 
+    topics: Sequence[bytes] = TOPICS
+    filters: Sequence[bytes] = FILTERS
+
     def __init__(self, hub: SimHub, routing: Routing, bench: Bench | None = None) -> None:
         self.receivers: list[tuple[Iterable[FrameType], Receiver, bool]] = [
             (ROUTE_TYPES, self, True),
@@ -164,13 +168,16 @@ class Clients:
         if self._is_joined and now >= self._due and not is_over:
             self._due = now + rng.random() * 0.2 if not self._hub.sim.is_healing else now + TAIL_S
             self._do_something(rng.random())
-        self._bench.clock.advance(0.1)
+        self._pass_time()
         self._bench.plane.tick()
         soon, self._soon[:] = list(self._soon), []
         for call in soon:
             call()
         self._bench.plane.end_batch()
         self._read()
+
+    def _pass_time(self) -> None:
+        self._bench.clock.advance(0.1)
 
     def burst(self) -> None:
         """Publish more than a link takes."""
@@ -189,7 +196,7 @@ class Clients:
             if chance < 0.3:
                 self._leave()
         elif chance < 0.35:
-            self._subscribe(rng.choice(FILTERS))
+            self._subscribe(rng.choice(self.filters))
         elif chance < 0.5 and self._subscribers:
             self._unsubscribe(rng.choice(self._subscribers))
         elif chance < 0.55 and not self._unanswered:
@@ -245,7 +252,7 @@ class Clients:
         routing, publisher = self._routing, self._publisher
         assert publisher is not None
         number = len(routing.publications)
-        publication = Publication(number, self.id, self._hub.world.rng.choice(TOPICS), routing.next_event())
+        publication = Publication(number, self.id, self._hub.world.rng.choice(self.topics), routing.next_event())
         routing.publications.append(publication)
         self._unanswered.append(publication)
         publisher.connection.feed(publish(publication.topic, b"%d %b" % (number, filler), 1, number % 65_535 + 1))

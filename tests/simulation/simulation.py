@@ -12,7 +12,7 @@ from functools import partial
 from iothub.base.reasons import LinkClose
 from iothub.peers.ports import PeerAddress, PeerId
 from tests.simulation.hub import SimHub, Workload
-from tests.simulation.schedule import FAULTS_END_S, HARMLESS, Fault, Schedule
+from tests.simulation.schedule import FAULTS_END_S, HARMLESS, Fault, Schedule, schedule
 from tests.simulation.strangers import Stranger
 from tests.simulation.world import SimWire, World
 
@@ -44,10 +44,14 @@ class Suite:
 
     checks: Sequence[Check]
     workloads: Sequence[Callable[[SimHub], Workload]]
+    simulation: type[Simulation] | None = None  # None: the plain one
+    schedule: Callable[[int], Schedule] = schedule
 
 
 class Simulation:
     """Runs one schedule. `log`: each event as a line, for a person; None: nothing is kept."""
+
+    heal_s = HEAL_S
 
     def __init__(self, schedule: Schedule, suite: Suite, log: Callable[[str], None] | None = None) -> None:
         self.schedule = schedule
@@ -73,7 +77,7 @@ class Simulation:
         self.world.run_until(max([FAULTS_END_S, *ends]) + 0.1)
         self.world.heal()
         self.is_healing = True
-        self._wait_until_quiet(self.world.now + HEAL_S)
+        self._wait_until_quiet(self.world.now + self.heal_s)
 
     def note(self, hub: SimHub | None, text: str) -> None:
         if self._log is not None:
@@ -109,7 +113,7 @@ class Simulation:
             self.world.run_until(self.world.now + 0.25)
             remaining = self._remaining()
             if remaining and self.world.now > deadline:
-                raise ViolationError(f"{HEAL_S} s after the last fault: {'; '.join(remaining[:6])}")
+                raise ViolationError(f"{self.heal_s} s after the last fault: {'; '.join(remaining[:6])}")
 
     def _remaining(self) -> list[str]:
         found = []

@@ -8,9 +8,10 @@ from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, S
 from tests.simulation.directory import Devices, Holding
 from tests.simulation.hub import SimHub
 from tests.simulation.known import KeptSessions, Knowing
+from tests.simulation.membership import membership_suite
 from tests.simulation.retained import Keeping, Retainers
 from tests.simulation.routed import Clients, Routing
-from tests.simulation.schedule import Schedule, schedule
+from tests.simulation.schedule import Schedule
 from tests.simulation.simulation import Simulation, Suite, ViolationError
 from tests.simulation.traffic import Delivery, Traffic
 
@@ -67,6 +68,7 @@ def retained_suite() -> Suite:
 
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
+    "membership": membership_suite,
     "routes": routes_suite,
     "known": known_suite,
     "directory": directory_suite,
@@ -74,10 +76,16 @@ SUITES: dict[str, Callable[[], Suite]] = {
 }
 
 
+def plan_of(seed: int, suite: str) -> Schedule:
+    """Return the schedule that a suite makes of a seed."""
+    return SUITES[suite]().schedule(seed)
+
+
 def fault_of(plan: Schedule, suite: str = "links", log: Callable[[str], None] | None = None) -> str | None:
     """Run one schedule; return what broke, None if nothing did."""
     try:
-        Simulation(plan, SUITES[suite](), log).run()
+        made = SUITES[suite]()
+        (made.simulation or Simulation)(plan, made, log).run()
     except ViolationError as violation:
         return str(violation)
     return None
@@ -86,7 +94,7 @@ def fault_of(plan: Schedule, suite: str = "links", log: Callable[[str], None] | 
 def first_fault(seeds: range, suite: str = "links", more: str = "") -> str | None:
     """Run schedules until one breaks a rule; return what broke and the command that repeats it. `more`: for that command."""
     for seed in seeds:
-        found = fault_of(schedule(seed), suite)
+        found = fault_of(plan_of(seed, suite), suite)
         if found is not None:
             return f"{found}\nrepeat: .venv/bin/python -m tests.simulation {seed} --suite {suite}{more}"
     return None

@@ -124,6 +124,17 @@ class AlarmName(Enum):
         "critical",
         "A hub lives by the accounts and is not reached over its link. Check the network between the two and the port of `cluster.listen` there.",
     )
+    PEER_GONE = (
+        "peer_gone",
+        "critical",
+        "A hub has stopped or hangs: neither its heartbeat nor its link has moved for 10 s, and the others go on without it. Start it again.",
+    )
+    PEER_EXPELLED = (
+        "peer_expelled",
+        "critical",
+        "Two hubs live and do not reach each other, so one of them was expelled: it begins again by itself and serves nobody until it reaches all "
+        "others. Check the network between the hubs and the port of `cluster.listen`.",
+    )
     JOB_MARK_STALE = (
         "job_mark_stale",
         "warning",

@@ -269,10 +269,23 @@ hub = Table(
     Column("name", exact(64), nullable=False),
     Column("started_ms", Big, nullable=False),
     Column("beat", Big, nullable=False),  # counts up about once a second while the hub lives
-    Column("is_ended", Boolean, nullable=False),  # it has deregistered
     Column("heir", Integer, nullable=False),  # the number of its successor, which took over its sessions; -1: none
     Column("address", String(255), nullable=False, server_default=""),  # where other hubs connect; "": nowhere
     Column("version", String(255), nullable=False, server_default=""),  # of its program
+    Column("state", exact(16), nullable=False, server_default="up"),  # joining | up | draining
+    Column("links", Integer, nullable=False, server_default="0"),  # how many of its links are up
+    Column(
+        "gone_by", Integer, nullable=False, server_default="-1"
+    ),  # the number of the hub that wrote so; -1: it lives
+    Column("gone_why", exact(16), nullable=False, server_default=""),  # left | silent | cut_off
+)
+
+# One row. `version` moves whenever a hub leaves `joining`, leaves, or is declared gone: who wants to change that names the version it has seen.
+cluster_view = Table(
+    "cluster_view",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),  # 0
+    Column("version", Big, nullable=False),
 )
 
 # One row: which installation the accounts are of. Stores on servers have it, too, and are nobody else's.

@@ -1,13 +1,12 @@
-"""Keeps track of the hubs that share the stores: writes this hub's heartbeat and reads those of the others.
+"""Keeps track of the hubs that share the stores: this hub's row in the accounts, its heartbeat, and the rows of the others as last read.
 
-Knows no session: it says whose sessions this hub must take over. It trusts no clock of another machine: a hub is gone when its counter has not
-changed, at reads that succeeded, for `GONE_S` of this hub's own monotonic clock. Time without a successful read does not count: the accounts may
-have been unreachable for all hubs.
+Knows no session and no link. What a look at the rows means - who lives, who is gone for good - is decided above it, and noted here (`note_standing`)
+for everybody who asks. It trusts no clock of another machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from iothub.base import log as logging
@@ -16,30 +15,32 @@ from iothub.base.errors import ConflictError
 from iothub.records.events import hub_name
 from iothub_services.auth.port import Run
 from iothub_tenants.accounts import hubs
-from iothub_tenants.accounts.hubs import HubRow
+from iothub_tenants.accounts.hubs import HubRow, View
 from iothub_tenants.accounts.store import AccountStore
 
 HEARTBEAT_S = 1.0
-GONE_S = 10.0
+GONE_S = 10.0  # a hub that has this number in another data directory, and does not move its counter for so long, does not run
 UNSEEN_S = 2.5  # after so long without a read there may be a new hub
-_GAP_S = 2.0  # at most so much of the time between two reads counts as silence
 
 log = logging.get(__name__)
 
 Pause = Callable[[float], Awaitable[None]]
 
 
-@dataclass(slots=True)
-class _Seen:
-    """Another hub, as last read. `silent_s`: for how long its counter has not changed."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What another hub is to this one. `silent_s`: for how long its counter has not moved. `is_over`: this hub goes on without it.
 
-    row: HubRow
+    `is_silent`: its start is held up, so somebody else does what is due for the sessions of its earlier run.
+    """
+
     silent_s: float = 0.0
-    is_taken_over: bool = False  # by this hub, its successor
+    is_over: bool = False
+    is_silent: bool = False
 
     @property
     def is_living(self) -> bool:
-        return not self.row.is_over and self.silent_s < GONE_S
+        return not self.is_over and not self.is_silent
 
 
 class Members:
@@ -52,8 +53,11 @@ class Members:
         self.number = number
         self._name = name[:64]
         self._version = version
-        self._others: dict[int, _Seen] = {}
+        self._others: dict[int, HubRow] = {}
+        self._standing: Mapping[int, Standing] = {}
+        self._taken_over: set[tuple[int, int, int]] = set()  # counters of rows, by this hub, their successor
         self._read_at = 0.0
+        self.view = View(0, [])  # as last read
         self.incarnation = 0
         self.is_replaced = False  # another hub has this number by now
 
@@ -69,7 +73,7 @@ class Members:
         A hub of another incarnation is watched until it has been silent for long enough. Raises ConflictError: it lives; UnavailableError.
         """
         before = await self._read_own()
-        if before is not None and not before.is_over and before.incarnation != known:
+        if before is not None and not before.is_gone and before.incarnation != known:
             before = await self._watch(before, pause)
         row = await self._run(
             "members.begin", hubs.begin, self._store, self.number, self._name, before, address, self._version
@@ -90,7 +94,7 @@ class Members:
         while self._clock.monotonic() < until:
             await pause(HEARTBEAT_S)
             now = await self._read_own()
-            if now is None or now.is_over:
+            if now is None or now.is_gone:
                 return now
             if (now.incarnation, now.heartbeat) != (before.incarnation, before.heartbeat):
                 raise self._conflict(now.name)
@@ -103,57 +107,67 @@ class Members:
         )
 
     async def _read_own(self) -> HubRow | None:
-        rows = await self._run("members.read", hubs.read, self._store)
-        return next((row for row in rows if row.number == self.number), None)
+        view = await self._run("members.read", hubs.read, self._store)
+        return next((row for row in view.rows if row.number == self.number), None)
 
-    async def refresh(self, *, is_silent: bool = False) -> None:
-        """Write this hub's heartbeat, unless `is_silent`, and read those of the others. Raises UnavailableError."""
+    async def refresh(self, *, links: int = 0, is_silent: bool = False) -> View:
+        """Write this hub's heartbeat, unless `is_silent`, and read those of the others. `links`: how many are up. Raises UnavailableError."""
         began = self._clock.monotonic()
         if is_silent:
-            rows = await self._run("members.read", hubs.read, self._store)
+            view = await self._run("members.read", hubs.read, self._store)
         else:
-            rows = await self._run("members.heartbeat", hubs.heartbeat, self._store, self.number, self.incarnation)
-        gap_s = min(began - self._read_at, _GAP_S) if self._read_at else 0.0
+            view = await self._run(
+                "members.heartbeat", hubs.heartbeat, self._store, self.number, self.incarnation, links
+            )
         self._read_at = began
-        for row in rows:
+        self.view = view
+        for row in view.rows:
             if row.number == self.number:
                 self.is_replaced = row.incarnation != self.incarnation
             else:
-                self._note_row(row, gap_s)
+                self._note_row(row)
+        return view
 
-    def _note_row(self, row: HubRow, gap_s: float) -> None:
-        seen = self._others.get(row.number)
-        if seen is None:
-            self._others[row.number] = _Seen(row)
-            if not row.is_over:
-                log.info("another hub uses the same stores", number=row.number, hub=row.name)
-            return
-        was_living = seen.is_living
-        is_moving = (row.incarnation, row.heartbeat) != (seen.row.incarnation, seen.row.heartbeat)
-        seen.silent_s = 0.0 if is_moving else seen.silent_s + gap_s
-        seen.is_taken_over &= not is_moving
-        seen.row = row
-        if was_living != seen.is_living:
-            text = "another hub uses the same stores" if seen.is_living else "another hub is gone"
-            log.info(text, number=row.number, hub=row.name, is_deregistered=row.is_ended)
+    def _note_row(self, row: HubRow) -> None:
+        before = self._others.get(row.number)
+        self._others[row.number] = row
+        if not row.is_gone and (before is None or before.incarnation != row.incarnation):
+            log.info("another hub uses the same stores", number=row.number, hub=row.name)
+
+    def note_standing(self, standing: Mapping[int, Standing]) -> None:
+        """Note what the rows mean: each hub that is not named lives."""
+        for number, row in self._others.items():
+            now = standing.get(number)
+            if now is not None and self._is_living(number) and not now.is_living:
+                log.info(
+                    "another hub is gone", number=number, hub=row.name, cause=row.gone_why or "its start is held up"
+                )
+        self._standing = dict(standing)
+
+    def _standing_of(self, number: int) -> Standing:
+        """Before anything is noted, who is gone by its row is."""
+        return self._standing.get(number) or Standing(is_over=self._others[number].is_gone)
+
+    def _is_living(self, number: int) -> bool:
+        return self._standing_of(number).is_living
 
     @property
     def living(self) -> frozenset[int]:
         """The numbers of the other hubs that live, as far as this hub knows."""
-        return frozenset(number for number, seen in self._others.items() if seen.is_living)
+        return frozenset(number for number in self._others if self._is_living(number))
 
-    def living_rows(self) -> list[HubRow]:
-        """Return their rows, ascending by number."""
-        return [seen.row for _, seen in sorted(self._others.items()) if seen.is_living]
+    def present_rows(self) -> list[HubRow]:
+        """Return the rows of those that this hub does not go on without, ascending by number: it answers them, and waits for them."""
+        return [row for number, row in sorted(self._others.items()) if not self._standing_of(number).is_over]
 
     def rows(self) -> list[tuple[HubRow, bool]]:
         """Return the rows of all other hubs that were ever there, ascending by number, each with whether it lives."""
-        return [(seen.row, seen.is_living) for _, seen in sorted(self._others.items())]
+        return [(row, self._is_living(number)) for number, row in sorted(self._others.items())]
 
     @property
     def names(self) -> dict[int, str]:
         """The names of the other hubs that live, by number."""
-        return {number: seen.row.name for number, seen in self._others.items() if seen.is_living}
+        return {number: row.name for number, row in self._others.items() if self._is_living(number)}
 
     @property
     def is_alone(self) -> bool:
@@ -170,6 +184,25 @@ class Members:
         """When `is_alone` ends unless `refresh` succeeds before: monotonic."""
         return self._read_at + UNSEEN_S
 
+    async def set_up(self, seen: int) -> bool:
+        """Serve clients from now on; False: who there is has changed since version `seen`. Raises UnavailableError."""
+        done: bool = await self._run("members.set_up", hubs.set_up, self._store, self.number, self.incarnation, seen)
+        return done
+
+    async def declare_gone(self, target: tuple[int, int], why: str, seen: int) -> bool:
+        """Write that a hub is gone; False: who there is has changed since version `seen`, or this hub is gone itself. Raises UnavailableError."""
+        done: bool = await self._run(
+            "members.declare_gone",
+            hubs.declare_gone,
+            self._store,
+            self.number,
+            self.incarnation,
+            target,
+            why,
+            seen,
+        )
+        return done
+
     async def take_over(self) -> dict[frozenset[int], float]:
         """Become the successor of the hubs that are gone and have none; return whose sessions are this hub's now, with their silence in seconds.
 
@@ -177,27 +210,26 @@ class Members:
         since its start: the answer of the database may have been lost. Raises UnavailableError.
         """
         taken_over: dict[frozenset[int], float] = {}
-        for number, seen in list(self._others.items()):
-            if (
-                seen.silent_s < GONE_S
-                or seen.is_taken_over
-                or seen.row.successor not in (hubs.NO_SUCCESSOR, self.number)
-            ):
+        for number, row in list(self._others.items()):
+            counter = (number, row.incarnation, row.heartbeat)
+            is_due = not self._is_living(number) and counter not in self._taken_over
+            if not is_due or row.successor not in (hubs.NOBODY, self.number):
                 continue
-            is_ours = seen.row.successor == self.number
-            if is_ours or await self._run("members.take_over", hubs.take_over, self._store, seen.row, self.number):
-                taken_over[self._with_predecessors(number)] = seen.silent_s
+            is_ours = row.successor == self.number
+            if is_ours or await self._run("members.take_over", hubs.take_over, self._store, row, self.number):
+                taken_over[self._with_predecessors(number)] = self._standing_of(number).silent_s
         for number in frozenset[int]().union(*taken_over):
-            self._others[number].is_taken_over = True
+            row = self._others[number]
+            self._taken_over.add((number, row.incarnation, row.heartbeat))
         return taken_over
 
     def _with_predecessors(self, number: int) -> frozenset[int]:
         found = {number}
-        while more := {other for other, seen in self._others.items() if seen.row.successor in found} - found:
+        while more := {other for other, row in self._others.items() if row.successor in found} - found:
             found |= more
         return frozenset(found)
 
     async def deregister(self) -> None:
         """Let the other hubs take over at once, without waiting for a heartbeat. Raises UnavailableError."""
         if self.incarnation and not self.is_replaced:
-            await self._run("members.end", hubs.end, self._store, self.number, self.incarnation)
+            await self._run("members.leave", hubs.leave, self._store, self.number, self.incarnation)

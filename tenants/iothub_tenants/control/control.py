@@ -81,7 +81,8 @@ class ControlPlane:
         if context.proven is not None and context.proven.token is not None:
             self._hub.token_ends.forget(connection)
         self._log_end(connection, reason)
-        context.detach(reason)
+        if reason is not Reason.EXPELLED:  # else another hub does what is due for the session, its Will included
+            context.detach(reason)
 
     def _log_end(self, connection: Connection, reason: Reason) -> None:
         """A client with a session has left; one whose CONNECT was not answered is refused, unless it has left by itself."""

@@ -86,12 +86,19 @@ class Hub:
         )
         self.links, self.receiver, self.address = PeerLinks(parts), Receiver(), ""
         self.links.register([FrameType.ROWS], self.receiver)
+        self.ticks = 0
+        self.told_gone: list[bool] = []
 
     def begin(self, incarnation: int = 1) -> HubRow:
         """Join; return the row of this hub."""
         self.address = self.thread.call(self.links.open)
-        self.thread.call(lambda: self.links.begin(incarnation))
+        self.member_links = self.thread.call(
+            lambda: self.links.begin(incarnation, self._tick, lambda: self.told_gone.append(True))
+        )
         return HubRow(self.number, incarnation, f"hub-{self.number}", 0, 1, address=self.address, version="1.0")
+
+    def _tick(self) -> None:
+        self.ticks += 1
 
     def meet(self, *rows: HubRow) -> None:
         self.thread.call(lambda: self.links.members([row for row in rows if row.number != self.number]))
@@ -320,59 +327,72 @@ def test_hub_that_nobody_reaches_has_an_alarm_until_it_is_linked(
     assert one.alarm_names() == []
 
 
-def test_hub_without_a_link_is_waited_for_so_long_alone(
-    make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is wrong with its certificate, its address or the network keeps nobody out here."""
+def test_hub_that_serves_clients_is_waited_for_and_one_that_joins_is_not(make: Callable[..., Hub]) -> None:
+    """Linked or not: what is wrong with the link is no reason to acknowledge what that hub does not know."""
     awaited: list[list[PeerId]] = []
     one, two = make(1, loopback()), make(2, loopback())
     one.links.watch(lambda _peer, _number: None, lambda peers: awaited.append(list(peers)))
     rows = [one.begin(), two.begin()]
     lost = replace(rows[1], address=f"127.0.0.1:{free_port()}")
+
     one.meet(lost)
-    monkeypatch.setattr("iothub.hub.peer_links.GIVEN_UP_S", 0.0)
-    one.meet(lost)
+    one.meet(replace(lost, state="joining"))
 
     assert awaited == [[PeerId(2, 1)], []]
 
 
-def test_hub_whose_link_stays_down_is_given_up_until_one_of_the_two_is_restarted(
-    make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing waits for it, and the alarm says what to do."""
+@pytest.mark.parametrize(("gone", "other"), [(1, 2), (2, 1)])
+def test_hub_that_is_expelled_hears_that_it_is_gone(make: Callable[..., Hub], gone: int, other: int) -> None:
+    """Whichever of the two dials; the other one keeps what waits for it until it goes on without it."""
+    hubs = {number: make(number, loopback()) for number in (1, 2)}
+    rows = [hubs[number].begin() for number in (1, 2)]
+    for hub in hubs.values():
+        hub.meet(*rows)
+    expelled, member = hubs[gone], hubs[other]
+    member.thread.until(lambda: are_linked(hubs[1], hubs[2]))
+
+    member.thread.call(lambda: member.member_links.expel(PeerId(gone, 1)))
+    member.thread.until(lambda: expelled.told_gone)
+
+    assert member.receiver.gone == []
+    member.thread.call(lambda: member.member_links.drop(PeerId(gone, 1)))
+    assert (member.states(), member.receiver.gone) == ([], [PeerId(gone, 1)])
+
+
+def test_hub_that_is_muted_hears_nothing_until_it_is_answered_again(make: Callable[..., Hub]) -> None:
+    """Perhaps it is being declared gone: it gets no evidence, and no word that would make it begin again."""
     one, two = make(1, loopback()), make(2, loopback())
     rows = [one.begin(), two.begin()]
     for hub in (one, two):
         hub.meet(*rows)
     one.thread.until(lambda: are_linked(one, two))
-    one.thread.until(lambda: one.links.status()[0].received_bytes > 0)
-    two.close()
-    one.thread.until(lambda: one.states() == [(2, "down")])
-    monkeypatch.setattr("iothub.hub.peer_links.GIVEN_UP_S", 0.0)
 
-    one.meet(*rows)
+    two.thread.call(lambda: two.member_links.mute(PeerId(1, 1)))
+    ticks = one.ticks
+    one.thread.until(lambda: one.ticks > ticks + 20)
+    assert (two.states(), one.told_gone) == ([(1, "down")], [])
 
-    assert (one.states(), one.receiver.gone) == ([], [PeerId(2, 1)])
-    assert one.alarm_names() == [("peer_refused", "2")]
-    assert "restart" in one.links.trouble(2)
-
-
-def test_hub_that_was_given_up_gives_up_the_one_that_says_so(make: Callable[..., Hub]) -> None:
-    """It was silent for too long, and the other one has forgotten it for good."""
-    one, two = make(1, loopback()), make(2, loopback())
-    rows = [one.begin(), two.begin()]
-    for hub in (one, two):
-        hub.meet(*rows)
+    two.thread.call(lambda: two.member_links.unmute(PeerId(1, 1)))
     one.thread.until(lambda: are_linked(one, two))
 
-    one.thread.until(lambda: one.links.status()[0].received_bytes > 0)
 
-    for _ in range(2):
-        two.meet()
-    one.thread.until(lambda: one.states() == [(2, "refused")])
-    one.meet(*rows)
+def test_hub_that_is_gone_has_an_alarm_that_says_why(make: Callable[..., Hub]) -> None:
+    """Until it begins again, or leaves in order."""
+    one = make(1, loopback())
+    one.begin()
+    row = HubRow(2, 1, "hub-2", 0, 1, address="unix:/nowhere", gone_by=3, gone_why="silent")
 
-    assert (one.states(), one.receiver.gone) == ([], [PeerId(2, 1)])
+    one.links.judge_gone([row])
+    assert [(alarm.name.word, alarm.subject) for alarm in one.alarms.active()] == [("peer_gone", "2")]
+    one.links.judge_gone([replace(row, gone_why="cut_off")])
+    (alarm,) = one.alarms.active()
+    assert (alarm.name.word, alarm.detail) == (
+        "peer_expelled",
+        "node 3 declared it gone: both live, and the link between the two was down",
+    )
+    one.links.judge_gone([replace(row, gone_by=2, gone_why="left")])
+
+    assert one.alarm_names() == []
 
 
 def test_certificates_are_read_again_for_links_that_begin_afterwards(

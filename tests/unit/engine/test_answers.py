@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from iothub.base.reasons import Reason
 from iothub.engine.answers import Answers
 from iothub.engine.emission import Emission
 from iothub.engine.inbound_qos2 import FINISHING, ROUTED, STORING
 from iothub.engine.state import AckSlot
-from iothub.testing.engine import Bench, ack
+from iothub.testing.engine import Bench, ack, publish
 
 
 def make_answers(bench: Bench) -> Answers:
@@ -68,3 +69,71 @@ def test_finished_answers_only_what_was_being_finished() -> None:
 
     assert bytes(client.connection.out) == ack(0x70, 6)
     assert client.session.inbound == {5: STORING}
+
+
+def guarded(bench: Bench) -> list[bool]:
+    """Let acknowledgements leave while the list has True at its end."""
+    may = [True]
+    bench.plane.answers.guard(lambda: may[-1])
+    return may
+
+
+def test_guarded_acknowledgement_leaves_at_the_end_of_the_batch_if_it_may() -> None:
+    """What was read while the hub stood still must not be acknowledged as if it had been routed; PINGRESP and deliveries are no promise."""
+    bench = Bench()
+    client = bench.client("c", version=5)
+    may = guarded(bench)
+    may.append(False)
+    assert (
+        client.send(publish(b"t", b"1", 1, 1, properties=b"") + publish(b"t", b"2", 2, 2, properties=b"") + b"\xc0\x00")
+        == b"\xd0\x00"
+    )
+
+    may.append(True)
+    bench.plane.tick()
+
+    assert client.take() == ack(0x40, 1, 0x10) + ack(0x50, 2, 0x10)
+    assert client.connection.inbound_open == 1  # PUBREL is to come
+
+
+def test_guarded_acknowledgements_keep_their_order_with_those_of_the_store() -> None:
+    """The first waits for its commit, the second for nothing but the first."""
+    bench = Bench()
+    keeper = bench.client("k", version=5, queue_id=9)
+    keeper.subscribe(b"kept", 1)
+    client = bench.client("c", version=5)
+    guarded(bench)
+    client.send(publish(b"kept", b"1", 1, 1, properties=b"") + publish(b"t", b"2", 1, 2, properties=b""))
+    assert client.take() == b""
+
+    bench.settle()
+
+    assert client.take() == ack(0x40, 1) + ack(0x40, 2, 0x10)
+
+
+def test_acknowledgements_that_wait_leave_when_nobody_guards_them_any_more() -> None:
+    bench = Bench()
+    client = bench.client("c", version=5)
+    guarded(bench).append(False)
+    assert client.send(publish(b"t", b"1", 1, 1, properties=b"")) == b""
+
+    bench.plane.answers.guard(None)
+    answers = client.send(publish(b"t", b"2", 1, 2, properties=b""))
+
+    assert answers == ack(0x40, 1, 0x10) + ack(0x40, 2, 0x10)
+    assert client.connection.pending is None
+
+
+def test_connection_that_ends_takes_its_waiting_acknowledgements_with_it() -> None:
+    bench = Bench()
+    client = bench.client("c", version=5)
+    may = guarded(bench)
+    may.append(False)
+    client.send(publish(b"t", b"1", 1, 1, properties=b""))
+    bench.plane.close(client.connection, Reason.ADMINISTRATIVE)
+    client.take()
+
+    may.append(True)
+    bench.plane.tick()
+
+    assert client.take() == b""

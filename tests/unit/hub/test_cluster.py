@@ -16,11 +16,14 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
 
-from iothub.base.errors import ConfigError, ConflictError, UnavailableError
+from iothub.base.errors import ConfigError, ConflictError, ExpelledError, UnavailableError
 from iothub.base.reasons import Reason
 from iothub.hub import cluster
 from iothub.hub.cluster import CATCH_UP_S, HubCluster
 from iothub.hub.wait_for_servers import Waiting
+from iothub.peers.link import SILENT_S
+from iothub.peers.membership import GO_ON_S, LOOK_S
+from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
 from iothub_services.damaged import uncounted
 from iothub_services.events.follower import ALONE_S, PERIOD_S
@@ -28,9 +31,9 @@ from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
-from iothub_tenants.accounts.hubs import HubRow
+from iothub_tenants.accounts.hubs import CUT_OFF, NOBODY, HubRow
 from iothub_tenants.accounts.store import AccountStore, create_schema
-from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members
+from iothub_tenants.background.membership import GONE_S, Members, Standing
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support.control_harness import now
 
@@ -96,17 +99,23 @@ class Links:
     def __init__(self) -> None:
         self.begun: list[int] = []
         self.seen: list[tuple[int, str]] = []
+        self.peers: list[PeerId] = []
         self.is_closed = self.are_down = False
         self.silent_s = 0.0
+        self.calls: tuple[Callable[[], None], ...] = ()
 
     def open(self) -> str:
         return "hub-1:7883"
 
-    def begin(self, incarnation: int) -> None:
+    def begin(self, incarnation: int, *calls: Callable[[], None]) -> Links:
+        """`calls`: at each tick, and when a hub says that this one is gone."""
         self.begun.append(incarnation)
+        self.calls = calls
+        return self
 
     def members(self, rows: Sequence[HubRow]) -> None:
         self.seen = [(row.number, row.address) for row in rows]
+        self.peers = [PeerId(row.number, row.incarnation) for row in rows]
 
     def up(self) -> list[int]:
         return [] if self.are_down else [number for number, _ in self.seen]
@@ -114,11 +123,28 @@ class Links:
     def unlinked(self) -> bool:
         return self.are_down and bool(self.seen)
 
-    def silence_s(self) -> float:
-        return math.inf if self.are_down else self.silent_s
+    def judge_gone(self, rows: Sequence[HubRow]) -> None: ...
 
     def close(self) -> None:
         self.is_closed = True
+
+    # as `iothub.peers.membership.MemberLinks`
+
+    def linked(self) -> list[PeerId]:
+        return [] if self.are_down else self.peers
+
+    def is_linked(self, peer: PeerId) -> bool:
+        return peer in self.linked()
+
+    def down_for(self, _peer: PeerId) -> float:
+        return math.inf if self.are_down else 0.0
+
+    def evidence_age(self, _peer: PeerId) -> float:
+        return math.inf if self.are_down else self.silent_s
+
+    def drop(self, _peer: PeerId) -> None: ...
+
+    mute = unmute = expel = drop
 
 
 class Places:
@@ -148,6 +174,7 @@ class Node:
             hbase=SimpleNamespace(thrift=("here:9090",)),
         )
         self.accounts, self.clock = store, ManualClock()
+        self.boot_clock = self.clock
         self.damaged = uncounted
         self.reactor: Any = cast("Any", Reactor())
         self.reactor.callFromThread = lambda call: call()
@@ -161,8 +188,10 @@ class Node:
         self.states = SimpleNamespace(states_of=lambda keys: [f"state of {key}" for key in keys])
         self.closed: list[tuple[object, Reason]] = []
         turn = SimpleNamespace(held_at=math.inf)
+        self.guards: list[Callable[[], bool] | None] = []
         self.plane = SimpleNamespace(
             turn=turn,
+            answers=SimpleNamespace(guard=self.guards.append),
             hold_publishers_from=partial(setattr, turn, "held_at"),
             close=lambda connection, reason: self.closed.append((connection, reason)),
         )
@@ -179,7 +208,7 @@ class Node:
         self.links: Links | None = Links()
         self.known = Places()
         self.places = lambda: None if self.links is None else self.known
-        self.replaced: list[ConflictError] = []
+        self.replaced: list[ConflictError] = []  # ExpelledError, too
         self.on_replaced = self.replaced.append
         self.stores = HubCluster(cast("Any", self))
 
@@ -221,11 +250,23 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     store.close()
 
 
-def other(node: Node) -> Members:
-    """Hub 2, which has joined."""
+def other(node: Node, known: int | None = None) -> Members:
+    """Hub 2, which has joined and is up. `known`: it is the next incarnation after this one."""
     made = Members(node.accounts, cast("Any", node.run), node.clock, 2, "two")
-    now(made.join(None, cast("Any", node.pause), "hub-2:7883"))
+    now(made.join(known, cast("Any", node.pause), "hub-2:7883"))
+    assert hubs.set_up(node.accounts, 2, made.incarnation, hubs.read(node.accounts).version)
     return made
+
+
+def kill(node: Node) -> None:
+    """Let the other hub's heartbeat and link stand still until this one goes on without it."""
+    assert node.links is not None
+    node.links.are_down = True
+    node.pass_time(GONE_S + GO_ON_S + 3)
+
+
+def rows(node: Node) -> list[HubRow]:
+    return hubs.read(node.accounts).rows
 
 
 def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
@@ -235,7 +276,7 @@ def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:
 
     assert node.stores.is_alone
     assert node.stores.settle(7, (1,)) is None
-    assert node.plane.turn.held_at == node.clock.monotonic() + UNSEEN_S
+    assert node.plane.turn.held_at == node.clock.monotonic() + LOOK_S
     assert (node.follower.after, node.follower.period_s, node.shared[-1]) == ((7,), ALONE_S, False)
     place = node.stores.place(5)
     assert place is not None
@@ -332,7 +373,7 @@ def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.
     node.pass_time(8)
 
     assert node.stores.held_back == (
-        "the accounts are away: for 6 s nobody knows whether other hubs are there, and publishers wait"
+        "the accounts are away: for 5 s nobody knows whether other hubs are there, and publishers wait"
     )
 
 
@@ -371,22 +412,90 @@ def test_start_that_a_store_holds_up_is_silent_until_it_goes_on(node: Node) -> N
             raise answers.pop()
 
     def heartbeat() -> int:
-        return next(row.heartbeat for row in hubs.read(node.accounts) if row.number == 1)
+        return next(row.heartbeat for row in rows(node) if row.number == 1)
 
     Deferred.fromCoroutine(node.waiting.until_loaded("the stores", work))
     before = heartbeat()
     node.pass_time(GONE_S + 2, two)
     assert heartbeat() == before
-    assert now(two.take_over()) == {frozenset({1}): pytest.approx(GONE_S, abs=2.5)}
+    two.note_standing({1: Standing(GONE_S, is_silent=True)})
+    assert now(two.take_over()) == {frozenset({1}): GONE_S}
     assert peers.joined() == {2}
 
     node.pass_time(5, two)
     opened: list[object] = []
     Deferred.fromCoroutine(node.stores.open((7,))).addBoth(opened.append)
     node.pass_time(2, two)
-    assert two.living == {1}
+    assert rows(node)[0].successor == NOBODY
     node.follower.round()
     assert opened == [None]
+    assert rows(node)[0].state == "up"
+
+
+def test_start_that_is_silent_is_taken_over_from_and_may_go_on(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is due for the sessions of its earlier run does not wait for its store; it serves nobody, so it need not be gone for that."""
+    taken_over: list[frozenset[int]] = []
+
+    async def take_over(numbers: frozenset[int], _lost_at_ms: int) -> int:
+        taken_over.append(numbers)
+        return 0
+
+    monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
+    two = Members(node.accounts, cast("Any", node.run), node.clock, 2, "two")
+    now(two.join(None, cast("Any", node.pause), "hub-2:7883"))
+    node.begin()
+    node.pass_time(GONE_S + 3)
+    node.follower.round()
+
+    assert (taken_over, node.members.living, rows(node)[1].is_gone) == ([frozenset({2})], frozenset(), False)
+    node.pass_time(2, two)
+    assert node.members.living == {2}
+
+
+def test_hub_that_is_gone_begins_again(node: Node) -> None:
+    """Once: by its row, or because another hub tells it so."""
+    node.begin()
+    two = other(node)
+    node.pass_time(2, two)
+    row = rows(node)[0]
+    assert hubs.declare_gone(
+        node.accounts, 2, two.incarnation, (1, row.incarnation), CUT_OFF, hubs.read(node.accounts).version
+    )
+
+    node.pass_time(3, two)
+
+    assert [type(error) for error in node.replaced] == [ExpelledError]
+    assert node.plane.turn.held_at == -math.inf
+    assert node.guards[-1] is not None
+    assert not node.guards[-1]()
+
+
+def test_hub_that_is_told_that_it_is_gone_begins_again(node: Node) -> None:
+    node.begin()
+    assert node.links is not None
+    on_tick, on_told_gone = node.links.calls
+
+    on_told_gone()
+    on_tick()
+
+    assert [type(error) for error in node.replaced] == [ExpelledError]
+
+
+def test_acknowledgements_wait_for_evidence_while_there_are_others(node: Node) -> None:
+    """A hub that is alone asks nobody."""
+    node.begin()
+    assert node.guards[-1] is None
+    two = other(node)
+    node.pass_time(2, two)
+    guard = node.guards[-1]
+    assert guard is not None
+    assert guard()
+
+    assert node.links is not None
+    node.links.silent_s = SILENT_S + 1  # this process stood still
+    node.clock.advance(LOOK_S + 1)
+
+    assert not guard()
 
 
 def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
@@ -398,7 +507,7 @@ def test_start_remembers_who_came_while_it_was_loading(node: Node) -> None:
     assert (peers.living, peers.joined()) == (frozenset(), {2})
 
     now(two.deregister())
-    node.pass_time(GONE_S + 2)
+    node.pass_time(2)
 
     assert node.members.living == frozenset()
     assert peers.exist
@@ -475,7 +584,7 @@ def test_hub_that_is_gone_is_taken_over_from_when_its_last_events_are_known(
     node.follower.round()
     seen_at = node.clock.wall()
 
-    node.pass_time(GONE_S + 2)
+    kill(node)
     assert taken_over == []
     node.follower.round()
 
@@ -500,7 +609,7 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
     monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
     node.pass_time(1.5, two)
     node.follower.round()
-    node.pass_time(GONE_S + 2)
+    kill(node)
     for _ in range(3):
         node.follower.round()
         node.pass_time(1.5)
@@ -509,7 +618,7 @@ def test_takeover_that_fails_halfway_is_tried_again(node: Node, monkeypatch: pyt
 
 
 def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log could not be read while the hub was away: its clients are connected again, so their Wills are not due."""
+    """The log could not be read while the hub was away: its clients may be connected again, so their Wills are not due."""
     taken_over: list[frozenset[int]] = []
     two = other(node)
     node.begin()
@@ -521,12 +630,13 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
     monkeypatch.setattr(node.remote_sessions, "take_over", take_over)
     node.pass_time(1.5, two)
     node.follower.round()
-    node.pass_time(GONE_S + 2)
-    node.pass_time(2, two)
+    kill(node)
+    again = other(node, two.incarnation)
+    node.pass_time(2, again)
     node.follower.round()
     assert taken_over == []
 
-    node.pass_time(GONE_S + 2)
+    kill(node)
     node.follower.round()
     assert taken_over == [frozenset({2})]
 
@@ -534,7 +644,7 @@ def test_nothing_is_taken_over_from_a_hub_that_has_come_back(node: Node, monkeyp
 def test_hub_whose_place_was_taken_says_so(node: Node) -> None:
     """It must not go on."""
     node.begin()
-    row = hubs.read(node.accounts)[0]
+    row = rows(node)[0]
     assert hubs.begin(node.accounts, 1, "quicker", row) is not None
 
     node.pass_time(2)
@@ -583,7 +693,7 @@ def test_hub_deregisters_after_everything_else(node: Node) -> None:
 
     assert node.follower.is_closed
     assert node.plane.turn.held_at == math.inf
-    assert hubs.read(node.accounts)[0].is_ended
+    assert rows(node)[0].has_left
     assert node.reactor.getDelayedCalls() == []
 
 
@@ -611,27 +721,27 @@ def test_heartbeat_does_not_wait_for_the_log(node: Node) -> None:
     node.begin()
     node.pass_time(6, two)
     node.follower.round()
-    node.pass_time(GONE_S + 3)  # two is gone, and the log cannot be read
-    before = hubs.read(node.accounts)[0].heartbeat
+    kill(node)  # and the log cannot be read
+    before = rows(node)[0].heartbeat
 
     node.pass_time(8)
 
-    assert hubs.read(node.accounts)[0].heartbeat - before >= 6
+    assert rows(node)[0].heartbeat - before >= 6
 
 
 def test_hub_lives_for_the_others_until_its_last_events_are_in_the_log(node: Node) -> None:
     """A successor would take over from it while it still writes. If they do not get there, the others see it fall silent."""
     node.begin()
     now(node.stores.stop_following())
-    before = hubs.read(node.accounts)[0].heartbeat
+    before = rows(node)[0].heartbeat
     node.pass_time(5)
-    assert hubs.read(node.accounts)[0].heartbeat - before >= 4
+    assert rows(node)[0].heartbeat - before >= 4
 
     now(node.stores.leave(has_logged_all=False))
-    before = hubs.read(node.accounts)[0].heartbeat
+    before = rows(node)[0].heartbeat
     node.pass_time(5)
-    (row,) = hubs.read(node.accounts)
-    assert (row.heartbeat, row.is_ended) == (before, False)
+    (row,) = rows(node)
+    assert (row.heartbeat, row.is_gone) == (before, False)
 
 
 def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:
@@ -641,7 +751,7 @@ def test_hub_with_queues_in_a_file_does_not_join_others(node: Node) -> None:
 
     with pytest.raises(ConfigError, match=r"queues here are in a file .* choose hbase or redis"):
         node.begin()
-    assert next(row.is_ended for row in hubs.read(node.accounts) if row.number == 1)
+    assert next(row.has_left for row in rows(node) if row.number == 1)
 
 
 def test_links_are_told_each_second_who_lives(node: Node) -> None:
@@ -652,7 +762,7 @@ def test_links_are_told_each_second_who_lives(node: Node) -> None:
     node.begin()
     assert (node.links.begun, node.links.seen) == ([node.members.incarnation], [(2, "hub-2:7883")])
     now(two.refresh())
-    assert [row.address for row in two.living_rows()] == ["hub-1:7883"]
+    assert [row.address for row in two.present_rows()] == ["hub-1:7883"]
 
     node.pass_time(2, two)
     now(two.deregister())

@@ -17,8 +17,11 @@ ROWS = [
     (HubRow(0, 1, "zero", 0, 1, address="zero:1", version="1.0"), True),
     (HubRow(2, 1, "two", 0, 1, address="two:1", version="1.1"), True),
     (HubRow(3, 1, "three", 0, 1), True),
-    (HubRow(4, 1, "four", 0, 1, is_ended=True, address="four:1"), False),
-    (HubRow(5, 1, "five", 0, 1, address="five:1", version="1.0"), True),  # was given up: it has no status
+    (HubRow(4, 1, "four", 0, 1, gone_by=4, gone_why="left", address="four:1"), False),
+    (HubRow(5, 1, "five", 0, 1, address="five:1", version="1.0"), True),
+    (HubRow(6, 1, "six", 0, 1, state="joining", address="six:1"), True),
+    (HubRow(7, 1, "seven", 0, 1, gone_by=1, gone_why="silent", address="seven:1"), False),
+    (HubRow(8, 1, "eight", 0, 1, gone_by=0, gone_why="cut_off", address="eight:1"), True),  # and waited for
 ]
 
 
@@ -26,14 +29,16 @@ def status(node: int, state: Any, **other: Any) -> LinkStatus:
     return LinkStatus(PeerId(node, 1), "", "", state, 1.0, 5, None, other.get("trip_s"), 0, 0, 0)
 
 
-def members(*, rows: object = ROWS, has_links: bool = True, said: tuple[NodeState, ...] = ()) -> list[Any]:
+def members(
+    *, rows: object = ROWS, has_links: bool = True, said: tuple[NodeState, ...] = (), state: str = "up"
+) -> list[Any]:
     links = SimpleNamespace(
         address="one:1",
-        status=lambda: [status(0, "up", trip_s=0.0004), status(2, "refused")],
-        trouble=lambda node: {2: "other_installation", 5: "gone: restart it"}.get(node, ""),
+        status=lambda: [status(0, "up", trip_s=0.0004), status(2, "refused"), status(6, "up")],
+        trouble=lambda node: {2: "other_installation", 5: "Connection refused"}.get(node, ""),
     )
     settings = Config(node=Node(number=1, name="one"), cluster=Cluster())
-    cluster = None if rows is None else SimpleNamespace(members=SimpleNamespace(rows=lambda: rows))
+    cluster = None if rows is None else SimpleNamespace(state=state, members=SimpleNamespace(rows=lambda: rows))
     parts = SimpleNamespace(
         process=SimpleNamespace(settings=settings, version="1.0"),
         control=SimpleNamespace(cluster=cluster, links=links if has_links else None),
@@ -54,11 +59,18 @@ def test_every_hub_of_the_accounts_is_listed_by_number() -> None:
         (1, "up", True, ""),
         (2, "refused", False, "other_installation"),
         (3, "down", False, "its cluster.listen is not set"),
-        (4, "gone", False, ""),
-        (5, "down", False, "gone: restart it"),
+        (4, "left", False, ""),
+        (5, "down", False, "Connection refused"),
+        (6, "joining", False, ""),
+        (7, "gone", False, "its heartbeat and its link stood still; start it again"),
+        (8, "gone", False, "the link to another hub was down; it begins again by itself"),
     ]
     assert (found[0]["round_trip_ms"], found[0]["unacknowledged_bytes"], found[0]["version"]) == (0.4, 5, "1.0")
-    assert [row["address"] for row in found] == ["zero:1", "one:1", "two:1", "", "four:1", "five:1"]
+    assert [row["address"] for row in found][:5] == ["zero:1", "one:1", "two:1", "", "four:1"]
+
+
+def test_hub_that_joins_says_so_of_itself() -> None:
+    assert members(state="joining")[1]["state"] == "joining"
 
 
 def test_hub_without_links_says_why_no_link_is_up() -> None:
@@ -87,7 +99,10 @@ def test_hubs_that_answer_say_how_many_clients_they_have_and_whether_they_drain(
         (1, "draining", 5),
         (2, "refused", 3),
         (3, "down", None),
-        (4, "gone", None),
+        (4, "left", None),
         (5, "down", None),
+        (6, "joining", None),
+        (7, "gone", None),
+        (8, "gone", None),
     ]
     assert [row["state"] for row in members(said=(NodeState(1, 5, is_draining=False, reference=""),))][1] == "up"

@@ -58,12 +58,12 @@ def test_refused_certificate_is_an_alarm_and_an_unreachable_hub_is_not_yet(obser
 
 def test_hub_that_lives_and_is_not_reached_has_an_alarm_with_the_cause(observed: Observed) -> None:
     observed.links.not_connected(ADDRESS, "Connection refused")
-    observed.links.judge([replace(DOWN, since_s=UNLINKED_S - 0.1)], [])
+    observed.links.judge([replace(DOWN, since_s=UNLINKED_S - 0.1)])
     assert observed.raised() == []
 
-    observed.links.judge([DOWN], [])
+    observed.links.judge([DOWN])
     assert observed.raised() == [("peer_silent", "2", "Connection refused")]
-    observed.links.judge([], [])  # its row says that it has stopped
+    observed.links.judge([])  # its row says that it has stopped
 
     assert (observed.raised(), observed.links.trouble(2)) == ([], "")
 

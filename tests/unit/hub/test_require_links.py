@@ -41,7 +41,7 @@ class Accounts:
         return members
 
     def ended(self, number: int) -> bool:
-        return next(row.is_ended for row in hubs.read(self.store) if row.number == number)
+        return next(row.is_gone for row in hubs.read(self.store).rows if row.number == number)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from iothub_migrations.versions import (
     v0007_streams,
     v0008_plan_parents,
     v0009_hub_addresses,
+    v0010_membership,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -123,25 +124,25 @@ def test_newer_database_that_allows_it_is_used_and_left_alone(engine: Engine) ->
     schema.upgrade(engine)
     write(
         engine,
-        "UPDATE schema_info SET value = 10 WHERE name = 'version'",
-        "UPDATE alembic_version SET version_num = '0010'",
+        "UPDATE schema_info SET value = 11 WHERE name = 'version'",
+        "UPDATE alembic_version SET version_num = '0011'",
     )
 
     assert schema.check(engine) is SchemaState.NEWER
     assert schema.upgrade(engine) is SchemaState.NEWER
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 10
+        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 11
 
 
 def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
     """Exit code 4; `upgrade` does not touch it."""
     schema.upgrade(engine)
-    write(engine, "UPDATE schema_info SET value = 10")
+    write(engine, "UPDATE schema_info SET value = 11")
 
     for look in (schema.check, schema.upgrade):
         with pytest.raises(
             ConflictError,
-            match=rf"^the accounts database accounts\.db .*version 10 .* knows version {schema.SCHEMA_VERSION}",
+            match=rf"^the accounts database accounts\.db .*version 11 .* knows version {schema.SCHEMA_VERSION}",
         ):
             look(engine)
 
@@ -248,9 +249,32 @@ def _installation(engine: Engine) -> str:
         return str(connection.execute(text("SELECT id FROM installation")).scalar_one())
 
 
+def test_hub_that_had_left_or_had_an_heir_is_gone_in_the_newest_schema(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were ways to be gone; and the step can be done twice, where the database commits each statement."""
+    with monkeypatch.context() as before:
+        before.setattr(schema, "SCHEMA_VERSION", 9)
+        schema.upgrade(engine)
+    columns = "number, incarnation, name, started_ms, beat, is_ended, heir"
+    rows = ("(1, 5, 'one', 0, 9, FALSE, -1)", "(2, 5, 'two', 0, 9, TRUE, -1)", "(3, 5, 'three', 0, 9, FALSE, 1)")
+    write(engine, *(f"INSERT INTO hub ({columns}) VALUES {row}" for row in rows))
+
+    schema.upgrade(engine)
+    write(engine, "UPDATE alembic_version SET version_num = '0009'", "UPDATE schema_info SET value = 9")
+    schema.upgrade(engine)
+
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT number, state, gone_by, gone_why FROM hub ORDER BY number")).all()
+        views = connection.execute(text("SELECT number, version FROM cluster_view")).all()
+    assert [tuple(row) for row in found] == [(1, "up", -1, ""), (2, "up", 2, "left"), (3, "up", 1, "silent")]
+    assert [tuple(row) for row in views] == [(0, 0)]
+
+
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0009_hub_addresses.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0010_membership.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0010_membership.down_revision == v0009_hub_addresses.revision
     assert v0009_hub_addresses.down_revision == v0008_plan_parents.revision
     assert v0008_plan_parents.down_revision == v0007_streams.revision
     assert v0007_streams.down_revision == v0006_installation.revision
