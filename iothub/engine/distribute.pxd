@@ -49,7 +49,7 @@ cdef class Distribution:
     @cython.locals(group=Group, subscription=Subscription)
     cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter, bint is_durable)
     cdef bint _stores_qos0(self, Session session, Group group) except -1
-    @cython.locals(persistent=list, chosen=list)
+    @cython.locals(persistent=list, online=list)
     cdef Subscription _storing(self, Group group, Message message)
     @cython.locals(session=Session, rest=Target, qos=int, retain=bint)
     cdef list _give(self, TenantPlane tenant, Message message, Target target, list queued)
@@ -62,6 +62,10 @@ cdef class Distribution:
     )
     @cython.locals(
         members=list, count=Py_ssize_t, congested=Subscription, step=Py_ssize_t, index=Py_ssize_t, subscription=Subscription,
-        session=Session, connection=Connection, persistent=list,
+        session=Session, connection=Connection, elsewhere=Subscription, behind=Py_ssize_t,
     )
     cpdef Subscription choose(self, Group group, Message message)
+    cdef bint _is_online_elsewhere(self, Session session, Subscription subscription, Message message) except -1
+
+
+cdef Subscription _by_publisher(list members, Message message)

@@ -7,6 +7,8 @@ that has receivers gets one copy for all of them, and serves those that need no 
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
@@ -300,31 +302,56 @@ class Distribution:
 
     def _storing(self, group: Group, message: Message) -> Subscription | None:
         """Choose a persistent member by hash of the publisher: of those online, else of all; None: there is none."""
-        persistent = [member for member in group.members if member.session.is_persistent and member.qos]
-        chosen = [member for member in persistent if member.session.connection is not None] or persistent
-        return chosen[hash(message.publisher_client_id) % len(chosen)] if chosen else None
+        persistent = [member for member in group.persistent_members() if member.qos]
+        online = [
+            member
+            for member in persistent
+            if member.session.connection is not None or member.session.is_online_elsewhere()
+        ]
+        return _by_publisher(online or persistent, message)
 
     def choose(self, group: Group, message: Message) -> Subscription | None:
-        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher."""
+        """Members that are online here in turn, then those elsewhere in turn; congested ones only if all are.
+
+        Nobody online: one persistent member, by hash of the publisher.
+        """
         members = group.members
         count = len(members)
         if count == 0:
             return None
+        elsewhere: Subscription | None = None
         congested: Subscription | None = None
+        behind = 0  # the member of `elsewhere`
         for step in range(count):
             index = (group.turn + step) % count
             subscription = members[index]
             session: Session = subscription.session
             connection = session.connection
-            if connection is None or connection.is_closing:
+            if connection is None:
+                if elsewhere is None and self._is_online_elsewhere(session, subscription, message):
+                    elsewhere = subscription
+                    behind = index + 1
+                continue
+            if connection.is_closing:
                 continue
             if session.backlog is None and not connection.is_congested:
                 group.turn = index + 1
                 return subscription
             if congested is None:
                 congested = subscription
+        if elsewhere is not None:
+            group.turn = behind
+            return elsewhere
         if congested is not None:
             group.turn += 1
             return congested
-        persistent = [member for member in members if member.session.is_persistent]
-        return persistent[hash(message.publisher_client_id) % len(persistent)] if persistent else None
+        return _by_publisher(group.persistent_members(), message)
+
+    def _is_online_elsewhere(self, session: Session, subscription: Subscription, message: Message) -> bool:
+        """Whether another hub has the client of a member whose queue stores this message. What has QoS 0 no queue brings there."""
+        return session.is_persistent and message.qos > 0 and subscription.qos > 0 and session.is_online_elsewhere()
+
+
+def _by_publisher(members: list[Subscription], message: Message) -> Subscription | None:
+    """Choose by a hash of the publisher, the same at every hub; None: there is nobody."""
+    return members[crc32(message.publisher_client_id.encode()) % len(members)] if members else None
