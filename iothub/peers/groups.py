@@ -52,7 +52,7 @@ class Groups:
         self._call_soon = call_soon
         self._soon: list[OnDone] = []
         self._number = 0
-        self._choosing: Kept | None = None
+        self._choosing: list[Kept] = []  # the message that is being chosen anew
 
     def next_number(self) -> int:
         self._number += 1
@@ -68,8 +68,9 @@ class Groups:
 
     def keep(self, tenant: TenantPlane, message: Message, group: Group) -> Kept:
         """Keep a message that is sent to another hub now; return the same again for one that is chosen anew."""
-        kept = self._choosing
-        if kept is None or kept.message is not message:
+        if self._choosing and self._choosing[0].message is message:
+            kept = self._choosing[0]
+        else:
             kept = Kept(tenant, message, group)
             self.plane.turn.hold(tenant, message.size)
         kept.is_sent = True
@@ -86,7 +87,7 @@ class Groups:
 
     def is_refused_by(self, peer: PeerId) -> bool:
         """Tell whether the message that is being chosen anew was returned by this hub."""
-        return self._choosing is not None and peer in self._choosing.refused
+        return bool(self._choosing) and peer in self._choosing[0].refused
 
     def choose_anew(self, kept: Kept, refused: PeerId, reason: Drop) -> None:
         """Give it to another member, soon: nobody at this hub has it. `reason`: of the drop if there is no other."""
@@ -97,12 +98,12 @@ class Groups:
         self.later(partial(self._choose_anew, kept))
 
     def _choose_anew(self, kept: Kept) -> None:
-        self._choosing = kept
+        self._choosing.append(kept)
         kept.is_sent = False
         try:
             is_given = self.plane.redistribution.redistribute_message(kept.tenant, kept.message, kept.name, kept.filter)
         finally:
-            self._choosing = None
+            self._choosing.pop()
         if not is_given:
             self.drop(kept)
         elif not kept.is_sent:  # it is not at another hub
