@@ -67,6 +67,7 @@ class Sharing(Routing):
         publication = self.publications[number]
         living = {hub.id for hub in sim.living_members()}
         if member.hub not in living:
+            publication.excused.add(member.group)
             return
         former = publication.got[member.group]
         for each in former:
