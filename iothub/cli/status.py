@@ -24,13 +24,13 @@ ACCOUNTS_TIMEOUT_S = 2.0  # on a server: a status must not wait long for a serve
 _PAGE_LIMIT_BYTES = 1 << 20
 _NOT_ACROSS_HUBS = (
     "retained messages: a hub sends those that another hub stored only after it has read them again (a restart)",
-    "shared subscriptions: members that are connected to another hub count as offline",
     "bans for failed logins, $SYS topics and metrics: each hub has its own",
 )
 _NOT_ACROSS_HUBS_WITHOUT_LINKS = (
     "messages to clients without a persistent session: such a client gets only what is published at its own hub",
     "QoS 0 messages, unless the tenant stores QoS 0",
     "Client Identifiers of clients without a persistent session: each hub can have a connection with the same one",
+    "shared subscriptions: members that are connected to another hub count as offline",
     "admin commands: each hub answers for itself alone; cluster.listen at every hub makes one answer of all",
 )
 _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.ledger = "redis" shares them'
