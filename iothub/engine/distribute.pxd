@@ -8,7 +8,7 @@ from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 
 
-cdef int _MANY
+cdef int _MANY, ABSENT, CONGESTED, READY
 
 
 @cython.final
@@ -23,6 +23,7 @@ cdef class Distribution:
     cdef public Outbound outbound
     cdef public Py_ssize_t direct, receivers, allowed, slice, budget, spent
     cdef bint skip_direct
+    cdef public bint are_members_full
 
     @cython.locals(queued=list, target=Target, group=Group, subscription=Subscription)
     cpdef list distribute(self, TenantPlane tenant, Message message, Route route, bint skip_direct)
@@ -49,7 +50,7 @@ cdef class Distribution:
     @cython.locals(group=Group, subscription=Subscription)
     cpdef list redistribute(self, TenantPlane tenant, Message message, bytes name, bytes filter, bint is_durable)
     cdef bint _stores_qos0(self, Session session, Group group) except -1
-    @cython.locals(persistent=list, chosen=list)
+    @cython.locals(persistent=list, online=list)
     cdef Subscription _storing(self, Group group, Message message)
     @cython.locals(session=Session, rest=Target, qos=int, retain=bint)
     cdef list _give(self, TenantPlane tenant, Message message, Target target, list queued)
@@ -62,6 +63,23 @@ cdef class Distribution:
     )
     @cython.locals(
         members=list, count=Py_ssize_t, congested=Subscription, step=Py_ssize_t, index=Py_ssize_t, subscription=Subscription,
-        session=Session, connection=Connection, persistent=list,
+        session=Session, connection=Connection, elsewhere=Subscription, congested_elsewhere=Subscription,
+        behind=Py_ssize_t, readiness=int,
     )
     cpdef Subscription choose(self, Group group, Message message)
+    @cython.locals(readiness=int)
+    cdef int _readiness_elsewhere(self, Session session, Subscription subscription, Message message) except -1
+    @cython.locals(subscription=Subscription, session=Session)
+    cpdef object full_peer(self, Group group, int qos)
+    @cython.locals(group=Group)
+    cpdef Subscription member_here(self, TenantPlane tenant, Message message, bytes name, bytes filter)
+    @cython.locals(
+        members=list, count=Py_ssize_t, congested=Subscription, step=Py_ssize_t, index=Py_ssize_t, subscription=Subscription,
+        session=Session, connection=Connection,
+    )
+    cdef Subscription _choose_here(self, Group group, Message message)
+    @cython.locals(qos=int, retain=bint, identifiers=tuple)
+    cpdef bint give_here(self, Subscription subscription, Message message, object arrival) except -1
+
+
+cdef Subscription _by_publisher(list members, Message message)

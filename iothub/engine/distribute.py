@@ -7,10 +7,14 @@ that has receivers gets one copy for all of them, and serves those that need no 
 
 from __future__ import annotations
 
+from typing import Any
+from zlib import crc32
+
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import QueueTarget
+from iothub.engine.ports import ABSENT, CONGESTED, READY
 from iothub.engine.router import Group, Route, Subscription, Target, without_no_local
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
@@ -46,6 +50,7 @@ class Distribution:
         self.budget: int = turn.limits.turn_deliveries
         self.spent = 0  # of it, since the batch began
         self.skip_direct = False
+        self.are_members_full = False
 
     def distribute(
         self, tenant: TenantPlane, message: Message, route: Route, skip_direct: bool
@@ -290,6 +295,10 @@ class Distribution:
             if queued is None:
                 queued = []
             queued.append(QueueTarget(session, qos, retain, identifiers, group is not None))
+        elif session.is_peer:
+            if not self.skip_direct:
+                self.direct += 1
+                session.control.send_to_group(tenant, message, group)
         elif not self.skip_direct and self.outbound.deliver(session, message, qos, retain, identifiers, group):
             self.direct += 1
         return queued
@@ -300,16 +309,97 @@ class Distribution:
 
     def _storing(self, group: Group, message: Message) -> Subscription | None:
         """Choose a persistent member by hash of the publisher: of those online, else of all; None: there is none."""
-        persistent = [member for member in group.members if member.session.is_persistent and member.qos]
-        chosen = [member for member in persistent if member.session.connection is not None] or persistent
-        return chosen[hash(message.publisher_client_id) % len(chosen)] if chosen else None
+        persistent = [member for member in group.persistent_members() if member.qos]
+        online = [
+            member
+            for member in persistent
+            if member.session.connection is not None or member.session.is_online_elsewhere()
+        ]
+        return _by_publisher(online or persistent, message)
 
     def choose(self, group: Group, message: Message) -> Subscription | None:
-        """Online members in turn, congested ones only if all are; nobody online: one persistent member, by hash of the publisher."""
+        """Members that are online here in turn, then those elsewhere in turn; congested ones only if all are.
+
+        Nobody online: one persistent member, by hash of the publisher.
+        """
         members = group.members
         count = len(members)
         if count == 0:
             return None
+        elsewhere: Subscription | None = None
+        behind = 0  # the member of `elsewhere`
+        congested: Subscription | None = None
+        congested_elsewhere: Subscription | None = None
+        for step in range(count):
+            index = (group.turn + step) % count
+            subscription = members[index]
+            session: Session = subscription.session
+            connection = session.connection
+            if connection is None:
+                if elsewhere is None:
+                    readiness = self._readiness_elsewhere(session, subscription, message)
+                    if readiness == READY:
+                        elsewhere = subscription
+                        behind = index + 1
+                    elif readiness == CONGESTED and congested_elsewhere is None:
+                        congested_elsewhere = subscription
+                continue
+            if connection.is_closing:
+                continue
+            if session.backlog is None and not connection.is_congested:
+                group.turn = index + 1
+                return subscription
+            if congested is None:
+                congested = subscription
+        if elsewhere is not None:
+            group.turn = behind
+            return elsewhere
+        if congested is None:
+            congested = congested_elsewhere
+        if congested is not None:
+            group.turn += 1
+            return congested
+        return _by_publisher(group.persistent_members(), message)
+
+    def _readiness_elsewhere(self, session: Session, subscription: Subscription, message: Message) -> int:
+        """Ask another hub for a member there; a persistent one whose client it has gets through its queue what that stores."""
+        if session.is_peer:
+            readiness: int = session.control.readiness(subscription, message)
+            return readiness
+        if session.is_persistent and message.qos and subscription.qos and session.is_online_elsewhere():
+            return READY
+        return ABSENT
+
+    def full_peer(self, group: Group, qos: int) -> Any:
+        """Return the full hub to which a message of a group would have to go; None: somebody else takes it, or nobody is there."""
+        found = None
+        for subscription in group.members:
+            session: Session = subscription.session
+            if session.is_peer:
+                if subscription.qos or not qos:
+                    if not session.control.is_full:
+                        return None
+                    found = session.control
+            elif session.is_persistent or session.connection is not None:
+                return None
+        return found
+
+    # --- members here, for other hubs
+
+    def member_here(self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes) -> Subscription | None:
+        """Choose a member that is connected here and needs no queue for this message; None: there is none.
+
+        `are_members_full`: there are members, and none has room.
+        """
+        self.are_members_full = False
+        for group in tenant.router.match(message.topic).groups:
+            if group.name == name and group.filter == filter:
+                return self._choose_here(group, message)
+        return None
+
+    def _choose_here(self, group: Group, message: Message) -> Subscription | None:
+        members = group.members
+        count = len(members)
         congested: Subscription | None = None
         for step in range(count):
             index = (group.turn + step) % count
@@ -318,13 +408,26 @@ class Distribution:
             connection = session.connection
             if connection is None or connection.is_closing:
                 continue
+            if session.is_persistent and message.qos and subscription.qos:
+                continue  # the hub where it was published appends to its queue
             if session.backlog is None and not connection.is_congested:
                 group.turn = index + 1
                 return subscription
-            if congested is None:
+            if congested is None and self.outbound.has_room(session, message):
                 congested = subscription
+            self.are_members_full = congested is None
         if congested is not None:
             group.turn += 1
-            return congested
-        persistent = [member for member in members if member.session.is_persistent]
-        return persistent[hash(message.publisher_client_id) % len(persistent)] if persistent else None
+        return congested
+
+    def give_here(self, subscription: Subscription, message: Message, arrival: Any) -> bool:
+        """Deliver what another hub has sent to a member that `member_here` has chosen; False: it was dropped by name."""
+        qos = message.qos if message.qos < subscription.qos else subscription.qos
+        retain = message.retain and subscription.retain_as_published
+        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        return self.outbound.deliver(subscription.session, message, qos, retain, identifiers, arrival)
+
+
+def _by_publisher(members: list[Subscription], message: Message) -> Subscription | None:
+    """Choose by a hash of the publisher, the same at every hub; None: there is nobody."""
+    return members[crc32(message.publisher_client_id.encode()) % len(members)] if members else None

@@ -31,6 +31,11 @@ def split_share(filter: bytes) -> tuple[bytes | None, bytes]:
     return filter[7:slash], filter[slash + 1 :]
 
 
+def join_share(group: bytes | None, filter: bytes) -> bytes:
+    """Return the Topic Filter that `split_share` splits into these two."""
+    return filter if group is None else b"".join((_SHARE, group, b"/", filter))
+
+
 def topic_matches(filter: bytes, topic: bytes) -> bool:
     """Say whether a (checked, unshared) Topic Filter matches a (checked) Topic Name. O(bytes)."""
     return _fits(filter, topic)

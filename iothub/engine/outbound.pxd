@@ -2,6 +2,7 @@ cimport cython
 
 from iothub.engine.emission cimport Emission
 from iothub.engine.message cimport Delivery, Message
+from iothub.engine.router cimport Group
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window, packet_id_of
@@ -21,9 +22,13 @@ cdef class Outbound:
     @cython.locals(waiting=Py_ssize_t, limit=Py_ssize_t)
     cdef bint _is_clogged(self, Connection connection) except -1
     @cython.locals(tenant=TenantPlane, turn=Turn)
+    cpdef bint has_room(self, Session session, Message message) except -1
+    @cython.locals(tenant=TenantPlane, turn=Turn)
     cdef bint _hold(self, Session session, Delivery delivery) except -1
     @cython.locals(tenant=TenantPlane, turn=Turn)
     cdef object _remember(self, Session session, Delivery delivery)
+    @cython.locals(shared=dict, delivery=Delivery)
+    cpdef object acknowledged(self, Session session, long long position)
     @cython.locals(shared=dict, delivery=Delivery)
     cpdef object forget(self, Session session, long long position)
     @cython.locals(connection=Connection, window=Window, turn=Turn, delivery=Delivery)

@@ -15,6 +15,7 @@ from iothub.base.reasons import Drop
 from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import RETAIN_FLAG
+from iothub.engine.router import Group
 from iothub.engine.state import Connection, Session
 from iothub.engine.turn import DROPS_QOS0, Turn
 from iothub.engine.window import Window, packet_id_of
@@ -55,26 +56,43 @@ class Outbound:
         ):
             if not self.emission.emit(session, connection, message, qos, retain, identifiers, False):
                 return False
-            if group is not None and qos == 1:
-                self._remember(session, Delivery(message, qos, retain, identifiers, window.taken, group))
+            if group is not None:
+                if qos == 1:
+                    self._remember(session, Delivery(message, qos, retain, identifiers, window.taken, group))
+                elif not isinstance(group, Group):
+                    group.done()  # it belongs to this client now [MQTT-4.8.2-5]
             return True
         if window.has_room():
             self.turn.wait(session)  # no acknowledgement will move it
         return self._hold(session, Delivery(message, qos, retain, identifiers, 0, group))
 
     def _remember(self, session: Session, delivery: Delivery) -> None:
-        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's limit of buffered bytes allows."""
+        """Keep what a shared group sent to a transient session until it is acknowledged, as far as the tenant's limit of buffered bytes allows.
+
+        What another hub has sent is kept there, too, within its limit: that hub hears of each in any case.
+        """
         tenant = session.tenant
         turn = self.turn
-        if tenant.buffered_bytes >= tenant.limits.buffered_bytes or turn.buffered_bytes >= turn.limits.buffered_bytes:
+        if isinstance(delivery.group, Group) and (
+            tenant.buffered_bytes >= tenant.limits.buffered_bytes or turn.buffered_bytes >= turn.limits.buffered_bytes
+        ):
             return
         if session.shared is None:
             session.shared = {}
         session.shared[delivery.position] = delivery
         turn.hold(tenant, delivery.message.size)
 
-    def forget(self, session: Session, position: int) -> None:
+    def acknowledged(self, session: Session, position: int) -> None:
         """The client has acknowledged this position: no other member needs it."""
+        shared = session.shared
+        if shared is not None and position in shared:
+            delivery = shared[position]
+            self.forget(session, position)
+            if not isinstance(delivery.group, Group):
+                delivery.group.done()
+
+    def forget(self, session: Session, position: int) -> None:
+        """Keep no longer what a shared group sent with this position."""
         shared = session.shared
         if shared is not None and position in shared:
             delivery = shared.pop(position)
@@ -109,20 +127,25 @@ class Outbound:
 
     def _hold(self, session: Session, delivery: Delivery) -> bool:
         """Put a delivery into the backlog, or drop it: the newest goes."""
+        turn = self.turn
+        if not self.has_room(session, delivery.message):
+            turn.drop(session.tenant, session, Drop.QOS0_SLOW if delivery.qos == 0 else Drop.QUEUE_FULL, 1)
+            return False
+        session.push(delivery)
+        turn.hold(session.tenant, delivery.message.size)
+        return True
+
+    def has_room(self, session: Session, message: Message) -> bool:
+        """Whether the backlog takes one more message."""
         tenant = session.tenant
         limits = tenant.limits
         turn = self.turn
-        if (
-            session.backlog_length() >= limits.backlog_messages
-            or session.backlog_bytes + delivery.message.size > limits.backlog_bytes
-            or tenant.buffered_bytes >= limits.buffered_bytes
-            or turn.buffered_bytes >= turn.limits.buffered_bytes
-        ):
-            turn.drop(tenant, session, Drop.QOS0_SLOW if delivery.qos == 0 else Drop.QUEUE_FULL, 1)
-            return False
-        session.push(delivery)
-        turn.hold(tenant, delivery.message.size)
-        return True
+        return (
+            session.backlog_length() < limits.backlog_messages
+            and session.backlog_bytes + message.size <= limits.backlog_bytes
+            and tenant.buffered_bytes < limits.buffered_bytes
+            and turn.buffered_bytes < turn.limits.buffered_bytes
+        )
 
     # --- the window
 
@@ -187,8 +210,11 @@ class Outbound:
         is_sent = self.emission.emit(
             session, connection, message, delivery.qos, delivery.retain, delivery.identifiers, may_have_been_sent
         )
-        if is_sent and delivery.group is not None and delivery.qos == 1:
-            self._remember(session, Delivery(message, 1, delivery.retain, (), window.taken, delivery.group))
+        if delivery.group is not None:
+            if is_sent and delivery.qos == 1:
+                self._remember(session, Delivery(message, 1, delivery.retain, (), window.taken, delivery.group))
+            elif not isinstance(delivery.group, Group):
+                delivery.group.done()  # it was dropped by name, or belongs to this client now
         return True
 
     def _skip(self, window: Window) -> None:

@@ -28,7 +28,7 @@ from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay, Replays
-from iothub.engine.router import Subscription
+from iothub.engine.router import Group, Subscription
 from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
@@ -309,7 +309,8 @@ class Plane:
             self.outbound.forget(session, position)
             self.redistribution.redistribute_delivery(tenant, delivery)
         for delivery in backlog:
-            if delivery.group is not None and delivery.qos == 1:
+            group = delivery.group
+            if group is not None and (delivery.qos == 1 or not isinstance(group, Group)):
                 self.redistribution.redistribute_delivery(tenant, delivery)
             else:
                 self.turn.drop(tenant, session, Drop.SESSION_ENDED, 1)

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from iothub.base.reasons import Drop, Reason
 
+ABSENT, CONGESTED, READY = range(3)
+"""Of the members of a shared group at another hub."""
+
 
 class Transport(Protocol):
     """One client's byte stream, filters (TLS, WebSocket, PROXY) included. Fulfilled by the poller's sockets and by Twisted transports.
@@ -92,6 +95,28 @@ class Peer(Protocol):
 
     def flush(self) -> None:
         """Give what was taken to the link: the batch ends."""
+
+    def readiness(self, subscription: Any, message: Any) -> int:
+        """Say whether a member there takes a message of a shared group: ABSENT, CONGESTED or READY. `subscription`: the hub's in the group."""
+
+    def send_to_group(self, tenant: Any, message: Any, group: Any) -> None:
+        """Send one message for one member of a group there, and see to it that somebody gets it if that member does not."""
+
+
+class GroupArrival(Protocol):
+    """A message that another hub has sent for one member of a shared group here: it stands in a `Delivery` for the Group.
+
+    Exactly one of the calls is made, unless the hub that sent it hears of it otherwise. Fulfilled by `iothub.peers.groups`.
+    """
+
+    name: bytes
+    filter: bytes
+
+    def done(self) -> None:
+        """The client has acknowledged it, or nobody else may have it: QoS 2 that was sent, and what is dropped by name."""
+
+    def returned(self) -> None:
+        """The session of the member has ended before: another member gets it."""
 
 
 class Store(Protocol):

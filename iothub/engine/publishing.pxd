@@ -47,8 +47,9 @@ cdef class Publishing:
     cdef int _admit_to_sinks(
         self, Connection connection, Session session, TenantPlane tenant, Route route, int qos
     ) except -1
-    @cython.locals(count=Py_ssize_t, target=Target, session=Session)
+    @cython.locals(count=Py_ssize_t, target=Target, session=Session, group=Group)
     cdef Py_ssize_t _count_sinks(self, Connection connection, Route route, int qos) except -2
+    cdef object _wait_for(self, Connection connection, object sink)
     cdef object _keep_frame(self, Connection connection, Message message, bytes frame)
     @cython.locals(counters=Counters, own=Counters)
     cdef object _count(self, TenantPlane tenant, Message message, int qos)

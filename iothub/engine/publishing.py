@@ -7,6 +7,7 @@ Knows no packet boundaries and no sockets.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
@@ -290,13 +291,22 @@ class Publishing:
                 continue  # a peer drops QoS 0 before it is full, and what its clients have queues for is not for it
             if session.is_sink:
                 if session.control.is_full:
-                    connection.is_blocked = True
-                    self.pause(connection)
-                    self.turn.before_sinks.setdefault(session.control, deque()).append(connection)
+                    self._wait_for(connection, session.control)
                     return -1
                 if not session.is_peer:
                     count += 1
+        for group in route.groups:
+            full = self.distribution.full_peer(group, qos) if qos else None
+            if full is not None:
+                self._wait_for(connection, full)
+                return -1
         return count
+
+    def _wait_for(self, connection: Connection, sink: Any) -> None:
+        """Stop reading a publisher until a sink, or a peer, has room."""
+        connection.is_blocked = True
+        self.pause(connection)
+        self.turn.before_sinks.setdefault(sink, deque()).append(connection)
 
     def _keep_frame(self, connection: Connection, message: Message, frame: bytes) -> None:
         """The frame as it came is what receivers of the same family get; flags and identifier are patched anyway."""

@@ -33,7 +33,7 @@ class Receipts:
         if state == WAIT_PUBACK:
             window.complete(position)
             if session.shared is not None:
-                self.outbound.forget(session, position)
+                self.outbound.acknowledged(session, position)
             if session.backlog is not None or session.is_persistent:
                 self.outbound.pump(session)
             return True

@@ -15,6 +15,7 @@ from iothub.engine.filters import topic_matches
 from iothub.engine.message import Delivery, Message
 from iothub.engine.outbox import SHARED_FLAG, StoredPublish
 from iothub.engine.publishing import Publishing
+from iothub.engine.router import Group
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.storage import GAVE_UP
 from iothub.engine.turn import Turn
@@ -47,11 +48,17 @@ class Redistribution:
     def redistribute_delivery(self, tenant: TenantPlane, delivery: Delivery) -> None:
         """Give one delivery of a transient session to another member; without one it is dropped."""
         group = delivery.group
-        queued = self.distribution.redistribute(tenant, delivery.message, group.name, group.filter, False)
-        if self.distribution.receivers == 0:
+        if not isinstance(group, Group):
+            group.returned()
+        elif not self.redistribute_message(tenant, delivery.message, group.name, group.filter):
             self.turn.drop(tenant, None, Drop.SESSION_ENDED, 1)
+
+    def redistribute_message(self, tenant: TenantPlane, message: Message, name: bytes, filter: bytes) -> bool:
+        """Give a message that no store has to a member of a shared group; False: there is none."""
+        queued = self.distribution.redistribute(tenant, message, name, filter, False)
         if queued is not None:
-            self.publishing.append(StoredPublish(tenant, delivery.message, queued, False))
+            self.publishing.append(StoredPublish(tenant, message, queued, False))
+        return self.distribution.receivers > 0
 
     def redistribute_page(self, session: Session, records: list[Any], on_done: OnRedistributed) -> None:
         """Give one page of a persistent session's queue to other members; `on_done`, perhaps at once, when what they get is durable."""

@@ -37,6 +37,7 @@ cdef class Group:
     cdef readonly list members
     cdef dict places
     cdef int persistent
+    cdef list ordered
 
     @cython.locals(replaced=Subscription)
     cdef Subscription join(self, Subscription subscription)
@@ -44,6 +45,8 @@ cdef class Group:
     cdef Subscription leave(self, object session)
     @cython.locals(member=Subscription)
     cpdef bint has_persistent(self) except -1
+    @cython.locals(persistent=list)
+    cpdef list persistent_members(self)
 
 
 @cython.final

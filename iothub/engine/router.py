@@ -107,9 +107,11 @@ class Group:
         self.members: list[Subscription] = []
         self.places: dict[Any, int] = {}  # session -> index in members
         self.persistent = _UNKNOWN  # whether a member's session is: 0 or 1
+        self.ordered: list[Subscription] | None = None  # see `persistent_members`
 
     def join(self, subscription: Subscription) -> Subscription | None:
         """Add a member; return the subscription it replaces. O(1)."""
+        self.ordered = None
         place = self.places.get(subscription.session)
         if place is not None:
             replaced = self.members[place]
@@ -126,6 +128,7 @@ class Group:
         if place is None:
             return None
         self.persistent = _UNKNOWN
+        self.ordered = None
         removed = self.members[place]
         last = self.members.pop()
         if last is not removed:
@@ -142,6 +145,18 @@ class Group:
                     self.persistent = 1
                     break
         return self.persistent > 0
+
+    def persistent_members(self) -> list[Subscription]:
+        """Return those whose sessions are persistent by Client Identifier, the same at every hub. O(n log n) after a change, else O(1)."""
+        if self.ordered is None:
+            persistent = [member for member in self.members if member.session.is_persistent]
+            self.ordered = sorted(persistent, key=_client_id)
+        return self.ordered
+
+
+def _client_id(member: Subscription) -> str:
+    client_id: str = member.session.client_id
+    return client_id
 
 
 class Route(Entry):

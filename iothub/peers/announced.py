@@ -1,12 +1,13 @@
 """What this hub announces to others of the subscriptions of one tenant's clients: which Topic Filters, and who waits until they are known.
 
-Knows no link and no frame. Fulfils the engine's `Interest`.
+Shared subscriptions are announced as clients write them (`$share/GROUP/FILTER`). Knows no link and no frame. Fulfils the engine's `Interest`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from iothub.engine.filters import join_share
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session
 
@@ -49,7 +50,7 @@ class Announced:
         subscription = after or before
         if subscription is None or not _is_announced(subscription):
             return
-        topic_filter = subscription.filter
+        topic_filter = _announced(subscription)
         need = self.need(topic_filter)
         if before is not None:
             self._add(before, -1)
@@ -97,11 +98,12 @@ class Announced:
 
     def _add(self, subscription: Subscription, sign: int) -> None:
         is_everything = not subscription.session.is_persistent or subscription.qos == 0
-        count = self._counts.get(subscription.filter, 0) + sign * (_ONE if is_everything else 1)
+        topic_filter = _announced(subscription)
+        count = self._counts.get(topic_filter, 0) + sign * (_ONE if is_everything else 1)
         if count:
-            self._counts[subscription.filter] = count
+            self._counts[topic_filter] = count
         else:
-            self._counts.pop(subscription.filter, None)
+            self._counts.pop(topic_filter, None)
 
     def _note_change(self, topic_filter: bytes, before: int, now: int) -> None:
         self.changed.setdefault(topic_filter, before)
@@ -117,4 +119,8 @@ _ONE = 1 << 32  # a subscription in the upper half of a count
 
 
 def _is_announced(subscription: Subscription) -> bool:
-    return subscription.group is None and not subscription.filter.startswith(_OWN_FIGURES)
+    return not subscription.filter.startswith(_OWN_FIGURES)
+
+
+def _announced(subscription: Subscription) -> bytes:
+    return join_share(subscription.group, subscription.filter)

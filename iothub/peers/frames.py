@@ -68,6 +68,11 @@ class FrameType(IntEnum):
         86  # msgpack {"tenant", "number", "is_settled", "is_complete"}: at once, and once they are durable and told
     )
     ACCOUNTS = 87  # msgpack {"change"}: this hub has read the change log of the accounts up to there
+    GROUP_CONGESTED = 88  # msgpack {"tenant", "group"}: members of a shared group here can take no more for a while
+    GROUP_PUBLISH = 89  # for one member of a shared group; see `iothub.peers.group_frames`
+    GROUP_DONE = 90  # msgpack {"numbers"}: of GROUP_PUBLISH: nobody else may have them
+    GROUP_NONE = 91  # msgpack {"numbers", "full"}: nobody here takes them; `full`: of those, for lack of room
+    GROUP_TAKEN = 92  # msgpack {"numbers"}: as soon as this is acknowledged, a client gets them with QoS 2
     HOLD = 96  # msgpack {"tenant", "client", "number", "takes"}: this hub asks for a Client Identifier
     HELD = 97  # msgpack {"tenant", "client", "number", "is_granted", "written_s"}: the answer
     RELEASE = 98  # msgpack {"tenant", "client", "number", "has_written"}: this hub has, or wants, it no more

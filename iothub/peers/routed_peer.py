@@ -11,12 +11,16 @@ from typing import Protocol
 
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import Drop
+from iothub.engine.filters import split_share
 from iothub.engine.message import Message
+from iothub.engine.ports import ABSENT, CONGESTED, READY
 from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
-from iothub.engine.router import Subscription
+from iothub.engine.router import Group, Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
 from iothub.peers.frames import FrameType
+from iothub.peers.groups import Groups
+from iothub.peers.peer_groups import PeerGroups
 from iothub.peers.ports import PeerId
 
 
@@ -55,8 +59,9 @@ class RoutedPeer:
     tenant while `is_full`.
     """
 
-    def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, turn: Turn) -> None:
+    def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, turn: Turn, groups: Groups) -> None:
         self.id = peer
+        self.groups = PeerGroups(groups, self)
         self.is_full = False
         self.opened: set[int] = set()  # tenants that it has open
         self.sessions: dict[int, Session] = {}
@@ -99,6 +104,25 @@ class RoutedPeer:
             self._drop(body, Drop.LINK_FULL)
         except LocalProtocolError:
             self._drop(body, Drop.TOO_LARGE)
+        self._note_load()
+
+    def readiness(self, subscription: Subscription, message: Message) -> int:
+        """Fulfils `Peer`. As with `send`, QoS 0 may fill half of the link, and queues bring QoS 1 and 2 where `subscription.qos` is 0."""
+        if subscription.qos == 0 if message.qos else self._is_half_full:
+            return ABSENT
+        readiness = self.groups.readiness(subscription, message)
+        return CONGESTED if readiness == READY and self.is_full else readiness
+
+    def send_to_group(self, tenant: TenantPlane, message: Message, group: Group) -> None:
+        """Fulfils `Peer`."""
+        self.groups.send(tenant, message, group, self._messages.encode(tenant, message))
+        self._note_load()
+
+    def send_frame(self, frame_type: FrameType, body: bytes) -> None:
+        """Fulfils `GroupLink`."""
+        self._links.send(self.id, frame_type, body)
+
+    def _note_load(self) -> None:
         self._is_half_full = self._links.is_half_full(self.id)
         if self._is_half_full and not self.is_full and self._links.is_full(self.id):
             self._set_full(True)
@@ -130,23 +154,25 @@ class RoutedPeer:
             session.is_sink = session.is_peer = True
             session.control = self
             tenant.sinks += self.is_full
-        subscription = Subscription(session, topic_filter, qos=need, retain_as_published=True)
+        group, matched = split_share(topic_filter)
+        subscription = Subscription(session, matched, group, need, retain_as_published=True)
         session.note(subscription)
         tenant.router.subscribe(subscription)
 
     def unsubscribe(self, tenant: TenantPlane, topic_filter: bytes) -> None:
         session = self.sessions.get(tenant.tenant_id)
         if session is not None:
-            session.forget(None, topic_filter)
-            tenant.router.unsubscribe(session, topic_filter, None)
+            group, matched = split_share(topic_filter)
+            session.forget(group, matched)
+            tenant.router.unsubscribe(session, matched, group)
 
     def leave(self, tenant_id: int) -> None:
         """Route nothing of a tenant to it any more."""
         session = self.sessions.pop(tenant_id, None)
         if session is None:
             return
-        for _, topic_filter in list(session.subscriptions):
-            session.tenant.router.unsubscribe(session, topic_filter, None)
+        for group, matched in list(session.subscriptions):
+            session.tenant.router.unsubscribe(session, matched, group)
         session.forget_all()
         session.tenant.sinks -= self.is_full
 
@@ -193,6 +219,7 @@ class RoutedPeer:
             self.leave(tenant_id)
         self.is_full = False
         self.opened.clear()
+        self.groups.end()
         self._call_back(self.announced)
 
     def _try(self, frame_type: FrameType, body: bytes) -> bool:

@@ -6,6 +6,7 @@ Knows no socket, no reactor and no SUBSCRIBE: the engine says which subscription
                      -> the log is applied here up to there -> clients of the tenant are served
     a subscription -> ROUTE to the hubs that have the tenant open, at the end of the turn -> they have applied it -> SUBACK
     a PUBLISH -> one frame to each hub with a matching route -> it matches again -> its transient sessions, and effective QoS 0
+        for a shared group -> one frame to one hub with a member, if none here takes it: see `iothub.peers.groups`
     a broker is dropped -> CLOSE
 
 Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it. A hub serves no publisher of
@@ -23,15 +24,24 @@ from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
 from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.group_frames import GroupCongested, GroupNumbers, GroupPublish
+from iothub.peers.groups import Groups
 from iothub.peers.known import OwnPlace
 from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Open, Opened, RouteChange, changes, decode_close, encode_close
 from iothub.peers.routed_peer import RoutedMessages, RoutedPeer, RouteLinks
 
-ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE)
+ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE, FrameType.GROUP_TAKEN)
 """Somebody waits for their acknowledgements."""
-MESSAGE_TYPES = (FrameType.PUBLISH,)
+MESSAGE_TYPES = (
+    FrameType.PUBLISH,
+    FrameType.GROUP_PUBLISH,
+    FrameType.GROUP_DONE,
+    FrameType.GROUP_NONE,
+    FrameType.GROUP_CONGESTED,
+)
+_GROUP_TYPES = (*MESSAGE_TYPES[1:], FrameType.GROUP_TAKEN)
 
 OnDone = Callable[[], None]
 OnClosedAt = Callable[[PeerId, int], None]
@@ -82,6 +92,7 @@ class Routes:
         self._on_closed_at: list[OnClosedAt] = []
         self._on_closed: list[OnClosed] = []
         self._messages = RoutedMessages()
+        self._groups = Groups(plane, call_soon)
         self._members: frozenset[PeerId] = frozenset()
         self._peers: dict[PeerId, RoutedPeer] = {}
         self._tenants: dict[int, _OpenTenant] = {}
@@ -120,7 +131,7 @@ class Routes:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
-        added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn)
+        added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn, self._groups)
         for here in list(self._tenants.values()):
             if not here.is_served:
                 here.unanswered.add(peer)
@@ -173,6 +184,7 @@ class Routes:
         body = encode_close(tenant.tenant_id)
         for peer in self._peers.values():
             peer.leave(tenant.tenant_id)
+            peer.groups.close_tenant(tenant)
             peer.announce(FrameType.CLOSE, body)
         for on_closed in self._on_closed:
             on_closed(tenant.tenant_id)
@@ -236,6 +248,8 @@ class Routes:
             return  # it is gone, or this hub is closing
         if frame_type == FrameType.PUBLISH:
             self._take_messages(sender, body)
+        elif frame_type in _GROUP_TYPES:
+            self._take_group_frame(sender, frame_type, body)
         elif frame_type == FrameType.ROUTE:
             self._take_routes(sender, RouteChange.decode(body))
         elif frame_type == FrameType.OPEN:
@@ -275,6 +289,34 @@ class Routes:
                 for message in messages:
                     if message.retain:
                         observer.retained_arrived(sender.id, tenant.tenant_id, message.topic)
+
+    def _take_group_frame(self, sender: RoutedPeer, frame_type: FrameType, body: bytes) -> None:
+        groups = sender.groups
+        if frame_type == FrameType.GROUP_PUBLISH:
+            self._take_group_message(sender, GroupPublish.decode(body))
+        elif frame_type == FrameType.GROUP_DONE:
+            groups.take_done(GroupNumbers.decode(body))
+        elif frame_type == FrameType.GROUP_NONE:
+            groups.take_none(GroupNumbers.decode(body))
+        elif frame_type == FrameType.GROUP_TAKEN:
+            groups.take_taken(GroupNumbers.decode(body))
+        else:
+            groups.take_congested(GroupCongested.decode(body))
+
+    def _take_group_message(self, sender: RoutedPeer, publish: GroupPublish) -> None:
+        tenant_id = tenant_of_routed(publish.routed, 0)
+        _require_open(sender, tenant_id)
+        here = self._tenants.get(tenant_id)
+        messages: list[Message] = []
+        sessions, known = ({}, {}) if here is None else (here.tenant.sessions, here.tenant.router.cache.young)
+        end = decode_routed(publish.routed, 0, tenant_id, sessions, known, messages)
+        if end != len(publish.routed) or len(messages) != 1 or not publish.fits(messages[0]):
+            raise BadFrameError(f"a GROUP_PUBLISH of tenant {tenant_id} that cannot be read")
+        if here is None:  # its last client has left since
+            sender.groups.refuse(publish)
+            return
+        self._plane.turn.begin()  # whoever feeds the link ends the batch
+        sender.groups.take_publish(here.tenant, messages[0], publish)
 
     def _take_open(self, sender: RoutedPeer, asked: Open) -> None:
         sender.opened.add(asked.tenant_id)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TOPICS = (b"a/1", b"a/2", b"b")
 FILTERS = (b"a/1", b"a/+", b"a/#", b"#", b"b")
 TAIL_S = 1.0  # of clients after the faults
-_SETTINGS = ConnectionSettings(receive_maximum=65_535, inbound_maximum=65_535)
+SETTINGS = ConnectionSettings(receive_maximum=65_535, inbound_maximum=65_535)
 _BURST = 100
 
 
@@ -216,7 +216,7 @@ class Clients:
         if tenant is not self._bench.tenant or not self._is_open:
             return  # it was closed meanwhile
         self._is_served = True
-        self._publisher = self._bench.client("p", settings=_SETTINGS)
+        self._publisher = self._bench.client("p", settings=SETTINGS)
 
     def _leave(self) -> None:
         """The last client of the tenant leaves, and its broker is dropped."""
@@ -230,7 +230,7 @@ class Clients:
 
     def _subscribe(self, topic_filter: bytes) -> None:
         routing = self._routing
-        client = self._bench.client(f"s{len(routing.subscribers)}", settings=_SETTINGS)
+        client = self._bench.client(f"s{len(routing.subscribers)}", settings=SETTINGS)
         each = Subscriber(len(routing.subscribers), self.id, topic_filter, client)
         routing.subscribers.append(each)
         self._subscribers.append(each)

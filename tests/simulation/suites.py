@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
 from tests.simulation.directory import Devices, Holding
+from tests.simulation.groups import Members, Sharing
 from tests.simulation.hub import SimHub
 from tests.simulation.known import KeptSessions, Knowing
 from tests.simulation.membership import membership_suite
@@ -66,11 +67,22 @@ def retained_suite() -> Suite:
     return Suite([keeping, Evidence(), Silence(), OneConnection(), Bounds()], [retainers])
 
 
+def groups_suite() -> Suite:
+    """Members of shared groups at several hubs."""
+    sharing = Sharing()
+
+    def members(hub: SimHub) -> Members:
+        return Members(hub, sharing)
+
+    return Suite([sharing, Evidence(), Silence(), OneConnection(), Bounds()], [members])
+
+
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "membership": membership_suite,
     "routes": routes_suite,
     "known": known_suite,
+    "groups": groups_suite,
     "directory": directory_suite,
     "retained": retained_suite,
 }

@@ -207,6 +207,7 @@ class TenantBroker:
     def is_idle(self) -> bool:
         is_used = self.plane.sessions or self.plane.connections or self.allowance.ledger.used(Quota.CONNECTIONS)
         is_used = is_used or len(self._wills)  # `connections` above counts pending CONNECTs too
+        is_used = is_used or self.plane.buffered_bytes  # what another hub may return for another member of its group
         return not is_used and self.retained.is_empty and self.allowance.rates.is_idle
 
     # --- sessions and connections

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from iothub.base.errors import BackendError, UnavailableError
-from iothub.engine.filters import check_topic_filter, split_share
+from iothub.engine.filters import check_topic_filter, join_share, split_share
 from iothub.engine.router import Subscription
 from iothub.engine.state import Connection, Session
 from iothub.mqtt.constants import MQTT_5_0
@@ -78,7 +78,7 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
     place = await _make_durable(hub, broker, session, requests)
     await _activate(hub, context, session, requests)
     granted = [requested.subscription for requested in requests if requested.is_granted]
-    filters = [each.filter for each in granted if each.group is None]
+    filters = [join_share(each.group, each.filter) for each in granted]
     is_resumed = await _wait_for_peers(hub, connection, session, place, filters)
     if context.session is not session:
         return

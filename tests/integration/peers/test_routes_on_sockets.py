@@ -12,6 +12,7 @@ import pytest
 
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
+from iothub.engine.filters import join_share
 from iothub.hub.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
@@ -87,6 +88,19 @@ class Hub:
         self.thread.call(subscribe)
         self.thread.until(lambda: done)
 
+    def join(self, client: Client, group: bytes, topic_filter: bytes, qos: int) -> None:
+        """Subscribe as a member of a shared group, and wait until SUBACK would leave."""
+        done: list[bool] = []
+
+        def subscribe() -> None:
+            client.subscribe(topic_filter, qos, group=group)
+            shared = join_share(group, topic_filter)
+            if not self.routes.await_routed(self.bench.tenant, [shared], lambda: done.append(True)):
+                done.append(True)
+
+        self.thread.call(subscribe)
+        self.thread.until(lambda: done)
+
     def close(self) -> None:
         self.thread.call(self.links.close)
         self.thread.call(self.listeners.close)
@@ -154,3 +168,54 @@ def test_much_traffic_arrives_in_order_and_is_acknowledged(pair: tuple[Hub, Hub]
     one.thread.until(lambda: not any(each.unacknowledged_bytes for each in one.links.status()))
 
     assert found == [b"%d" % number for number in range(4_000)]
+
+
+JOBS = 100
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_shared_group_with_its_member_at_the_other_hub_gets_everything(pair: tuple[Hub, Hub], qos: int) -> None:
+    """All of a hundred, each once."""
+    one, two = pair
+    member = two.bench.client("m", receive_maximum=1_000)
+    publisher = one.bench.client("p", inbound_maximum=1_000)
+    two.join(member, b"workers", b"job/+", 2)
+    found: list[bytes] = []
+
+    for number in range(1, JOBS + 1):
+        one.thread.call(partial(publisher.send, publish(b"job/1", b"%d" % number, qos, number)))
+
+    def read() -> bool:
+        found.extend(body[7 + 2 * (qos > 0) :] for _, body in packets(member.take()))
+        return len(found) >= JOBS
+
+    one.thread.until(read)
+    assert found == [b"%d" % number for number in range(1, JOBS + 1)]
+
+
+def test_what_a_client_has_not_acknowledged_goes_to_another_hubs_member_when_its_hub_goes(
+    pair: tuple[Hub, Hub],
+) -> None:
+    """None of what was acknowledged to the publisher is lost."""
+    one, two = pair
+    first = two.bench.client("m", receive_maximum=1_000)
+    publisher = one.bench.client("p")
+    two.join(first, b"workers", b"job/+", 1)
+    for number in range(1, JOBS + 1):
+        one.thread.call(partial(publisher.send, publish(b"job/1", b"%d" % number, 1, number)))
+    one.thread.until(lambda: two.bench.tenant.counters.delivered_1 == JOBS)
+    second = one.bench.client("n", receive_maximum=1_000)
+    one.join(second, b"workers", b"job/+", 1)
+
+    one.thread.call(partial(one.links.members, []))
+    one.thread.call(partial(one.links.members, []))
+
+    found: list[bytes] = []
+
+    def read() -> bool:
+        found.extend(body[9:] for _, body in packets(second.take()))
+        return len(found) >= JOBS
+
+    one.thread.until(read)
+    assert sorted(found) == sorted(b"%d" % number for number in range(1, JOBS + 1))
+    assert one.bench.tenant.buffered_bytes <= JOBS * 200  # only what its own client has not acknowledged

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
+from iothub.engine.router import Subscription
+from iothub.engine.state import Session
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 
 
@@ -64,6 +68,102 @@ def test_an_offline_member_gets_it_only_when_nobody_is_online() -> None:
     bench.settle()
 
     assert sorted(bench.store.queue(number).tail for number in (7, 8)) == [0, 3]
+
+
+@dataclass
+class Control:
+    """The control plane's half of a session."""
+
+    is_online_elsewhere: bool
+
+
+class Interest:
+    """Other hubs are there."""
+
+    def replace(self, before: Subscription | None, after: Subscription | None) -> None:
+        """They hear nothing."""
+
+
+def at_another_hub(bench: Bench, client_id: str, queue_id: int, qos: int = 1) -> Session:
+    """A persistent member whose client another hub has."""
+    bench.tenant.interest = Interest()
+    session = bench.plane.create_session(bench.tenant, client_id, client_id, is_persistent=True, queue_id=queue_id)
+    session.control = Control(is_online_elsewhere=True)
+    bench.plane.subscribe(session, Subscription(session, b"job", b"g", qos))
+    return session
+
+
+def queued(bench: Bench, *queue_ids: int) -> list[int]:
+    bench.settle()
+    return [bench.store.queue(number).tail for number in queue_ids]
+
+
+def test_members_that_are_online_at_another_hub_take_turns_before_those_offline() -> None:
+    """Their queues get it, and their hub delivers."""
+    bench = Bench()
+    offline = bench.client("o", queue_id=6)
+    offline.subscribe(b"job", 1, group=b"g")
+    offline.drop()
+    for number in (7, 8):
+        at_another_hub(bench, f"e{number}", number)
+
+    bench.client("p").send(publish(b"job", b"x", 1, 1) * 4)
+
+    assert queued(bench, 6, 7, 8) == [0, 2, 2]
+
+
+def test_a_member_here_is_preferred_unless_it_is_congested() -> None:
+    bench = Bench()
+    at_another_hub(bench, "e", 7)
+    [here] = members(bench, 1, receive_maximum=1)
+
+    bench.client("p").send(publish(b"job", b"x", 1, 1) * 4)
+
+    assert (taken(here), queued(bench, 7)) == (1, [2])  # one is sent, one waits for the window, then it is congested
+
+
+def test_a_member_at_another_hub_is_offline_for_what_its_queue_does_not_store() -> None:
+    """QoS 0 is not brought to another hub by a queue."""
+    bench = Bench()
+    at_another_hub(bench, "e", 7)
+    at_another_hub(bench, "z", 8, qos=0)
+
+    bench.client("p").send(publish(b"job", b"x") + publish(b"job", b"x", 1, 1))
+
+    assert queued(bench, 7, 8) == [1, 0]
+    assert bench.observer.drops == [(Drop.QOS0_OFFLINE, 1)]
+
+
+def test_the_choice_among_those_offline_is_the_same_at_every_hub() -> None:
+    """Neither the order in which the members came nor the process makes a difference."""
+    ids = list(range(1, 9))
+    found = []
+    for order in (ids, ids[::-1], ids[3:] + ids[:3]):
+        bench = Bench()
+        for number in order:
+            client = bench.client(f"o{number}", queue_id=number)
+            client.subscribe(b"job", 1, group=b"g")
+            client.drop()
+        for publisher in ("p", "device-1", "\u00e9"):
+            bench.client(publisher).send(publish(b"job", b"x", 1, 1))
+        found.append(queued(bench, *ids))
+
+    assert found == [[0, 2, 0, 0, 0, 0, 1, 0]] * 3
+
+
+def test_a_member_that_subscribes_again_gets_it_by_its_new_subscription() -> None:
+    bench = Bench()
+    offline = bench.client("o", queue_id=7)
+    publisher = bench.client("p")
+    found = []
+    for qos in (1, 2):
+        offline.subscribe(b"job", qos, group=b"g")
+        bench.plane.detach(offline.session)
+        publisher.send(publish(b"job", b"x", 2, qos))
+        bench.settle()
+        found.append(bench.store.queue(7).records[qos].qos)
+
+    assert found == [1, 2]
 
 
 def test_unacknowledged_qos1_goes_to_another_member_when_a_session_ends() -> None:

@@ -8,6 +8,7 @@ from iothub.engine.message import Message
 from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING
 from iothub.peers.frames import FrameType
+from iothub.peers.groups import Groups
 from iothub.peers.ports import PeerId
 from iothub.peers.routed_peer import RoutedMessages, RoutedPeer
 from iothub.testing.engine import Bench
@@ -42,7 +43,8 @@ class Scenario:
     def __init__(self) -> None:
         self.links = Links()
         self.bench = Bench()
-        self.peer = RoutedPeer(PEER, self.links, RoutedMessages(), self.bench.plane.turn)
+        groups = Groups(self.bench.plane, lambda call: call())
+        self.peer = RoutedPeer(PEER, self.links, RoutedMessages(), self.bench.plane.turn, groups)
         self.tenant = self.bench.tenant
 
     def send(self, tenant: TenantPlane, *messages: Message) -> None:

@@ -1,0 +1,118 @@
+"""The bodies of the frames by which hubs give messages of shared groups to each other's members.
+
+Knows no link, no tenant and no session.
+
+GROUP_PUBLISH is fixed binary: the hub's number of it 8 (0: QoS 0, nobody waits for an answer), length of the group's name 2, of its
+Topic Filter 2, name, filter, and the message as `iothub.engine.routed` has it, which is encoded once for all hubs. The others are msgpack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import TypeGuard
+
+from iothub.engine.filters import check_topic_filter, join_share, topic_matches
+from iothub.engine.message import Message
+from iothub.peers.frames import BadFrameError, pack, unpack
+
+NUMBERS = 4_096  # in one frame
+
+_HEAD = Struct(">QHH")
+_FILTER_BYTES = _FILTER_LEVELS = 65_535
+_MOST = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPublish:
+    """One message for one member of a shared group. `routed`: the message, encoded."""
+
+    number: int
+    name: bytes
+    filter: bytes
+    routed: bytes
+
+    def encode(self) -> bytes:
+        head = _HEAD.pack(self.number, len(self.name), len(self.filter))
+        return b"".join((head, self.name, self.filter, self.routed))
+
+    @classmethod
+    def decode(cls, body: bytes) -> GroupPublish:
+        """Raises BadFrameError. The message is not looked at."""
+        if len(body) < _HEAD.size:
+            raise BadFrameError(f"a GROUP_PUBLISH of {len(body)} bytes, expected at least {_HEAD.size}")
+        number, name_bytes, filter_bytes = _HEAD.unpack_from(body)
+        name_end = _HEAD.size + name_bytes
+        end = name_end + filter_bytes
+        name, topic_filter = body[_HEAD.size : name_end], body[name_end:end]
+        if number > _MOST or end > len(body):
+            raise BadFrameError("a GROUP_PUBLISH that is cut off")
+        _check_group(name, topic_filter)
+        return cls(number, name, topic_filter, body[end:])
+
+    def fits(self, message: Message) -> bool:
+        """Tell whether this is a message for the group, with a number as its QoS needs it."""
+        return topic_matches(self.filter, message.topic) and (self.number > 0) == (message.qos > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNumbers:
+    """Numbers of GROUP_PUBLISH that one answer is for. `full`: of GROUP_NONE, those that found members without room."""
+
+    numbers: Sequence[int]
+    full: Sequence[int] = ()
+
+    def encode(self) -> bytes:
+        return pack({"numbers": list(self.numbers), "full": list(self.full)})
+
+    @classmethod
+    def decode(cls, body: bytes) -> GroupNumbers:
+        """Raises BadFrameError."""
+        fields = unpack(body, items=NUMBERS)
+        return cls(_numbers(fields, "numbers"), _numbers(fields, "full"))
+
+
+def in_frames(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Yield the numbers in parts that fit into one frame each."""
+    for first in range(0, len(numbers), NUMBERS):
+        yield numbers[first : first + NUMBERS]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCongested:
+    """Which group's members can take no more for a while."""
+
+    tenant_id: int
+    name: bytes
+    filter: bytes
+
+    def encode(self) -> bytes:
+        return pack({"tenant": self.tenant_id, "name": self.name, "filter": self.filter})
+
+    @classmethod
+    def decode(cls, body: bytes) -> GroupCongested:
+        """Raises BadFrameError."""
+        fields = unpack(body, text_bytes=_FILTER_BYTES)
+        tenant_id, name, topic_filter = fields.get("tenant"), fields.get("name"), fields.get("filter")
+        if not _is_number(tenant_id) or not isinstance(name, bytes) or not isinstance(topic_filter, bytes):
+            raise BadFrameError(f"a GROUP_CONGESTED with {fields!r:.80}, expected tenant, name and filter")
+        _check_group(name, topic_filter)
+        return cls(tenant_id, name, topic_filter)
+
+
+def _check_group(name: bytes, topic_filter: bytes) -> None:
+    shared = join_share(name, topic_filter)
+    if b"/" in name or check_topic_filter(shared, _FILTER_LEVELS, _FILTER_BYTES):
+        raise BadFrameError(f"{shared!r:.60}, expected a Topic Filter of a shared group")
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+
+
+def _numbers(fields: Mapping[str, object], name: str) -> tuple[int, ...]:
+    value = fields.get(name)
+    if not isinstance(value, list) or not all(_is_number(each) for each in value):
+        raise BadFrameError(f"field {name} is {value!r:.40}, expected a list of numbers")
+    return tuple(value)
