@@ -26,7 +26,7 @@ TOPICS = (b"a/1", b"a/2", b"b")
 FILTERS = (b"a/1", b"a/+", b"a/#", b"#", b"b")
 TAIL_S = 1.0  # of clients after the faults
 SETTINGS = ConnectionSettings(receive_maximum=65_535, inbound_maximum=65_535)
-_BURST = 100
+_BURST = 300
 
 
 @dataclass(eq=False)
@@ -202,8 +202,7 @@ class Clients:
         elif chance < 0.55 and not self._unanswered:
             self._leave()
         else:
-            for _ in range(rng.randint(1, 4)):
-                self._publish(b"")
+            self._hub.later(self._publish_some)
 
     def _open(self) -> None:
         tenant = self._bench.tenant = TenantPlane(1, "acme")
@@ -248,6 +247,19 @@ class Clients:
         self._bench.plane.discard(each.client.session)
         self._subscribers.remove(each)
 
+    def _publish_some(self) -> None:
+        """Among what comes over links in a turn, which ends later; the last messages of a tenant may be followed by its end in the same turn."""
+        rng, publisher = self._hub.world.rng, self._publisher
+        if not self._is_served or publisher is None:
+            return
+        for _ in range(rng.randint(1, 4)):
+            self._publish(b"")
+        if rng.random() < 0.01 and not publisher.connection.is_paused:
+            for each in self._unanswered:
+                each.is_acknowledged = True  # it is routed, and nobody waits for its PUBACK any more
+            self._unanswered.clear()
+            self._leave()
+
     def _publish(self, filler: bytes) -> None:
         routing, publisher = self._routing, self._publisher
         assert publisher is not None
@@ -256,7 +268,6 @@ class Clients:
         routing.publications.append(publication)
         self._unanswered.append(publication)
         publisher.connection.feed(publish(publication.topic, b"%d %b" % (number, filler), 1, number % 65_535 + 1))
-        self._bench.plane.end_batch()
         self._take_answers(publisher)
 
     def _read(self) -> None:
