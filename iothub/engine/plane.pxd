@@ -15,7 +15,7 @@ from iothub.engine.storage cimport Storage
 from iothub.engine.turn cimport Turn
 from iothub.engine.window cimport Window
 
-cdef int ACCEPTS_NOBODY
+cdef int ACCEPTS_NOBODY, WATCH_BYTES
 
 
 @cython.final
@@ -46,5 +46,4 @@ cdef class Plane:
     cdef object _go_on(self, Connection connection)
     cdef object _unblock(self, Connection connection)
     cdef object _due(self, Connection connection)
-    cdef object _count_buffers(self)
     cdef object _close(self, Connection connection)

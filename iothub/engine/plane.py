@@ -32,11 +32,10 @@ from iothub.engine.router import Group, Subscription
 from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
-from iothub.engine.turn import ACCEPTS_NOBODY, Turn
+from iothub.engine.turn import ACCEPTS_NOBODY, WATCH_BYTES, Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire
 
-_WATCH_BYTES = 16 << 10  # a smaller out-buffer is not counted
 _READ_ON = 1_000  # publishers that wait for one sink, in one tick
 _SILENT = frozenset(
     (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
@@ -152,7 +151,7 @@ class Plane:
             connection.is_dirty = False
             if not connection.is_lost:
                 connection.transport.wake()
-                if not connection.is_watched and len(connection.out) >= _WATCH_BYTES and not connection.is_closed:
+                if not connection.is_watched and len(connection.out) >= WATCH_BYTES and not connection.is_closed:
                     connection.is_watched = True
                     turn.watched.append(connection)
                     turn.account(connection)
@@ -173,7 +172,7 @@ class Plane:
         self.control_queue.spent = 0
         for connection in self.wheel.advance(turn.now):
             self._due(connection)
-        self._count_buffers()
+        turn.count_buffers()
         lagging = turn.lagging
         turn.lagging = []
         for session in lagging:
@@ -550,21 +549,6 @@ class Plane:
             turn.close(connection, Reason.KEEPALIVE_TIMEOUT)  # [MQTT-3.1.2-22]
         else:
             connection.timer = self.wheel.schedule(deadline, connection)
-
-    def _count_buffers(self) -> None:
-        """Count the out-buffers that were long."""
-        turn = self.turn
-        watched = turn.watched
-        turn.watched = []
-        for connection in watched:
-            if connection.is_closed:
-                continue
-            turn.account(connection)
-            if len(connection.out) >= _WATCH_BYTES:
-                turn.watched.append(connection)
-            else:
-                connection.is_watched = False
-                turn.hold_connection(connection, 0)
 
     def _close(self, connection: Connection) -> None:
         """Detach the session, send the final packet, close the socket, notify the control plane: once."""

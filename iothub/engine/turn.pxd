@@ -24,6 +24,8 @@ cdef class Turn:
     cpdef object wait(self, Session session)
     cpdef object hold(self, TenantPlane tenant, Py_ssize_t size)
     cpdef object account(self, Connection connection)
+    @cython.locals(watched=list, connection=Connection)
+    cpdef object count_buffers(self)
     cpdef object hold_connection(self, Connection connection, Py_ssize_t size)
     @cython.locals(tenant=TenantPlane)
     cpdef object keep(self, Connection connection, Py_ssize_t size)

@@ -24,6 +24,8 @@ DROPS_QOS0 = 1  # 70 %: QoS 0 to congested connections is dropped
 PAUSES_PUBLISHERS = 2  # 85 %
 ACCEPTS_NOBODY = 3  # 100 %
 
+WATCH_BYTES = 16 << 10  # a smaller out-buffer is not counted
+
 
 class Turn:
     """The state of the running batch and of the worker as a whole."""
@@ -124,6 +126,20 @@ class Turn:
     def account(self, connection: Connection) -> None:
         """Count what is in a connection's out-buffer now."""
         self.hold_connection(connection, len(connection.out))
+
+    def count_buffers(self) -> None:
+        """Count the out-buffers that were long."""
+        watched = self.watched
+        self.watched = []
+        for connection in watched:
+            if connection.is_closed:
+                continue
+            self.account(connection)
+            if len(connection.out) >= WATCH_BYTES:
+                self.watched.append(connection)
+            else:
+                connection.is_watched = False
+                self.hold_connection(connection, 0)
 
     def hold_connection(self, connection: Connection, size: int) -> None:
         """Count this many bytes of a connection's out-buffer as buffered."""
