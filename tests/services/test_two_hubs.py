@@ -348,8 +348,9 @@ def test_start_that_a_store_holds_up_has_a_successor_for_the_sessions_of_the_hub
     assert "Traceback" not in pair.first.log + pair.second.log
 
 
-def test_hub_that_was_taken_for_dead_goes_on_with_its_clients(pair: Pair, at: At) -> None:
-    """It stood still for longer than the others wait; its connections live, and what was published meanwhile comes, in order, once."""
+def test_hub_that_was_taken_for_dead_begins_again_without_its_clients(pair: Pair, at: At) -> None:
+    """It stood still for longer than the others wait. Its client is told, and finds at the other hub what was published, in order, once."""
+    until(lambda: states(pair.second)[1] == "up", "the link is up", LINKED_S)
     client, publisher = at(pair.first)(5, "sleeper", keep=True), at(pair.second)(5, device="dev2")
     client.subscribe(("sleep", 2))
     sent = [b"%d" % number for number in range(20)]
@@ -369,10 +370,13 @@ def test_hub_that_was_taken_for_dead_goes_on_with_its_clients(pair: Pair, at: At
     for payload in sent[10:]:
         publisher.publish("sleep", payload, qos=2)
 
-    client.timeout = 15.0
-    assert client.payloads(20) == sent
-    client.nothing()
-    until(lambda: bool(row(pair.second, "sleeper")["is_connected"]), "the hub has contradicted", 15)
+    assert [(packet.kind, packet.code) for packet in client.expect_closed(timeout=15.0)] == [(DISCONNECT, 0x8B)]
+    again = at(pair.second)(5, "sleeper", keep=True)
+    assert again.payloads(20) == sent
+    again.nothing()
+    until(lambda: readiness(pair.first)[0], "the hub has begun again", BURIED_S)
+    until(lambda: states(pair.first) == states(pair.second) == {1: "up", 2: "up"}, "both links are up", LINKED_S)
+    assert pair.first.process.poll() is None
 
 
 def test_second_hub_with_the_same_node_number_is_refused(pair: Pair) -> None:

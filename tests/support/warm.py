@@ -232,6 +232,8 @@ def _become(request: dict[str, Any], files: Sequence[int]) -> NoReturn:
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
     sys.argv = ["iothub", *request["words"]]
+    # what a hub that begins again runs
+    sys.orig_argv = [sys.executable, "-c", "from iothub.cli.entry import main; main()", *request["words"]]
     entry.main()
     raise SystemExit(0)
 
