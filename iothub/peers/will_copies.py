@@ -156,7 +156,11 @@ class WillCopies:
     # --- who there is
 
     def set_view(self, view: View) -> None:
-        """Say which hubs there are: copies move to the first ones by their weights. A hub that is alone leaves them where they are."""
+        """Say at each look which hubs there are: copies move to the first ones by their weights. A hub that is alone leaves them where they are."""
+        now = self._clock.boottime()
+        self._orphaned = {
+            first: copies for first, copies in self._orphaned.items() if copies and now - copies[-1][0] <= ORPHANED_S
+        }
         before = self._view
         if before == view or len(view.members) == 1:
             return

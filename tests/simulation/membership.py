@@ -342,6 +342,10 @@ class MemberClients(Clients):
             self._hub.later(self._receive)
         world.after(world.rng.uniform(0.1, 1.0), self._send_later)
 
+    def _publish_soon(self) -> None:
+        for _ in range(self._hub.world.rng.randint(1, 4)):
+            self._publish(b"")
+
     def _publish(self, filler: bytes) -> None:
         del filler
         self._send()

@@ -202,7 +202,7 @@ class Clients:
         elif chance < 0.55 and not self._unanswered:
             self._leave()
         else:
-            self._hub.later(self._publish_some)
+            self._publish_soon()
 
     def _open(self) -> None:
         tenant = self._bench.tenant = TenantPlane(1, "acme")
@@ -246,6 +246,9 @@ class Clients:
         each.ended = self._routing.next_event()
         self._bench.plane.discard(each.client.session)
         self._subscribers.remove(each)
+
+    def _publish_soon(self) -> None:
+        self._hub.later(self._publish_some)
 
     def _publish_some(self) -> None:
         """Among what comes over links in a turn, which ends later; the last messages of a tenant may be followed by its end in the same turn."""

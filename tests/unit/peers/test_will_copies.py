@@ -127,6 +127,22 @@ def test_a_second_copy_is_forgotten_when_the_first_hub_lives_on() -> None:
     assert hub.copies._orphaned == {}
 
 
+def test_second_copies_are_forgotten_although_nobody_else_is_gone() -> None:
+    """At the next look at the accounts, which finds who was there before."""
+    hub = Hub()
+    view = View(0, [ONE, THREE])
+    hub.copies.set_view(view)
+    hub.receive(TWO, copy_of("c", before=THREE))
+    hub.copies.peer_gone(TWO)
+    hub.copies.set_view(view)
+    assert len(hub.copies._orphaned[THREE]) == 1
+
+    hub.now += ORPHANED_S + 1.0
+    hub.copies.set_view(view)
+
+    assert hub.copies._orphaned == {}
+
+
 def test_a_copy_that_is_replaced_is_not_dropped_by_the_id_of_the_one_before() -> None:
     hub = Hub()
     hub.receive(TWO, copy_of("c"))
