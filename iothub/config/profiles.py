@@ -86,11 +86,16 @@ _CLUSTER = f"""\
 # Then `iothub init` creates the accounts, and `iothub hbase create-tables` the tables, once for all hubs.
 #
 # Every further hub: copy this file, {URL_FILE} and `pepper` (both mode 0600) to its own data directory, change node.name and
-# node.number, and run `iothub init` there.
+# node.number, and run `iothub init` there. Hubs that share these servers are linked: set [cluster] below at each, before the second one starts.
 {_VERSION}
 [node]
 name = "hub-1"
 number = 1  # 0..65535; different for every hub
+
+# Links to the other hubs; TLS with certificates of your own authority: `iothub cluster init-ca`, then `iothub cluster issue NUMBER` for each hub.
+# [cluster]
+# listen = "0.0.0.0:7883"
+# advertise = "hub-1.example.com:7883"  # where the other hubs reach this one
 {_LISTENERS}{_TLS}{_HTTP}
 [sql]
 url_file = "{URL_FILE}"  # one line, mode 0600: mysql+pymysql://USER:PASSWORD@HOST/DATABASE or postgresql+psycopg://...

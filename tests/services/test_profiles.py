@@ -68,6 +68,8 @@ def hubs(_servers: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 '# admin_program = "hbase"': f'admin_program = "{_servers.places.folder / "hbase-java"}"',
                 'brokers = ["kafka-1:9092", "kafka-2:9092", "kafka-3:9092"]': f'brokers = ["{HOST}:{ports.kafka}"]',
                 "replication = 3": "replication = 1",
+                "# [cluster]": "[cluster]\ninsecure = true",
+                '# listen = "0.0.0.0:7883"': f'listen = "{HOST}:{free_port()}"',
                 '# topic_prefix = "iothub"': f'topic_prefix = "{stores.environment["IOTHUB_KAFKA__TOPIC_PREFIX"]}"',
             },
         )
@@ -78,7 +80,14 @@ def hubs(_servers: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         two.data_dir.mkdir()
         for name in ("iothub.toml", "accounts.url", "pepper"):
             shutil.copy(one.data_dir / name, two.data_dir)
-        edit(two.data_dir / "iothub.toml", {'name = "hub-1"': 'name = "hub-2"', "number = 1": "number = 2"})
+        edit(
+            two.data_dir / "iothub.toml",
+            {
+                'name = "hub-1"': 'name = "hub-2"',
+                "number = 1": "number = 2",
+                'listen = "': f'listen = "{HOST}:{free_port()}"  # "',
+            },
+        )
         two.run("init")
         yield [one, two]
         one.close()
