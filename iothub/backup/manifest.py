@@ -6,6 +6,7 @@ Knows names, sizes and hashes of files, and not what is in them.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from iothub.config.datadir import write_atomically
 VERSION = 1
 _LIMIT_BYTES = 256 << 20  # a million files of the archive
 _SHOWN = 60  # letters of what is wrong
+_I64 = 1 << 63
 _T = TypeVar("_T")
 _KINDS: dict[type, str] = {int: "a number", str: "a text", bool: "true or false", list: "a list"}
 
@@ -76,7 +78,9 @@ def read(folder: Path) -> Manifest:
     except OSError as error:
         raise UnavailableError(f"{file}: cannot be read: {error.strerror}") from None
     try:
-        return _from_json(_parsed(text))
+        manifest = _from_json(_parsed(text))
+        _require_whole(manifest, folder)
+        return manifest
     except ValueError as error:
         raise CorruptRecordError(f"{file} is damaged: {error}; use another backup") from None
 
@@ -112,6 +116,26 @@ def _from_json(content: object) -> Manifest:
     )
 
 
+def _require_whole(manifest: Manifest, folder: Path) -> None:
+    """Raises ValueError: files are named twice, or none is, or a database that is there is not."""
+    names = [entry.name for entry in manifest.files]
+    if not names:
+        raise ValueError("it names no file")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise ValueError(f"it names {twice!r} twice")
+    unnamed = sorted({file.name for file in folder.glob("*.db")}.difference(names))
+    if unnamed:
+        raise ValueError(f"it does not name {unnamed[0]}, which is there")
+
+
+def _number(content: object, name: str, below: int) -> int:
+    value = _field(content, name, int)
+    if not 0 <= value < below:
+        raise ValueError(f"{name!r} is {str(value)[:_SHOWN]}, expected a number from 0 to {below - 1}")
+    return value
+
+
 def _field(content: object, name: str, kind: type[_T]) -> _T:
     if not isinstance(content, dict):
         raise ValueError(f"expected an object with {name!r}, got {json.dumps(content)[:_SHOWN]}")
@@ -129,9 +153,9 @@ def _entry(content: object) -> Entry:
         raise ValueError(f"file name {name!r} leads out of the data directory")
     return Entry(
         name,
-        _field(content, "size_bytes", int),
+        _number(content, "size_bytes", _I64),
         _field(content, "sha256", str),
-        _field(content, "mode", int) & 0o777,
-        _field(content, "modified_ns", int),
-        _field(content, "schema", int),
+        _number(content, "mode", 0o1000),
+        _number(content, "modified_ns", _I64),
+        _number(content, "schema", _I64),
     )

@@ -287,6 +287,45 @@ def test_manifest_that_cannot_be_read_is_refused(backup: Path, text: str, error:
         assert str(found.value) == f"{backup / files.MANIFEST} is damaged: {said}; use another backup"
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("mode", 0o6777, "'mode' is 3583, expected a number from 0 to 511"),
+        ("mode", -5, "'mode' is -5, expected a number from 0 to 511"),
+        (
+            "modified_ns",
+            1 << 63,
+            "'modified_ns' is 9223372036854775808, expected a number from 0 to 9223372036854775807",
+        ),
+        ("size_bytes", -1, "'size_bytes' is -1, expected"),
+    ],
+)
+def test_manifest_with_a_number_that_no_file_has_is_refused(backup: Path, field: str, value: int, said: str) -> None:
+    content = json.loads((backup / files.MANIFEST).read_text())
+    content["files"][0][field] = value
+    (backup / files.MANIFEST).write_text(json.dumps(content))
+
+    with pytest.raises(CorruptRecordError, match=said):
+        manifest.read(backup)
+
+
+def test_manifest_that_names_not_every_database_once_is_refused(backup: Path) -> None:
+    """It was cut or edited: a restore would leave something out, or fail in the middle."""
+    content = json.loads((backup / files.MANIFEST).read_text())
+    whole = content["files"]
+    without = [entry for entry in whole if entry["name"] != "queues.db"]
+
+    for entries, said in (
+        ([], "it names no file"),
+        (without, r"it does not name queues\.db, which is there"),
+        ([*whole, whole[0]], "it names '.*' twice"),
+    ):
+        content["files"] = entries
+        (backup / files.MANIFEST).write_text(json.dumps(content))
+        with pytest.raises(CorruptRecordError, match=said):
+            manifest.read(backup)
+
+
 def test_manifest_that_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / files.MANIFEST).mkdir()
 
