@@ -20,6 +20,7 @@ from iothub.net.admin_frames import FrameDecoder
 from iothub.records.admin_commands import Json, Request, Verb
 
 SILENCE_S = 15.0  # longer than a hub waits for the session log before it refuses (10 s)
+_HELLO_BYTES = 1 << 10
 _HINT_S = 0.3
 _READ_BYTES = 64 << 10
 _LEAST_S = 0.001  # 0 would mean: do not wait at all, and not even read what is there
@@ -98,6 +99,7 @@ class LocalHub:
             with self._data_dir.admin_address() as address:
                 connection.connect(address)
             connection.sendall(admin_frames.hello() + admin_frames.request_frame(Request(Verb.ACCOUNTS_APPLY, "", {})))
+            connection.recv(_HELLO_BYTES)  # a socket that is closed with its greeting unread takes the request with it
 
     def require(self) -> None:
         """Raises UnavailableError: no hub runs here."""
