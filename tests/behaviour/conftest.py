@@ -12,8 +12,9 @@ import pytest
 
 from iothub.cli.main import run
 from tests.support.clients import TRANSPORTS, Listener
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.mqtt_clients import FOREIGN_BROKER, Clients
+from tests.support.ports import free_port
 
 DEVICES = ("dev1", "dev2", "dev3", "dev4")
 # Every number is far from the plan's, so that a test sees whose limit acts.

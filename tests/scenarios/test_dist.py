@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.tree import ROOT, compiled_folders, setup
-from tests.support.hub import free_port
+from tests.support.ports import free_port
 
 VERSION = setup()["metadata"]["version"]
 CLEAN = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "IOTHUB_PURE_PYTHON")}

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60

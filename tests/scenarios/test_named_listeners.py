@@ -14,7 +14,8 @@ import pytest
 
 from iothub.testing.certificates import Authority, Pair
 from tests.support.clients import unique
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
+from tests.support.ports import free_port
 
 PUBLIC, PARTNERS = "tls", "tls.partners"
 TIMEOUT_S = 20

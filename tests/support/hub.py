@@ -18,16 +18,11 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.support import warm
+from tests.support.ports import free_port
 
 IOTHUB = Path(sys.executable).parent / "iothub"
 START_TIMEOUT_S = 60.0  # of a second on a quiet machine
 COMMAND_TIMEOUT_S = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def iothub(

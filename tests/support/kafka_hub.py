@@ -19,8 +19,9 @@ from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE, LoggedEvent
 from iothub_services.events.reading import read_between
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.packets import SUBACK, string
+from tests.support.ports import free_port
 from tests.support.raw import ClosedError, RawClient
 
 PERSISTENT = [(0x11, 3600)]  # Session Expiry Interval

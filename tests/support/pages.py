@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 PORTS = ("1883", "1884", "8883", "8083", "8084", "8080")
 START_TIMEOUT_S = 120.0
@@ -45,7 +46,7 @@ class Walk:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._hub: subprocess.Popen[bytes] | None = None
-        self._ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._ports = {port: free_port() for port in PORTS}
         paths = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": paths, "HOME": str(directory), "NODE_PATH": str(NODE_MODULES)}
         self._environment["IOTHUB_LISTENERS__TCP__PORT"] = str(self._ports["1883"])  # what no command names
@@ -121,13 +122,3 @@ class Walk:
 
     def _exchanged(self, text: str) -> str:
         return re.sub(r"\b(?:" + "|".join(PORTS) + r")\b", lambda found: str(self._ports[found[0]]), text)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports

@@ -21,7 +21,7 @@ from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.from_settings import blocking
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.hub import free_port
+from tests.support.ports import free_port
 from tests.support.queue_writers import WritingHub, check_written, hubs_writing
 
 DATABASE = 41  # nobody else's: it is emptied

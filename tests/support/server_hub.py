@@ -19,9 +19,10 @@ from iothub_services.hbase.caller import DirectCaller
 from ops.services.places import HOST
 from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.kafka import own_topics
 from tests.support.own_tables import drop_tables
+from tests.support.ports import free_port
 
 REGIONS = 2
 TIMEOUT_S = 3.0

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
+from tests.support.ports import free_port
 
 
 def sql_hubs(directory: Path, url: str, count: int = 1) -> list[Hub]:

@@ -19,9 +19,10 @@ from kafka.structs import TopicPartition
 from iothub.config.sections import Kafka
 from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.kafka import broker
 from tests.support.packets import PUBACK
+from tests.support.ports import free_port
 from tests.support.raw import ClosedError, RawClient
 
 _PATIENCE_S = 60.0

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.kills import Cast, Outcome
 from tests.support.ledger import Ledger
 from tests.support.load import drained, settle, spawn
+from tests.support.ports import free_port
 from tests.support.publisher import Publisher
 from tests.support.server_hub import Stores, server_hub, share_accounts, sister
 from tests.support.subscriber import Subscriber

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support import hub as support
 from tests.support.hub import Hub
+from tests.support.ports import free_port
 
 
 def call(data_dir: Path, *words: str, given: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -111,7 +112,7 @@ def test_refusals_of_serve_come_before_anything_is_touched(data_dir: Path, tmp_p
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Hub:
-    made = Hub(tmp_path / "hub", ports={"tcp": support.free_port(), "http": support.free_port()})
+    made = Hub(tmp_path / "hub", ports={"tcp": free_port(), "http": free_port()})
     made.init()
     return made
 

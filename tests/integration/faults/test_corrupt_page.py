@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tests.support.ports import free_port
 from tests.support.raw import RawClient
 
 PAGE_BYTES = 8192

@@ -14,8 +14,9 @@ import pytest
 
 from tests.support.crowd import Crowd
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import IOTHUB, free_port
+from tests.support.hub import IOTHUB
 from tests.support.packets import PUBLISH
+from tests.support.ports import free_port
 from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
 from tests.support.witness import Witness, cpu_s

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import free_port
 from tests.support.night import at_night
 from tests.support.packets import CONNACK, PUBACK, PUBLISH
+from tests.support.ports import free_port
 from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
 from tests.support.wrapped import SmallDiskHub

@@ -15,7 +15,8 @@ from iothub.base.units import format_size_roughly
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.needs import room_bytes
-from tests.support.hub import IOTHUB, Hub, free_port, iothub
+from tests.support.hub import IOTHUB, Hub, iothub
+from tests.support.ports import free_port
 from tests.support.wrapped import SmallDiskHub, in_own_mounts
 
 

@@ -8,8 +8,9 @@ import urllib.request
 from contextlib import closing
 from pathlib import Path
 
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.packets import PUBACK, PUBLISH
+from tests.support.ports import free_port
 from tests.support.raw import RawClient
 
 SESSION = "sleeper"

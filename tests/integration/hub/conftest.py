@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.clients import Listener
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.mqtt_clients import Clients
+from tests.support.ports import free_port
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,9 @@ import pytest
 from tests.integration.hub.test_health import get, read
 from tests.support.alive import is_alive
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.jobs import JobHarness
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 WAIT_S = 120.0  # for what takes a second on a quiet machine: the suite runs other processes beside these

@@ -32,7 +32,7 @@ from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.metrics.alarms import Alarms
 from iothub_tenants.accounts.hubs import HubRow
 from tests.integration.peers.conftest import Authority
-from tests.support.hub import free_port
+from tests.support.ports import free_port
 
 INSTALLATION = "a" * 32
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
+from tests.support.ports import free_port
 from tests.support.quota_harness import Harness, Tenancy, open_harness
 
 Make = Callable[..., Tenancy]

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from iothub_tenants.accounts import plans
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.packets import DISCONNECT, SUBACK
+from tests.support.ports import free_port
 from tests.support.quota_harness import Harness, Tenancy, closing_packets, open_harness, publish_until_refused
 
 

@@ -21,8 +21,9 @@ from iothub.records.analytics import USAGE_FACTS
 from iothub.records.events import Event, EventType, Topic, decode_event
 from iothub.records.layout import EVENT_TABLES
 from tests.support.clients import Listener
-from tests.support.hub import IOTHUB, Hub, free_port
+from tests.support.hub import IOTHUB, Hub
 from tests.support.mqtt_clients import Client, Clients
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)  # one test starts Java

@@ -19,8 +19,9 @@ from ops.services.places import HOST
 from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
 from tests.support.mqtt_clients import Clients
+from tests.support.ports import free_port
 from tests.support.server_hub import alarms
 from tests.support.waiting import until
 

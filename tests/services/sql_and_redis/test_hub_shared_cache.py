@@ -13,7 +13,8 @@ import pytest
 
 from ops.services.services import Services
 from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub, free_port
+from tests.support.hub import Hub
+from tests.support.ports import free_port
 from tests.support.raw import RawClient
 from tests.support.redis_cache import settings_of
 from tests.support.waiting import until

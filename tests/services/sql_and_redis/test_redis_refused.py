@@ -15,7 +15,7 @@ from iothub.config.sections import Redis
 from iothub.doctor import redis
 from iothub.testing.certificates import Authority
 from iothub_services.redis.calls import ADVICE
-from tests.support.hub import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 HOST = "127.0.0.1"
