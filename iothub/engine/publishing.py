@@ -367,6 +367,9 @@ class Publishing:
         elif self._is_pending(connection, wire.packet_id):
             return True  # its PUBREC is on its way
         elif known == UNSTORED or session.is_persistent:
+            if self.turn.is_held(tenant):
+                self._starve(connection)
+                return False
             route = tenant.router.match(wire.topic)
             if tenant.sinks and self._count_sinks(connection, route, 2) < 0:
                 return False

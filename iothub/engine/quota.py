@@ -84,10 +84,10 @@ class Gate:
     def must_wait_for_store(self, connection: Connection, needs_store: bool) -> bool:
         """Whether this publisher is too far ahead of the store, the worker holds too much, or routes may be missing here."""
         turn = self.turn
-        if turn.overload_level() >= PAUSES_PUBLISHERS or turn.is_held():
-            return True
         tenant = connection.tenant
-        if tenant is not None and (tenant.is_held or (tenant.slices is not None and self._is_behind(tenant))):
+        if turn.overload_level() >= PAUSES_PUBLISHERS or turn.is_held(tenant):
+            return True
+        if tenant is not None and tenant.slices is not None and self._is_behind(tenant):
             return True
         return needs_store and (connection.unstored >= turn.limits.unstored_per_connection or turn.is_store_full())
 
@@ -103,8 +103,8 @@ class Gate:
         tenant = connection.tenant
         return (
             turn.overload_level() < PAUSES_PUBLISHERS
-            and not turn.is_held()
-            and (tenant is None or not (tenant.is_held or (tenant.slices is not None and self._is_behind(tenant))))
+            and not turn.is_held(tenant)
+            and (tenant is None or tenant.slices is None or not self._is_behind(tenant))
             and connection.unstored * 2 <= turn.limits.unstored_per_connection
             and turn.is_store_roomy()
         )

@@ -31,6 +31,6 @@ cdef class Turn:
     cpdef object keep(self, Connection connection, Py_ssize_t size)
     @cython.locals(held="long long", bound="long long")
     cpdef int overload_level(self) except -1
-    cpdef bint is_held(self) except -1
+    cpdef bint is_held(self, TenantPlane tenant) except -1
     cpdef bint is_store_full(self) except -1
     cpdef bint is_store_roomy(self) except -1

@@ -164,9 +164,9 @@ class Turn:
             return DROPS_QOS0
         return PAUSES_PUBLISHERS if held < bound else ACCEPTS_NOBODY
 
-    def is_held(self) -> bool:
-        """Whether nothing may be routed now: another hub may have acknowledged a subscription that is not known here."""
-        return self.now >= self.held_at
+    def is_held(self, tenant: TenantPlane | None) -> bool:
+        """Whether nothing of a tenant may be routed now: another hub may have acknowledged a subscription that is not known here."""
+        return self.now >= self.held_at or (tenant is not None and tenant.is_held)
 
     def is_store_full(self) -> bool:
         return (

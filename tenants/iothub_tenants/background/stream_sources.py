@@ -187,8 +187,8 @@ class StreamSources:
 
     def _handle_record(self, progress: StreamProgress, target: _Target, record: Incoming) -> float:
         """Publish or refuse a record and return 0, or return how many seconds it has to wait."""
-        turn, is_held = self._hub.plane.turn, target.broker.plane.is_held
-        if is_held or turn.is_held() or turn.is_store_full() or turn.overload_level() >= _OVERLOADED:
+        turn = self._hub.plane.turn
+        if turn.is_held(target.broker.plane) or turn.is_store_full() or turn.overload_level() >= _OVERLOADED:
             return _PAUSE_S
         try:
             wish = wish_of(record)
@@ -260,6 +260,10 @@ class StreamSources:
 
     def _publish_durably(self, progress: StreamProgress, target: _Target, message: Message) -> None:
         """Publish until the message is durable: again after the store gave up, not after a limit refused it (full queue, retained messages)."""
+        plane, tenant = self._hub.plane, target.broker.plane
+        if plane.turn.is_held(tenant):  # since the store gave up
+            self._hub.later(_PAUSE_S, lambda: self._publish_durably(progress, target, message))
+            return
 
         def done(code: int) -> None:
             if code == GAVE_UP:
@@ -267,7 +271,7 @@ class StreamSources:
                 return
             self._done(progress)
 
-        self._hub.plane.publish(target.broker.plane, message, done)
+        plane.publish(tenant, message, done)
 
     def _done(self, progress: StreamProgress) -> None:
         progress.awaited -= 1

@@ -3,7 +3,8 @@
 So are the states of hubs, `$SYS/broker/...`, and each when it changes.
 
 Knows no hub, no other tenant and no rule: the access rules decide who may subscribe (only a rule that names `$SYS` allows it), and no client
-publishes under `$SYS`. Nothing is stored: figures are read when they are published.
+publishes under `$SYS`. Nothing is stored: figures are read when they are published. Each hub has its own, for its own clients, so no subscription of
+another hub can be missing: they do not wait while publishers are held.
 """
 
 from __future__ import annotations

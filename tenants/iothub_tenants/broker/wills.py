@@ -2,7 +2,7 @@
 
 Knows no session's life: the session manager says when a Will fires. There is no connection to pause or to send a Reason Code to: above a rate
 a Will waits here, as long as a publisher may be paused; one that still does not fit, or exceeds a day's allowance, is dropped and counted like
-a refused PUBLISH.
+a refused PUBLISH. While publishers of the tenant are held, Wills wait too, for as long as that takes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from iothub.engine.ports import Policy
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.storage import GAVE_UP
 
-WAITING = 1_000  # Wills of one tenant that may wait for a rate
-WAITING_BYTES = 16 << 20
+WAITING_BYTES = 16 << 20  # of one tenant's Wills that wait
+WILL_BYTES = 512  # that one takes beside its message, about
+HELD_S = 0.1  # between two looks whether the tenant is still held
 
 Later = Callable[[float, Callable[[], None]], object]
 RightsOf = Callable[[Session], Awaitable[Policy | None]]
@@ -40,8 +41,12 @@ class _Firing:
     message: Message
     on_done: Callable[[], None]
     device: tuple[Gauge, ...]  # taken now: a session that ends releases its meters
-    deadline: float
+    deadline: float  # of a clock that stands still while the tenant is held
     passed: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self.message.size + WILL_BYTES
 
 
 class Wills:
@@ -55,6 +60,9 @@ class Wills:
         self._rights = rights
         self._waiting: deque[_Firing] = deque()
         self._waiting_bytes = 0
+        self._looked_at = 0.0
+        self._was_held = False  # when looked last
+        self._held_s = 0.0  # altogether
         self._checking = 0  # Wills whose rights are being read
 
     def __len__(self) -> int:
@@ -62,7 +70,8 @@ class Wills:
 
     def fire(self, session: Session, message: Message, on_done: Callable[[], None]) -> None:
         """Publish a Will as soon as its meters allow; `on_done` when it is stored, or dropped."""
-        deadline = self._clock.monotonic() + self._tenant.limits.max_pause_s
+        self._is_held()
+        deadline = self._clock.monotonic() - self._held_s + self._tenant.limits.max_pause_s
         own = session.meters
         device: tuple[Gauge, ...] = ()
         if own is not None:
@@ -97,11 +106,11 @@ class Wills:
             if not wait_s:
                 return
             self._later(wait_s, self._publish_waiting)
-        elif len(self._waiting) >= WAITING or self._waiting_bytes >= WAITING_BYTES:
+        elif self._waiting_bytes >= WAITING_BYTES:
             self._refuse(firing, "inbound_messages")
             return
         self._waiting.append(firing)
-        self._waiting_bytes += firing.message.size
+        self._waiting_bytes += firing.size_bytes
 
     def _publish_waiting(self) -> None:
         while self._waiting:
@@ -111,10 +120,12 @@ class Wills:
                 self._later(wait_s, self._publish_waiting)
                 return
             self._waiting.popleft()
-            self._waiting_bytes -= firing.message.size
+            self._waiting_bytes -= firing.size_bytes
 
     def _try_publish(self, firing: _Firing) -> float:
         """Publish or drop a Will and return 0, or return how many seconds it has to wait."""
+        if self._is_held():
+            return HELD_S
         tenant, now, size_bytes = self._tenant, self._clock.monotonic(), _size(firing.message)
         gauges: tuple[Gauge, ...] = (
             *firing.device,
@@ -125,7 +136,7 @@ class Wills:
         )
         for meter, units, name in gauges[firing.passed :]:
             wait_s: float = 0.0 if meter is None else meter.take(units, now)
-            if wait_s > 0.0 and now + wait_s <= firing.deadline:
+            if wait_s > 0.0 and now - self._held_s + wait_s <= firing.deadline:
                 return wait_s
             if wait_s:
                 self._refuse(firing, name)
@@ -133,6 +144,15 @@ class Wills:
             firing.passed += 1
         self._plane.publish(tenant, firing.message, lambda code: self._done(firing, code))
         return 0.0
+
+    def _is_held(self) -> bool:
+        """Tell whether nothing of the tenant may be routed now, and count for how long that has been so."""
+        turn, now = self._plane.turn, self._clock.monotonic()
+        turn.read_clock()
+        if self._was_held:
+            self._held_s += now - self._looked_at
+        self._looked_at, self._was_held = now, turn.is_held(self._tenant)
+        return self._was_held
 
     def _done(self, firing: _Firing, code: int) -> None:
         if code == GAVE_UP:

@@ -42,6 +42,31 @@ def test_publishing_repeats_only_the_store_after_a_failure() -> None:
     assert bench.store.queue(7).tail == 1
 
 
+def test_publishing_a_repeat_waits_while_routes_may_be_missing() -> None:
+    """As any PUBLISH does: a queue at another hub may be missing among those that get it."""
+    bench = Bench()
+    publisher = bench.client("p", queue_id=9)
+    bench.settle()
+    bench.store.fails = False
+    publisher.send(publish(b"a", b"x", 2, 1))
+    bench.store.commit()
+    bench.store.fails = None
+    bench.plane.hold_publishers_of(bench.tenant, True)
+    again = bench.client("p", queue_id=9)
+
+    again.send(publish(b"a", b"x", 2, 1, dup=True))
+    bench.pass_time(0.1)
+    assert again.transport.is_paused
+    assert again.session.inbound == {1: UNSTORED}
+
+    bench.client("kept", queue_id=7).subscribe(b"a", 2)
+    bench.plane.hold_publishers_of(bench.tenant, False)
+    bench.pass_time(0.1)
+    bench.settle()
+    assert again.take() == ack(0x50, 1)
+    assert bench.store.queue(7).tail == 1
+
+
 def test_publishing_a_repeat_on_the_same_connection_waits_for_the_first() -> None:
     """One PUBREC, when the commit is done."""
     bench = Bench()

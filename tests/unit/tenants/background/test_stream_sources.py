@@ -12,6 +12,7 @@ from iothub_services.streams.port import Direction, Headers, Incoming, OnPage, S
 from iothub_services.streams.sink import Room, Sink, SinkLimits
 from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.streams import StreamRegistry
+from tests.support import property_names as names
 from tests.support.control_harness import Harness
 
 MakeHarness = Callable[..., Harness]
@@ -143,6 +144,27 @@ def test_records_wait_while_publishers_of_the_tenant_do(scenario: Scenario) -> N
 
     tenant.is_held = False
     scenario.harness.pass_time(1)
+    assert scenario.receiver.reports == [(3, {0: 1})]
+
+
+def test_record_that_the_store_gave_up_waits_too(scenario: Scenario) -> None:
+    """It is routed anew."""
+    harness = scenario.harness
+    kept = harness.join("kept", clean=False, props=[(names.SESSION_EXPIRY, 100)])
+    kept.subscribe(("devices/#", 1))
+    harness.store.fails = False
+    scenario.page(("devices/1", b"a"))
+    harness.settle()
+    harness.store.fails = None
+    appends = harness.store.appends
+    harness.plane.hold_publishers_of(harness.acme.plane, True)
+
+    harness.pass_time(10)
+    assert harness.store.appends == appends
+
+    harness.plane.hold_publishers_of(harness.acme.plane, False)
+    harness.pass_time(1)
+    assert harness.store.appends == appends + 1
     assert scenario.receiver.reports == [(3, {0: 1})]
 
 

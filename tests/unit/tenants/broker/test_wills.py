@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +99,7 @@ def test_will_takes_from_the_rate_of_its_device(make_harness: Callable[..., Harn
 
 def test_wills_that_wait_are_bounded(metered: Callable[[str], Harness], monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm of them does not fill the memory."""
-    monkeypatch.setattr(wills, "WAITING", 1)
+    monkeypatch.setattr(wills, "WAITING_BYTES", 1)
     harness = metered("publish_messages=1/1s")
     watcher = watch(harness)
     die(harness, 3)
@@ -119,3 +120,42 @@ def test_will_of_a_kept_session_is_metered_when_it_fires(metered: Callable[[str]
 
     assert topics(watcher) == ["w/1"]
     assert harness.used(Quota.SESSIONS) == 2
+
+
+HOLDS: tuple[Callable[[Harness, bool], None], ...] = (
+    lambda harness, is_held: harness.plane.hold_publishers_of(harness.acme.plane, is_held),
+    lambda harness, is_held: harness.plane.hold_publishers_from(harness.clock.monotonic() if is_held else math.inf),
+)
+
+
+@pytest.mark.parametrize("hold", HOLDS, ids=["of the tenant", "of the hub"])
+def test_wills_wait_while_publishers_are_held(
+    make_harness: Callable[..., Harness], hold: Callable[[Harness, bool], None]
+) -> None:
+    """A subscription of another hub may be missing here: a Will that was published now would miss a client that has its SUBACK."""
+    harness = make_harness()
+    watcher = watch(harness)
+    hold(harness, True)
+    die(harness, 2)
+    harness.pass_time(60)  # longer than a rate may make a Will wait
+    assert topics(watcher) == []
+
+    hold(harness, False)
+    harness.pass_time(1)
+
+    assert topics(watcher) == ["w/1", "w/2"]
+    assert harness.acme.plane.counters.dropped == {}
+
+
+def test_time_of_a_hold_does_not_count_as_waiting_for_a_rate(metered: Callable[[str], Harness]) -> None:
+    """Else the end of a long hold would drop what the rate lets through a second later."""
+    harness = metered("publish_messages=1/1s")
+    watcher = watch(harness)
+    die(harness, 2)
+    harness.plane.hold_publishers_of(harness.acme.plane, True)
+    harness.pass_time(60)
+    harness.plane.hold_publishers_of(harness.acme.plane, False)
+    for _ in range(4):
+        harness.pass_time(0.6)
+
+    assert topics(watcher) == ["w/1", "w/2"]
