@@ -63,10 +63,15 @@ def metrics_page() -> str:
 def _noun_lines(found: click.Command, noun: str) -> Iterator[str]:
     yield f"## {noun}\n"
     yield f"```text\n{_help(found, ['iothub', noun])}\n```\n"
+    yield from _verb_lines(found, noun)
+
+
+def _verb_lines(found: click.Command, words: str) -> Iterator[str]:
     if isinstance(found, click.Group):
         for name, verb in sorted(found.commands.items()):
-            yield f"### {noun} {name}\n"
-            yield f"```text\n{_help(verb, ['iothub', noun, name])}\n```\n"
+            yield f"### {words} {name}\n"
+            yield f"```text\n{_help(verb, ['iothub', *words.split(), name])}\n```\n"
+            yield from _verb_lines(verb, f"{words} {name}")
 
 
 def _help(found: click.Command, words: list[str]) -> str:

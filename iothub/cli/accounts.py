@@ -17,6 +17,12 @@ if TYPE_CHECKING:
         acl_rules as acl_rules,
     )
     from iothub_tenants.accounts import (
+        api_keys as api_keys,
+    )
+    from iothub_tenants.accounts import (
+        audit as audit,
+    )
+    from iothub_tenants.accounts import (
         bans as bans,
     )
     from iothub_tenants.accounts import (

@@ -6,6 +6,7 @@ Knows no noun and prints nothing but through `output`.
 from __future__ import annotations
 
 import functools
+import getpass
 import inspect
 import math
 import os
@@ -148,7 +149,7 @@ class App:
             pepper = self.data_dir.pepper(self.loaded.config.auth.pepper_file)
             try:
                 bounds = bounds_of(self.loaded.config.sql).within(self.patience_s)
-                self._store = AccountStore(url, pepper=pepper, bounds=bounds)
+                self._store = AccountStore(url, pepper=pepper, bounds=bounds, actor=_actor())
             except BackendError:
                 self.data_dir.require_writable_system()
                 raise
@@ -475,7 +476,8 @@ class Suggesting(Placing, click.Group):
 
 def noun(name: str, text: str) -> click.Group:
     """Make the group of one noun's commands."""
-    return Suggesting(name, help=text, no_args_is_help=True, params=[output_option(is_hidden=True), *_late_flags()])
+    params: list[click.Parameter] = [output_option(is_hidden=True), *_late_flags()]
+    return Suggesting(name, help=text, short_help=first_sentence(text), no_args_is_help=True, params=params)
 
 
 def _choose_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:
@@ -497,6 +499,16 @@ def _secret_text(octets: bytes, source: str) -> str:
             f"{source}: expected a secret on one line, got {'nothing' if not secret else 'several lines'}"
         )
     return secret
+
+
+def _actor() -> str:
+    """Say whom the audit log names for a command: the user, and who he was before sudo."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, in a container
+        user = str(os.getuid())
+    before = os.environ.get("SUDO_USER")
+    return f"cli:{before} as {user}" if before else f"cli:{user}"
 
 
 def default_data_dir() -> Path:

@@ -35,7 +35,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.watch import Watch
 from iothub_services.quota.usage import FLUSH_INTERVAL_S, Usage
 from iothub_services.sessions.manager import SessionManager
-from iothub_tenants.accounts import bans, job_runs, marks
+from iothub_tenants.accounts import audit, bans, job_runs, marks
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.changes import trim as changes_trim
 from iothub_tenants.accounts.registry import Registry
@@ -239,6 +239,7 @@ class Housekeeping:
     async def tidy(self) -> None:
         self._brokers.drop_idle()
         await self._run("accounts.trim", changes_trim, self._accounts)
+        await self._run("accounts.trim_audit", audit.trim, self._accounts)
         self.bans = await self._run("accounts.bans", bans.count_in_force, self._accounts)
 
 

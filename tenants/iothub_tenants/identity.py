@@ -72,6 +72,11 @@ def check_issuer_name(name: str) -> None:
     _check("token issuer", name, GROUP_NAME, _GROUP_RULE)
 
 
+def check_key_name(name: str) -> None:
+    """Raise ConfigError unless a key of the API may have this name."""
+    _check("key", name, GROUP_NAME, _GROUP_RULE)
+
+
 def check_stream_name(name: str) -> None:
     """Raise ConfigError unless a stream may have this name."""
     _check("stream", name, STREAM_NAME, _STREAM_RULE)

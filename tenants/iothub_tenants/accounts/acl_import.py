@@ -135,7 +135,7 @@ def import_rules(store: AccountStore, tenant: str, parsed: ParsedRules, *, is_dr
         if fresh:
             rows = [whose | dict(zip(_KEY, rule.key(), strict=True)) for rule in fresh]
             writer.connection.execute(insert(table), rows)
-            writer.changed(owner.id, ChangeKind.ACL, "*")
+            writer.changed(owner.id, ChangeKind.ACL, "*", after={"done": "imported", "rules": len(rows)})
     return Imported(len(fresh), len(parsed.rules) - len(fresh))
 
 

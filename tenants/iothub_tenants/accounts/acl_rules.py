@@ -69,7 +69,7 @@ def add(store: AccountStore, tenant: str, subject: str, effect: Effect, action: 
         if row is None:
             writer.connection.execute(insert(table).values(same | {"created_ms": writer.now_ms}))
             row = writer.connection.execute(query).mappings().one()
-            writer.changed(owner.id, ChangeKind.ACL, changed_subject(scope, name))
+            writer.changed(owner.id, ChangeKind.ACL, changed_subject(scope, name), after=_rule(row, tenant))
         return _rule(row, tenant)
 
 
@@ -215,5 +215,6 @@ def _precedence(rule: AclRule) -> tuple[int, str, bool, int]:
 
 def _removed(writer: Writer, owner: tenants.Tenant, row: RowMapping) -> AclRule:
     writer.connection.execute(delete_from(table).where(table.c.id == row["id"]))
-    writer.changed(owner.id, ChangeKind.ACL, changed_subject(Scope(row["scope"]), row["subject"]))
-    return _rule(row, owner.name)
+    removed = _rule(row, owner.name)
+    writer.changed(owner.id, ChangeKind.ACL, changed_subject(removed.scope, row["subject"]), before=removed)
+    return removed

@@ -54,13 +54,15 @@ def add(store: AccountStore, tenant: str, kind: str, value: str, *, until_ms: in
         owner = tenants.living(writer.connection, tenant)
         if kind_ is BanKind.DEVICE:
             devices.required_id(writer.connection, owner, value)
+        known = _found(writer.connection, owner, kind_, value)
         writer.connection.execute(
             delete(table).where(or_(_is(owner.id, kind_, value), _expired(owner.id, writer.now_ms)))
         )
         row = {"kind": kind_.value, "value": value, "until_ms": until_ms, "reason": reason, "created_ms": writer.now_ms}
         writer.connection.execute(insert(table).values(row | {"tenant_id": owner.id}))
-        writer.changed(owner.id, ChangeKind.BAN, _changed_subject(kind_, value))
-        return BanEntry(tenant, kind_, value, until_ms, reason, writer.now_ms)
+        made = BanEntry(tenant, kind_, value, until_ms, reason, writer.now_ms)
+        writer.changed(owner.id, ChangeKind.BAN, _changed_subject(kind_, value), before=known, after=made)
+        return made
 
 
 def remove(store: AccountStore, tenant: str, kind: str, value: str) -> None:
@@ -68,11 +70,13 @@ def remove(store: AccountStore, tenant: str, kind: str, value: str) -> None:
     kind_, value = checked(kind, value)
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        if not writer.connection.execute(delete(table).where(_is(owner.id, kind_, value))).rowcount:
+        known = _found(writer.connection, owner, kind_, value)
+        if known is None:
             raise NotFoundError(
                 f"tenant {tenant} has no ban of {kind_.value} {shown(value)}; `iothub ban list {tenant}` shows them"
             )
-        writer.changed(owner.id, ChangeKind.BAN, _changed_subject(kind_, value))
+        writer.connection.execute(delete(table).where(_is(owner.id, kind_, value)))
+        writer.changed(owner.id, ChangeKind.BAN, _changed_subject(kind_, value), before=known)
 
 
 def list_all(store: AccountStore, tenant: str) -> list[BanEntry]:
@@ -119,6 +123,11 @@ def checked_reason(reason: str) -> str:
             f"the reason is too long or not printable: expected up to {REASON_LIMIT} characters on one line"
         )
     return reason
+
+
+def _found(connection: Connection, owner: tenants.Tenant, kind: BanKind, value: str) -> BanEntry | None:
+    row = connection.execute(select(table).where(_is(owner.id, kind, value))).mappings().first()
+    return None if row is None else _entry(row, owner.name)
 
 
 def _entry(row: RowMapping, tenant: str) -> BanEntry:

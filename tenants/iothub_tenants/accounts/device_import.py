@@ -111,7 +111,7 @@ def create_streams(writer: Writer, owner: tenants.Tenant, document: Row) -> None
         direction = _member(Direction, row, "direction", where)
         wanted = streams.Wanted(row["name"], row["filter"], direction, row["partitions"], row["retention_ms"])
         streams.insert_row(writer, owner, wanted)
-        writer.changed(owner.id, ChangeKind.STREAM, row["name"])
+        writer.changed(owner.id, ChangeKind.STREAM, row["name"], after=wanted)
 
 
 def create_token_issuers(writer: Writer, owner: tenants.Tenant, document: Row, *, is_foreign: bool) -> tuple[str, ...]:

@@ -109,8 +109,9 @@ def create(
         device_id = required_id(writer.connection, owner, name)
         for group in groups:
             add_member(writer.connection, device_id, required_group(writer.connection, owner, group))
-        writer.changed(owner.id, ChangeKind.DEVICE, name)
-        return NewSecret(find(writer.connection, owner, name), secret)
+        made = find(writer.connection, owner, name)
+        writer.changed(owner.id, ChangeKind.DEVICE, name, after=made)
+        return NewSecret(made, secret)
 
 
 def list_all(store: AccountStore, tenant: str) -> list[Device]:
@@ -122,6 +123,20 @@ def list_all(store: AccountStore, tenant: str) -> list[Device]:
             groups.setdefault(name, []).append(group)
         query = select(table).where(table.c.tenant_id == owner.id).order_by(table.c.name)
         return [_device(row, tenant, groups.get(row["name"], ())) for row in connection.execute(query).mappings()]
+
+
+def page(store: AccountStore, tenant: str, after: str, limit: int) -> list[Device]:
+    """Return the first devices behind a name, by name. Raises NotFoundError."""
+    with store.read() as connection:
+        owner = tenants.find(connection, tenant)
+        query = select(table).where(table.c.tenant_id == owner.id, table.c.name > after)
+        rows = connection.execute(query.order_by(table.c.name).limit(limit)).mappings().all()
+        groups: dict[str, list[str]] = {}
+        if rows:
+            is_between = table.c.name.between(rows[0]["name"], rows[-1]["name"])
+            for group, name in connection.execute(memberships(owner.id).where(is_between)):
+                groups.setdefault(name, []).append(group)
+        return [_device(row, tenant, groups.get(row["name"], ())) for row in rows]
 
 
 def show(store: AccountStore, tenant: str, name: str) -> Device:
@@ -180,9 +195,9 @@ def delete(store: AccountStore, tenant: str, name: str) -> None:
     """
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        device_id = required_id(writer.connection, owner, name)
+        device_id, known = required_id(writer.connection, owner, name), find(writer.connection, owner, name)
         _remove(writer.connection, owner.id, device_id, name)
-        writer.changed(owner.id, ChangeKind.DEVICE_DELETED, name)
+        writer.changed(owner.id, ChangeKind.DEVICE_DELETED, name, before=known)
 
 
 # --- for other modules of this package, inside their transactions
@@ -296,11 +311,12 @@ def change_device(store: AccountStore, tenant: str, name: str, values: dict[str,
     """Set columns of one device. Raises NotFoundError, ConflictError."""
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        device_id = required_id(writer.connection, owner, name)
+        device_id, known = required_id(writer.connection, owner, name), find(writer.connection, owner, name)
         changed = values | {"changed_ms": writer.now_ms}
         writer.connection.execute(update(table).where(table.c.id == device_id).values(changed))
-        writer.changed(owner.id, ChangeKind.DEVICE, name)
-        return find(writer.connection, owner, name)
+        made = find(writer.connection, owner, name)
+        writer.changed(owner.id, ChangeKind.DEVICE, name, before=known, after=made)
+        return made
 
 
 # --- private

@@ -38,8 +38,9 @@ def create(store: AccountStore, tenant: str, name: str) -> Group:
         if writer.connection.execute(select(table.c.id).where(is_it)).first() is not None:
             raise ConflictError(f"tenant {tenant} has a device group {name} already")
         writer.connection.execute(insert(table).values(tenant_id=owner.id, name=name, created_ms=writer.now_ms))
-        writer.changed(owner.id, ChangeKind.ACL, f"group:{name}")
-        return Group(name, tenant, ())
+        made = Group(name, tenant, ())
+        writer.changed(owner.id, ChangeKind.ACL, f"group:{name}", after=made)
+        return made
 
 
 def list_all(store: AccountStore, tenant: str) -> list[Group]:
@@ -72,7 +73,7 @@ def delete(store: AccountStore, tenant: str, name: str) -> None:
         )
         writer.connection.execute(delete_from(acl_rule).where(rules))
         writer.connection.execute(delete_from(table).where(table.c.id == group_id))
-        writer.changed(owner.id, ChangeKind.ACL, f"group:{name}")
+        writer.changed(owner.id, ChangeKind.ACL, f"group:{name}", before={"name": name})
 
 
 def join(store: AccountStore, tenant: str, group: str, device: str) -> devices.Device:
@@ -82,7 +83,7 @@ def join(store: AccountStore, tenant: str, group: str, device: str) -> devices.D
         device_id = devices.required_id(writer.connection, owner, device)
         group_id = devices.required_group(writer.connection, owner, group)
         if devices.add_member(writer.connection, device_id, group_id):
-            writer.changed(owner.id, ChangeKind.ACL, f"device:{device}")
+            writer.changed(owner.id, ChangeKind.ACL, f"device:{device}", after={"done": "joined", "group": group})
         return devices.find(writer.connection, owner, device)
 
 
@@ -113,5 +114,5 @@ def leave(store: AccountStore, tenant: str, group: str, device: str) -> devices.
         group_id = devices.required_group(writer.connection, owner, group)
         is_it = and_(group_member.c.device_id == device_id, group_member.c.group_id == group_id)
         if writer.connection.execute(delete_from(group_member).where(is_it)).rowcount:
-            writer.changed(owner.id, ChangeKind.ACL, f"device:{device}")
+            writer.changed(owner.id, ChangeKind.ACL, f"device:{device}", after={"done": "left", "group": group})
         return devices.find(writer.connection, owner, device)

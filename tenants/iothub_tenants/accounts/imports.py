@@ -107,7 +107,8 @@ def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials:
     own = {name: row.limits for name, row in parsed.devices.items() if row.limits}
     if own:
         quotas.write_many(writer.connection, owner, quotas.merge_many(writer.connection, owner, own))
-    writer.changed(owner.id, ChangeKind.QUOTA if own else ChangeKind.DEVICE, "*")  # either is about all devices
+    kind = ChangeKind.QUOTA if own else ChangeKind.DEVICE  # either is about all devices
+    writer.changed(owner.id, kind, "*", after={"done": "imported", "devices": list(parsed.devices)})
 
 
 def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, threads: int) -> dict[str, Credential]:

@@ -45,7 +45,7 @@ def set_limits_of_lines(
         overrides = _changed(writer.connection, owner, parsed)
         quotas.write_many(writer.connection, owner, overrides)
         if overrides:
-            writer.changed(owner.id, ChangeKind.QUOTA, "*")
+            writer.changed(owner.id, ChangeKind.QUOTA, "*", after={"done": "set", "limits": len(overrides)})
         return overrides
 
 

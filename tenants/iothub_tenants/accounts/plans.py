@@ -9,7 +9,7 @@ and no parent is missing. Both are no foreign key: a table that refers to itself
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, RowMapping, func, insert, select, update
@@ -76,8 +76,9 @@ def set_plan(
     *,
     parent: str | None = None,
     weight: int | None = None,
+    is_expected: Callable[[Plan], None] | None = None,
 ) -> Plan:
-    """Change what is given of a plan.
+    """Change what is given of a plan. `is_expected` looks at it before, in the same transaction, and what it raises leaves it as it is.
 
     Raises:
         ConfigError: a limit or the weight is malformed, or the chain of plans is too long.
@@ -89,23 +90,28 @@ def set_plan(
     with store.write() as writer:
         if _row(writer.connection, name) is None:
             raise NotFoundError(f"there is no plan {shown(name)}: create it first: `iothub plan create {name}`")
+        known = _find(writer.connection, name)
+        if is_expected is not None:
+            is_expected(known)
         if parent is not None:
             _check_parent(writer.connection, name, parent)
         values = {column: value for column, value in (("parent", parent), ("weight", weight)) if value is not None}
         if values:
             writer.connection.execute(update(table).where(table.c.name == name).values(values))
         stored.merge(writer.connection, plan_quota, {"plan": name}, parsed)
-        _changed(writer, name)
-        return _find(writer.connection, name)
+        return _changed(writer, name, known)
 
 
-def unset(store: AccountStore, name: str, quotas: Iterable[str]) -> Plan:
+def unset(
+    store: AccountStore, name: str, quotas: Iterable[str], *, is_expected: Callable[[Plan], None] | None = None
+) -> Plan:
     """Remove limits from a plan by name: it inherits them again. Raises ConfigError (unknown quota), NotFoundError (plan)."""
     with store.write() as writer:
-        _find(writer.connection, name)
+        known = _find(writer.connection, name)
+        if is_expected is not None:
+            is_expected(known)
         stored.remove(writer.connection, plan_quota, {"plan": name}, quotas)
-        _changed(writer, name)
-        return _find(writer.connection, name)
+        return _changed(writer, name, known)
 
 
 def list_all(store: AccountStore) -> list[Plan]:
@@ -137,7 +143,7 @@ def delete(store: AccountStore, name: str) -> None:
             )
         writer.connection.execute(delete_from(plan_quota).where(plan_quota.c.plan == name))
         writer.connection.execute(delete_from(table).where(table.c.name == name))
-        writer.changed(0, ChangeKind.PLAN, name)
+        writer.changed(0, ChangeKind.PLAN, name, before=found)
 
 
 # --- for other modules of this package, inside their transactions
@@ -148,7 +154,7 @@ def insert_plan(writer: Writer, name: str, limits: Limits, *, parent: str | None
     row = {"name": name, "weight": weight, "created_ms": writer.now_ms, "parent": parent}
     writer.connection.execute(insert(table).values(row))
     stored.merge(writer.connection, plan_quota, {"plan": name}, limits)
-    _changed(writer, name)
+    _changed(writer, name, None)
 
 
 def layers(connection: Connection, name: str) -> list[tuple[str, str]]:
@@ -195,9 +201,11 @@ def _check_parent(connection: Connection, name: str, parent: str) -> None:
         )
 
 
-def _changed(writer: Writer, name: str) -> None:
-    writer.changed(0, ChangeKind.PLAN, name)
+def _changed(writer: Writer, name: str, before: Plan | None) -> Plan:
+    made = _find(writer.connection, name)
+    writer.changed(0, ChangeKind.PLAN, name, before=before, after=made)
     writer.touch(tenant.c.plan.in_(family(writer.connection, name)))
+    return made
 
 
 def _levels(connection: Connection, name: str) -> list[list[str]]:

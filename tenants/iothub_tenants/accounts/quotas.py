@@ -5,7 +5,7 @@ Knows no figures in use: what is left of a limit is the ledger's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,9 @@ from iothub_tenants.accounts import devices, plans, tenants
 from iothub_tenants.accounts import limits as stored
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import quota_override as table
+
+IsExpected = Callable[[list["Override"]], None]
+"""Looks at the own limits before a change, in the same transaction; what it raises leaves them as they are."""
 
 Origin = Literal["plan", "tenant", "device", "none"]
 
@@ -48,7 +51,12 @@ class EffectiveLimit:
 
 
 def set_limits(
-    store: AccountStore, tenant: str, limits: str | Iterable[str], device: str | None = None
+    store: AccountStore,
+    tenant: str,
+    limits: str | Iterable[str],
+    device: str | None = None,
+    *,
+    is_expected: IsExpected | None = None,
 ) -> list[Override]:
     """Set limits of a tenant, or of one of its devices; other names stay as they are. Returns all its own limits.
 
@@ -66,9 +74,13 @@ def set_limits(
         owner = tenants.living(writer.connection, tenant)
         if device is not None:
             devices.required_id(writer.connection, owner, device)
+        known = _overrides(writer.connection, owner, device or "")
+        if is_expected is not None:
+            is_expected(known)
         stored.merge(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, parsed)
-        writer.changed(owner.id, ChangeKind.QUOTA, device or "*")
-        return _overrides(writer.connection, owner, device or "")
+        made = _overrides(writer.connection, owner, device or "")
+        writer.changed(owner.id, ChangeKind.QUOTA, device or "*", before=_texts(known), after=_texts(made))
+        return made
 
 
 def merge_many(connection: Connection, owner: tenants.Tenant, added: Mapping[str, Limits]) -> list[Override]:
@@ -100,7 +112,14 @@ def write_many(connection: Connection, owner: tenants.Tenant, overrides: Sequenc
     connection.execute(insert(table), rows)
 
 
-def unset(store: AccountStore, tenant: str, names: Iterable[str], device: str | None = None) -> list[Override]:
+def unset(
+    store: AccountStore,
+    tenant: str,
+    names: Iterable[str],
+    device: str | None = None,
+    *,
+    is_expected: IsExpected | None = None,
+) -> list[Override]:
     """Remove limits by name; the layers below are in force again. Idempotent. Returns all its own limits that are left.
 
     Raises:
@@ -112,9 +131,14 @@ def unset(store: AccountStore, tenant: str, names: Iterable[str], device: str | 
         owner = tenants.living(writer.connection, tenant)
         if device is not None:
             devices.required_id(writer.connection, owner, device)
-        if stored.remove(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, names):
-            writer.changed(owner.id, ChangeKind.QUOTA, device or "*")
-        return _overrides(writer.connection, owner, device or "")
+        known = _overrides(writer.connection, owner, device or "")
+        if is_expected is not None:
+            is_expected(known)
+        is_removed = stored.remove(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, names)
+        made = _overrides(writer.connection, owner, device or "")
+        if is_removed:
+            writer.changed(owner.id, ChangeKind.QUOTA, device or "*", before=_texts(known), after=_texts(made))
+        return made
 
 
 def list_all(store: AccountStore, tenant: str, device: str | None = None) -> list[Override]:
@@ -159,6 +183,11 @@ def _effective(found: Explanation, own_plan: str, named_by: Mapping[str, str]) -
     return EffectiveLimit(
         name, f"{name}={found.text}{on_trial}", found.layer or "none", plan, is_inherited=plan not in (None, own_plan)
     )
+
+
+def _texts(overrides: Sequence[Override]) -> dict[str, str]:
+    """Return limits as the audit log has them."""
+    return {override.name: override.limits for override in overrides}
 
 
 def _overrides(connection: Connection, owner: tenants.Tenant, device: str | None) -> list[Override]:

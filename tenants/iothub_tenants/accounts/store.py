@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from iothub.base.errors import BackendError, ConfigError, ConflictError, IotHubE
 from iothub_migrations import schema
 from iothub_services.probing import Advice, Probe, probe_by
 from iothub_services.sqlite.database import explain
-from iothub_tenants.accounts import tables
+from iothub_tenants.accounts import audit_rows, tables
 from iothub_tenants.accounts.bounds import SqlBounds
 from iothub_tenants.accounts.database import WRITE, create_file, file_of, open_engine, read_options
 from iothub_tenants.accounts.gate import ADVICE, Gate, GoneError, NotAskedError, RefusedError
@@ -31,6 +32,7 @@ from iothub_tenants.accounts.servers import cause_of, is_gone, is_of_sqlite, is_
 
 _SYSTEM_CLOCK = SystemClock()
 _BOUNDS = SqlBounds()
+HUB = "hub"  # who changes the accounts unless somebody says otherwise
 _MIGRATING = SqlBounds(connections=2, timeout_s=600.0)  # a change of a large table takes its time
 
 _OF_FILE = Advice("accounts.db", "docs/guide/troubleshooting.md#accountsdb-cannot-be-used")
@@ -60,21 +62,33 @@ class Writer:
     `number` counts the writing transactions: it rises with every one, in the order in which they commit.
     """
 
-    __slots__ = ("connection", "has_changed", "now_ms", "number")
+    __slots__ = ("actor", "connection", "has_changed", "now_ms", "number")
 
-    def __init__(self, connection: Connection, number: int, now_ms: int) -> None:
+    def __init__(self, connection: Connection, number: int, now_ms: int, actor: str) -> None:
+        self.actor = actor
         self.connection = connection
         self.has_changed = False  # a line was put into the change log
         self.number = number
         self.now_ms = now_ms
 
-    def changed(self, tenant_id: int, kind: ChangeKind, subject: str) -> None:
-        """Put a line into the change log, and raise the tenant's version; both are committed with the change itself or not at all."""
+    def changed(
+        self, tenant_id: int, kind: ChangeKind, subject: str, *, before: object = None, after: object = None
+    ) -> None:
+        """Put a line into the change log and one into the audit log, and raise the tenant's version: with the change itself or not at all.
+
+        `before`, `after`: the record as it was and is (a dataclass or a mapping); None: it was not there, or is gone.
+        """
+        self.audited(tenant_id, kind.value, subject, before=before, after=after)
         line = {"tenant_id": tenant_id, "kind": kind.value, "subject": subject, "at_ms": self.now_ms}
         self.connection.execute(insert(tables.change_log).values(line))
         self.has_changed = True
         if kind not in _BESIDE_THE_TENANT:
             self.touch(tables.tenant.c.id == tenant_id)
+
+    def audited(self, tenant_id: int, kind: str, subject: str, *, before: object = None, after: object = None) -> None:
+        """Put a line into the audit log alone: what changed is nothing that hubs have read."""
+        who = audit_rows.Who(self.actor, tenant_id, self.now_ms)
+        audit_rows.write(self.connection, who, kind, subject, before=before, after=after)
 
     def touch(self, which: ColumnElement[bool]) -> None:
         """Raise the version of these tenants."""
@@ -85,7 +99,8 @@ class AccountStore:
     """An open accounts database.
 
     `pepper` is the server's own secret for generated device secrets; verbs that make or check none may do without.
-    `bounds`: of a server. `is_checked`: look at the schema now; else `check` does, when the server is there.
+    `bounds`: of a server. `is_checked`: look at the schema now; else `check` does, when the server is there. `actor`: whom the audit log
+    names for what is changed.
 
     Raises:
         ConfigError: there is no database at the url yet, or the url is wrong.
@@ -101,8 +116,10 @@ class AccountStore:
         clock: Clock = _SYSTEM_CLOCK,
         bounds: SqlBounds = _BOUNDS,
         is_checked: bool = True,
+        actor: str = HUB,
     ) -> None:
         self.url = url
+        self.actor = actor
         self.pepper = pepper
         self.clock = clock
         self.has_changed = False  # something that the change log names, by this store
@@ -121,6 +138,13 @@ class AccountStore:
         except BaseException:
             self.close()
             raise
+
+    def acting_as(self, actor: str) -> AccountStore:
+        """Return the same store for somebody else, who says by himself whether he has changed something. Only the first one is closed."""
+        view = copy(self)
+        view.actor = actor
+        view.has_changed = False
+        return view
 
     def now_ms(self) -> int:
         return int(self.clock.wall() * 1000)
@@ -144,7 +168,7 @@ class AccountStore:
             ConflictError: another process was faster.
         """
         with self.asked(), self._begun() as (connection, number):
-            writer = Writer(connection, number, self.now_ms())
+            writer = Writer(connection, number, self.now_ms(), self.actor)
             yield writer
             with _commit_loss_reported():
                 connection.commit()

@@ -52,8 +52,9 @@ def create(store: AccountStore, tenant: str, wanted: Wanted) -> Stream:
         owner = tenants.living(writer.connection, tenant)
         _check_room(writer.connection, owner)
         insert_row(writer, owner, wanted)
-        writer.changed(owner.id, ChangeKind.STREAM, wanted.name)
-        return _find(writer.connection, owner, wanted.name)
+        made = _find(writer.connection, owner, wanted.name)
+        writer.changed(owner.id, ChangeKind.STREAM, wanted.name, after=made)
+        return made
 
 
 def list_all(store: AccountStore, tenant: str) -> list[Stream]:
@@ -77,7 +78,7 @@ def remove(store: AccountStore, tenant: str, name: str) -> Stream:
         writer.connection.execute(delete(table).where(_is(owner.id, name)))
         is_rule = and_(acl_rule.c.scope == Scope.DEVICE.value, acl_rule.c.subject == found.subject)
         writer.connection.execute(delete(acl_rule).where(acl_rule.c.tenant_id == owner.id, is_rule))
-        writer.changed(owner.id, ChangeKind.STREAM, name)
+        writer.changed(owner.id, ChangeKind.STREAM, name, before=found)
         return found
 
 

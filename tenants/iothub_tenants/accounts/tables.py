@@ -1,4 +1,4 @@
-"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, runs of jobs, usage.
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, jobs, usage, keys, audit.
 
 Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
 
@@ -183,6 +183,39 @@ stream = Table(
     Column("retention_ms", Big, nullable=False),
     Column("created_ms", Big, nullable=False),
     UniqueConstraint("tenant_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+# Who may use the REST API. The text of a key is shown once; `prefix` is the part of it that finds the row.
+api_key = Table(
+    "api_key",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("name", exact(64), nullable=False, unique=True),
+    Column("role", exact(16), nullable=False),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=True),  # None: it is the platform's
+    Column("prefix", exact(16), nullable=False, unique=True),
+    Column("credential", String(512), nullable=False),  # a hash
+    Column("is_enabled", Boolean, nullable=False),
+    Column("created_ms", Big, nullable=False),
+    Column("changed_ms", Big, nullable=False),
+    sqlite_autoincrement=True,
+)
+
+# Who has changed what, written in the transaction of the change. No foreign key: it outlives the tenant.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("at_ms", Big, nullable=False, index=True),
+    Column("actor", String(128), nullable=False),  # "key:NAME", "cli:USER", "hub"
+    Column("tenant_id", Integer, nullable=False),  # 0: concerns the whole hub
+    Column("tenant", exact(32), nullable=False),  # its name then
+    Column("kind", exact(16), nullable=False),  # of ChangeKind, or what a hub did
+    Column("subject", String(256), nullable=False),
+    Column("before", Text, nullable=False),  # JSON; "": it was not there
+    Column("after", Text, nullable=False),  # JSON; "": it is gone
+    Index(None, "tenant_id", "id"),
     sqlite_autoincrement=True,
 )
 

@@ -5,7 +5,7 @@ Knows nothing of queues, sessions and retained messages: a deletion leaves a row
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from ipaddress import ip_network
 
@@ -19,6 +19,7 @@ from iothub_tenants.accounts.counters import next_id
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import (
     acl_rule,
+    api_key,
     ban,
     device,
     device_group,
@@ -124,6 +125,13 @@ def list_all(store: AccountStore) -> list[Tenant]:
         return [_tenant(row) for row in connection.execute(select(table).order_by(table.c.name)).mappings()]
 
 
+def page(store: AccountStore, after: str, limit: int) -> list[Tenant]:
+    """Return the first tenants behind a name, by name."""
+    query = select(table).where(table.c.name > after).order_by(table.c.name).limit(limit)
+    with store.read() as connection:
+        return [_tenant(row) for row in connection.execute(query).mappings()]
+
+
 def count(store: AccountStore) -> int:
     """Return how many tenants there are, those being deleted included. Raises BackendError."""
     with store.read() as connection:
@@ -153,8 +161,10 @@ def show(store: AccountStore, name: str) -> Tenant:
         return find(connection, name)
 
 
-def update(store: AccountStore, name: str, settings: Settings) -> Tenant:
-    """Change what is given, leave the rest.
+def update(
+    store: AccountStore, name: str, settings: Settings, *, is_expected: Callable[[Tenant], None] | None = None
+) -> Tenant:
+    """Change what is given, leave the rest. `is_expected` looks at it before, in the same transaction, and what it raises leaves it as it is.
 
     Raises:
         NotFoundError: no such tenant or plan.
@@ -162,7 +172,10 @@ def update(store: AccountStore, name: str, settings: Settings) -> Tenant:
         ConfigError: a value is not one that the setting takes.
     """
     with store.write() as writer:
-        return write_settings(writer, living(writer.connection, name), settings)
+        found = living(writer.connection, name)
+        if is_expected is not None:
+            is_expected(found)
+        return write_settings(writer, found, settings)
 
 
 def suspend(store: AccountStore, name: str) -> Tenant:
@@ -221,7 +234,7 @@ def finish_deletion(store: AccountStore, tenant_id: int) -> None:
         _remove_belongings(writer.connection, tenant_id)
         writer.connection.execute(delete_from(stream).where(stream.c.tenant_id == tenant_id))
         writer.connection.execute(delete_from(table).where(is_it))
-        writer.changed(tenant_id, ChangeKind.TENANT, name)
+        writer.changed(tenant_id, ChangeKind.TENANT, name, before={"name": name, "state": TenantState.DELETING.value})
 
 
 # --- for other modules of this package, inside their transactions
@@ -257,7 +270,7 @@ def create_closed(writer: Writer, name: str, plan: str, reserved: frozenset[str]
     row = _DEFAULTS | {"name": name, "plan": plan, "version": writer.number, "created_ms": writer.now_ms}
     writer.connection.execute(insert(table).values(row))
     created = find(writer.connection, name)
-    writer.changed(created.id, ChangeKind.TENANT, name)
+    writer.changed(created.id, ChangeKind.TENANT, name, after=created)
     return created
 
 
@@ -317,7 +330,7 @@ def _set(writer: Writer, found: Tenant, values: dict[str, object]) -> Tenant:
     writer.connection.execute(update_table(table).where(table.c.id == found.id).values(values))
     changed = find(writer.connection, found.name)
     if changed != found:
-        writer.changed(found.id, ChangeKind.TENANT, found.name)
+        writer.changed(found.id, ChangeKind.TENANT, found.name, before=found, after=changed)
     return changed
 
 
@@ -325,7 +338,7 @@ def _remove_belongings(connection: Connection, tenant_id: int) -> None:
     """All but the streams, which say until the end which topics there are to delete."""
     groups = select(device_group.c.id).where(device_group.c.tenant_id == tenant_id)
     connection.execute(delete_from(group_member).where(group_member.c.group_id.in_(groups)))
-    for owned in (device_group, acl_rule, quota_override, ban, token_issuer, usage_hour, device):
+    for owned in (device_group, acl_rule, quota_override, ban, token_issuer, usage_hour, api_key, device):
         connection.execute(delete_from(owned).where(owned.c.tenant_id == tenant_id))
 
 

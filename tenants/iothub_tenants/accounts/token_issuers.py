@@ -71,8 +71,9 @@ def add(store: AccountStore, tenant: str, given: TokenIssuer) -> Issuer:
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         insert_row(writer, owner, given)
-        writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, given.name)
-        return _find(writer.connection, owner, given.name)
+        made = _find(writer.connection, owner, given.name)
+        writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, given.name, after=made)
+        return made
 
 
 def list_all(store: AccountStore, tenant: str) -> list[Issuer]:
@@ -105,17 +106,18 @@ def change(store: AccountStore, tenant: str, name: str, changes: Changes, algori
             _check_room(writer.connection, owner, len(changes.keys), besides=name)
         changed = values | {"changed_ms": writer.now_ms}
         writer.connection.execute(update(table).where(_is(owner.id, name)).values(changed))
-        writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, name)
-        return _find(writer.connection, owner, name)
+        made = _find(writer.connection, owner, name)
+        writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, name, before=found, after=made)
+        return made
 
 
 def remove(store: AccountStore, tenant: str, name: str) -> None:
     """Trust the issuer no more; whom its tokens have let in is closed. Raises NotFoundError, ConflictError."""
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
-        if not writer.connection.execute(delete(table).where(_is(owner.id, name))).rowcount:
-            raise _no_issuer(owner, name)
-        writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, name)
+        found = _find(writer.connection, owner, name)
+        writer.connection.execute(delete(table).where(_is(owner.id, name)))
+        writer.changed(owner.id, ChangeKind.TOKEN_ISSUER, name, before=found)
 
 
 # --- for other modules of this package, inside their transactions

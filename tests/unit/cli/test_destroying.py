@@ -34,6 +34,7 @@ REPAIRABLE = {
     "tenant unprotect": "it can be protected again",
 }
 DECLINED = {  # each destroying command, on something that is there
+    "admin key delete": ("ci",),
     "device delete": ("acme", "dev1"),
     "group delete": ("acme", "sensors"),
     "plan delete": ("small",),
@@ -56,6 +57,7 @@ def full(acme: Cli, tmp_path: Path) -> Cli:
     key.write_text(public_pem(ES256))
     acme("group", "create", "acme", "sensors")
     acme("plan", "create", "small")
+    acme("admin", "key", "create", "ci", "--role", "viewer")
     acme("token-issuer", "add", "acme", "fleet", "--public-key-file", str(key))
     with closing(AccountStore(sqlite_url(acme.data_dir / "accounts.db"))) as store:
         streams.create(store, "acme", Wanted("telemetry", "#"))

@@ -30,7 +30,7 @@ from tests.support.left_behind import left_behind
 from tests.support.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, jwk, public_pem
 
-ELSEWHERE = {"serve", "status"}  # they need a process of their own: the integration tests start it
+ELSEWHERE = {"serve", "status", "admin serve"}  # they need a process of their own: the integration tests start it
 ELSEWHERE |= {
     "hbase create-tables",
     "hbase status",
@@ -91,6 +91,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "plan create small connections=1",
         "ban add acme device dev1",
         f"token-issuer add acme fleet --public-key-file {base / 'fleet.pem'}",
+        "admin key create ci --role viewer",
         f"tenant export acme --file {base / 'acme.json'}",
         f"backup {base / 'backup-monday'}",
     ):
