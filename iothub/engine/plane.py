@@ -387,6 +387,17 @@ class Plane:
         for message in messages:
             self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
 
+    def queued_arrived(
+        self, message: Message, receivers: list[tuple[Session, int, int, bool, tuple[int, ...]]]
+    ) -> None:
+        """Another hub has stored a message for sessions here: position, QoS, RETAIN and identifiers of each, as its queue has them.
+
+        As with `publish_arrived`, whoever fed the link ends the batch.
+        """
+        self.turn.begin()
+        for session, position, qos, retain, identifiers in receivers:
+            self.outbound.notify(session, message, position, qos, retain, identifiers)
+
     def send_retained(self, session: Session, subscription: Subscription, messages: list[Message]) -> None:
         """Deliver a few messages of one subscription at once, with RETAIN 1."""
         self.turn.read_clock()

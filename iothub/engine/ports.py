@@ -103,6 +103,13 @@ class Peer(Protocol):
         """Send one message for one member of a group there, and see to it that somebody gets it if that member does not."""
 
 
+class Elsewhere(Protocol):
+    """Notifies other hubs of what the queues of their clients' sessions have got: `Turn.elsewhere`. Fulfilled by `iothub.peers.queued`."""
+
+    def queued(self, tenant: Any, message: Any, receivers: list[tuple[Any, int]]) -> None:
+        """A commit gave sessions whose clients are at other hubs a position: each a `QueueTarget` with it."""
+
+
 class GroupArrival(Protocol):
     """A message that another hub has sent for one member of a shared group here: it stands in a `Delivery` for the Group.
 

@@ -19,7 +19,7 @@ cdef class Storage:
 
     @cython.locals(code=int, accepted=bint, session=Session)
     cpdef object stored(self, StoredPublish publish, tuple positions, bint is_duplicate)
-    @cython.locals(message=Message, refused=Py_ssize_t, index=Py_ssize_t, target=QueueTarget, position="long long", session=Session)
+    @cython.locals(message=Message, refused=Py_ssize_t, index=Py_ssize_t, target=QueueTarget, position="long long", session=Session, elsewhere=list)
     cdef bint _notify(self, StoredPublish publish, tuple positions) except -1
     @cython.locals(inbound=dict)
     cdef bint _routed(self, Session session, StoredPublish publish, int code) except -1

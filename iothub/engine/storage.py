@@ -50,10 +50,11 @@ class Storage:
         self._answer(publish, code)
 
     def _notify(self, publish: StoredPublish, positions: tuple[int, ...]) -> bool:
-        """Give each queue's session its position; whether any queue took it, or none is there any more."""
+        """Give each queue's session its position, here or at the hub that has its client; whether any queue took it, or none is there any more."""
         message = publish.message
         refused = 0
         index = 0
+        elsewhere: list[Any] | None = None
         for target in publish.targets:
             position = positions[index]
             index += 1
@@ -61,11 +62,17 @@ class Storage:
             if position > 0:
                 if not session.is_discarded:
                     self.outbound.notify(session, message, position, target.qos, target.retain, target.identifiers)
+                    if session.connection is None and self.turn.elsewhere is not None and session.is_online_elsewhere():
+                        if elsewhere is None:
+                            elsewhere = []
+                        elsewhere.append((target, position))
             elif position == _FULL:
                 refused += 1
                 self.turn.drop(publish.tenant, session, Drop.QUEUE_FULL, 1)
             else:
                 self.turn.drop(publish.tenant, session, Drop.SESSION_ENDED, 1)
+        if elsewhere is not None:
+            self.turn.elsewhere.queued(publish.tenant, message, elsewhere)
         return refused < index
 
     def _routed(self, session: Session, publish: StoredPublish, code: int) -> bool:

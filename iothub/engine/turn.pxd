@@ -6,7 +6,7 @@ from iothub.engine.state cimport Connection, Session, TenantPlane
 
 @cython.final
 cdef class Turn:
-    cdef public object clock, store, limits, observer, may_acknowledge
+    cdef public object clock, store, limits, observer, may_acknowledge, elsewhere
     cdef public Counters counters
     cdef public bint is_open
     cdef public double now, wall, held_at

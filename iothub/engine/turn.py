@@ -46,6 +46,9 @@ class Turn:
         self.starved: list[Connection] = []  # publishers that wait for the store or for memory
         self.before_sinks: dict[Any, deque[Connection]] = {}  # publishers that wait for a sink, by its `control`
         self.routed: list[Any] = []  # hubs that get messages when the batch ends: `Peer`
+        self.elsewhere: Any = (
+            None  # an `Elsewhere`; None: no other hub can have the client of a session that is stored for here
+        )
         self.watched: list[Connection] = []
         self.slicing: list[
             TenantPlane

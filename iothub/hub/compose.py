@@ -45,6 +45,7 @@ from iothub.hub.metering import Metering
 from iothub.hub.node_commands import Nodes, OwnNode
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
 from iothub.hub.periodic_tasks import (
+    TAILS,
     AccountChanges,
     ForgottenDevices,
     Housekeeping,
@@ -224,7 +225,10 @@ def _retry(process: Process, stores: Stores) -> Retry:
 
 def _remote_sessions(foundation: Foundation, planes: Planes) -> RemoteSessions:
     members, run = foundation.members, foundation.process.threads.run
-    return RemoteSessions(planes.hub, foundation.registry, run, members.signature, members.number)
+    on_connected = _no_cluster if foundation.queued is None else foundation.queued.connected
+    return RemoteSessions(
+        planes.hub, foundation.registry, run, members.signature, members.number, on_connected=on_connected
+    )
 
 
 def _streams(foundation: Foundation, writers: Writers) -> StreamParts:
@@ -276,7 +280,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
 
 
 def _no_cluster(_session: Session) -> None:
-    """The log does not say that another hub has the session: none can."""
+    """No other hub can have the session."""
 
 
 def _metering(foundation: Foundation, writers: Writers) -> Metering:
@@ -436,9 +440,12 @@ def _tasks(
     look: LateBound[AccountFollower] = LateBound("what reads the changes of the accounts")
     tell = make_account_hints(foundation, lambda: look().follow_changes())
     following = look.bind(_following(foundation, control, tell))
+    runner = TaskRunner(process.reactor.callLater)
+    if foundation.queued is not None:
+        foundation.queued.watch(partial(runner.hurry, TAILS))
     return PeriodicTasks(
         settings=settings,
-        runner=TaskRunner(process.reactor.callLater),
+        runner=runner,
         run=run,
         accounts=AccountChanges(following, control.streaming, history, monitoring.alarms, shared),
         sessions=hub.sessions,

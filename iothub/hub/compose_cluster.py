@@ -25,6 +25,7 @@ from iothub.peers.account_hints import HINT_TYPES, AccountHints
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
 from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
+from iothub.peers.queued import QUEUED_TYPES, QueuedPeers
 from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.peers.will_copies import WILL_TYPES
@@ -87,6 +88,8 @@ def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoute
     places = foundation.places.bind(PeerPlaces(cluster.log_place, routes, call_soon, later, cluster.peers_changed))
     links.register(PLACE_TYPES, places)
     routes.watch(places.tenant_closed_at, places.tenant_closed)
+    foundation.queued = QueuedPeers(routes, plane, call_soon)
+    links.register(QUEUED_TYPES, foundation.queued)
     return routes
 
 

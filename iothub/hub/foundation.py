@@ -18,6 +18,7 @@ from iothub.hub.parts import Monitoring, Process, Stores
 from iothub.hub.periodic_tasks import AccountQuestions
 from iothub.net.listeners import Listeners
 from iothub.peers.known import PeerPlaces
+from iothub.peers.queued import QueuedPeers
 from iothub.records.events import Event
 from iothub_services.damaged import DamagedRecords
 from iothub_tenants.accounts.generator import BlockSource
@@ -55,6 +56,7 @@ class Foundation:
         self.remote_sessions: LateBound[RemoteSessions] = LateBound("the sessions of other hubs")
         self.cluster: LateBound[HubCluster] = LateBound("what knows the other hubs")
         self.places: LateBound[PeerPlaces] = LateBound("what says to other hubs how far the log is known here")
+        self.queued: QueuedPeers | None = None  # there is none without links
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)

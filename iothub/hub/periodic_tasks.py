@@ -46,6 +46,7 @@ from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
+TAILS = "tails"
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 HOUSEKEEPING_INTERVAL_S = 60.0
@@ -272,7 +273,7 @@ class PeriodicTasks:
         add("accounts", settings.sql.poll_interval_s, self.accounts.run_once)
         add("deadlines", 0.2, self.sessions.run_deadlines)
         add("connect timeouts", CONNECT_TIMEOUTS_INTERVAL_S, self.connect_timeouts.reject_overdue)
-        add("tails", settings.queues.poll_interval_s, self.tails.run_once)
+        add(TAILS, settings.queues.poll_interval_s, self.tails.run_once)
         add("usage", FLUSH_INTERVAL_S, lambda: self.usage.flush(self.run))
         add("queue expiry", EXPIRY_INTERVAL_S, self.expiry.turn)
         add("retained expiry", 5.0, self.retained.expire)

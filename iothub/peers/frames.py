@@ -59,6 +59,7 @@ class FrameType(IntEnum):
         80  # msgpack {"tenant", "place"}: clients of the tenant wait until that hub knows the session log up to there
     )
     KNOWN = 81  # msgpack {"place"}: how far this hub has applied the log
+    QUEUED = 82  # stored for sessions whose clients that hub has; see `iothub.peers.queued_frames`
     PAUSED = (
         83  # msgpack {"tenant", "place"}: this hub publishes nothing of the tenant before it knows the log up to there
     )

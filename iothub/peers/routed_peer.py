@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from iothub.base.errors import LocalProtocolError, UnavailableError
@@ -18,10 +19,11 @@ from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
 from iothub.engine.router import Group, Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
-from iothub.peers.frames import FrameType
+from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.groups import Groups
 from iothub.peers.peer_groups import PeerGroups
 from iothub.peers.ports import PeerId
+from iothub.peers.queued_frames import Receiver, records
 
 
 class RouteLinks(Protocol):
@@ -72,6 +74,7 @@ class RoutedPeer:
         self._turn = turn
         self._batch_bytes = links.batch_bytes
         self._batch = bytearray()  # records of messages, until the turn ends
+        self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
         self._is_half_full = False
         self._numbers: deque[int] = deque()  # the link's, of what was announced and is not applied
         self._unsent: deque[tuple[FrameType, bytes]] = deque()
@@ -86,16 +89,46 @@ class RoutedPeer:
             return
         record = self._messages.encode(tenant, message)
         batch = self._batch
-        if len(batch) + len(record) > self._batch_bytes:
-            self.flush()
-        if not batch:
-            self._turn.routed.append(self)
+        if batch and len(batch) + len(record) > self._batch_bytes:
+            self._flush_messages()
+        self._flush_later()
         batch += record
+
+    def send_queued(self, tenant: TenantPlane, message: Message | None, receivers: list[Receiver]) -> None:
+        """Tell what was stored for sessions whose clients it has. A large message, and any while half of the link is used, is read from the queue.
+
+        What the link does not take is lost: the hub finds it when it looks at the tails.
+        """
+        if message is not None and (self._is_half_full or message.size > self._batch_bytes):
+            message = None
+        for record in records(tenant.tenant_id, message, receivers, self._batch_bytes):
+            if len(self._queued) + len(record) > self._batch_bytes:
+                self._flush_queued()
+            self._flush_later()
+            self._queued += record
+
+    def _flush_later(self) -> None:
+        """The turn ends with `flush`."""
+        if not self._batch and not self._queued:
+            self._turn.routed.append(self)
 
     def flush(self) -> None:
         """Fulfils the engine's `Peer`."""
-        if not self._batch:
+        if self._batch:
+            self._flush_messages()
+        if self._queued:
+            self._flush_queued()
+
+    def _flush_queued(self) -> None:
+        if not self._queued:
             return
+        body = bytes(self._queued)
+        self._queued.clear()
+        with suppress(UnavailableError, LocalProtocolError):
+            self._links.send(self.id, FrameType.QUEUED, body)
+        self._note_load()
+
+    def _flush_messages(self) -> None:
         body = bytes(self._batch)
         self._batch.clear()
         try:
@@ -105,6 +138,11 @@ class RoutedPeer:
         except LocalProtocolError:
             self._drop(body, Drop.TOO_LARGE)
         self._note_load()
+
+    def require_open(self, tenant_id: int) -> None:
+        """Raises BadFrameError: it speaks of a tenant that it has not open."""
+        if tenant_id not in self.opened:
+            raise BadFrameError(f"a frame of tenant {tenant_id}, which the sender has not open")
 
     def readiness(self, subscription: Subscription, message: Message) -> int:
         """Fulfils `Peer`. As with `send`, QoS 0 may fill half of the link, and queues bring QoS 1 and 2 where `subscription.qos` is 0."""

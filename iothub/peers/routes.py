@@ -95,6 +95,7 @@ class Routes:
         self._groups = Groups(plane, call_soon)
         self._members: frozenset[PeerId] = frozenset()
         self._peers: dict[PeerId, RoutedPeer] = {}
+        self._at_node: dict[int, RoutedPeer] = {}  # the same
         self._tenants: dict[int, _OpenTenant] = {}
         self._changed: dict[int, _OpenTenant] = {}
         self._is_called_soon = False
@@ -116,6 +117,10 @@ class Routes:
         """Return a hub that was linked and is not gone."""
         return self._peers.get(peer)
 
+    def at_node(self, node: int) -> RoutedPeer | None:
+        """Return the hub with a node number, if it was linked and is not gone."""
+        return self._at_node.get(node)
+
     def having_open(self, tenant_id: int) -> list[RoutedPeer]:
         """Return the hubs that have a tenant open."""
         return [peer for peer in self._peers.values() if tenant_id in peer.opened]
@@ -131,7 +136,8 @@ class Routes:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
-        added = self._peers[peer] = RoutedPeer(peer, self._links, self._messages, self._plane.turn, self._groups)
+        added = RoutedPeer(peer, self._links, self._messages, self._plane.turn, self._groups)
+        self._peers[peer] = self._at_node[peer.node] = added
         for here in list(self._tenants.values()):
             if not here.is_served:
                 here.unanswered.add(peer)
@@ -143,6 +149,8 @@ class Routes:
         gone = self._peers.pop(peer, None)
         if gone is None:
             return
+        if self._at_node.get(peer.node) is gone:
+            del self._at_node[peer.node]
         self._members -= {peer}
         self._own.note_gone()
         opened = list(gone.opened)
@@ -226,6 +234,11 @@ class Routes:
     def is_open(self, tenant_id: int) -> bool:
         return tenant_id in self._tenants
 
+    def tenant(self, tenant_id: int) -> TenantPlane | None:
+        """Return a tenant that is open here."""
+        here = self._tenants.get(tenant_id)
+        return None if here is None else here.tenant
+
     def opened_at(self, tenant_id: int) -> list[PeerId]:
         return [peer.id for peer in self.having_open(tenant_id)]
 
@@ -274,7 +287,7 @@ class Routes:
         at = 0
         while at < len(body):
             tenant_id = tenant_of_routed(body, at)
-            _require_open(sender, tenant_id)
+            sender.require_open(tenant_id)
             here = self._tenants.get(tenant_id)
             messages: list[Message] = []
             sessions, known = ({}, {}) if here is None else (here.tenant.sessions, here.tenant.router.cache.young)
@@ -305,7 +318,7 @@ class Routes:
 
     def _take_group_message(self, sender: RoutedPeer, publish: GroupPublish) -> None:
         tenant_id = tenant_of_routed(publish.routed, 0)
-        _require_open(sender, tenant_id)
+        sender.require_open(tenant_id)
         here = self._tenants.get(tenant_id)
         messages: list[Message] = []
         sessions, known = ({}, {}) if here is None else (here.tenant.sessions, here.tenant.router.cache.young)
@@ -341,7 +354,7 @@ class Routes:
         self._answered(here, sender.id)
 
     def _take_routes(self, sender: RoutedPeer, change: RouteChange) -> None:
-        _require_open(sender, change.tenant_id)
+        sender.require_open(change.tenant_id)
         here = self._tenants.get(change.tenant_id)
         if here is None:
             return
@@ -436,8 +449,3 @@ class Routes:
         waiting, announcement.waiting = announcement.waiting, []
         for on_done in waiting:
             on_done()
-
-
-def _require_open(sender: RoutedPeer, tenant_id: int) -> None:
-    if tenant_id not in sender.opened:
-        raise BadFrameError(f"a frame of tenant {tenant_id}, which the sender has not open")

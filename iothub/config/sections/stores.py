@@ -51,7 +51,7 @@ class Queues:
     )
     poll_interval_s: float = key(
         value_types.duration(0.1, 60),
-        1.0,
+        10.0,
         "How often a session without waiting messages checks for a missed notification.",
     )
 

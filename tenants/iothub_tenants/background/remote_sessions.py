@@ -39,14 +39,26 @@ Change = Callable[["RemoteSessions", TenantBroker, Session, Event], None]
 
 
 class RemoteSessions:
-    """On the reactor thread. `me`: returns the name that this hub writes on its events; `number`: its node number."""
+    """On the reactor thread. `me`: returns the name that this hub writes on its events; `number`: its node number.
 
-    def __init__(self, hub: Hub, registry: Registry, run: Run, me: Callable[[], str], number: int) -> None:
+    `on_connected`: called with each session whose client another hub has from now on.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        registry: Registry,
+        run: Run,
+        me: Callable[[], str],
+        number: int,
+        on_connected: Callable[[Session], None] = lambda _session: None,
+    ) -> None:
         self._hub = hub
         self._registry = registry
         self._run = run
         self._me = me
         self._number = number
+        self._on_connected = on_connected
         self._ended_at: dict[tuple[int, str], int] = {}  # epochs, the oldest end first
 
     async def apply_events(self, page: list[Event]) -> None:
@@ -92,6 +104,8 @@ class RemoteSessions:
             if event.epoch == session.epoch:
                 self._assign(broker, session, event)
                 broker.allowance.session_moved(session)
+                if event.type is EventType.SESSION_CONNECTED and session.control.is_online_elsewhere:
+                    self._on_connected(session)
 
     def _apply_own_event(self, broker: TenantBroker, session: Session | None, event: Event) -> None:
         """An event of this hub is in force here already; new is only its order among the events of others."""

@@ -21,12 +21,17 @@ Later = Callable[[float, Callable[[], None]], object]
 
 @dataclass(slots=True)
 class PeriodicTask:
-    """One periodic call. `name` for the log; `stop`: called when the hub stops, to end a call that takes long."""
+    """One periodic call. `name` for the log and for `hurry`; `stop`: called when the hub stops, to end a call that takes long.
+
+    `is_asked`: it was wanted while it was running.
+    """
 
     name: str
     period_s: float
     call: Callable[[], Awaitable[object]]
     stop: Callable[[], None] | None = None
+    is_running: bool = False
+    is_asked: bool = False
 
 
 class TaskRunner:
@@ -57,15 +62,35 @@ class TaskRunner:
             if task.stop is not None:
                 task.stop()
 
+    def hurry(self, name: str) -> None:
+        """Run a task now; once more, if it is running. Its period goes on as it was."""
+        for task in self._tasks:
+            if task.name != name or self._is_stopped:
+                continue
+            if task.is_running:
+                task.is_asked = True
+            else:
+                Deferred.fromCoroutine(self._run(task))
+
     def _schedule(self, task: PeriodicTask) -> None:
         self._later(task.period_s, lambda: self._begin(task))
 
     def _begin(self, task: PeriodicTask) -> None:
         if self._is_stopped:
             return
-        Deferred.fromCoroutine(self._run(task)).addBoth(lambda _: self._schedule(task))
+        if task.is_running:
+            self._schedule(task)
+        else:
+            Deferred.fromCoroutine(self._run(task)).addBoth(lambda _: self._schedule(task))
 
     async def _run(self, task: PeriodicTask) -> None:
+        task.is_running = task.is_asked = True
+        while task.is_asked and not self._is_stopped:
+            task.is_asked = False
+            await self._run_once(task)
+        task.is_running = False
+
+    async def _run_once(self, task: PeriodicTask) -> None:
         try:
             await task.call()
         except IotHubError as error:

@@ -11,6 +11,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import UnavailableError
+from iothub.engine.state import Session
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
 from iothub.records.state import fold
@@ -60,7 +61,10 @@ class Scenario:
         self.cluster = Together()
         self.harness = harness = Harness(path, cluster=self.cluster)
         registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
-        self.remote_sessions = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), lambda: ME, 1)
+        self.online: list[Session] = []
+        self.remote_sessions = RemoteSessions(
+            harness.hub, cast("Any", registry), cast("Any", run), lambda: ME, 1, self.online.append
+        )
         self.epoch = 500 << 24
 
     def subject(self, epoch: int | None = None, client_id: str = "c") -> Subject:
@@ -128,6 +132,22 @@ def will(scenario: Scenario, delay_s: int = 0) -> Event:
     return events.will_set(
         scenario.subject(), topic="w/c", payload=b"bye", qos=0, retain=False, properties=b"", delay_s=delay_s
     )
+
+
+def test_whoever_stores_for_a_session_hears_that_another_hub_has_its_client(scenario: Scenario) -> None:
+    """Each time, and only then: neither of a session that this hub has, nor of an older connection."""
+    scenario.has_queue()
+    scenario.say(scenario.created())
+    assert scenario.online == []
+    scenario.say(scenario.connected())
+    assert scenario.online == [scenario.harness.session("c")]
+    scenario.say(scenario.connected(scenario.epoch - 1))
+    scenario.say(scenario.resumed(scenario.epoch + 1))
+    assert len(scenario.online) == 1
+    scenario.say(scenario.connected(scenario.epoch + 1))
+    scenario.say(scenario.connected(scenario.epoch + 2), hub=ME)
+
+    assert len(scenario.online) == 2
 
 
 def test_session_of_another_hub_is_known_here_with_its_routes(scenario: Scenario) -> None:

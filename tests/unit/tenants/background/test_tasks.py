@@ -50,6 +50,35 @@ def test_duty_that_takes_long_is_not_begun_again_meanwhile(tasks: TaskRunner, re
     assert len(begun) == 2
 
 
+def test_duty_that_is_wanted_at_once_is_not_done_twice_at_a_time(tasks: TaskRunner, reactor: Clock) -> None:
+    """But once more after the one that is under way; its own rhythm goes on."""
+    begun: list[Deferred[None]] = []
+
+    async def wait() -> None:
+        begun.append(Deferred())
+        await begun[-1]
+
+    tasks.add("other", 100.0, wait)
+    tasks.add("wait", 2.0, wait)
+    tasks.start()
+    tasks.hurry("wait")
+    assert len(begun) == 1
+    tasks.hurry("wait")
+    tasks.hurry("wait")
+    reactor.pump([1.0] * 2)
+    assert len(begun) == 1
+    begun[0].callback(None)
+    assert len(begun) == 2
+    begun[1].callback(None)
+    reactor.pump([1.0] * 2)
+    assert len(begun) == 3
+    begun[2].callback(None)
+
+    tasks.stop()
+    tasks.hurry("wait")
+    assert len(begun) == 3
+
+
 @pytest.mark.parametrize("error", [BackendError("accounts.db: locked", retryable=True), ZeroDivisionError()])
 def test_duty_that_fails_is_tried_again_and_stops_no_other(tasks: TaskRunner, reactor: Clock, error: Exception) -> None:
     tried: list[str] = []
