@@ -84,7 +84,8 @@ def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoute
     routes = Routes(links, plane, call_soon, cluster.log_place)
     links.register(ROUTE_TYPES, routes, is_waited_for=True)
     links.register(MESSAGE_TYPES, routes)
-    links.watch(routes.acknowledged, routes.members)
+    links.watch(routes.acknowledged)
+    links.watch_members(routes.members)
     places = foundation.places.bind(PeerPlaces(cluster.log_place, routes, call_soon, later, cluster.peers_changed))
     links.register(PLACE_TYPES, places)
     routes.watch(places.tenant_closed_at, places.tenant_closed)
@@ -100,7 +101,7 @@ def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager
         return SessionLocks()
     made = PeerDirectory(links, lambda: links.me, foundation.brokers, sessions, foundation.process.reactor)
     links.register(DIRECTORY_TYPES, made)
-    links.watch(made.acknowledged, made.members)
+    links.watch_members(made.members)
     return made
 
 
@@ -145,7 +146,7 @@ def make_will_keeper(foundation: Foundation) -> WillKeeper:
 
     made = PeerWills(links, lambda: links.me, foundation.brokers, find_tenant)
     links.register(WILL_TYPES, made)
-    links.watch(made.acknowledged, made.members)
+    links.watch_members(made.members)
     return made
 
 

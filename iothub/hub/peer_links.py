@@ -90,9 +90,12 @@ class PeerLinks:
         """As `iothub.peers.links.Links.register`; at composition."""
         self._receivers.append((tuple(types), receiver, is_waited_for))
 
-    def watch(self, on_acknowledged: OnAcknowledged, on_members: OnMembers) -> None:
-        """As `iothub.peers.links.Links.watch`; at composition. `on_members`: gets the hubs that can be linked, at each look at the accounts."""
+    def watch(self, on_acknowledged: OnAcknowledged) -> None:
+        """As `iothub.peers.links.Links.watch`; at composition."""
         self._watchers.append(on_acknowledged)
+
+    def watch_members(self, on_members: OnMembers) -> None:
+        """Call with the hubs that can be linked, at each look at the accounts; at composition."""
         self._on_members.append(on_members)
 
     # --- the hub's life
@@ -211,6 +214,19 @@ class PeerLinks:
         number = self._links.send(peer, frame_type, body)
         self._wake()
         return number
+
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        """As `Links.announce`. Nothing while this hub starts or stops."""
+        if self._links is None:
+            return 0
+        number = self._links.announce(peer, frame_type, body)
+        self._wake()
+        return number
+
+    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
+        """As `Links.flush_first`."""
+        if self._links is not None:
+            self._links.flush_first(peer, flush)
 
     def up(self) -> tuple[PeerId, ...]:
         return () if self._links is None else self._links.up()

@@ -15,8 +15,7 @@ from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import IotHubError
 from iothub.engine.state import Session
 from iothub.peers.frames import FrameType
-from iothub.peers.linked_peer import PeerSender
-from iothub.peers.ports import PeerId
+from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import View
 from iothub.peers.will_copies import WillBody, WillCopies, WillCopy
 from iothub_services.auth.port import TenantRecord
@@ -33,7 +32,7 @@ class PeerWills:
 
     def __init__(
         self,
-        links: PeerSender,
+        links: Announcer,
         me: Callable[[], PeerId],
         brokers: Brokers,
         find_tenant: FindTenant,
@@ -75,11 +74,6 @@ class PeerWills:
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `Receiver`. Raises BadFrameError."""
         self._made().frame(peer, frame_type, body)
-
-    def acknowledged(self, peer: PeerId, number: int) -> None:
-        """A peer has applied the frames of its link up to this number: `Links.watch`."""
-        if self._copies is not None:
-            self._copies.acknowledged(peer, number)
 
     def _made(self) -> WillCopies:
         if self._copies is None:

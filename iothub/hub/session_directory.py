@@ -18,8 +18,7 @@ from iothub.engine.state import Session
 from iothub.hub.session_locks import SessionLocks
 from iothub.peers.directory import Directory
 from iothub.peers.frames import FrameType
-from iothub.peers.linked_peer import PeerSender
-from iothub.peers.ports import PeerId
+from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Purpose
@@ -38,7 +37,7 @@ class PeerDirectory:
 
     def __init__(
         self,
-        links: PeerSender,
+        links: Announcer,
         me: Callable[[], PeerId],
         brokers: Brokers,
         sessions: Callable[[], SessionManager],
@@ -119,11 +118,6 @@ class PeerDirectory:
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `Receiver`. Raises BadFrameError."""
         self._made().frame(peer, frame_type, body)
-
-    def acknowledged(self, peer: PeerId, number: int) -> None:
-        """A peer has applied the frames of its link up to this number: `Links.watch`."""
-        if self._directory is not None:
-            self._directory.acknowledged(peer, number)
 
     def _made(self) -> Directory:
         if self._directory is None:

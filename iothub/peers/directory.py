@@ -31,8 +31,7 @@ from iothub.peers.directory_frames import (
 )
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.frames import BadFrameError, FrameType
-from iothub.peers.linked_peer import LinkedPeer, PeerSender
-from iothub.peers.ports import PeerId
+from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
 
 DIRECTORY_TYPES = tuple(BODIES)
@@ -83,13 +82,13 @@ class _Busy:
 class Directory:
     """Fulfils `Receiver` of links. On the reactor thread; the caller sees to it that one at a time works with a key at this hub."""
 
-    def __init__(self, me: PeerId, links: PeerSender, clients: Clients, clock: BootClock) -> None:
+    def __init__(self, me: PeerId, links: Announcer, clients: Clients, clock: BootClock) -> None:
         self._me = me
         self._links = links
         self._clients = clients
         self._owner = DirectoryOwner(me, self._send, clock.boottime)
         self._view: View | None = None  # None: this hub is alone
-        self._linked: dict[PeerId, LinkedPeer] = {}
+        self._linked: set[PeerId] = set()
         self._held: dict[Key, int] = {}  # keys of clients that are connected, and nothing is going on
         self._busy: dict[Key, _Busy] = {}
         self._number = 0
@@ -120,24 +119,18 @@ class Directory:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`."""
-        linked = self._linked[peer] = LinkedPeer(peer, self._links)
+        self._linked.add(peer)
         if self._view is not None:
-            self._introduce(linked, self._view, self._entries_of(self._view).get(peer, []), is_whole=True)
+            self._introduce(peer, self._view, self._entries_of(self._view).get(peer, []), is_whole=True)
             for key, busy in self._busy.items():
                 if busy.state is _State.ASKED and busy.owner == peer:
-                    linked.send(Hold(key, busy.number, busy.takes))
+                    self._send(peer, Hold(key, busy.number, busy.takes))
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: what it had is free. What was asked of it is asked anew when the view changes."""
-        self._linked.pop(peer, None)
+        self._linked.discard(peer)
         self._owner.peer_gone(peer)
         self._apply_own()
-
-    def acknowledged(self, peer: PeerId, _number: int) -> None:
-        """A peer has applied frames, so its link takes more: `Links.watch`."""
-        linked = self._linked.get(peer)
-        if linked is not None:
-            linked.send_again()
 
     # --- what this hub wants
 
@@ -260,8 +253,8 @@ class Directory:
             self._note_clients()
         entries = self._entries_of(view, before)
         self._owner.set_view(view, entries.get(self._me, ()), is_whole=before is None)
-        for peer, linked in self._linked.items():
-            self._introduce(linked, view, entries.get(peer, []), is_whole=before is None)
+        for peer in self._linked:
+            self._introduce(peer, view, entries.get(peer, []), is_whole=before is None)
         for key, busy in list(self._busy.items()):
             if busy.state is _State.ASKED and busy.on_held is not None and view.owner(key) != busy.owner:
                 self._ask(key, busy.takes, busy.on_held, view)
@@ -286,10 +279,10 @@ class Directory:
                     found.setdefault(owner, []).append((key, number))
         return found
 
-    def _introduce(self, linked: LinkedPeer, view: View, entries: list[tuple[Key, int]], *, is_whole: bool) -> None:
-        linked.send(Announced(view, is_whole))
+    def _introduce(self, peer: PeerId, view: View, entries: list[tuple[Key, int]], *, is_whole: bool) -> None:
+        self._send(peer, Announced(view, is_whole))
         for part in parts(entries):
-            linked.send(part)
+            self._send(peer, part)
 
     # --- private
 
@@ -324,7 +317,7 @@ class Directory:
         if peer == self._me:
             self._to_self.append(frame)
         elif peer in self._linked:
-            self._linked[peer].send(frame)
+            self._links.announce(peer, frame.TYPE, frame.encode())
 
     def _apply_own(self) -> None:
         if self._is_applying:

@@ -30,6 +30,10 @@ OnAcknowledged: TypeAlias = Callable[[PeerId, int], None]
 """Take the last number that a peer has applied."""
 
 
+def _gather_nothing() -> None:
+    """Messages are sent one by one."""
+
+
 class Link:
     """What is kept for one incarnation of a peer from its first HELLO until it is gone, also while it has no connection.
 
@@ -37,6 +41,7 @@ class Link:
     `applied` is the last number whose frame has been applied, and nothing above it was ever acknowledged: received is not applied.
     A number is applied at most once, in order, over any number of connections. Frames with a number are written in a window,
     so that pings and acknowledgements, which have none, never wait behind more than that; nothing here stops the reading.
+    `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Link:
         self.sent_bytes = 0
         self.received_bytes = 0
         self.connections = 0
+        self.flush: Callable[[], None] = _gather_nothing
         self._features = features
         self._settings = settings
         self._clock = clock
@@ -115,10 +121,18 @@ class Link:
         """Return the frame's number. Raises UnavailableError and LocalProtocolError as `Links.send`."""
         if frame_type not in self._features:
             raise UnavailableError(f"peer {self.peer.node} does not understand {frame_type.name}; upgrade it")
-        if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
-            raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
         if self._kept_bytes >= 2 * self._settings.link_bytes:
             raise UnavailableError(f"link_full: {self._kept_bytes} bytes wait for peer {self.peer.node}")
+        return self._keep(frame_type, body)
+
+    def announce(self, frame_type: FrameType, body: bytes) -> int:
+        """Return the frame's number; 0: the peer does not know the type. Raises LocalProtocolError as `Links.announce`."""
+        self.flush()
+        return self._keep(frame_type, body) if frame_type in self._features else 0
+
+    def _keep(self, frame_type: FrameType, body: bytes) -> int:
+        if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
+            raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
         number = self._acknowledged + self.unacknowledged_frames + 1
         data = encode(frame_type, body, number)
         self._kept_bytes += len(data)

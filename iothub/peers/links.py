@@ -6,7 +6,7 @@ Knows no socket and no reactor: a `Dialer` connects, wires bring bytes, and `tic
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from iothub.base.clock import BootClock
@@ -160,6 +160,21 @@ class Links:
         if link is None:
             raise UnavailableError(f"no link to peer {peer.node}, incarnation {peer.incarnation}")
         return link.send(frame_type, body)
+
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        """Send a reliable frame that must arrive: in the order of the calls, behind what `flush_first` names, however much waits.
+
+        Returns its number as `send`. 0: the peer's HELLO does not name the type, so it is left out; or it was never linked, or is gone.
+        Raises LocalProtocolError: the frame is too large.
+        """
+        link = self._link(peer)
+        return 0 if link is None else link.announce(frame_type, body)
+
+    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
+        """Have what is gathered for a linked peer sent by `flush` before anything is announced to it."""
+        link = self._link(peer)
+        if link is not None:
+            link.flush = flush
 
     @property
     def batch_bytes(self) -> int:

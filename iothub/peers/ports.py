@@ -133,6 +133,12 @@ class Receiver(Protocol):
         ...
 
 
+class Announcer(Protocol):
+    """Sends what must arrive. Fulfilled by `iothub.peers.links`."""
+
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
+
+
 class LinkObserver(Protocol):
     """What happens to links, for log, metrics, alarms and events; called in the turn in which it happens."""
 

@@ -1,4 +1,4 @@
-"""One other hub as this one routes to it: its place in the routers of the tenants, and what was announced to it and it has applied.
+"""One other hub as this one routes to it: its place in the routers of the tenants, and what of all that is announced it has applied.
 
 Knows no tenant's state here. Fulfils the engine's `Peer`; kept for one incarnation, from the first link to it until it is gone.
 """
@@ -34,6 +34,10 @@ class RouteLinks(Protocol):
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
 
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int: ...
+
+    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None: ...
+
     def is_full(self, peer: PeerId) -> bool: ...
 
     def is_half_full(self, peer: PeerId) -> bool: ...
@@ -56,9 +60,8 @@ class RoutedMessages:
 class RoutedPeer:
     """Another hub.
 
-    Invariants: frames with `announce` arrive in order, and are never dropped: what the link does not take waits in `_unsent`. Numbers of
-    `announce` are this class's own. `sessions` has those in the routers of tenants that are open here; each of them counts for `sinks` of its
-    tenant while `is_full`.
+    Invariants: whatever anybody announces to it stands behind the messages that were routed before. `sessions` has those in the routers of
+    tenants that are open here; each of them counts for `sinks` of its tenant while `is_full`.
     """
 
     def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, turn: Turn, groups: Groups) -> None:
@@ -67,8 +70,6 @@ class RoutedPeer:
         self.is_full = False
         self.opened: set[int] = set()  # tenants that it has open
         self.sessions: dict[int, Session] = {}
-        self.announced = 0
-        self.applied = 0
         self._links = links
         self._messages = messages
         self._turn = turn
@@ -76,9 +77,10 @@ class RoutedPeer:
         self._batch = bytearray()  # records of messages, until the turn ends
         self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
         self._is_half_full = False
-        self._numbers: deque[int] = deque()  # the link's, of what was announced and is not applied
-        self._unsent: deque[tuple[FrameType, bytes]] = deque()
+        self._announced = 0  # the link's number of what was announced last
+        self._applied = 0  # the link's number of what it has applied last
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        links.flush_first(peer, self.flush)
 
     # --- messages
 
@@ -217,38 +219,32 @@ class RoutedPeer:
     # --- what is announced to it
 
     def announce(self, frame_type: FrameType, body: bytes) -> None:
-        """Send what arrives behind the messages before it."""
-        self.flush()
-        self.announced += 1
-        if self._unsent or not self._try(frame_type, body):
-            self._unsent.append((frame_type, body))
+        """Send what must arrive."""
+        self._announced = self._links.announce(self.id, frame_type, body) or self._announced
 
     def offer(self, frame_type: FrameType, body: bytes) -> bool:
         """Announce what need not arrive; False: the link takes no more."""
         self.flush()
-        if self._unsent or not self._try(frame_type, body):
+        try:
+            self._announced = self._links.send(self.id, frame_type, body)
+        except UnavailableError:
             return False
-        self.announced += 1
         return True
 
     def await_applied(self, on_applied: Callable[[], None]) -> bool:
         """Call back once it has applied all that was announced to it, or is gone; False: it has."""
-        if self.applied == self.announced:
+        if self._applied >= self._announced:
             return False
-        self._waiting.append((self.announced, on_applied))
+        self._waiting.append((self._announced, on_applied))
         return True
 
     def acknowledged(self, number: int) -> None:
         """It has applied the link's frames up to this number."""
-        while self._numbers and self._numbers[0] <= number:
-            self._numbers.popleft()
-            self.applied += 1
-        while self._unsent and self._try(*self._unsent[0]):
-            self._unsent.popleft()
+        self._applied = number
         self._is_half_full = self._is_half_full and self._links.is_half_full(self.id)
         if self.is_full and not self._links.is_full(self.id):
             self._set_full(False)
-        self._call_back(self.applied)
+        self._call_back(number)
 
     def end(self) -> None:
         """It is gone: nobody waits for it, and nothing is routed to it."""
@@ -258,14 +254,7 @@ class RoutedPeer:
         self.is_full = False
         self.opened.clear()
         self.groups.end()
-        self._call_back(self.announced)
-
-    def _try(self, frame_type: FrameType, body: bytes) -> bool:
-        try:
-            self._numbers.append(self._links.send(self.id, frame_type, body))
-        except UnavailableError:
-            return False
-        return True
+        self._call_back(self._announced)
 
     def _call_back(self, applied: int) -> None:
         while self._waiting and self._waiting[0][0] <= applied:

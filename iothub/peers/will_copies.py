@@ -19,8 +19,7 @@ from typing import ClassVar
 from iothub.base.clock import BootClock
 from iothub.engine.filters import check_topic_name
 from iothub.peers.frames import BadFrameError, FrameType, pack, unpack
-from iothub.peers.linked_peer import LinkedPeer, PeerSender
-from iothub.peers.ports import PeerId
+from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
 
 WILL_TYPES = (FrameType.WILL,)
@@ -119,14 +118,14 @@ Own = Callable[[], Iterable[WillCopy]]
 class WillCopies:
     """Fulfils `Receiver` of links. On the reactor thread. `publish`: a Will of a hub that is gone; `own`: those of all clients of this hub."""
 
-    def __init__(self, me: PeerId, links: PeerSender, publish: Publish, own: Own, clock: BootClock) -> None:
+    def __init__(self, me: PeerId, links: Announcer, publish: Publish, own: Own, clock: BootClock) -> None:
         self._me = me
         self._links = links
         self._publish = publish
         self._list_own = own
         self._clock = clock
         self._view: View | None = None  # None: this hub has always been alone
-        self._linked: dict[PeerId, LinkedPeer] = {}
+        self._linked: set[PeerId] = set()
         self._own: dict[Key, WillCopy] = {}
         self._kept: dict[PeerId, dict[Key, WillCopy]] = {}
         self._orphaned: dict[PeerId, list[tuple[float, WillCopy]]] = {}  # by the hub that is to publish them
@@ -177,7 +176,7 @@ class WillCopies:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`."""
-        self._linked[peer] = LinkedPeer(peer, self._links)
+        self._linked.add(peer)
         if self._view is not None:
             for copy in self._own.values():
                 keepers = self._keepers(copy.key, self._view)
@@ -187,7 +186,7 @@ class WillCopies:
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: publish what is this hub's to publish."""
         now = self._clock.boottime()
-        self._linked.pop(peer, None)
+        self._linked.discard(peer)
         self._gone.add(peer)
         due = [copy for at, copy in self._orphaned.pop(peer, ()) if now - at <= ORPHANED_S]
         for copy in self._kept.pop(peer, {}).values():
@@ -199,12 +198,6 @@ class WillCopies:
             self._orphaned[first] = [each for each in copies if now - each[0] <= ORPHANED_S]
         for copy in due:
             self._publish(copy)
-
-    def acknowledged(self, peer: PeerId, _number: int) -> None:
-        """A peer has applied frames, so its link takes more: `Links.watch`."""
-        linked = self._linked.get(peer)
-        if linked is not None:
-            linked.send_again()
 
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `Receiver`. Raises BadFrameError: it is malformed."""
@@ -230,9 +223,8 @@ class WillCopies:
             self._send(peer, WillCopy(copy.key, copy.message_id, None))
 
     def _send(self, peer: PeerId, copy: WillCopy) -> None:
-        linked = self._linked.get(peer)
-        if linked is not None:
-            linked.send(copy)
+        if peer in self._linked:
+            self._links.announce(peer, copy.TYPE, copy.encode())
 
 
 def _peer(value: object) -> PeerId | None:

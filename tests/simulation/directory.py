@@ -81,7 +81,6 @@ class Devices:
         self.closing: list[tuple[int, Callable[[], None]]] = []
         self._holding = holding
         self._due = 0.0
-        hub.links.watch(self.directory.acknowledged)
         members = hub.links.members
 
         def note_members(rows: Sequence[PeerAddress]) -> None:

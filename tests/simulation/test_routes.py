@@ -10,7 +10,6 @@ from unittest import mock
 import pytest
 
 from iothub.peers.announced import Announced
-from iothub.peers.frames import FrameType
 from iothub.peers.routed_peer import RoutedPeer
 from iothub.peers.routes import Routes
 from tests.simulation.mutants import mutated
@@ -19,7 +18,7 @@ from tests.simulation.suites import first_fault
 BLOCK = 250
 SCHEDULES = 250  # in which each mutant must be found
 
-_note_change, _open_tenant, _announce = Announced._note_change, Routes.open_tenant, RoutedPeer.announce
+_note_change, _open_tenant = Announced._note_change, Routes.open_tenant
 _ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedPeer"
 
 
@@ -38,11 +37,6 @@ def _applied_by_the_first(routes: Any, announced: Any, announcement: Any) -> Non
         routes._finish(announced, announcement)
 
 
-def _announce_before_the_messages(peer: Any, frame_type: FrameType, body: bytes) -> None:
-    with mock.patch.object(RoutedPeer, "flush"):
-        _announce(peer, frame_type, body)
-
-
 def _wait_for_linked_only(routes: Any, tenant: Any) -> None:
     members, routes._members = routes._members, frozenset()
     _open_tenant(routes, tenant)
@@ -57,7 +51,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "a hub that was never linked is not waited for": {f"{_ROUTES}.open_tenant": _wait_for_linked_only},
     "nothing is announced to a new peer": {f"{_ROUTES}.peer_up": _announce_nothing_to_new},
     "a hub that is gone is waited for": {f"{_ROUTES}.peer_gone": lambda *_: None},
-    "announced before the messages of the turn": {f"{_PEER}.announce": _announce_before_the_messages},
+    "announced before the messages of the turn": {"iothub.peers.links.Links.flush_first": lambda *_: None},
     "messages wait for the next turn": {f"{_PEER}.flush": lambda *_: None},
     "nobody is held back by a full link": {f"{_PEER}._set_full": lambda *_: None},
 }

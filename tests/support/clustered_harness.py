@@ -48,8 +48,7 @@ class Receivers:
             each.peer_gone(peer)
 
     def acknowledged(self, peer: PeerId, number: int) -> None:
-        for each in self._all:
-            each.acknowledged(peer, number)
+        self._routes.acknowledged(peer, number)
 
     def members(self, peers: Iterable[PeerId]) -> None:
         known = list(peers)

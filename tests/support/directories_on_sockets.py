@@ -57,7 +57,6 @@ class DirectoryHub:
         )
         self.directory = Directory(self.id, self.links, self, clock)
         self.links.register(DIRECTORY_TYPES, self.directory)
-        self.links.watch(self.directory.acknowledged, lambda _peers: None)
 
     def begin(self) -> HubRow:
         address = self.thread.call(self.links.open)

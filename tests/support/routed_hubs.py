@@ -24,7 +24,7 @@ Hub = TypeVar("Hub", bound="LinkedHub")
 
 
 class TestedLinks:
-    """Fulfils `RouteLinks` for one hub. `full` and `half_full`: peers; `closed`: peers to which nothing can be sent."""
+    """Fulfils `RouteLinks` for one hub. `full` and `half_full`: peers; `closed`: peers to which only what is announced is sent."""
 
     __test__ = False
     batch_bytes = LinkSettings().batch_bytes
@@ -37,6 +37,7 @@ class TestedLinks:
         self.closed: set[PeerId] = set()
         self.sent: list[tuple[PeerId, FrameType, bytes]] = []
         self.receivers: dict[FrameType, Receiver] = {}
+        self._flushes: dict[PeerId, Callable[[], None]] = {}
 
     def register(self, types: Iterable[FrameType], receiver: Receiver) -> None:
         """Give frames of these types to somebody else than the routes."""
@@ -47,6 +48,15 @@ class TestedLinks:
             raise UnavailableError("twice link_bytes wait")
         self.sent.append((peer, frame_type, body))
         return self._net.put(self._me, peer, frame_type, body)
+
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        if peer in self._flushes:
+            self._flushes[peer]()
+        self.sent.append((peer, frame_type, body))
+        return self._net.put(self._me, peer, frame_type, body)
+
+    def flush_first(self, peer: PeerId, flush: Callable[[], None]) -> None:
+        self._flushes[peer] = flush
 
     def is_full(self, peer: PeerId) -> bool:
         return peer in self.full

@@ -331,7 +331,7 @@ def test_hub_that_serves_clients_is_waited_for_and_one_that_joins_is_not(make: C
     """Linked or not: what is wrong with the link is no reason to acknowledge what that hub does not know."""
     awaited: list[list[PeerId]] = []
     one, two = make(1, loopback()), make(2, loopback())
-    one.links.watch(lambda _peer, _number: None, lambda peers: awaited.append(list(peers)))
+    one.links.watch_members(lambda peers: awaited.append(list(peers)))
     rows = [one.begin(), two.begin()]
     lost = replace(rows[1], address=f"127.0.0.1:{free_port()}")
 

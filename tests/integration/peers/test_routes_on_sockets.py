@@ -56,7 +56,8 @@ class Hub:
         self.routes = Routes(self.links, plane, partial(thread.reactor.callLater, 0))
         self.links.register(ROUTE_TYPES, self.routes, is_waited_for=True)
         self.links.register(MESSAGE_TYPES, self.routes)
-        self.links.watch(self.routes.acknowledged, self.routes.members)
+        self.links.watch(self.routes.acknowledged)
+        self.links.watch_members(self.routes.members)
 
     def begin(self) -> HubRow:
         address = self.thread.call(self.links.open)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from iothub.base.errors import UnavailableError
 from iothub.peers.directory import Directory
 from iothub.peers.directory_frames import Announced, Hold
 from iothub.peers.frames import BadFrameError, FrameType
@@ -26,7 +25,7 @@ def key_of(owner: PeerId, *members: PeerId) -> Key:
 
 
 class Hub:
-    """A directory with its clients; `closing`: who is being closed, until `finish`. Fulfils `Clients`, `DirectoryLinks` and `BootClock`."""
+    """A directory with its clients; `closing`: who is being closed, until `finish`. Fulfils `Clients`, `Announcer` and `BootClock`."""
 
     def __init__(self, net: Net, me: PeerId) -> None:
         self.id = me
@@ -35,15 +34,12 @@ class Hub:
         self.in_use: set[Key] = set()
         self.closing: dict[Key, Callable[[bool], None]] = {}
         self.sent: list[FrameType] = []
-        self.is_full = False
         self.directory = Directory(me, self, self, self)
 
     def boottime(self) -> float:
         return self.net.now
 
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
-        if self.is_full:
-            raise UnavailableError("twice link_bytes wait")
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         self.sent.append(frame_type)
         self.net.frames.append((self.id, peer, frame_type, body))
         return len(self.sent)
@@ -406,23 +402,6 @@ def test_a_hub_that_is_alone_at_last_gives_everybody_what_waits() -> None:
     assert answers == [0.0]
     assert one.directory._busy == {}
     del two
-
-
-def test_frames_that_a_full_link_does_not_take_come_later_in_their_order() -> None:
-    one, two, _ = cluster(*ALL)
-    key, other = (
-        key_of(TWO),
-        next(key for key in ((1, f"x{number}") for number in range(100)) if View(0, ALL).owner(key) == TWO),
-    )
-    one.is_full = True
-    first, second = one.hold(key), one.hold(other)
-
-    one.is_full = False
-    one.directory.acknowledged(TWO, 1)
-    one.net.settle()
-
-    assert (len(first), len(second)) == (1, 1)
-    assert list(two.directory.owned._holders) == [key, other]
 
 
 # --- frames

@@ -231,6 +231,59 @@ def test_type_that_the_peer_does_not_understand_is_not_sent() -> None:
         one.links.send(two.id, FrameType.CANCEL, b"")
 
 
+def test_what_is_announced_is_kept_in_its_order_however_much_waits() -> None:
+    """Messages are refused meanwhile."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock, link_bytes=1000)
+    mine.taken = False
+    for number in range(40):
+        assert one.links.announce(two.id, REQUEST, b"%3d" % number + bytes(84)) == number + 1
+    with pytest.raises(UnavailableError, match="link_full"):
+        one.links.send(two.id, REQUEST, b"")
+
+    mine.close()
+    theirs.close()
+    settle((mine, theirs))
+    settle(relink(clock, one, two))
+
+    assert [int(body[:3]) for body in two.receiver.bodies] == list(range(40))
+
+
+def test_what_is_gathered_for_a_peer_goes_before_what_is_announced() -> None:
+    one, two, mine, theirs = linked(ManualClock())
+    gathered = [b"message"]
+
+    def flush() -> None:
+        while gathered:
+            one.links.send(two.id, REQUEST, gathered.pop())
+
+    one.links.flush_first(two.id, flush)
+    one.links.announce(two.id, ANSWER, b"after it")
+    settle((mine, theirs))
+
+    assert two.receiver.bodies == [b"message", b"after it"]
+
+
+def test_announced_type_that_the_peer_does_not_name_is_left_out() -> None:
+    """An older version: what is announced after it arrives, and nobody waits for a number of it."""
+    one, two, mine, theirs = linked(ManualClock())
+
+    numbers = [one.links.announce(two.id, each, b"x") for each in (ROWS, FrameType.WILL, ANSWER)]
+    settle((mine, theirs))
+
+    assert numbers == [1, 0, 2]
+    assert [frame_type for _, frame_type, _ in two.receiver.frames] == [ROWS, ANSWER]
+
+
+def test_nothing_is_announced_to_a_peer_that_is_not_there() -> None:
+    one, two, _, _ = linked(ManualClock())
+    one.links.drop(two.id)
+
+    one.links.flush_first(two.id, pytest.fail)
+
+    assert one.links.announce(two.id, REQUEST, b"") == 0
+
+
 def test_evidence_is_as_old_as_the_sending_of_the_ping() -> None:
     """Not as its echo: that may have waited while the peer died."""
     clock = ManualClock()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
@@ -25,6 +27,15 @@ class Links:
         self.fault: Exception | None = None
         self.sent: list[tuple[FrameType, bytes]] = []
         self.has_room = True
+        self.flush: Callable[[], None] = lambda: None
+
+    def flush_first(self, _peer: PeerId, flush: Callable[[], None]) -> None:
+        self.flush = flush
+
+    def announce(self, _peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+        self.flush()
+        self.sent.append((frame_type, body))
+        return 10 * len(self.sent)
 
     def send(self, _peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         if self.fault is not None:
@@ -85,14 +96,17 @@ def test_a_message_that_a_link_does_not_take_is_dropped_by_name() -> None:
 
 
 def test_messages_go_before_what_is_announced_after_them() -> None:
-    """A tenant is not closed behind them."""
+    """By whomever: a tenant is not closed before them, and the copy of a Will is not dropped before it."""
     scenario = Scenario()
 
     scenario.peer.send(scenario.tenant, Message(b"a", b""))
     scenario.peer.announce(FrameType.CLOSE, b"1")
+    scenario.peer.send(scenario.tenant, Message(b"a", b""))
+    scenario.links.announce(PEER, FrameType.WILL, b"2")
     scenario.bench.plane.end_batch()
 
-    assert [frame_type for frame_type, _ in scenario.links.sent] == [FrameType.PUBLISH, FrameType.CLOSE]
+    sent = [frame_type for frame_type, _ in scenario.links.sent]
+    assert sent == [FrameType.PUBLISH, FrameType.CLOSE, FrameType.PUBLISH, FrameType.WILL]
 
 
 def test_what_waits_for_the_end_of_a_batch_is_dropped_by_name_when_the_hub_goes() -> None:
@@ -145,32 +159,11 @@ def test_who_waits_is_called_when_all_that_was_announced_before_is_applied() -> 
     assert not peer.await_applied(lambda: called.append("never"))
 
 
-def test_what_a_link_does_not_take_is_sent_later_and_in_order() -> None:
-    scenario = Scenario()
-    peer, links = scenario.peer, scenario.links
-    called: list[str] = []
-    links.fault = UnavailableError("full")
-    peer.announce(FrameType.OPEN, b"1")
-    links.fault = None
-    peer.announce(FrameType.CLOSE, b"2")
-    assert peer.await_applied(lambda: called.append("both"))
-    assert links.sent == []
-
-    peer.acknowledged(0)
-    assert (links.sent, called) == ([(FrameType.OPEN, b"1"), (FrameType.CLOSE, b"2")], [])
-    peer.acknowledged(20)
-
-    assert called == ["both"]
-
-
 def test_nobody_waits_for_a_peer_that_is_gone() -> None:
-    """Neither for what was announced to it, nor for what would have been."""
     scenario = Scenario()
     called: list[str] = []
     scenario.peer.subscribe(scenario.tenant, b"a", EVERYTHING)
     scenario.peer.announce(FrameType.CLOSE, b"1")
-    scenario.links.fault = UnavailableError("full")
-    scenario.peer.announce(FrameType.CLOSE, b"2")
     scenario.peer.await_applied(lambda: called.append("gone"))
 
     scenario.peer.end()

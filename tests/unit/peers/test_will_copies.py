@@ -17,7 +17,7 @@ ID = b"i" * 16
 
 
 class Hub:
-    """Hub ONE, or another one. Fulfils `PeerSender` and `BootClock`."""
+    """Hub ONE, or another one. Fulfils `Announcer` and `BootClock`."""
 
     def __init__(self, me: PeerId = ONE, *own: WillCopy) -> None:
         self.sent: list[tuple[PeerId, WillCopy]] = []
@@ -31,7 +31,7 @@ class Hub:
     def boottime(self) -> float:
         return self.now
 
-    def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
+    def announce(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         assert frame_type is FrameType.WILL
         self.sent.append((peer, WillCopy.decode(body)))
         return len(self.sent)
