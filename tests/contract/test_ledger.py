@@ -1,8 +1,9 @@
-"""The count ledger's contract, over the drivers that need no server; the shared one runs its scripts on a fake Redis."""
+"""The count ledger's contract, over the drivers that need no server; the shared one runs its scripts on a fake Redis, and their twins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -13,6 +14,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.port import CountLedger
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.ledger import SharedLedger
+from tests.support.ledgers import LEDGERS, Ledger
 from tests.support.shared_quota import HubHalf, World, turns
 
 
@@ -43,15 +45,18 @@ def local() -> CountLedger:
     return LocalLedger(1, resolve_texts(LIMITS), Silent())
 
 
-def shared() -> CountLedger:
+def shared(make: Callable[[], Ledger]) -> CountLedger:
     """A hub that others may join, as soon as everybody has declared what he has."""
-    world = World()
+    world = World(make)
     hub = HubHalf(world, "1-a")
     turns(world, hub, seconds=4.0)
     return Asking(hub)
 
 
-@pytest.mark.parametrize("driver", [local, shared], ids=["local", "shared"])
+DRIVERS = {"local": local, **{f"shared-{name}": partial(shared, make) for name, make in LEDGERS.items()}}
+
+
+@pytest.mark.parametrize("driver", DRIVERS.values(), ids=DRIVERS.keys())
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_ledger_contract(case: Case, driver: Callable[[], CountLedger]) -> None:
     """Every driver does what `iothub.testing.ledger_contract` says."""

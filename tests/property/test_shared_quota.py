@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from hypothesis import settings
@@ -12,6 +13,8 @@ from twisted.internet.defer import Deferred
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared.service import Mode
 from iothub_services.quota.shared.tenant import SharedTenant
+from tests.support.ledgers import Ledger, TwinLedger
+from tests.support.lua_redis import LuaRedis
 from tests.support.night import by_day
 from tests.support.shared_quota import HubHalf, World, turns
 
@@ -30,9 +33,11 @@ class Hubs(RuleBasedStateMachine):
     `declared`: what a hub had that came back while the ledger was initialising. It cannot know what others have, and may refill what it had.
     """
 
+    make: Callable[[], Ledger] = LuaRedis
+
     @initialize()
     def begin(self) -> None:
-        self.world = World()
+        self.world = World(self.make)
         self.hubs = [self.born(number) for number in range(3)]
         self.absent: dict[int, int] = {}  # with the number of their turns since they are back
         self.declared: dict[int, int] = {}
@@ -133,11 +138,11 @@ class Hubs(RuleBasedStateMachine):
     @rule()
     def fall_back(self) -> None:
         """A fail-over to a replica that is a moment behind."""
-        before = {key: dict(value) for key, value in self.world.redis.keys.items()}
+        before = self.world.ledger.saved()
         self.pass_time([0, 1, 2], 0.1)
         self.connect(0, 2)
         self.connect(1, 2)
-        self.world.redis.keys = before
+        self.world.ledger.fall_back(before)
         self.lost_at = self.world.now
 
     @rule(seconds=st.sampled_from([0.2, 20.0]))
@@ -168,8 +173,16 @@ class Hubs(RuleBasedStateMachine):
             self.pass_time([0, 1, 2], 0.4, 0.2)
 
 
+class Workers(Hubs):
+    """The same with the ledger of one machine."""
+
+    make = TwinLedger
+
+
 Hubs.TestCase.settings = settings(max_examples=by_day(25, 1_000), stateful_step_count=20, deadline=None)
 TestHubs = Hubs.TestCase
+Workers.TestCase.settings = settings(max_examples=by_day(15, 1_000), stateful_step_count=20, deadline=None)
+TestWorkers = Workers.TestCase
 
 
 def test_unit_that_is_freed_above_the_limit_is_not_used_again_while_redis_is_away() -> None:

@@ -1,6 +1,6 @@
 """As much of Redis as the quota ledger's scripts need: hashes and a sorted set in Python, the scripts run by a real Lua.
 
-Knows no expiry of keys. Much quicker than a fake of all Redis, which property tests need; `tests/services` runs the same scripts on the real one.
+Much quicker than a fake of all Redis, which property tests need; `tests/services` runs the same scripts on the real one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,22 @@ class LuaRedis:
         self._lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
         self._compiled: dict[str, Any] = {}
         self.keys: dict[bytes, dict[bytes, Any]] = {}
+        self._ends: dict[bytes, float] = {}  # in ms
         self.now_us = 0
         self._lua.globals()[b"redis"] = self._lua.table_from({b"call": self._call})
 
     def flush(self) -> None:
         self.keys.clear()
+        self._ends.clear()
+
+    def saved(self) -> object:
+        return {key: dict(value) for key, value in self.keys.items()}
+
+    def fall_back(self, saved: object) -> None:
+        self.keys = cast("dict[bytes, dict[bytes, Any]]", saved)
+
+    def names(self, key: str) -> list[str]:
+        return [name.decode() for name in self._of(key.encode())]
 
     def eval(self, script: Script, count: int, *arguments: object) -> Reply:
         """Run a script with KEYS and ARGV."""
@@ -33,6 +44,7 @@ class LuaRedis:
         if run is None:
             text = f"return function(KEYS, ARGV)\n{script.text}\nend"
             run = self._compiled[script.digest] = self._lua.execute(text.encode())
+        self._expire_keys()
         texts = [_text(argument) for argument in arguments]
         return cast("Reply", self._reply(run(self._table(texts[:count]), self._table(texts[count:]))))
 
@@ -77,14 +89,35 @@ class LuaRedis:
     def _hdel(self, key: bytes, name: bytes) -> int:
         found = self._of(key).pop(name, None)
         if not self._of(key):
-            self.keys.pop(key, None)
+            self._forget(key)
         return int(found is not None)
 
-    def _expire(self, key: bytes, at: bytes) -> int:
-        assert float(at) > 0
-        return int(key in self.keys)
+    def _expire(self, key: bytes, seconds: bytes) -> int:
+        assert float(seconds) > 0
+        return self._end(key, self._now_ms + float(seconds) * 1000)
 
-    _expireat = _expire
+    def _expireat(self, key: bytes, at: bytes) -> int:
+        return self._end(key, float(at) * 1000)
+
+    @property
+    def _now_ms(self) -> int:
+        return self.now_us // 1000
+
+    def _end(self, key: bytes, at_ms: float) -> int:
+        if key not in self.keys:
+            return 0
+        self._ends[key] = at_ms
+        if at_ms <= self._now_ms:
+            self._forget(key)
+        return 1
+
+    def _expire_keys(self) -> None:
+        for key in [key for key, at_ms in self._ends.items() if self._now_ms > at_ms]:
+            self._forget(key)
+
+    def _forget(self, key: bytes) -> None:
+        self.keys.pop(key, None)
+        self._ends.pop(key, None)
 
     def _zadd(self, key: bytes, score: bytes, name: bytes) -> int:
         self.keys.setdefault(key, {})[name] = float(score)

@@ -1,4 +1,4 @@
-"""Several hubs' halves of the shared quota ledger over one fake Redis, with time that is set: no thread, no waiting.
+"""Several hubs' halves of the shared quota ledger over one ledger, with time that is set: no thread, no waiting.
 
 Knows the ledger's inside only as far as a hub does: turns, room, limits.
 """
@@ -18,6 +18,7 @@ from iothub_services.quota.shared.service import Mode, SharedQuota
 from iothub_services.quota.shared.tenant import SharedTenant
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.redis.calls import Call, RedisUnavailableError, Reply
+from tests.support.ledgers import Ledger
 from tests.support.lua_redis import LuaRedis
 
 SCOPE = "iothub:test:"
@@ -39,13 +40,13 @@ class Silent:
 
 
 class World:
-    """One Redis, and the time of all."""
+    """One ledger, and the time of all."""
 
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
+    def __init__(self, make: Callable[[], Ledger] = LuaRedis, now: float = 1_800_000_000.0) -> None:
         self.now = now
         self.is_away = False
         self.calls = 0
-        self.redis = LuaRedis()
+        self.ledger = make()
 
     def wall(self) -> float:
         return self.now
@@ -54,16 +55,16 @@ class World:
         return self.now - 1_799_999_000.0
 
     def flush(self) -> None:
-        self.redis.flush()
+        self.ledger.flush()
 
     async def call(self, call: Call) -> Reply:
         if self.is_away:
             raise RedisUnavailableError("away")
         self.calls += 1
         assert call.script is not None
-        self.redis.now_us = round(self.now * 1_000_000)
+        self.ledger.now_us = round(self.now * 1_000_000)
         count, *arguments = call.arguments[2:]
-        return self.redis.eval(call.script, int(count), *arguments)
+        return self.ledger.eval(call.script, int(count), *arguments)
 
 
 class _NoStore:

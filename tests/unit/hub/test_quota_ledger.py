@@ -16,6 +16,7 @@ from iothub_services.metrics.exposition import Registry
 from iothub_services.quota.shared.service import Mode
 from iothub_services.quota.usage import Usage
 from iothub_services.redis.calls import Call, RedisUnavailableError, Reply
+from tests.support.lua_redis import LuaRedis
 from tests.support.shared_quota import HubHalf, World
 
 
@@ -34,7 +35,8 @@ class OneRedis:
 
 def test_mode_is_shown_as_alarm_and_metrics(tmp_path: Path) -> None:
     """Shared: nothing is raised; Redis away: `quota_degraded`, with the reason."""
-    world, turns = World(), []
+    redis = LuaRedis()
+    world, turns = World(lambda: redis), []
     alarms, registry = Alarms(world), Registry()
     usage: Usage = HubHalf(world, "x").usage
     installation: LateBound[str] = LateBound("the id of the installation")
@@ -52,7 +54,7 @@ def test_mode_is_shown_as_alarm_and_metrics(tmp_path: Path) -> None:
         turn()
     assert (quota.mode, alarms.active()) == (Mode.SHARED, [])
     assert b"iothub_quota_ledger_up 1" in registry.render()
-    assert all(key.startswith(b"iothub:abc:{quota}:") for key in world.redis.keys)
+    assert all(key.startswith(b"iothub:abc:{quota}:") for key in redis.keys)
 
     world.is_away = True
     turn()

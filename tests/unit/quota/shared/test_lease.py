@@ -14,9 +14,8 @@ def turn(lease: Lease) -> object:
     return done(lease.ask(scripts.TURN, [lease.keys.wanted], scripts.WANTED_MS))
 
 
-def test_name_is_new_whenever_it_comes() -> None:
+def test_name_is_new_whenever_it_comes(world: World) -> None:
     """Also within one millisecond; who was there before gives everybody time to declare."""
-    world = World()
     lease = Lease(world.call, Keys(lambda: SCOPE), "1-ab", world)
     names = set()
     for _ in range(3):
@@ -30,9 +29,8 @@ def test_name_is_new_whenever_it_comes() -> None:
     assert turn(lease) == [0, 1]
 
 
-def test_without_a_name_nothing_is_asked() -> None:
+def test_without_a_name_nothing_is_asked(world: World) -> None:
     """Before it has entered, after it was lost, and after it has left."""
-    world = World()
     lease = Lease(world.call, Keys(lambda: SCOPE), "1-ab", world)
     for change in (lease.lose, lease.lose):
         change()
@@ -44,4 +42,4 @@ def test_without_a_name_nothing_is_asked() -> None:
     done(lease.leave())
 
     assert lease.name == ""
-    assert lease.keys.hubs.encode() not in world.redis.keys
+    assert world.ledger.names(lease.keys.hubs) == []

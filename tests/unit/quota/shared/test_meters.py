@@ -51,8 +51,7 @@ class Publishers:
 
 
 @pytest.fixture
-def hubs(tmp_path: Path) -> list[Publishers]:
-    world = World()
+def hubs(world: World, tmp_path: Path) -> list[Publishers]:
     made = [Publishers(world, tmp_path, name) for name in "abc"]
     run(made, [], 4.0)
     return made
@@ -144,7 +143,7 @@ def test_tenant_that_comes_back_at_once_is_not_forgotten(hubs: list[Publishers])
     first.tenant.apply_limits(first.book.tenant)
     first.half.turn()
 
-    held = first.world.redis.keys[Keys(lambda: SCOPE).rate("7:publish_messages/1").encode()]
+    held = first.world.ledger.names(Keys(lambda: SCOPE).rate("7:publish_messages/1"))
     assert len(held) == 3
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.overview import Overview, questions, read
 from iothub_services.redis.calls import Reply
+from tests.support.lua_redis import LuaRedis
 from tests.support.shared_quota import SCOPE, HubHalf, World, turns
 
 
 def look(world: World) -> Overview:
     """Take the answers from what the scripts have kept."""
     keys = Keys(lambda: SCOPE)
-    kept = world.redis.keys
+    redis = world.ledger
+    assert isinstance(redis, LuaRedis)
+    kept = redis.keys
     leases = [part for pair in kept.get(keys.hubs.encode(), {}).items() for part in pair]
     now: list[Reply] = [b"%d" % int(world.now), b"0"]
     return read([now, leases, kept.get(keys.state.encode(), {}).get(b"settled")])

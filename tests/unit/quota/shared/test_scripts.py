@@ -1,32 +1,25 @@
-"""The ledger's scripts, one by one: who may speak, and what is answered."""
+"""The ledger's scripts, one by one, and their twins: who may speak, and what is answered."""
 
 from __future__ import annotations
-
-import pytest
 
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.keys import Keys, count_name
 from iothub_services.quota.usage import UsageKey
 from iothub_services.redis.calls import Reply
-from tests.support.lua_redis import LuaRedis
+from tests.support.ledgers import Ledger
 
 KEYS = Keys(lambda: "iothub:x:")
 HUB = [KEYS.hubs, KEYS.state]
 LEASE = scripts.LEASE_MS
 
 
-@pytest.fixture
-def redis() -> LuaRedis:
-    return LuaRedis()
-
-
-def entered(redis: LuaRedis, name: str = "a.1") -> None:
+def entered(redis: Ledger, name: str = "a.1") -> None:
     redis.eval(scripts.ENTER, 2, *HUB, name, 0, LEASE, scripts.SETTLE_MS, 0)
     redis.now_us += scripts.SETTLE_MS * 1000
 
 
-def turn(redis: LuaRedis, number: int, name: str = "a.1") -> Reply:
+def turn(redis: Ledger, number: int, name: str = "a.1") -> Reply:
     return redis.eval(scripts.TURN, 3, *HUB, KEYS.wanted, name, number, LEASE, scripts.WANTED_MS)
 
 
@@ -38,9 +31,8 @@ def test_keys_have_one_hash_tag_and_say_what_they_are() -> None:
     assert KEYS.window(day, 1_800_000_000) == "iothub:x:{quota}:w:7:publish_messages/86400@1800000000:dev1"
 
 
-def test_only_the_next_number_of_a_hub_with_a_lease_is_heard() -> None:
+def test_only_the_next_number_of_a_hub_with_a_lease_is_heard(redis: Ledger) -> None:
     """Everything else is lapsed: emptied, lost in a fail-over, too late, never entered."""
-    redis = LuaRedis()
     assert turn(redis, 1) == [scripts.LAPSED]
     entered(redis)
     assert turn(redis, 1) == [0, 1]
@@ -54,21 +46,20 @@ def test_only_the_next_number_of_a_hub_with_a_lease_is_heard() -> None:
     assert turn(redis, 4) == [scripts.LAPSED]
 
 
-def test_lease_ends_where_others_were_there_meanwhile() -> None:
+def test_lease_ends_where_others_were_there_meanwhile(redis: Ledger) -> None:
     """And its place in the list goes later; a hub that leaves goes at once."""
-    redis = LuaRedis()
     entered(redis)
     entered(redis, "b.1")
     for number in range(1, 24):
         redis.now_us += 1_000_000
         assert isinstance(turn(redis, number, "b.1"), list)
     assert turn(redis, 1) == [scripts.LAPSED]
-    assert list(redis.keys[KEYS.hubs.encode()]) == [b"b.1"]
+    assert redis.names(KEYS.hubs) == ["b.1"]
     redis.eval(scripts.LEAVE, 2, *HUB, "b.1", 0, LEASE)
-    assert KEYS.hubs.encode() not in redis.keys
+    assert redis.names(KEYS.hubs) == []
 
 
-def test_lease_that_ended_before_a_silence_of_all_has_ended(redis: LuaRedis) -> None:
+def test_lease_that_ended_before_a_silence_of_all_has_ended(redis: Ledger) -> None:
     """What was held under it may have been granted to others: it does not begin anew with those of the others."""
     entered(redis)
     entered(redis, "b.1")
@@ -81,7 +72,7 @@ def test_lease_that_ended_before_a_silence_of_all_has_ended(redis: LuaRedis) -> 
     assert turn(redis, 1) == [scripts.LAPSED]
 
 
-def test_clock_that_is_set_back_keeps_nobody_waiting(redis: LuaRedis) -> None:
+def test_clock_that_is_set_back_keeps_nobody_waiting(redis: Ledger) -> None:
     """Leases begin anew, one that has ended does not; hubs have as long to declare as ever."""
     entered(redis, "gone.1")
     entered(redis)
@@ -99,12 +90,11 @@ def test_clock_that_is_set_back_keeps_nobody_waiting(redis: LuaRedis) -> None:
     assert turn(redis, 26) == [0, 1]
 
 
-def test_old_names_of_a_data_directory_are_let_go_together() -> None:
+def test_old_names_of_a_data_directory_are_let_go_together(redis: Ledger) -> None:
     """Not those of others whose name begins alike."""
-    redis = LuaRedis()
     for name in ("1-ab.1", "1-ab.2", "1-abc.1", "1-ab.3"):
         entered(redis, name)
     gone = redis.eval(scripts.CLAIM, 2, *HUB, "1-ab.3", 1, LEASE, "1-ab.")
 
     assert gone == 2
-    assert set(redis.keys[KEYS.hubs.encode()]) == {b"1-ab.3", b"1-abc.1"}
+    assert set(redis.names(KEYS.hubs)) == {"1-ab.3", "1-abc.1"}

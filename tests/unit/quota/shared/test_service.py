@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from twisted.python.failure import Failure
 
 from iothub.base.errors import UnavailableError
@@ -15,11 +14,6 @@ from iothub_services.quota.shared.tenant import SharedTenant
 from tests.support.shared_quota import HubHalf, World, done, turns
 
 LIMIT = 20
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def hub(world: World, folder: Path, name: str) -> tuple[HubHalf, SharedTenant]:
@@ -261,9 +255,9 @@ def test_fail_over_that_lost_the_last_words_is_noticed(world: World, tmp_path: P
     """A replica that is behind knows less of a hub than the hub itself: it declares everything."""
     (a, acme), (b, acme_b) = hub(world, tmp_path, "a"), hub(world, tmp_path, "b")
     settled(world, a, b)
-    before = {key: dict(value) for key, value in world.redis.keys.items()}
+    before = world.ledger.saved()
     assert all(connect(a, acme) for _ in range(LIMIT))
-    world.redis.keys = before
+    world.ledger.fall_back(before)
     turns(world, a, b, seconds=0.3)
 
     assert not connect(b, acme_b)

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from iothub_services.quota.grammar import DAY_S, Window
 from iothub_services.quota.names import Quota
 from iothub_services.quota.windows import REFUSED, DayCounter
 from tests.support.shared_quota import HubHalf, World, turns
 
 LIMIT = 100
-
-
-@pytest.fixture
-def world() -> World:
-    return World()
 
 
 def hub(world: World, folder: Path, name: str, device: str = "") -> tuple[HubHalf, DayCounter]:

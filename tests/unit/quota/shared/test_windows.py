@@ -51,8 +51,7 @@ class Hub:
 
 
 @pytest.fixture
-def hubs(tmp_path: Path) -> list[Hub]:
-    world = World()
+def hubs(world: World, tmp_path: Path) -> list[Hub]:
     made = [Hub(world, tmp_path, name) for name in "ab"]
     turns(world, *(hub.half for hub in made), seconds=4.0)
     return made
