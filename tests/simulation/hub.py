@@ -133,7 +133,7 @@ class SimHub:
         if not self.is_dead:
             self._is_tick_due = True
             self.wake()
-            self.world.after(self.world.rng.uniform(0.02, 0.1), self._tick_later)
+            self.world.after(self.world.rng.uniform(*self.sim.tick_s), self._tick_later)
 
     def _turn(self) -> None:
         self._is_due = False

@@ -115,6 +115,7 @@ class Clients:
 
     topics: Sequence[bytes] = TOPICS
     filters: Sequence[bytes] = FILTERS
+    leaves = 0.05  # how often all clients of a hub leave, of what they do
 
     def __init__(self, hub: SimHub, routing: Routing, bench: Bench | None = None) -> None:
         self.receivers: list[tuple[Iterable[FrameType], Receiver, bool]] = [
@@ -199,7 +200,7 @@ class Clients:
             self._subscribe(rng.choice(self.filters))
         elif chance < 0.5 and self._subscribers:
             self._unsubscribe(rng.choice(self._subscribers))
-        elif chance < 0.55 and not self._unanswered:
+        elif chance < 0.5 + self.leaves and not self._unanswered:
             self._leave()
         else:
             self._publish_soon()

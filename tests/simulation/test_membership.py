@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from iothub.peers.membership import Membership
+from iothub.peers.membership import Look, Membership
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found; the hardest needs about 50
 _MEMBERSHIP = "iothub.peers.membership.Membership"
+_LINKS = "iothub.peers.links.Links"
 
 _pass_time, _why_gone, _links_up = Membership.pass_time, Membership._why_gone, Membership.links_up
+_take_look = Membership.take_look
 
 
 def _evidence_of_links_that_are_up(membership: Any) -> float:
@@ -41,6 +44,14 @@ def _go_on_alone(membership: Any) -> None:
     _pass_time(membership)
 
 
+def _take_look_as_of_now(membership: Any, look: Look) -> Any:
+    return _take_look(membership, replace(look, began=membership._clock.boottime()))
+
+
+def _up_without_links(membership: Any) -> bool:
+    return bool(membership._is_ready and not membership.is_up)
+
+
 MUTANTS: dict[str, dict[str, Any]] = {
     "nobody holds": {f"{_MEMBERSHIP}.routes_until": lambda membership: -math.inf if membership.gone else math.inf},
     "a link that looks up is evidence": {f"{_MEMBERSHIP}.routes_until": _evidence_of_links_that_are_up},
@@ -49,11 +60,16 @@ MUTANTS: dict[str, dict[str, Any]] = {
     "acknowledged without a look at the clock": {
         "tests.simulation.membership.MemberClients.may_acknowledge": lambda _clients: True
     },
+    "a look counts from its end": {f"{_MEMBERSHIP}.take_look": _take_look_as_of_now},
+    "gone on without at once": {"iothub.peers.membership.GO_ON_S": 0.0},
+    "by an old picture": {"tests.simulation.membership.Table.is_current": lambda *_: True},
+    "answered after it was declared gone": {f"{_LINKS}.mute": lambda *_: None, f"{_LINKS}.expel": lambda *_: None},
+    "up without links": {f"{_MEMBERSHIP}._may_be_up": _up_without_links},
     "whoever has more links goes": {f"{_MEMBERSHIP}.links_up": lambda membership: 9 - _links_up(membership)},
 }
 
 
-@pytest.mark.parametrize("first", range(0, 500, BLOCK))
+@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
 def test_membership_keeps_its_promises(first: int) -> None:
     """What is acknowledged was routed to whoever lives and has acknowledged a subscription before; in the end everybody is up and has an answer."""
     found = first_fault(range(first, first + BLOCK), "membership")
