@@ -56,7 +56,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 
 def entries(cluster: Cluster) -> int:
     """How many entries the directory has, at all hubs."""
-    directories = [hub.directory._directory for hub in cluster.hubs]
+    directories = [hub.directory._core for hub in cluster.hubs]
     return sum(0 if each is None else len(each.owned) for each in directories)
 
 
@@ -152,7 +152,7 @@ def test_a_hub_that_is_alone_sends_nothing(make_cluster: Callable[..., Cluster])
 
     first.refused(TAKEN_OVER)
     [hub] = cluster.hubs
-    assert (hub.directory._directory, hub.links.sent) == (None, [])
+    assert (hub.directory._core, hub.links.sent) == (None, [])
 
 
 def test_clients_of_a_hub_that_was_alone_are_closed_for_those_of_a_hub_that_comes(
