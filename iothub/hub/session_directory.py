@@ -5,6 +5,7 @@ Knows no frame and no session rules. While no other hub is there, the locks alon
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -50,6 +51,7 @@ class PeerDirectory(PeerReceiver[Directory]):
         self._sessions = sessions
         self._reactor = reactor
         self._locks = SessionLocks()
+        self.given_up = Counter(dict.fromkeys(("logged", "unlogged", "defect"), 0))  # for the metric
         self._log = log.get(__name__)
 
     # --- SessionDirectory
@@ -130,11 +132,17 @@ class PeerDirectory(PeerReceiver[Directory]):
             Deferred.fromCoroutine(self._give_way(*found, on_left))
 
     async def _give_way(self, broker: TenantBroker, session: Session, on_left: Callable[[bool], None]) -> None:
-        """A log that does not answer holds up no other hub for ever: that one reads it, too, and finds it as silent."""
+        """A log that does not answer holds up no other hub for ever: that one reads it, too, and finds it as silent. Nor does a defect."""
+        result = "logged"
         try:
             await self._sessions().give_way(broker, session)
         except IotHubError as error:
+            result = "unlogged"
             self._log.warning("client given up to another hub, its end is not logged yet", cause=str(error))
+        except Exception as error:  # edge: a defect with one client must not keep its key for ever
+            result = "defect"
+            self._log.error("defect while a client was given up to another hub", exc_info=error)
+        self.given_up[result] += 1
         on_left(session.is_persistent)
 
     def _find(self, key: Key) -> tuple[TenantBroker, Session] | None:

@@ -96,6 +96,23 @@ def test_the_will_of_the_older_client_is_sent(make_cluster: Callable[..., Cluste
     assert cluster.payloads(watcher) == [b"gone"]
 
 
+def test_a_client_is_given_up_although_its_end_meets_a_defect(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key comes free, and the defect is counted."""
+    cluster = make_cluster()
+    cluster.join(0, THEIRS)
+
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cluster.hubs[0].harness.sessions, "give_way", fail)
+    cluster.join(1, THEIRS)
+
+    assert cluster.hubs[0].directory.given_up == {"logged": 0, "unlogged": 0, "defect": 1}
+    assert entries(cluster) == 1
+
+
 @pytest.mark.parametrize("client_id", [OWN, THEIRS])
 def test_a_connect_waits_until_the_older_client_is_closed_and_is_refused_after_a_while(
     make_cluster: Callable[..., Cluster], client_id: str
