@@ -31,6 +31,7 @@ from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.peers.will_copies import WILL_TYPES
 from iothub.records.admin_commands import Verbs
 from iothub_services.auth.port import TenantRecord
+from iothub_services.metrics import metrics
 from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, NoWillKeeper, SessionDirectory, SingleHub, WillKeeper
 from iothub_tenants.accounts.changes import Change
@@ -101,6 +102,7 @@ def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager
         return SessionLocks()
     made = PeerDirectory(links, lambda: links.me, foundation.brokers, sessions, foundation.process.reactor)
     links.register(DIRECTORY_TYPES, made)
+    foundation.monitoring.telemetry.registry.feed(metrics.CLIENTS_GIVEN_UP, lambda: made.given_up)
     links.watch_members(made.members)
     return made
 

@@ -14,7 +14,7 @@ from iothub.base import log
 from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import IotHubError
 from iothub.engine.state import Session
-from iothub.peers.frames import FrameType
+from iothub.hub.peer_receiver import PeerReceiver
 from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import View
 from iothub.peers.will_copies import WillBody, WillCopies, WillCopy
@@ -27,8 +27,8 @@ FindTenant = Callable[[int], Awaitable[TenantRecord | None]]
 """Return a tenant by its id. Raises UnavailableError."""
 
 
-class PeerWills:
-    """Fulfils `WillKeeper`, and `Receiver` of links. On the reactor thread. `_copies` is made when another hub is there for the first time."""
+class PeerWills(PeerReceiver[WillCopies]):
+    """Fulfils `WillKeeper`. On the reactor thread."""
 
     def __init__(
         self,
@@ -38,23 +38,21 @@ class PeerWills:
         find_tenant: FindTenant,
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
-        self._links = links
+        super().__init__(lambda: WillCopies(me(), links, self._publish, self._own, clock))
         self._me = me
         self._brokers = brokers
         self._find_tenant = find_tenant
-        self._clock = clock
-        self._copies: WillCopies | None = None
         self._log = log.get(__name__)
 
     # --- WillKeeper
 
     def keep(self, session: Session, will: Will, message_id: bytes) -> None:
-        if self._copies is not None:
-            self._copies.keep(_copy_of(session, will, message_id))
+        if self._core is not None:
+            self._core.keep(_copy_of(session, will, message_id))
 
     def drop(self, session: Session, message_id: bytes) -> None:
-        if self._copies is not None:
-            self._copies.drop((session.tenant.tenant_id, session.client_id), message_id)
+        if self._core is not None:
+            self._core.drop((session.tenant.tenant_id, session.client_id), message_id)
 
     # --- links
 
@@ -62,23 +60,6 @@ class PeerWills:
         """Say which other hubs there are, at each look at the accounts."""
         if peers:
             self._made().set_view(View(0, [self._me(), *peers]))
-
-    def peer_up(self, peer: PeerId) -> None:
-        """Fulfils `Receiver`."""
-        self._made().peer_up(peer)
-
-    def peer_gone(self, peer: PeerId) -> None:
-        """Fulfils `Receiver`."""
-        self._made().peer_gone(peer)
-
-    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
-        """Fulfils `Receiver`. Raises BadFrameError."""
-        self._made().frame(peer, frame_type, body)
-
-    def _made(self) -> WillCopies:
-        if self._copies is None:
-            self._copies = WillCopies(self._me(), self._links, self._publish, self._own, self._clock)
-        return self._copies
 
     # --- for the copies
 

@@ -5,6 +5,7 @@ Knows no frame and no session rules. While no other hub is there, the locks alon
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
@@ -15,9 +16,9 @@ from iothub.base import log
 from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.engine.state import Session
+from iothub.hub.peer_receiver import PeerReceiver
 from iothub.hub.session_locks import SessionLocks
 from iothub.peers.directory import Directory
-from iothub.peers.frames import FrameType
 from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
 from iothub_services.sessions.manager import SessionManager
@@ -29,10 +30,10 @@ HOLD_S = 5.0
 """So long a CONNECT waits for other hubs, to close the client there or to answer at all: better none than two."""
 
 
-class PeerDirectory:
-    """Fulfils `SessionDirectory`, `Receiver` of links, and `Clients` of the directory. On the reactor thread.
+class PeerDirectory(PeerReceiver[Directory]):
+    """Fulfils `SessionDirectory`, and `Clients` of the directory. On the reactor thread.
 
-    Invariants: at this hub one at a time works with a key: whoever has its lock. `_directory` is made when another hub is there for the first time.
+    Invariant: at this hub one at a time works with a key: whoever has its lock.
     """
 
     def __init__(
@@ -44,14 +45,13 @@ class PeerDirectory:
         reactor: Any,
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
-        self._links = links
+        super().__init__(lambda: Directory(me(), links, self, clock))
         self._me = me
         self._brokers = brokers
         self._sessions = sessions
         self._reactor = reactor
-        self._clock = clock
         self._locks = SessionLocks()
-        self._directory: Directory | None = None
+        self.given_up = Counter(dict.fromkeys(("logged", "unlogged", "defect"), 0))  # for the metric
         self._log = log.get(__name__)
 
     # --- SessionDirectory
@@ -60,15 +60,15 @@ class PeerDirectory:
         return PeerHold(self, (tenant_id, client_id), purpose)
 
     def left(self, tenant_id: int, client_id: str) -> None:
-        if self._directory is not None:
-            self._directory.left((tenant_id, client_id))
+        if self._core is not None:
+            self._core.left((tenant_id, client_id))
 
     async def acquire(self, key: Key, purpose: Purpose) -> float:
         """Have the key, here and among hubs. Raises UnavailableError."""
         turn = self._locks.acquire(key)
         if turn is not None:
             await turn
-        directory = self._directory
+        directory = self._core
         if directory is None:
             return 0.0
         if purpose is Purpose.DISCARD:
@@ -96,33 +96,16 @@ class PeerDirectory:
 
     def give(self, key: Key) -> None:
         """The work with a key is done."""
-        if self._directory is not None:
-            self._directory.let_go(key)
+        if self._core is not None:
+            self._core.let_go(key)
         self._locks.give(key)
 
     # --- links
 
     def members(self, peers: Sequence[PeerId]) -> None:
         """Say which other hubs there are, at each look at the accounts."""
-        if peers or self._directory is not None:
+        if peers or self._core is not None:
             self._made().set_view(View(0, [self._me(), *peers]))
-
-    def peer_up(self, peer: PeerId) -> None:
-        """Fulfils `Receiver`."""
-        self._made().peer_up(peer)
-
-    def peer_gone(self, peer: PeerId) -> None:
-        """Fulfils `Receiver`."""
-        self._made().peer_gone(peer)
-
-    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
-        """Fulfils `Receiver`. Raises BadFrameError."""
-        self._made().frame(peer, frame_type, body)
-
-    def _made(self) -> Directory:
-        if self._directory is None:
-            self._directory = Directory(self._me(), self._links, self, self._clock)
-        return self._directory
 
     # --- Clients
 
@@ -149,11 +132,17 @@ class PeerDirectory:
             Deferred.fromCoroutine(self._give_way(*found, on_left))
 
     async def _give_way(self, broker: TenantBroker, session: Session, on_left: Callable[[bool], None]) -> None:
-        """A log that does not answer holds up no other hub for ever: that one reads it, too, and finds it as silent."""
+        """A log that does not answer holds up no other hub for ever: that one reads it, too, and finds it as silent. Nor does a defect."""
+        result = "logged"
         try:
             await self._sessions().give_way(broker, session)
         except IotHubError as error:
+            result = "unlogged"
             self._log.warning("client given up to another hub, its end is not logged yet", cause=str(error))
+        except Exception as error:  # edge: a defect with one client must not keep its key for ever
+            result = "defect"
+            self._log.error("defect while a client was given up to another hub", exc_info=error)
+        self.given_up[result] += 1
         on_left(session.is_persistent)
 
     def _find(self, key: Key) -> tuple[TenantBroker, Session] | None:

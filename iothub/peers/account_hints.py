@@ -5,16 +5,14 @@ Knows no accounts. The change log stays the truth, and each hub looks at it by i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from iothub.base.errors import UnavailableError
-from iothub.peers.frames import BadFrameError, FrameType, pack, unpack
+from iothub.peers.frames import FrameType, number_in, pack, unpack
 from iothub.peers.ports import PeerId
 
 HINT_TYPES = (FrameType.ACCOUNTS,)
-
-_MOST_ID = (1 << 63) - 1
 
 
 class HintLinks(Protocol):
@@ -54,7 +52,7 @@ class AccountHints:
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `Receiver`. Raises BadFrameError."""
         del peer, frame_type
-        change = _change(unpack(body))
+        change = number_in(unpack(body), "change")
         if change != self._newest and self._is_reading:  # a hub that starts has not begun to read, and will read all
             self._newest = change
             self._look()
@@ -64,10 +62,3 @@ class AccountHints:
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: nothing is kept of it."""
-
-
-def _change(fields: Mapping[str, object]) -> int:
-    value = fields.get("change")
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_ID:
-        raise BadFrameError(f"field change is {value!r:.40}, expected a number of at most {_MOST_ID}")
-    return value

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from iothub.peers.frames import BadFrameError, FrameType, pack, unpack
+from iothub.peers.frames import BadFrameError, FrameType, is_number, number_in, pack, truth_in, unpack
 from iothub.peers.ports import PeerId
 from iothub.peers.view import Key, View
 
@@ -18,15 +18,6 @@ ENTRIES = 4_096  # in one frame
 ENTRIES_BYTES = 256 << 10
 MEMBERS = 1_024
 _CLIENT_ID_BYTES = 65_535
-_MOST = (1 << 63) - 1
-
-
-class Frame(Protocol):
-    """A body that knows its type."""
-
-    TYPE: ClassVar[FrameType]
-
-    def encode(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +36,7 @@ class Hold:
     def decode(cls, body: bytes) -> Hold:
         """Raises BadFrameError."""
         fields = _unpack(body)
-        return cls(_key(fields), _number(fields, "number"), _truth(fields, "takes"))
+        return cls(_key(fields), number_in(fields, "number"), truth_in(fields, "takes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +57,7 @@ class Held:
     def decode(cls, body: bytes) -> Held:
         """Raises BadFrameError."""
         fields = _unpack(body)
-        number, is_granted = _number(fields, "number"), _truth(fields, "is_granted")
+        number, is_granted = number_in(fields, "number"), truth_in(fields, "is_granted")
         return cls(_key(fields), number, is_granted, _seconds(fields, "written_s"))
 
 
@@ -86,7 +77,7 @@ class Release:
     def decode(cls, body: bytes) -> Release:
         """Raises BadFrameError."""
         fields = _unpack(body)
-        return cls(_key(fields), _number(fields, "number"), _truth(fields, "has_written"))
+        return cls(_key(fields), number_in(fields, "number"), truth_in(fields, "has_written"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +95,7 @@ class Take:
     def decode(cls, body: bytes) -> Take:
         """Raises BadFrameError."""
         fields = _unpack(body)
-        return cls(_key(fields), _number(fields, "number"))
+        return cls(_key(fields), number_in(fields, "number"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +114,8 @@ class Announced:
     def decode(cls, body: bytes) -> Announced:
         """Raises BadFrameError."""
         fields = unpack(body, items=MEMBERS)
-        view = View(_number(fields, "version"), _members(fields.get("members")))
-        return cls(view, _truth(fields, "is_whole"))
+        view = View(number_in(fields, "version"), _members(fields.get("members")))
+        return cls(view, truth_in(fields, "is_whole"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +134,7 @@ class Entries:
     def decode(cls, body: bytes) -> Entries:
         """Raises BadFrameError."""
         fields = unpack(body, text_bytes=_CLIENT_ID_BYTES, items=ENTRIES)
-        return cls(_entries(fields.get("entries")), _truth(fields, "is_last"))
+        return cls(_entries(fields.get("entries")), truth_in(fields, "is_last"))
 
 
 DirectoryFrame = Hold | Held | Release | Take | Announced | Entries
@@ -175,25 +166,7 @@ def _key(fields: Mapping[str, object]) -> Key:
     client_id = fields.get("client")
     if not isinstance(client_id, str) or not client_id:
         raise BadFrameError(f"field client is {client_id!r:.40}, expected a Client Identifier")
-    return _number(fields, "tenant"), client_id
-
-
-def _number(fields: Mapping[str, object], name: str) -> int:
-    value = fields.get(name)
-    if not _is_number(value):
-        raise BadFrameError(f"field {name} is {value!r:.40}, expected a number of at most {_MOST}")
-    return value  # type: ignore[return-value]
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is int and 0 <= value <= _MOST
-
-
-def _truth(fields: Mapping[str, object], name: str) -> bool:
-    value = fields.get(name)
-    if not isinstance(value, bool):
-        raise BadFrameError(f"field {name} is {value!r:.40}, expected true or false")
-    return value
+    return number_in(fields, "tenant"), client_id
 
 
 def _seconds(fields: Mapping[str, object], name: str) -> float:
@@ -208,7 +181,7 @@ def _members(value: object) -> list[PeerId]:
         raise BadFrameError(f"field members is {value!r:.40}, expected hubs")
     members = []
     for each in value:
-        if not isinstance(each, list) or len(each) != 2 or not all(map(_is_number, each)):
+        if not isinstance(each, list) or len(each) != 2 or not all(map(is_number, each)):
             raise BadFrameError(f"field members has {each!r:.40}, expected a node number and an incarnation")
         members.append(PeerId(*each))
     if len(set(members)) < len(members):
@@ -224,7 +197,7 @@ def _entries(value: object) -> list[tuple[Key, int]]:
         if not isinstance(each, list) or len(each) != 3:
             raise BadFrameError(f"field entries has {each!r:.40}, expected a tenant, a Client Identifier and a number")
         tenant_id, client_id, number = each
-        if not _is_number(tenant_id) or not isinstance(client_id, str) or not client_id or not _is_number(number):
+        if not is_number(tenant_id) or not isinstance(client_id, str) or not client_id or not is_number(number):
             raise BadFrameError(f"field entries has {each!r:.40}, expected a tenant, a Client Identifier and a number")
         entries.append(((tenant_id, client_id), number))
     return entries

@@ -22,10 +22,11 @@ from iothub.base.errors import IotHubError
 
 PROTOCOL = 1  # what this program speaks; it talks to those of one version less or more
 RELIABLE_FROM = 64
+MAX_NUMBER = (1 << 63) - 1  # of a field
 HELLO_BYTES = 16 << 10  # of a frame from somebody who has not said who it is
 
 _HEADER_BYTES, _NUMBER_BYTES = 5, 8
-_MAX_U64 = (1 << 64) - 1
+_MAX_U64 = (1 << 64) - 1  # of the numbers in a HELLO
 _TEXT_BYTES = 1 << 20  # of one text or bytes in a body; a whole body is bounded by the frame
 _ITEMS = 1 << 16
 _NAME_CHARS = 255
@@ -112,10 +113,10 @@ class Hello:
         """Fields that a later version adds are passed over. Raises BadFrameError."""
         fields = unpack(body)
         return cls(
-            protocol=_number(fields, "protocol"),
+            protocol=number_in(fields, "protocol", _MAX_U64),
             installation=_text(fields, "installation"),
-            node=_number(fields, "node", 65535),
-            incarnation=_number(fields, "incarnation"),
+            node=number_in(fields, "node", 65535),
+            incarnation=number_in(fields, "incarnation", _MAX_U64),
             name=_text(fields, "name"),
             version=_text(fields, "version"),
             features=_features(fields.get("features")),
@@ -220,14 +221,32 @@ def unpack(body: bytes, *, text_bytes: int = _TEXT_BYTES, items: int = _ITEMS) -
     return value
 
 
-def _number(fields: Mapping[str, object], name: str, at_most: int = _MAX_U64) -> int:
+def number_in(fields: Mapping[str, object], name: str, at_most: int = MAX_NUMBER) -> int:
+    """Return a field that is a number. Raises BadFrameError."""
     value = fields.get(name)
-    if not _is_number(value, at_most):
+    if not is_number(value, at_most):
         raise BadFrameError(f"field {name} is {value!r:.40}, expected a number of at most {at_most}")
     return value
 
 
-def _is_number(value: object, at_most: int = _MAX_U64) -> TypeGuard[int]:
+def numbers_in(fields: Mapping[str, object], name: str) -> tuple[int, ...]:
+    """Return a field that is a list of numbers. Raises BadFrameError."""
+    value = fields.get(name)
+    if not isinstance(value, list) or not all(map(is_number, value)):
+        raise BadFrameError(f"field {name} is {value!r:.40}, expected a list of numbers")
+    return tuple(value)
+
+
+def truth_in(fields: Mapping[str, object], name: str) -> bool:
+    """Return a field that is true or false. Raises BadFrameError."""
+    value = fields.get(name)
+    if not isinstance(value, bool):
+        raise BadFrameError(f"field {name} is {value!r:.40}, expected true or false")
+    return value
+
+
+def is_number(value: object, at_most: int = MAX_NUMBER) -> TypeGuard[int]:
+    """Tell whether it is a number within its bound, not true or false."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= at_most
 
 
@@ -239,7 +258,7 @@ def _text(fields: Mapping[str, object], name: str, at_most: int = _NAME_CHARS) -
 
 
 def _features(value: object) -> tuple[int, ...]:
-    if not isinstance(value, list) or len(value) > 256 or not all(_is_number(each, 255) for each in value):
+    if not isinstance(value, list) or len(value) > 256 or not all(is_number(each, 255) for each in value):
         raise BadFrameError(f"field features is {value!r:.40}, expected at most 256 types")
     return tuple(value)
 
@@ -247,6 +266,6 @@ def _features(value: object) -> tuple[int, ...]:
 def _knows(value: object) -> tuple[int, int] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or len(value) != 2 or not all(map(_is_number, value)):
+    if not isinstance(value, list) or len(value) != 2 or not all(is_number(each, _MAX_U64) for each in value):
         raise BadFrameError(f"field knows is {value!r:.40}, expected an incarnation and a number, or nothing")
     return value[0], value[1]

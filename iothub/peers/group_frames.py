@@ -8,20 +8,18 @@ Topic Filter 2, name, filter, and the message as `iothub.engine.routed` has it, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
-from typing import TypeGuard
 
 from iothub.engine.filters import check_topic_filter, join_share, topic_matches
 from iothub.engine.message import Message
-from iothub.peers.frames import BadFrameError, pack, unpack
+from iothub.peers.frames import MAX_NUMBER, BadFrameError, number_in, numbers_in, pack, unpack
 
 NUMBERS = 4_096  # in one frame
 
 _HEAD = Struct(">QHH")
 _FILTER_BYTES = _FILTER_LEVELS = 65_535
-_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class GroupPublish:
         name_end = _HEAD.size + name_bytes
         end = name_end + filter_bytes
         name, topic_filter = body[_HEAD.size : name_end], body[name_end:end]
-        if number > _MOST or end > len(body):
+        if number > MAX_NUMBER or end > len(body):
             raise BadFrameError("a GROUP_PUBLISH that is cut off")
         _check_group(name, topic_filter)
         return cls(number, name, topic_filter, body[end:])
@@ -70,7 +68,7 @@ class GroupNumbers:
     def decode(cls, body: bytes) -> GroupNumbers:
         """Raises BadFrameError."""
         fields = unpack(body, items=NUMBERS)
-        return cls(_numbers(fields, "numbers"), _numbers(fields, "full"))
+        return cls(numbers_in(fields, "numbers"), numbers_in(fields, "full"))
 
 
 def in_frames(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -94,25 +92,14 @@ class GroupCongested:
     def decode(cls, body: bytes) -> GroupCongested:
         """Raises BadFrameError."""
         fields = unpack(body, text_bytes=_FILTER_BYTES)
-        tenant_id, name, topic_filter = fields.get("tenant"), fields.get("name"), fields.get("filter")
-        if not _is_number(tenant_id) or not isinstance(name, bytes) or not isinstance(topic_filter, bytes):
+        name, topic_filter = fields.get("name"), fields.get("filter")
+        if not isinstance(name, bytes) or not isinstance(topic_filter, bytes):
             raise BadFrameError(f"a GROUP_CONGESTED with {fields!r:.80}, expected tenant, name and filter")
         _check_group(name, topic_filter)
-        return cls(tenant_id, name, topic_filter)
+        return cls(number_in(fields, "tenant"), name, topic_filter)
 
 
 def _check_group(name: bytes, topic_filter: bytes) -> None:
     shared = join_share(name, topic_filter)
     if b"/" in name or check_topic_filter(shared, _FILTER_LEVELS, _FILTER_BYTES):
         raise BadFrameError(f"{shared!r:.60}, expected a Topic Filter of a shared group")
-
-
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
-
-
-def _numbers(fields: Mapping[str, object], name: str) -> tuple[int, ...]:
-    value = fields.get(name)
-    if not isinstance(value, list) or not all(_is_number(each) for each in value):
-        raise BadFrameError(f"field {name} is {value!r:.40}, expected a list of numbers")
-    return tuple(value)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeGuard
 
-from iothub.peers.frames import BadFrameError, pack, unpack
+from iothub.peers.frames import number_in, numbers_in, pack, unpack
 from iothub.peers.places import Offsets
 
 PARTITIONS = 4_096  # of the session log, at most
-_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +28,7 @@ class TenantPlace:
     def decode(cls, body: bytes) -> TenantPlace:
         """Raises BadFrameError."""
         fields = unpack(body, items=PARTITIONS)
-        tenant_id = fields.get("tenant")
-        if not _is_number(tenant_id):
-            raise BadFrameError(f"field tenant is {tenant_id!r:.40}, expected a number of at most {_MOST}")
-        return cls(tenant_id, place_in(fields))
+        return cls(number_in(fields, "tenant"), place_in(fields))
 
 
 def encode_known(place: Offsets) -> bytes:
@@ -48,11 +43,4 @@ def decode_known(body: bytes) -> Offsets:
 
 def place_in(fields: Mapping[str, object]) -> Offsets:
     """Return the field `place`. Raises BadFrameError."""
-    value = fields.get("place")
-    if not isinstance(value, list) or not all(map(_is_number, value)):
-        raise BadFrameError(f"field place is {value!r:.40}, expected at most {PARTITIONS} numbers")
-    return tuple(value)
-
-
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return numbers_in(fields, "place")

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
-from iothub.peers.retained_frames import Retained, Sync, Synced
+from iothub.peers.retained_frames import Retained, Synced
+from iothub.peers.route_frames import TenantQuestion
 from iothub.peers.routed_peer import RoutedPeer
 from iothub.peers.routes import Routes
 
@@ -134,7 +135,7 @@ class RetainedPeers:
     def _ask(self, peer: RoutedPeer, tenant_id: int, waiting: list[_Waiter]) -> None:
         self._number += 1
         self._rounds[peer.id, tenant_id] = _Round(self._number, waiting)
-        peer.announce(FrameType.SYNC, Sync(tenant_id, self._number).encode())
+        peer.announce(FrameType.SYNC, TenantQuestion(tenant_id, self._number).encode())
 
     # --- what other hubs do
 
@@ -172,18 +173,18 @@ class RetainedPeers:
         if frame_type == FrameType.RETAINED:
             self._take_change(sender, Retained.decode(body))
         elif frame_type == FrameType.SYNC:
-            self._take_question(sender, Sync.decode(body))
+            self._take_question(sender, TenantQuestion.decode(body))
         else:
             self._take_answer(sender, Synced.decode(body))
 
     def _take_change(self, sender: RoutedPeer, change: Retained) -> None:
-        _require_open(sender, change.tenant_id)
+        sender.require_open(change.tenant_id)
         here = self._tenants.get(change.tenant_id)
         if here is not None:
             here.take_change(change.topic, change.version, change.expires_at_ms, change.size)
 
-    def _take_question(self, sender: RoutedPeer, asked: Sync) -> None:
-        _require_open(sender, asked.tenant_id)
+    def _take_question(self, sender: RoutedPeer, asked: TenantQuestion) -> None:
+        sender.require_open(asked.tenant_id)
         answer = Synced(asked.tenant_id, asked.number, is_settled=False, is_complete=True)
         sender.announce(FrameType.SYNCED, answer.encode())
         here = self._tenants.get(asked.tenant_id)
@@ -193,7 +194,7 @@ class RetainedPeers:
         else:
             here.await_settled(settled)
 
-    def _answer(self, peer: PeerId, asked: Sync) -> None:
+    def _answer(self, peer: PeerId, asked: TenantQuestion) -> None:
         """What was routed before the question is durable, and told unless the link took no more."""
         sender = self._routes.peer(peer)
         if sender is None:
@@ -229,8 +230,3 @@ class RetainedPeers:
             for waiter in (*ended.waiting, *ended.following):
                 waiter.on_asked(key[0])
                 waiter.answered()
-
-
-def _require_open(sender: RoutedPeer, tenant_id: int) -> None:
-    if tenant_id not in sender.opened:
-        raise BadFrameError(f"a frame of tenant {tenant_id}, which the sender has not open")

@@ -9,19 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from iothub.engine.filters import check_topic_filter
-from iothub.peers.frames import BadFrameError, pack, unpack
+from iothub.peers.frames import BadFrameError, number_in, pack, truth_in, unpack
 from iothub.peers.place_frames import place_in
 from iothub.peers.places import NOWHERE, Offsets
 
 FILTERS = 4_096  # in one frame
 FILTERS_BYTES = 256 << 10
 _FILTER_BYTES = _FILTER_LEVELS = 65_535
-_MOST_ID = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
-    """`number`: of this opening; the answer names it."""
+class TenantQuestion:
+    """OPEN, and SYNC of retained messages. `number`: of this question; the answer names it."""
 
     tenant_id: int
     number: int
@@ -30,15 +29,15 @@ class Open:
         return pack({"tenant": self.tenant_id, "number": self.number})
 
     @classmethod
-    def decode(cls, body: bytes) -> Open:
+    def decode(cls, body: bytes) -> TenantQuestion:
         """Raises BadFrameError."""
         fields = unpack(body)
-        return cls(_number(fields, "tenant"), _number(fields, "number"))
+        return cls(number_in(fields, "tenant"), number_in(fields, "number"))
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The answer to an `Open`. `is_open`: this hub has the tenant open too, and its routes stand before this; else it has none.
+    """The answer to an OPEN. `is_open`: this hub has the tenant open too, and its routes stand before this; else it has none.
 
     `place`: up to where this hub knows the session log, so that whoever asks knows what clients of the tenant were acknowledged before.
     """
@@ -57,7 +56,9 @@ class Opened:
     def decode(cls, body: bytes) -> Opened:
         """Raises BadFrameError."""
         fields = unpack(body)
-        return cls(_number(fields, "tenant"), _number(fields, "number"), _truth(fields, "is_open"), place_in(fields))
+        return cls(
+            number_in(fields, "tenant"), number_in(fields, "number"), truth_in(fields, "is_open"), place_in(fields)
+        )
 
 
 def encode_close(tenant_id: int) -> bytes:
@@ -66,7 +67,7 @@ def encode_close(tenant_id: int) -> bytes:
 
 def decode_close(body: bytes) -> int:
     """Return the tenant id. Raises BadFrameError."""
-    return _number(unpack(body), "tenant")
+    return number_in(unpack(body), "tenant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class RouteChange:
         """Raises BadFrameError."""
         fields = unpack(body, text_bytes=_FILTER_BYTES, items=FILTERS)
         lists = [_filters(fields, name) for name in ("everything", "qos0", "removed")]
-        return cls(_number(fields, "tenant"), _truth(fields, "is_whole"), *lists)
+        return cls(number_in(fields, "tenant"), truth_in(fields, "is_whole"), *lists)
 
 
 def changes(
@@ -123,20 +124,6 @@ def changes(
             size += len(topic_filter)
     if count or change.is_whole:
         yield change.encode()
-
-
-def _number(fields: Mapping[str, object], name: str) -> int:
-    value = fields.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_ID:
-        raise BadFrameError(f"field {name} is {value!r:.40}, expected a number of at most {_MOST_ID}")
-    return value
-
-
-def _truth(fields: Mapping[str, object], name: str) -> bool:
-    value = fields.get(name)
-    if not isinstance(value, bool):
-        raise BadFrameError(f"field {name} is {value!r:.40}, expected true or false")
-    return value
 
 
 def _filters(fields: Mapping[str, object], name: str) -> list[bytes]:

@@ -29,7 +29,7 @@ from iothub.peers.groups import Groups
 from iothub.peers.known import OwnPlace
 from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
-from iothub.peers.route_frames import Open, Opened, RouteChange, changes, decode_close, encode_close
+from iothub.peers.route_frames import Opened, RouteChange, TenantQuestion, changes, decode_close, encode_close
 from iothub.peers.routed_peer import RoutedMessages, RoutedPeer, RouteLinks
 
 ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE, FrameType.GROUP_TAKEN)
@@ -142,7 +142,7 @@ class Routes:
             if not here.is_served:
                 here.unanswered.add(peer)
                 self._lost(here, {each for each in here.unanswered if each.node == peer.node and each < peer})
-            added.announce(FrameType.OPEN, Open(here.tenant.tenant_id, here.number).encode())
+            added.announce(FrameType.OPEN, TenantQuestion(here.tenant.tenant_id, here.number).encode())
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: it never comes back, and nobody waits for it. The observer hears it before those who waited go on."""
@@ -177,7 +177,7 @@ class Routes:
         self._tenants[tenant.tenant_id] = here
         if self.opened_at(tenant.tenant_id):
             self._announce(here)
-        body = Open(tenant.tenant_id, here.number).encode()
+        body = TenantQuestion(tenant.tenant_id, here.number).encode()
         for peer in self._peers.values():
             peer.announce(FrameType.OPEN, body)
         self._answered(here)
@@ -266,7 +266,7 @@ class Routes:
         elif frame_type == FrameType.ROUTE:
             self._take_routes(sender, RouteChange.decode(body))
         elif frame_type == FrameType.OPEN:
-            self._take_open(sender, Open.decode(body))
+            self._take_open(sender, TenantQuestion.decode(body))
         elif frame_type == FrameType.OPENED:
             self._take_opened(sender, Opened.decode(body))
         else:
@@ -331,7 +331,7 @@ class Routes:
         self._plane.turn.begin()  # whoever feeds the link ends the batch
         sender.groups.take_publish(here.tenant, messages[0], publish)
 
-    def _take_open(self, sender: RoutedPeer, asked: Open) -> None:
+    def _take_open(self, sender: RoutedPeer, asked: TenantQuestion) -> None:
         sender.opened.add(asked.tenant_id)
         for observer in self._observers:
             observer.peer_opened(sender.id, asked.tenant_id)

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from iothub.base.clock import BootClock
 from iothub.engine.filters import check_topic_name
-from iothub.peers.frames import BadFrameError, FrameType, pack, unpack
+from iothub.peers.frames import BadFrameError, FrameType, is_number, number_in, pack, unpack
 from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
 
@@ -29,7 +29,6 @@ ORPHANED_S = 30.0
 _ID_BYTES = 16
 _TOPIC_BYTES = 65_535  # what MQTT itself allows, and so of levels
 _PART_BYTES = 1 << 18  # of each text and each bytes: a Will is bounded by CONNECT, which has 128 KiB at most
-_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class WillBody:
             value = fields[name]
             if name == "expiry_s" and value is None:
                 continue
-            if type(value) is not kind or (isinstance(value, int) and not 0 <= value <= _MOST):
+            if type(value) is not kind or (kind is int and not is_number(value)):
                 raise BadFrameError(f"field {name} is {value!r:.40}, expected {kind.__name__}")
         if fields["qos"] > 2 or check_topic_name(fields["topic"], _TOPIC_BYTES, _TOPIC_BYTES):
             raise BadFrameError("a Will with a QoS above 2, or without a Topic Name")
@@ -95,16 +94,14 @@ class WillCopy:
     def decode(cls, body: bytes) -> WillCopy:
         """Raises BadFrameError."""
         fields = unpack(body, text_bytes=_PART_BYTES, items=16)
-        tenant_id, client_id, message_id = fields.get("tenant"), fields.get("client"), fields.get("id")
-        if type(tenant_id) is not int or not 0 <= tenant_id <= _MOST or not isinstance(client_id, str) or not client_id:
-            raise BadFrameError(
-                f"a Will of {tenant_id!r:.40} {client_id!r:.40}, expected a tenant and a Client Identifier"
-            )
+        client_id, message_id = fields.get("client"), fields.get("id")
+        if not isinstance(client_id, str) or not client_id:
+            raise BadFrameError(f"field client is {client_id!r:.40}, expected a Client Identifier")
         if not isinstance(message_id, bytes) or len(message_id) != _ID_BYTES:
             raise BadFrameError(f"field id is {message_id!r:.40}, expected {_ID_BYTES} bytes")
         will = fields.get("will")
         return cls(
-            (tenant_id, client_id),
+            (number_in(fields, "tenant"), client_id),
             message_id,
             None if will is None else WillBody.of(will),
             _peer(fields.get("before")),
@@ -230,10 +227,6 @@ class WillCopies:
 def _peer(value: object) -> PeerId | None:
     if value is None:
         return None
-    if (
-        not isinstance(value, list)
-        or len(value) != 2
-        or not all(type(each) is int and 0 <= each <= _MOST for each in value)
-    ):
+    if not isinstance(value, list) or len(value) != 2 or not all(map(is_number, value)):
         raise BadFrameError(f"field before is {value!r:.40}, expected a hub")
     return PeerId(*value)

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iothub.peers.frames import BadFrameError
-from iothub.peers.retained_frames import Retained, Sync, Synced
+from iothub.peers.retained_frames import Retained, Synced
+from iothub.peers.route_frames import TenantQuestion
 
 SEEDS: Sequence[bytes] = (
     Retained(7, b"a/b", 3, 1_700_000_000_000, 70).encode(),
-    Sync(7, 3).encode(),
+    TenantQuestion(7, 3).encode(),
     Synced(7, 3, is_settled=True, is_complete=False).encode(),
 )
 
 
 def target(data: bytes) -> None:
     """Read the bytes as everything that a frame of retained messages may have."""
-    for body in (Retained, Sync, Synced):
+    for body in (Retained, TenantQuestion, Synced):
         try:
             decoded = body.decode(data)
         except BadFrameError:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from iothub.engine.message import Message
 from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
 from iothub.peers.frames import BadFrameError
-from iothub.peers.route_frames import Open, Opened, RouteChange, decode_close, encode_close
+from iothub.peers.route_frames import Opened, RouteChange, TenantQuestion, decode_close, encode_close
 
 SEEDS: Sequence[bytes] = (
     RouteChange(7, True, [b"a/#", b"+/b"], [b"c"], [b"d"]).encode(),
-    Open(7, 3).encode(),
+    TenantQuestion(7, 3).encode(),
     Opened(7, 3, is_open=True).encode(),
     encode_close(7),
     encode_routed(7, Message(b"a/b", b"payload", 2, True, b"\x01\x01", 17.0, b"", None, "client")),
@@ -22,7 +22,7 @@ SEEDS: Sequence[bytes] = (
 
 def target(data: bytes) -> None:
     """Read the bytes as everything that a frame of routes may have."""
-    for body in (RouteChange, Open, Opened):
+    for body in (RouteChange, TenantQuestion, Opened):
         try:
             decoded = body.decode(data)
         except BadFrameError:

@@ -335,6 +335,7 @@ class _RecordedLinks:
         self._clients, self._hub = clients, hub
         self.is_full, self.is_half_full = hub.links.is_full, hub.links.is_half_full
         self.batch_bytes = hub.links.batch_bytes
+        self.announce, self.flush_first = hub.links.announce, hub.links.flush_first
 
     def send(self, peer: PeerId, frame_type: FrameType, body: bytes) -> int:
         if frame_type == FrameType.PUBLISH:

@@ -365,6 +365,11 @@ CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.")
 CLUSTER_EVENTS = _counter(
     "iothub_cluster_events_total", "Changes of other hubs: peer_up, peer_unreachable, peer_down.", ("event",)
 )
+CLIENTS_GIVEN_UP = _counter(
+    "iothub_cluster_clients_given_up_total",
+    "Clients closed because they connect to another hub: their end is logged, is not logged yet, or met a defect.",
+    ("result",),
+)
 LINK_BYTES = _counter("iothub_link_bytes_total", "Bytes on the link to a hub.", ("peer", "direction"))
 LINK_UNACKNOWLEDGED = _gauge(
     "iothub_link_unacknowledged_bytes", "Bytes for a hub that it has not acknowledged.", ("peer",)

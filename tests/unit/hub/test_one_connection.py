@@ -56,7 +56,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 
 def entries(cluster: Cluster) -> int:
     """How many entries the directory has, at all hubs."""
-    directories = [hub.directory._directory for hub in cluster.hubs]
+    directories = [hub.directory._core for hub in cluster.hubs]
     return sum(0 if each is None else len(each.owned) for each in directories)
 
 
@@ -94,6 +94,23 @@ def test_the_will_of_the_older_client_is_sent(make_cluster: Callable[..., Cluste
 
     first.refused(TAKEN_OVER)
     assert cluster.payloads(watcher) == [b"gone"]
+
+
+def test_a_client_is_given_up_although_its_end_meets_a_defect(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key comes free, and the defect is counted."""
+    cluster = make_cluster()
+    cluster.join(0, THEIRS)
+
+    async def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cluster.hubs[0].harness.sessions, "give_way", fail)
+    cluster.join(1, THEIRS)
+
+    assert cluster.hubs[0].directory.given_up == {"logged": 0, "unlogged": 0, "defect": 1}
+    assert entries(cluster) == 1
 
 
 @pytest.mark.parametrize("client_id", [OWN, THEIRS])
@@ -152,7 +169,7 @@ def test_a_hub_that_is_alone_sends_nothing(make_cluster: Callable[..., Cluster])
 
     first.refused(TAKEN_OVER)
     [hub] = cluster.hubs
-    assert (hub.directory._directory, hub.links.sent) == (None, [])
+    assert (hub.directory._core, hub.links.sent) == (None, [])
 
 
 def test_clients_of_a_hub_that_was_alone_are_closed_for_those_of_a_hub_that_comes(

@@ -30,7 +30,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
 
 def copies(cluster: Cluster) -> int:
     """How many copies the hubs keep for each other."""
-    return sum(0 if hub.wills._copies is None else len(hub.wills._copies) for hub in cluster.hubs)
+    return sum(0 if hub.wills._core is None else len(hub.wills._core) for hub in cluster.hubs)
 
 
 def kill(cluster: Cluster, number: int) -> None:
@@ -133,7 +133,7 @@ def test_a_hub_that_is_alone_keeps_nothing_and_sends_nothing(make_cluster: Calla
     cluster.join(0, "c", will=WILL).drop()
 
     [hub] = cluster.hubs
-    assert (hub.wills._copies, hub.links.sent) == (None, [])
+    assert (hub.wills._core, hub.links.sent) == (None, [])
 
 
 def test_a_persistent_session_has_no_copy(make_cluster: Callable[..., Cluster]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
-from iothub.peers.retained_frames import Retained, Sync, Synced
+from iothub.peers.retained_frames import Retained, Synced
+from iothub.peers.route_frames import TenantQuestion
 from iothub.testing.engine import publish
 from tests.support.routed_hubs import Net, RoutedHub
 
@@ -297,7 +298,7 @@ def test_a_message_with_retain_is_noted_where_it_arrives() -> None:
     ("frame_type", "body"),
     [
         (FrameType.RETAINED, Retained(9, b"t", 1, 0, 1).encode()),
-        (FrameType.SYNC, Sync(9, 1).encode()),
+        (FrameType.SYNC, TenantQuestion(9, 1).encode()),
         (FrameType.SYNCED, b"\xc1"),
     ],
 )

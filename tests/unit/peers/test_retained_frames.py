@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iothub.peers.frames import BadFrameError
-from iothub.peers.retained_frames import Retained, Sync, Synced
+from iothub.peers.retained_frames import Retained, Synced
+from iothub.peers.route_frames import TenantQuestion
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
 
@@ -18,10 +19,10 @@ def test_each_body_comes_back_as_it_was(
     tenant: int, version: int, at_ms: int, size: int, is_settled: bool, is_complete: bool
 ) -> None:
     change = Retained(tenant, b"a/b", version, at_ms, size)
-    asked, answer = Sync(tenant, version), Synced(tenant, version, is_settled, is_complete)
+    asked, answer = TenantQuestion(tenant, version), Synced(tenant, version, is_settled, is_complete)
 
     assert Retained.decode(change.encode()) == change
-    assert Sync.decode(asked.encode()) == asked
+    assert TenantQuestion.decode(asked.encode()) == asked
     assert Synced.decode(answer.encode()) == answer
 
 
@@ -78,4 +79,4 @@ def test_a_question_or_an_answer_that_cannot_be_is_refused(field: str, value: ob
         Synced.decode(body(**{field: value}))
     if field in ("tenant", "number"):
         with pytest.raises(BadFrameError):
-            Sync.decode(body(**{field: value}))
+            TenantQuestion.decode(body(**{field: value}))

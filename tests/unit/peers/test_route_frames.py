@@ -11,9 +11,9 @@ from iothub.peers.frames import BadFrameError
 from iothub.peers.route_frames import (
     FILTERS,
     FILTERS_BYTES,
-    Open,
     Opened,
     RouteChange,
+    TenantQuestion,
     changes,
     decode_close,
     encode_close,
@@ -24,7 +24,7 @@ def test_each_body_comes_back_as_it_was() -> None:
     change = RouteChange(7, True, [b"a/#"], [b"b", b"+"], [b"c"])
 
     assert RouteChange.decode(change.encode()) == change
-    assert Open.decode(Open(7, 3).encode()) == Open(7, 3)
+    assert TenantQuestion.decode(TenantQuestion(7, 3).encode()) == TenantQuestion(7, 3)
     assert Opened.decode(Opened(7, 3, is_open=False).encode()) == Opened(7, 3, is_open=False)
     assert decode_close(encode_close(7)) == 7
 
@@ -82,7 +82,7 @@ def test_routes_outside_their_bounds_are_refused(fields: dict[str, object]) -> N
 @pytest.mark.parametrize("fields", [{"number": None}, {"number": 1.5}, {"tenant": None}])
 def test_an_opening_without_its_numbers_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(BadFrameError):
-        Open.decode(body(**fields))
+        TenantQuestion.decode(body(**fields))
     with pytest.raises(BadFrameError):
         Opened.decode(body(**fields))
 
@@ -96,7 +96,7 @@ def test_an_answer_that_does_not_say_whether_is_refused() -> None:
 def test_any_bytes_are_decoded_or_refused(data: bytes) -> None:
     """Nothing else is raised."""
     refused = 0
-    for decode in (RouteChange.decode, Open.decode, Opened.decode, decode_close):
+    for decode in (RouteChange.decode, TenantQuestion.decode, Opened.decode, decode_close):
         try:
             decode(data)
         except BadFrameError:
