@@ -25,7 +25,7 @@ ALLOWED = {
     "alembic": ("iothub_migrations.",),
     "prometheus_client": ("iothub_services.metrics.exposition",),
     "h11": ("iothub.net.",),
-    "msgpack": ("iothub.peers.frames",),
+    "msgpack": ("iothub.peers.frames", "iothub_services.store_process.frames"),
     "kafka": (
         "iothub_services.events.kafka.log",
         "iothub_services.events.kafka.cluster",

@@ -313,6 +313,13 @@ class RebuildingStore(Protocol):
     def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt: ...
 
 
+class WritingTogether(Protocol):
+    """A driver for which a batch of the writer's thread is one request."""
+
+    def write(self, moves: list[Move], appends: list[Append]) -> tuple[list[bool], list[Appended]]:
+        """Do what `apply` and `append` do, together."""
+
+
 class MoveKind(IntEnum):
     """What a reader does to its own queue."""
 

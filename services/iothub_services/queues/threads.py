@@ -5,7 +5,7 @@ Knows the ports and the record format; knows no plane and no reactor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from iothub.engine.message import Message
 from iothub.records.message import decode_message
 from iothub_services.queues.port import (
     Append,
+    Appended,
     Damaged,
     Move,
     Page,
@@ -92,6 +93,8 @@ class QueueWrites:
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store
+        self._write: Callable[[list[Move], list[Append]], tuple[list[bool], list[Appended]]]
+        self._write = getattr(store, "write", self._do_both)
 
     def __call__(self, ops: list[WriteOp]) -> list[object]:
         answers: list[object] = [None] * len(ops)
@@ -113,10 +116,16 @@ class QueueWrites:
                 appends.append(op)
             elif isinstance(op, Move):
                 moves.append(op)
-        moved: Iterator[object] = iter(self._store.apply(moves) if moves else ())
-        appended: Iterator[object] = iter(self._store.append(appends) if appends else ())
+        if start == end:
+            return
+        answered = self._write(moves, appends)
+        moved, appended = iter(answered[0]), iter(answered[1])
         for index in range(start, end):
             answers[index] = next(appended if isinstance(ops[index], Append) else moved)
+
+    def _do_both(self, moves: list[Move], appends: list[Append]) -> tuple[list[bool], list[Appended]]:
+        moved = self._store.apply(moves) if moves else []
+        return moved, self._store.append(appends) if appends else []
 
 
 class Reads:

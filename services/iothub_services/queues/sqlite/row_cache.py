@@ -6,6 +6,7 @@ Knows counters and limits; knows no records and no SQL but its own row's.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterable
 
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.sqlite import schema
@@ -16,9 +17,10 @@ _CACHED_ROWS = 100_000
 class Tenant:
     """The sum over a tenant's queues, and its bounds (0: none)."""
 
-    __slots__ = ("bytes", "max_bytes", "max_messages", "messages")
+    __slots__ = ("bytes", "max_bytes", "max_messages", "messages", "tenant_id")
 
-    def __init__(self, messages: int = 0, size_bytes: int = 0) -> None:
+    def __init__(self, tenant_id: int = 0, messages: int = 0, size_bytes: int = 0) -> None:
+        self.tenant_id = tenant_id
         self.messages = messages
         self.bytes = size_bytes
         self.max_messages = 0
@@ -82,8 +84,12 @@ class QueueRowCache:
     Invariants: a changed row is in `_dirty` until `write`; sums agree with the rows; after `forget` both are what is committed.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, on_usage: Callable[[int, TenantUsage], None] | None = None
+    ) -> None:
+        """`on_usage`: gets the sums of each tenant now, and after each commit of those that it may have changed."""
         self._connection = connection
+        self._on_usage = on_usage
         self._rows: dict[int, QueueRow] = {}
         self._dirty: dict[int, QueueRow] = {}
         self._tenants: dict[int, Tenant] = {}
@@ -118,7 +124,7 @@ class QueueRowCache:
     def tenant(self, tenant_id: int) -> Tenant:
         tenant = self._tenants.get(tenant_id)
         if tenant is None:
-            tenant = self._tenants[tenant_id] = Tenant()
+            tenant = self._tenants[tenant_id] = Tenant(tenant_id)
         return tenant
 
     def usage(self, tenant_id: int) -> TenantUsage:
@@ -174,6 +180,7 @@ class QueueRowCache:
 
     def settle(self) -> None:
         """The transaction is committed."""
+        self._report(self._before)
         self._before.clear()
 
     def _adopt(self, row: QueueRow) -> None:
@@ -186,6 +193,12 @@ class QueueRowCache:
             tenant = self.tenant(tenant_id)
             tenant.messages = messages
             tenant.bytes = size_bytes
+        self._report(self._tenants.values())
+
+    def _report(self, tenants: Iterable[Tenant]) -> None:
+        if self._on_usage is not None:
+            for tenant in tenants:
+                self._on_usage(tenant.tenant_id, TenantUsage(tenant.messages, tenant.bytes))
 
 
 def row_of(columns: tuple[int, int, int, int, int, int, int, int, int, int, int, int, bytes]) -> QueueRow:

@@ -7,7 +7,7 @@ and `list_queues` to any: they see what is committed.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -53,9 +53,10 @@ class SqliteQueues(SqliteStore):
     never goes back.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, on_usage: Callable[[int, TenantUsage], None] | None = None) -> None:
+        """`on_usage`: gets what each tenant has stored, now and after each commit that may have changed it, in the thread that commits."""
         super().__init__(database)
-        self._rows = QueueRowCache(database.writer)
+        self._rows = QueueRowCache(database.writer, on_usage)
         self._bodies = Bodies(database.writer)
         self._dropped: list[int] | None = None  # queues whose records are still there; None: look
         self.needs_rebuild = database.is_salvaged  # rows of queues may have been lost with a damaged page

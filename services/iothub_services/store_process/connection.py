@@ -1,0 +1,230 @@
+"""A worker's connection to one port of the store process: blocking, one request under way.
+
+Knows no verb. It connects when it is first used, and again after it was lost; nothing is repeated by itself but what only reads.
+
+Theory: an answer that is lost with the connection leaves open whether the request was done. Of a verb whose answer is kept, the next call asks
+for that answer first (`verbs.RECALL`): the request was done, and then this is its answer, or it never will be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from iothub.base.errors import BackendError
+from iothub_services.store_process.frames import (
+    VERSION,
+    FrameError,
+    Shape,
+    data,
+    framed,
+    many,
+    maybe,
+    pack,
+    pair,
+    row,
+    text,
+    unpack,
+)
+from iothub_services.store_process.sockets import address_of, is_closed, new_socket, receive_frame, set_time_limit
+from iothub_services.store_process.verbs import ANSWER, PROBE, RECALL, WELCOME, Verbs, read_outcome
+
+ANSWER_S = 30.0
+CONNECT_S = 5.0
+
+REMEDY = "the supervisor starts it again; see the log of the store process if this lasts"
+_CLIENT_BYTES = 16
+_NOTICES = many(row(pair, text, text))
+_RECALLED = maybe(data)
+
+Keep = Callable[[Any], None]
+
+
+class _Open(NamedTuple):
+    """A request of which nobody knows whether it was done. `keep`: gets its answer, if it was."""
+
+    asked: int
+    shape: Shape[Any]
+    keep: Keep
+
+
+class StoreConnection:
+    """Any thread may call it; the others wait.
+
+    Args:
+        is_writer: It has a name of its own, under which the store process keeps its answers.
+        on_notes: Gets what the port says besides its answers, with each of them.
+        on_begin: Called with the incarnation of the store process and its notices (word and text of alarms) when that is a new one, before
+            anything is asked.
+
+    Invariant: `_open` is asked for before anything else is written. Otherwise a repeat would be done beside its first attempt.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        port: str,
+        verbs: Verbs,
+        *,
+        is_writer: bool = False,
+        on_notes: Callable[[object], None] | None = None,
+        on_begin: Callable[[StoreConnection, list[tuple[str, str]]], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._port = port
+        self._verbs = verbs
+        self._client = secrets.token_bytes(_CLIENT_BYTES) if is_writer else b""
+        self._on_notes = on_notes
+        self._on_begin = on_begin
+        self._lock = threading.RLock()  # `on_begin` asks over the connection that begins
+        self._socket: socket.socket | None = None
+        self._incarnation = b""
+        self._asked = 0
+        self._open: _Open | None = None
+
+    def read(self, verb: str, *args: object) -> Any:
+        """Ask what changes nothing; once more if the connection is lost. Raises BackendError, and what the store raises."""
+        with self._lock:
+            try:
+                return self._exchange(verb, args, self._verbs[verb].answer)
+            except _LostError:
+                pass
+            try:
+                return self._exchange(verb, args, self._verbs[verb].answer)
+            except _LostError as error:
+                raise BackendError(error.fact, retryable=True, remedy=error.remedy) from None
+
+    def write(self, verb: str, *args: object, keep: Keep | None = None) -> Any:
+        """Ask for something to be done. Raises BackendError, and what the store raises.
+
+        `keep`: when it is not known whether it was done, it gets the answer before the next call that writes, if it was.
+        """
+        with self._lock:
+            self.settle()
+            shape = self._verbs[verb].answer
+            try:
+                return self._exchange(verb, args, shape)
+            except BackendError as error:
+                if keep is not None and error.is_written:
+                    self._open = _Open(self._asked, shape, keep)
+                raise
+
+    def settle(self) -> None:
+        """Learn what became of the request whose answer was lost, if there is one. Raises BackendError: still not known."""
+        with self._lock:
+            if self._open is None:
+                return
+            recalled = self._exchange(RECALL, (self._open.asked,), _RECALLED)
+            opened, self._open = self._open, None
+            if recalled is not None:
+                with contextlib.suppress(
+                    BackendError
+                ):  # it was done, and the answer is an error: not one of a verb that is kept
+                    opened.keep(read_outcome(recalled, opened.shape))
+
+    def probe(self) -> None:
+        """Have the store commit something small. Raises BackendError."""
+        with self._lock:
+            self._exchange(PROBE, (), lambda _: None)
+
+    def begin(self) -> None:
+        """Connect, if need be. Raises BackendError."""
+        with self._lock:
+            self._connected()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    # --- one exchange
+
+    def _exchange(self, verb: str, args: tuple[object, ...], shape: Shape[Any]) -> Any:
+        connection = self._connected()
+        self._asked += 1
+        try:
+            frame = framed(pack((self._asked, verb, args)))
+        except FrameError as error:
+            raise BackendError(f"{self._port}.{verb}: {error}", retryable=False) from None
+        outcome = self._asked_for(connection, verb, frame)
+        try:
+            return read_outcome(outcome, shape)
+        except FrameError as error:
+            raise self._lost(f"answered {verb} with what is none ({error})", is_written=True) from None
+
+    def _asked_for(self, connection: socket.socket, verb: str, frame: bytes) -> bytes:
+        """Send a request and return the outcome."""
+        is_sent = False
+        try:
+            connection.sendall(frame)
+            is_sent = True
+            answer: tuple[Any, ...] = ANSWER(unpack(receive_frame(connection)))
+            asked, outcome, notes = answer
+            if asked != self._asked:
+                raise FrameError(f"the answer to request {asked} for {self._asked}")
+            if self._on_notes is not None and notes is not None:
+                self._on_notes(notes)
+        except BlockingIOError:
+            raise self._lost(f"has not answered {verb} in {ANSWER_S:g} s", is_written=is_sent) from None
+        except OSError as error:
+            raise self._lost(f"was lost during {verb}: {error.strerror or error}", is_written=is_sent) from None
+        except FrameError as error:
+            raise self._lost(f"answered {verb} with what is none ({error})", is_written=True) from None
+        except BaseException:
+            self.close()
+            raise
+        return bytes(outcome)
+
+    def _connected(self) -> socket.socket:
+        """Return a connection on which nothing is under way. Raises BackendError: nothing was asked."""
+        if self._socket is not None and is_closed(self._socket):
+            self.close()
+        if self._socket is not None:
+            return self._socket
+        connection = new_socket()
+        try:
+            set_time_limit(connection, CONNECT_S)
+            with address_of(self._path) as address:
+                connection.connect(address)
+            connection.sendall(framed(pack((VERSION, self._port, self._client))))
+            incarnation, notices = self._welcomed(receive_frame(connection))
+            set_time_limit(connection, ANSWER_S)
+        except OSError as error:
+            connection.close()
+            why = f"the store process is not reached at {self._path} ({error.strerror or error})"
+            raise BackendError(why, retryable=True, remedy=REMEDY) from None
+        except FrameError as error:
+            connection.close()
+            raise BackendError(f"the store process answers with what is none ({error})", retryable=False) from None
+        except BaseException:
+            connection.close()
+            raise
+        self._socket = connection
+        if incarnation != self._incarnation and self._on_begin is not None:
+            try:
+                self._on_begin(self, notices)
+            except BaseException:
+                self.close()
+                raise
+        self._incarnation = incarnation
+        return connection
+
+    def _welcomed(self, body: bytes) -> tuple[bytes, list[tuple[str, str]]]:
+        """Raises ConflictError: this process and the store process are not of one hub."""
+        answer: tuple[Any, ...] = ANSWER(unpack(body))
+        welcome = read_outcome(answer[1], WELCOME)
+        return data(welcome[1]), [(str(word), str(what)) for word, what in _NOTICES(welcome[2])]
+
+    def _lost(self, what: str, *, is_written: bool) -> _LostError:
+        self.close()
+        return _LostError(f"the store process {what}", retryable=True, is_written=is_written, remedy=REMEDY)
+
+
+class _LostError(BackendError):
+    """The connection was lost, or the answer makes no sense: another connection may have a better one."""

@@ -1,0 +1,128 @@
+"""A store process's server inside a test, over real files, and connections to it that are cut where a test wants."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from iothub.base.errors import BackendError
+from iothub.testing.clock import ManualClock
+from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
+from iothub_services.queues.sqlite.store import SqliteQueues
+from iothub_services.sqlite.commit_lock import CommitLock
+from iothub_services.sqlite.database import Database, Schema, open_database
+from iothub_services.store_process.connection import StoreConnection
+from iothub_services.store_process.frames import pack
+from iothub_services.store_process.ports import Port
+from iothub_services.store_process.queues import QueuePort, UsageChanges
+from iothub_services.store_process.requests import Requests
+from iothub_services.store_process.server import StoreServer
+
+SOCKET = "store.sock"
+
+
+class StoreProcess:
+    """What a store process has, in threads of the test's. It may be stopped and started again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.path = directory / SOCKET
+        self.clock = ManualClock()
+        self._open: list[Callable[[], None]] = []
+        self.start()
+
+    def start(self) -> None:
+        self.commits = CommitLock()
+        queues = self._file("queues.db", QUEUES)
+        usage = UsageChanges()
+        self.queues = SqliteQueues(queues, usage.changed)
+        self.ports: dict[str, Port] = {
+            "queues": QueuePort(self.queues, usage, self.clock, Requests(queues, self.clock)),
+        }
+        self.server = StoreServer(self.path, self.ports)
+        self.server.start()
+
+    def close(self) -> None:
+        assert self.server.close()
+        while self._open:
+            self._open.pop()()
+
+    def wait_for(self, requests: int) -> None:
+        """Wait until so many requests are with the queues' thread, that of a commit that runs included."""
+        port = self.ports["queues"]
+        while port.waiting < requests:
+            time.sleep(0.001)
+
+    def restart(self) -> None:
+        self.close()
+        self.start()
+
+    @staticmethod
+    def _alarm(word: str, text: str) -> None:
+        raise AssertionError(f"{word}: {text}")
+
+    def _file(self, name: str, schema: Schema) -> Database:
+        database = open_database(self.directory / name, schema, self.clock, self._alarm, self.commits)
+        self._open.append(database.close)
+        return database
+
+
+@contextmanager
+def store_process(directory: Path) -> Iterator[StoreProcess]:
+    process = StoreProcess(directory)
+    yield process
+    process.close()
+
+
+class CutConnection(StoreConnection):
+    """A connection on which the first attempt of each request is lost: before it was sent, or with its answer."""
+
+    is_cut_after = False
+    cut: set[str] | None = None  # these verbs; None: all
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._were_lost: set[bytes] = set()
+
+    def _exchange(self, verb: str, args: tuple[object, ...], shape: Callable[[object], Any]) -> Any:
+        this = pack((verb, args))
+        if (self.cut is not None and verb not in self.cut) or this in self._were_lost:
+            self._were_lost.discard(this)
+            return super()._exchange(verb, args, shape)
+        self._were_lost.add(this)
+        if self.is_cut_after:
+            super()._exchange(verb, args, shape)
+        else:
+            self._connected()
+            self._asked += 1
+        raise self._lost("was lost in a test", is_written=True)
+
+
+def cut_connection(verbs: set[str] | None, *, is_after: bool) -> type[StoreConnection]:
+    """Return what makes connections on which these verbs are lost once, before or after they were done."""
+    return type("Cut", (CutConnection,), {"cut": verbs, "is_cut_after": is_after})
+
+
+class Patient:
+    """A store whose verbs are repeated as its thread does: with the same objects, until they are done."""
+
+    def __init__(self, store: object) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return partial(self._repeat, found) if callable(found) and name not in ("group", "close") else found
+
+    @staticmethod
+    def _repeat(verb: Callable[..., object], *args: object, **kwargs: object) -> object:
+        for _ in range(5):
+            try:
+                return verb(*args, **kwargs)
+            except BackendError as error:
+                if not error.retryable:
+                    raise
+        return verb(*args, **kwargs)
