@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from iothub_services.metrics import metrics
@@ -22,7 +23,7 @@ def test_page_of_a_single_hub_is_what_it_was() -> None:
         declared = declared.partition(b"# HELP python_gc")[0]
     lines = declared.decode().splitlines(keepends=True)
     sentences = {metric.name: metric.sentence for metric in metrics.DECLARED}
-    for line, after in zip(lines, lines[1:], strict=False):
+    for line, after in pairwise(lines):
         if line.startswith("# HELP"):
             name = after.split()[2]
             assert line == f"# HELP {name} {sentences[name]}\n"
