@@ -19,7 +19,7 @@ from iothub_services.metrics import metrics
 from iothub_services.metrics.merging import Distribution, Figure, Figures, Labels, Number, Row, Series
 from iothub_services.metrics.metrics import Kind, Metric
 
-Values: TypeAlias = "Number | Mapping[str, Number] | Mapping[tuple[str, ...], Number]"
+Values: TypeAlias = "Number | Mapping[str, Number] | Mapping[Labels, Figure]"
 Source: TypeAlias = Callable[[], Values]
 
 _SLICE = 25  # tenants
