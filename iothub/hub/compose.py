@@ -370,7 +370,7 @@ def _health(foundation: Foundation, writers: Writers, control: Control) -> Healt
         plane=control.plane,
         descriptors=process.descriptors,
         brokers=foundation.brokers,
-        tenants=TenantMetrics(foundation.brokers, telemetry, queued, series_max),
+        tenants=TenantMetrics(foundation.brokers, telemetry, queued, series_max, str(settings.node.number)),
         shared_quota=stores.shared_quota,
         cluster=control.cluster,
         links=control.links,
@@ -532,7 +532,9 @@ def _feed(
     sources.feed_process(registry, process, monitoring)
     sources.feed_plane(registry, control.plane, watch)
     sources.feed_sockets(registry, sockets.listeners, process.descriptors, sockets.http, brokers)
-    sources.feed_control(registry, hub, sockets.health.tenants, stores.shared_records)
+    sources.feed_control(
+        registry, hub, sockets.health.tenants, stores.shared_records, str(process.settings.node.number)
+    )
     sources.feed_streams(registry, control.streaming)
     sources.feed_events(registry, writers.journal, foundation.damaged, control.metering)
     if control.links is not None:

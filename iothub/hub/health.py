@@ -121,6 +121,10 @@ class Health:
     def reasons(self) -> list[str]:
         return self.readiness.reasons()
 
+    def readyz(self) -> Mapping[str, object]:
+        reasons = self.reasons()
+        return {"ready": not reasons, "reasons": reasons}
+
     def status(self) -> Mapping[str, object]:
         turn = self.plane.turn
         return {

@@ -14,7 +14,7 @@ from iothub.hub.metering import Metering
 from iothub.hub.parts import Monitoring, Process
 from iothub.hub.peer_links import PeerLinks
 from iothub.hub.streaming import Streaming, of_direction
-from iothub.hub.tenant_metrics import TenantMetrics, by_qos
+from iothub.hub.tenant_metrics import TenantMetrics, by_qos, sessions_here
 from iothub.jobs.watch import JobWatch
 from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
@@ -27,6 +27,7 @@ from iothub_services.events.journal import ThreadJournal
 from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.exposition import Registry
+from iothub_services.metrics.metrics import Metric
 from iothub_services.metrics.watch import Watch
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.writer import QueueWriter
@@ -98,8 +99,10 @@ def feed_sockets(
     feed(metrics.HTTP_REQUESTS, requests)
 
 
-def feed_control(registry: Registry, hub: Hub, tenants: TenantMetrics, shared_records: SharedRecords | None) -> None:
-    """Tenants, their sessions and what is remembered of their accounts."""
+def feed_control(
+    registry: Registry, hub: Hub, tenants: TenantMetrics, shared_records: SharedRecords | None, part: str
+) -> None:
+    """Tenants, their sessions and what is remembered of their accounts. `part`: names this hub where several are added up."""
     feed, brokers, directory = registry.feed, hub.brokers, hub.authenticator.directory
 
     def sessions() -> dict[str, int]:
@@ -110,9 +113,18 @@ def feed_control(registry: Registry, hub: Hub, tenants: TenantMetrics, shared_re
         groups = sum(broker.plane.router.group_count for broker in brokers)
         return {"plain": _used(brokers, Quota.SUBSCRIPTIONS), "shared": groups}
 
-    feed(metrics.TENANTS, lambda: len(brokers))
-    feed(metrics.SESSIONS, sessions)
-    feed(metrics.SUBSCRIPTIONS, subscriptions)
+    def sessions_in_parts() -> dict[tuple[str, ...], int]:
+        here, connected = sum(map(sessions_here, brokers)), _connected(brokers)
+        return {("connected", part): connected, ("offline", part): max(here - connected, 0)}
+
+    def subscriptions_in_parts() -> dict[tuple[str, ...], int]:
+        plain = sum(broker.allowance.ledger.part(Quota.SUBSCRIPTIONS) for broker in brokers)
+        groups = _by_tenant(brokers, lambda broker: broker.plane.router.group_count)
+        return {("plain", part): plain, **{("shared", tenant): count for (tenant,), count in groups.items()}}
+
+    feed(metrics.TENANTS, lambda: len(brokers), lambda: _by_tenant(brokers, lambda _broker: 1))
+    feed(metrics.SESSIONS, sessions, sessions_in_parts)
+    feed(metrics.SUBSCRIPTIONS, subscriptions, subscriptions_in_parts)
     feed(metrics.AUTH_CACHE, lambda: {"hit": directory.hits, "miss": directory.misses})
     if shared_records is not None:
         feed(metrics.REDIS_RECORDS, shared_records.results)
@@ -145,10 +157,14 @@ def feed_messages(registry: Registry, writer: QueueWriter, queues: QueueStore, b
     feed, usage = registry.feed, queues.tenant_usage
     feed(metrics.STORE_PENDING_BYTES, lambda: writer.waiting[1])
     feed(metrics.REPEATABLE_DELIVERIES, lambda: writer.repeatable_deliveries)
-    feed(metrics.QUEUED_MESSAGES, lambda: sum(usage(broker.tenant_id).messages for broker in brokers))
-    feed(metrics.QUEUED_BYTES, lambda: sum(usage(broker.tenant_id).bytes for broker in brokers))
-    feed(metrics.RETAINED_MESSAGES, lambda: _used(brokers, Quota.RETAINED_MESSAGES))
-    feed(metrics.RETAINED_BYTES, lambda: _used(brokers, Quota.RETAINED_BYTES))
+
+    def feed_tenants(metric: Metric, figure: Callable[[TenantBroker], int]) -> None:
+        feed(metric, lambda: sum(map(figure, brokers)), lambda: _by_tenant(brokers, figure))
+
+    feed_tenants(metrics.QUEUED_MESSAGES, lambda broker: usage(broker.tenant_id).messages)
+    feed_tenants(metrics.QUEUED_BYTES, lambda broker: usage(broker.tenant_id).bytes)
+    feed_tenants(metrics.RETAINED_MESSAGES, lambda broker: broker.allowance.ledger.used(Quota.RETAINED_MESSAGES))
+    feed_tenants(metrics.RETAINED_BYTES, lambda broker: broker.allowance.ledger.used(Quota.RETAINED_BYTES))
 
 
 def feed_operations(
@@ -161,7 +177,11 @@ def feed_operations(
 ) -> None:
     """What an operator looks after. `bans`: in force, by kind, without those for failed logins."""
     feed = registry.feed
-    feed(metrics.ALARMS_ACTIVE, alarms.counts)
+
+    def active() -> dict[tuple[str, ...], int]:
+        return {(alarm.name.severity, f"{alarm.name.word} {alarm.subject}"): 1 for alarm in alarms.active()}
+
+    feed(metrics.ALARMS_ACTIVE, alarms.counts, active)
     feed(metrics.BANS, lambda: {**bans(), "failures": authenticator.failures.banned()})
     feed(metrics.CERTIFICATE_EXPIRY, lambda: watch.certificate_ends)
     feed(metrics.DISK_FREE, lambda: watch.disk_free_bytes)
@@ -196,6 +216,12 @@ def feed_links(registry: Registry, links: PeerLinks) -> None:
 
 def _connected(brokers: Iterable[TenantBroker]) -> int:
     return sum(broker.plane.connections for broker in brokers)
+
+
+def _by_tenant(brokers: Iterable[TenantBroker], figure: Callable[[TenantBroker], int]) -> dict[tuple[str, ...], int]:
+    """Return what is not 0, for hubs that know the same of a tenant."""
+    figures = ((broker.tenant_id, figure(broker)) for broker in brokers)
+    return {(str(tenant_id),): count for tenant_id, count in figures if count}
 
 
 def _used(brokers: Iterable[TenantBroker], quota: Quota) -> int:

@@ -5,15 +5,17 @@ Knows no node and no HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from iothub.hub.telemetry import Telemetry
 from iothub_services.metrics import metrics
-from iothub_services.metrics.exposition import TenantPages, TenantSample, Values
+from iothub_services.metrics.exposition import TenantPages, TenantSample, TenantSeries, Values
+from iothub_services.metrics.merging import Figure, Labels
 from iothub_services.metrics.metrics import Metric
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota, Scope
+from iothub_services.quota.shared.ledger import SHARED
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.traffic import Traffic
@@ -34,12 +36,14 @@ class TenantMetrics:
     """`series_max`: of one page; what is left out is counted in `dropped`."""
 
     def __init__(
-        self, brokers: Brokers, telemetry: Telemetry, queued: Callable[[int], TenantUsage], series_max: int
+        self, brokers: Brokers, telemetry: Telemetry, queued: Callable[[int], TenantUsage], series_max: int, part: str
     ) -> None:
+        """`part`: names this hub where several add up what each has (`iothub_services.metrics.merging`)."""
         self._brokers = brokers
         self._telemetry = telemetry
         self._queued = queued
         self._pages = TenantPages(series_max)
+        self._part = part
 
     def apply(self, series_max: int) -> None:
         """Use another cap from now on."""
@@ -50,15 +54,44 @@ class TenantMetrics:
         return self._pages.dropped
 
     def render(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:
-        """Those who are there come first on their page: if its cap leaves somebody out, then one who is away."""
+        return self.render_samples(self.samples(tenant, after, limit))
+
+    def render_samples(self, samples: Iterable[TenantSample | TenantSeries]) -> Iterator[bytes]:
+        """Make a page of samples of this hub and of others."""
+        return self._pages.render(samples)
+
+    def samples(
+        self, tenant: str | None, after: str, limit: int, *, is_in_parts: bool = False
+    ) -> Iterator[TenantSample]:
+        """Yield the tenants of a page. Those who are there come first: if its cap leaves somebody out, then one who is away."""
         here = {broker.record.name: broker for broker in self._brokers}
         away = {
             name: (number, past) for number, name, past in self._telemetry.past if not self._brokers.present(number)
         }
         chosen = sorted(name for name in here.keys() | away.keys() if tenant in (None, name) and name > after)[:limit]
-        present = (self._sample(here[name]) for name in chosen if name in here)
+        make = self._own_sample if is_in_parts else self._sample
+        present = (make(here[name]) for name in chosen if name in here)
         absent = (self._sample_away(name, *away[name]) for name in chosen if name not in here)
-        return self._pages.render(chain(present, absent))
+        return chain(present, absent)
+
+    def _own_sample(self, broker: TenantBroker) -> TenantSample:
+        """Of what hubs share, only what this one has."""
+        sample, ledger = self._sample(broker), broker.allowance.ledger
+        own = {quota.value: ledger.part(quota) for quota in SHARED}
+        used: dict[Labels, Figure] = {
+            (name, ""): figure
+            for (name,), figure in sample.series[metrics.TENANT_QUOTA_USED].items()
+            if name not in own
+        }
+        return TenantSample(
+            sample.tenant,
+            {
+                **sample.values,
+                metrics.TENANT_SESSIONS: sessions_here(broker),
+                metrics.TENANT_SUBSCRIPTIONS: ledger.part(Quota.SUBSCRIPTIONS),
+                metrics.TENANT_QUOTA_USED: used | {(name, self._part): count for name, count in own.items()},
+            },
+        )
 
     def _sample(self, broker: TenantBroker) -> TenantSample:
         plane, ledger, queued = broker.plane, broker.allowance.ledger, self._queued(broker.tenant_id)
@@ -101,6 +134,12 @@ class TenantMetrics:
             metrics.TENANT_DENIED: telemetry.tenant_denials.of(tenant_id),
             metrics.TENANT_AUTHENTICATIONS: telemetry.tenant_logins.of(tenant_id),
         }
+
+
+def sessions_here(broker: TenantBroker) -> int:
+    """Count the sessions that no other hub has: the transient ones are those of its own clients."""
+    elsewhere = broker.allowance.ledger.used(Quota.SESSIONS) - broker.allowance.ledger.part(Quota.SESSIONS)
+    return max(len(broker.plane.sessions) - elsewhere, 0)
 
 
 def by_qos(counts: tuple[int, int, int]) -> dict[str, int]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import parse_qs
 
 import h11
+from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress, IDelayedCall, IListeningPort, ITCPTransport
 from twisted.internet.protocol import Protocol as TwistedProtocol
@@ -31,26 +32,28 @@ _JSON = "application/json"
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _PAGE_LIMIT = 1000  # tenants on one page of /metrics/tenants
 _QUERY_LIMIT_BYTES = 1024
+T = TypeVar("T")
 
 Query = Mapping[str, str]
 Page = bytes | Iterator[bytes]  # at once, or in parts with a turn of the reactor after each
 Answer = tuple[HTTPStatus, str, Page]  # status, content type, body
+Facts = Mapping[str, object]
 
 
 class Health(Protocol):
-    """What the HTTP listener asks of the hub. All calls are made on the reactor thread and return at once."""
+    """What the HTTP listener asks of the hub, on the reactor thread. Each answers at once, or later where others have to be asked."""
 
-    def reasons(self) -> list[str]:
-        """Why the hub is not ready to serve, in words for an operator; empty when it is."""
+    def readyz(self) -> Facts | Awaitable[Facts]:
+        """Return `ready`, and `reasons` why not, in words for an operator; ready for JSON."""
 
-    def status(self) -> Mapping[str, object]:
-        """Facts for `iothub status`, ready for JSON."""
+    def status(self) -> Facts | Awaitable[Facts]:
+        """Return facts for `iothub status`, ready for JSON."""
 
-    def metrics(self) -> bytes:
-        """The Prometheus page of the platform."""
+    def metrics(self) -> bytes | Awaitable[bytes]:
+        """Return the Prometheus page of the platform."""
 
-    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Page:
-        """The Prometheus page of one tenant, or of up to `limit` tenants whose names follow `after`; a long one in parts."""
+    def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Page | Awaitable[Page]:
+        """Return the Prometheus page of one tenant, or of up to `limit` tenants whose names follow `after`; a long one in parts."""
 
 
 class Reactor(Protocol):
@@ -91,7 +94,7 @@ class _Exchange(TwistedProtocol):
             self._send(status, _JSON, _body({"error": "not a request"}), is_head=False)
             return
         if isinstance(event, h11.Request):
-            self._gather(self._answer(event), [], is_head=event.method == b"HEAD")
+            self._wait(self._answer(event), is_head=event.method == b"HEAD")
         elif event is not h11.NEED_DATA:
             self._cut()
 
@@ -101,7 +104,7 @@ class _Exchange(TwistedProtocol):
             self._end.cancel()
         self._factory.open_connections -= 1
 
-    def _answer(self, request: h11.Request) -> Answer:
+    def _answer(self, request: h11.Request) -> Answer | Deferred[Answer]:
         names = dict(request.headers)
         has_body = b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0"
         if has_body and request.method in _METHODS:
@@ -109,13 +112,19 @@ class _Exchange(TwistedProtocol):
         path, _, query = request.target.partition(b"?")
         return self._factory.answer(request.method, path, query)
 
+    def _wait(self, answer: Answer | Deferred[Answer], *, is_head: bool) -> None:
+        if isinstance(answer, Deferred):
+            answer.addCallback(lambda found: self._gather(found, [], is_head=is_head))
+        else:
+            self._gather(answer, [], is_head=is_head)
+
     def _gather(self, answer: Answer, parts: list[bytes], *, is_head: bool) -> None:
         """Send the answer when its body is there; a body in parts is asked for the next one, and others get their turn."""
         status, kind, body = answer
+        if self._is_lost:
+            return
         if isinstance(body, bytes):
             self._send(status, kind, body, is_head=is_head)
-            return
-        if self._is_lost:
             return
         part = self._factory.next_part(body)
         if part is None:
@@ -158,7 +167,7 @@ class HttpFactory(ServerFactory[_Exchange]):
         self._health = health
         self._reactor = reactor
         self._log = log.get(__name__)
-        self._routes: dict[bytes, Callable[[Query], Answer]] = {
+        self._routes: dict[bytes, Callable[[Query], _Answering]] = {
             b"/livez": self._livez,
             b"/readyz": self._readyz,
             b"/metrics": self._metrics,
@@ -172,10 +181,10 @@ class HttpFactory(ServerFactory[_Exchange]):
         self.open_connections += 1
         return _Exchange(self, self._reactor)
 
-    def answer(self, method: bytes, path: bytes, query: bytes) -> Answer:
-        """Return status, content type and body of one request. Never raises: this is the edge."""
+    def answer(self, method: bytes, path: bytes, query: bytes) -> Answer | Deferred[Answer]:
+        """Return status, content type and body of one request, at once or later. Never raises or fails: this is the edge."""
         route = self._routes.get(path)
-        answer: Answer
+        answer: Answer | Deferred[Answer]
         if route is None:
             answer = (
                 HTTPStatus.NOT_FOUND,
@@ -187,6 +196,11 @@ class HttpFactory(ServerFactory[_Exchange]):
         else:
             answer = self._answer(route, query)
         name = path.decode() if route is not None else "other"
+        if isinstance(answer, Deferred):
+            return answer.addCallback(lambda found: self._count(name, found))
+        return self._count(name, answer)
+
+    def _count(self, name: str, answer: Answer) -> Answer:
         key = (name, str(answer[0].value))
         self.requests[key] = self.requests.get(key, 0) + 1
         return answer
@@ -198,12 +212,21 @@ class HttpFactory(ServerFactory[_Exchange]):
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: a defect in a counter must not close the page
             return self._failed(error)
 
-    def _answer(self, route: Callable[[Query], Answer], query: bytes) -> Answer:
+    def _answer(self, route: Callable[[Query], _Answering], query: bytes) -> Answer | Deferred[Answer]:
         try:
-            return route(_parse_query(query))
+            answer = route(_parse_query(query))
+            if isinstance(answer, Coroutine):
+                return Deferred.fromCoroutine(self._later(answer))
+            return answer
         except _BadQueryError as error:
             return HTTPStatus.BAD_REQUEST, _JSON, _body({"error": str(error)})
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: a defect in a counter must not close the page
+            return self._failed(error)
+
+    async def _later(self, answer: Coroutine[Deferred[Any], Any, Answer]) -> Answer:
+        try:
+            return await answer
+        except Exception as error:  # noqa: BLE001, RUF100 - protocol edge, as in `_answer`
             return self._failed(error)
 
     def _failed(self, error: Exception) -> Answer:
@@ -213,26 +236,43 @@ class HttpFactory(ServerFactory[_Exchange]):
     def _livez(self, _query: Query) -> Answer:
         return HTTPStatus.OK, _JSON, _body({"live": True})
 
-    def _readyz(self, _query: Query) -> Answer:
-        reasons = self._health.reasons()
-        status = HTTPStatus.SERVICE_UNAVAILABLE if reasons else HTTPStatus.OK
-        return status, _JSON, _body({"ready": not reasons, "reasons": reasons})
+    def _readyz(self, _query: Query) -> _Answering:
+        return _once(self._health.readyz(), _readiness)
 
-    def _status(self, _query: Query) -> Answer:
-        return HTTPStatus.OK, _JSON, _body(self._health.status())
+    def _status(self, _query: Query) -> _Answering:
+        return _once(self._health.status(), lambda facts: (HTTPStatus.OK, _JSON, _body(facts)))
 
-    def _metrics(self, _query: Query) -> Answer:
-        return HTTPStatus.OK, _TEXT, self._health.metrics()
+    def _metrics(self, _query: Query) -> _Answering:
+        return _once(self._health.metrics(), _page)
 
-    def _tenant_metrics(self, query: Query) -> Answer:
+    def _tenant_metrics(self, query: Query) -> _Answering:
         limit = query.get("limit", str(_PAGE_LIMIT))
         if not limit.isascii() or not limit.isdecimal() or not 1 <= int(limit[:9]) <= _PAGE_LIMIT:
             raise _BadQueryError(f"limit: expected a number from 1 to {_PAGE_LIMIT}")
-        return (
-            HTTPStatus.OK,
-            _TEXT,
-            self._health.tenant_metrics(query.get("tenant"), query.get("after", ""), int(limit)),
-        )
+        page = self._health.tenant_metrics(query.get("tenant"), query.get("after", ""), int(limit))
+        return _awaited(page, _page) if isinstance(page, Awaitable) else _page(page)
+
+
+_Answering = Answer | Coroutine["Deferred[Any]", Any, Answer]
+
+
+def _once(found: T | Awaitable[T], answer: Callable[[T], Answer]) -> _Answering:
+    """Make an answer of what is found, when it is."""
+    if isinstance(found, Awaitable):
+        return _awaited(found, answer)
+    return answer(found)
+
+
+async def _awaited(found: Awaitable[T], answer: Callable[[T], Answer]) -> Answer:
+    return answer(await found)
+
+
+def _readiness(facts: Facts) -> Answer:
+    return HTTPStatus.OK if facts["ready"] else HTTPStatus.SERVICE_UNAVAILABLE, _JSON, _body(facts)
+
+
+def _page(page: Page) -> Answer:
+    return HTTPStatus.OK, _TEXT, page
 
 
 def listen(reactor: Reactor, factory: HttpFactory, bind: str, port: int) -> IListeningPort:

@@ -70,6 +70,12 @@ class Verb(StrEnum):
     CLUSTER_RESUME = "cluster.resume"
     # no tenant, of one hub by another, {} -> rows {"node", "clients": numbers, "is_draining": bool, "reference": where it is for clients, or ""}; {}
     CLUSTER_NODE = "cluster.node"
+    # no tenant, of one worker by another of the same data directory, {} -> rows of figures, as `iothub_services.metrics.merging` and
+    # `exposition.Registry.process_rows` have them; {}
+    WORKER_METRICS = "worker.metrics"
+    # the same, {"tenant": text or null: all, "after": text, "limit": number} -> rows {"tenant", "figures": rows}; {}
+    WORKER_TENANTS = "worker.tenants"
+    WORKER_STATUS = "worker.status"  # the same, {} -> {"brief", "page"}: what it says of itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Protocol
 
@@ -62,4 +63,4 @@ class TwinLedger:
         return list(found)
 
 
-LEDGERS: dict[str, type[LuaRedis] | type[TwinLedger]] = {"redis": LuaRedis, "embedded": TwinLedger}
+LEDGERS: dict[str, Callable[[], Ledger]] = {"redis": LuaRedis, "embedded": TwinLedger}

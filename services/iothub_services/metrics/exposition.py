@@ -13,15 +13,17 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import Metric as Family
 
 from iothub_services.metrics import metrics
+from iothub_services.metrics.merging import Distribution, Figure, Figures, Labels, Number, Row, Series
 from iothub_services.metrics.metrics import Kind, Metric
 
-Number: TypeAlias = "int | float"
-Values: TypeAlias = "Number | Mapping[str, Number] | Mapping[tuple[str, ...], Number]"
+Values: TypeAlias = "Number | Mapping[str, Number] | Mapping[Labels, Figure]"
 Source: TypeAlias = Callable[[], Values]
 
 _SLICE = 25  # tenants
+_WORKER = "worker"  # the label of what is not added up over workers
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
@@ -64,16 +66,22 @@ class Registry:
 
     def __init__(self) -> None:
         self._sources: dict[Metric, Source] = {}
+        self._parts: dict[Metric, Source] = {}
         self._timings: dict[Metric, dict[tuple[str, ...], Timing]] = {}
         self._process = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._process)
         GCCollector(registry=self._process)
 
-    def feed(self, metric: Metric, source: Source) -> None:
-        """Read `metric` from `source` at each scrape: a number, or numbers by label value (several labels: by tuple)."""
+    def feed(self, metric: Metric, source: Source, parts: Source | None = None) -> None:
+        """Read `metric` from `source` at each scrape: a number, or numbers by label value (several labels: by tuple).
+
+        `parts`: the same in parts, for `iothub_services.metrics.merging`; the part's name is one label more.
+        """
         if metric in self._sources or metric in self._timings or metric.kind is Kind.HISTOGRAM:
             raise ValueError(f"{metric.name} has a source already, or is a histogram")
         self._sources[metric] = source
+        if parts is not None:
+            self._parts[metric] = parts
 
     def tally(self, metric: Metric) -> Tally:
         """Feed `metric` from a new Tally."""
@@ -99,20 +107,65 @@ class Registry:
             if metric not in fed and not metric.name.startswith(metrics.NOT_ALWAYS_FED)
         ]
 
-    def render(self) -> bytes:
-        """Return the page of `/metrics`."""
-        lines: list[str] = []
+    def figures(self, *, is_in_parts: bool = False) -> dict[Metric, Series]:
+        """Read every source. `is_in_parts`: those in parts that have them."""
+        found: dict[Metric, Series] = {}
         for metric in metrics.DECLARED:
             if metric in self._sources:
-                lines.extend(_head(metric))
-                numbers = _by_labels(self._sources[metric]())
-                lines.extend(_lines(metric, _with_known(metric, numbers)))
+                source = self._parts.get(metric, self._sources[metric]) if is_in_parts else self._sources[metric]
+                found[metric] = _by_labels(source())
             elif metric in self._timings:
-                lines.extend(_head(metric))
-                for labels, timing in self._timings[metric].items():
-                    lines.extend(_histogram_lines(metric, labels, timing))
-        lines.append("")
-        return "\n".join(lines).encode() + generate_latest(self._process)
+                timings = self._timings[metric].items()
+                found[metric] = {labels: Distribution(tuple(each.counts), each.total) for labels, each in timings}
+        return found
+
+    def process_rows(self) -> Iterator[Row]:
+        """Yield the figures of the process and of its garbage collector as JSON, for `process_page`."""
+        for family in self._process.collect():
+            samples = [[sample.name, dict(sample.labels), sample.value] for sample in family.samples]
+            yield {"family": family.name, "sentence": family.documentation, "kind": family.type, "samples": samples}
+
+    def render(self) -> bytes:
+        """Return the page of `/metrics`."""
+        return render_figures(self.figures()) + generate_latest(self._process)
+
+
+def render_figures(figures: Figures) -> bytes:
+    """Return the part of the page of `/metrics` that is declared here."""
+    lines: list[str] = []
+    for metric in metrics.DECLARED:
+        if metric in figures:
+            lines.extend(_head(metric))
+            for labels, figure in _with_known(metric, figures[metric]).items():
+                lines.extend(_lines(metric, labels, figure))
+    lines.append("")
+    return "\n".join(lines).encode()
+
+
+class _Families:
+    """What `generate_latest` takes for a registry."""
+
+    def __init__(self) -> None:
+        self._families: dict[str, Family] = {}
+
+    def add(self, row: Row, worker: str) -> None:
+        name = str(row["family"])
+        family = self._families.setdefault(name, Family(name, str(row["sentence"]), str(row["kind"])))
+        samples = row["samples"]
+        for sample, labels, value in samples if isinstance(samples, list) else ():
+            family.add_sample(sample, {**labels, _WORKER: worker}, value)
+
+    def collect(self) -> Iterable[Family]:
+        return self._families.values()
+
+
+def process_page(rows: Mapping[str, Iterable[Row]]) -> bytes:
+    """Return the part of the page of `/metrics` that is of processes, from the rows of each worker."""
+    families = _Families()
+    for worker, of_worker in rows.items():
+        for row in of_worker:
+            families.add(row, worker)
+    return generate_latest(families)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +174,18 @@ class TenantSample:
 
     tenant: str
     values: Mapping[Metric, Values]
+
+    @property
+    def series(self) -> Figures:
+        return {metric: _with_known(metric, _by_labels(values)) for metric, values in self.values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSeries:
+    """The same of several workers: counters have the label of their worker besides, as the last one."""
+
+    tenant: str
+    series: Figures
 
 
 class TenantPages:
@@ -134,7 +199,7 @@ class TenantPages:
         """Use another cap for the pages from now on."""
         self._series_max = series_max
 
-    def render(self, samples: Iterable[TenantSample]) -> Iterator[bytes]:
+    def render(self, samples: Iterable[TenantSample | TenantSeries]) -> Iterator[bytes]:
         """Make one page, which comes last; before it nothing, once for every few tenants, so that others may have a turn.
 
         A tenant is shown whole or, beyond the cap, not at all, so that its numbers can be added up.
@@ -144,7 +209,7 @@ class TenantPages:
         for number, sample in enumerate(samples, 1):
             if number % _SLICE == 0:
                 yield b""
-            series = {metric: _with_known(metric, _by_labels(values)) for metric, values in sample.values.items()}
+            series = sample.series
             size = sum(map(len, series.values()))
             if count + size > self._series_max:
                 self.dropped += size
@@ -158,22 +223,24 @@ class TenantPages:
         yield "\n".join([*page, ""]).encode()
 
 
-def _tenant_lines(metric: Metric, tenant: str, numbers: Mapping[tuple[str, ...], Number]) -> list[str]:
+def _tenant_lines(metric: Metric, tenant: str, numbers: Series) -> list[str]:
     head = f'{metric.name}{{tenant="{tenant.translate(_ESCAPES)}"'
     lines = []
+    count = len(metric.labels)
     for labels, number in numbers.items():
-        pairs = _pairs(metric, labels)
-        lines.append(f"{head},{pairs}}} {number}" if pairs else f"{head}}} {number}")
+        pairs = _pairs(metric, labels[:count])
+        of_worker = f',{_WORKER}="{labels[count]}"' if len(labels) > count else ""
+        lines.append(f"{head},{pairs}{of_worker}}} {number}" if pairs else f"{head}{of_worker}}} {number}")
     return lines
 
 
-def _by_labels(values: Values) -> dict[tuple[str, ...], Number]:
+def _by_labels(values: Values) -> dict[Labels, Figure]:
     if isinstance(values, Mapping):
         return {labels if isinstance(labels, tuple) else (labels,): number for labels, number in values.items()}
     return {(): values}
 
 
-def _with_known(metric: Metric, numbers: dict[tuple[str, ...], Number]) -> dict[tuple[str, ...], Number]:
+def _with_known(metric: Metric, numbers: Series) -> Series:
     return {**dict.fromkeys(metric.known, 0), **numbers} if metric.known else numbers
 
 
@@ -181,10 +248,12 @@ def _head(metric: Metric) -> tuple[str, str]:
     return f"# HELP {metric.name} {metric.sentence}", f"# TYPE {metric.name} {metric.kind.value}"
 
 
-def _lines(metric: Metric, numbers: Mapping[tuple[str, ...], Number]) -> Iterator[str]:
-    for labels, number in numbers.items():
-        pairs = _pairs(metric, labels)
-        yield f"{metric.name}{{{pairs}}} {number}" if pairs else f"{metric.name} {number}"
+def _lines(metric: Metric, labels: Labels, figure: Figure) -> Iterator[str]:
+    if isinstance(figure, Distribution):
+        yield from _histogram_lines(metric, labels, figure)
+        return
+    pairs = _pairs(metric, labels)
+    yield f"{metric.name}{{{pairs}}} {figure}" if pairs else f"{metric.name} {figure}"
 
 
 @lru_cache(maxsize=4096)  # label values come from the program: there are few, and each is asked for at every scrape
@@ -194,12 +263,12 @@ def _pairs(metric: Metric, labels: tuple[str, ...]) -> str:
     return ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(metric.labels, labels, strict=True))
 
 
-def _histogram_lines(metric: Metric, labels: tuple[str, ...], timing: Timing) -> Iterator[str]:
+def _histogram_lines(metric: Metric, labels: Labels, figure: Distribution) -> Iterator[str]:
     pairs = _pairs(metric, labels)
     first, whole = (f"{pairs},", f"{{{pairs}}}") if pairs else ("", "")
     seen = 0
-    for bound, count in zip((*timing.buckets, "+Inf"), timing.counts, strict=True):
+    for bound, count in zip((*metric.buckets, "+Inf"), figure.counts, strict=True):
         seen += count
         yield f'{metric.name}_bucket{{{first}le="{bound}"}} {seen}'
-    yield f"{metric.name}_sum{whole} {timing.total}"
+    yield f"{metric.name}_sum{whole} {figure.total}"
     yield f"{metric.name}_count{whole} {seen}"

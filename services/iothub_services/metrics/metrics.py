@@ -58,6 +58,14 @@ _TICKS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _LATENCIES_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
+class Merge(Enum):
+    """What several workers of one machine say together, where it is one metric of the machine."""
+
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+
+
 class Kind(Enum):
     """What a scraper may do with the numbers."""
 
@@ -68,7 +76,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)  # declared once, so it is only ever equal to itself
 class Metric:
-    """One declared metric. `known`: label sets that are shown as 0 before anything has happened."""
+    """One declared metric. `known`: label sets that are shown as 0 before anything has happened. `merge`: of its series at several workers."""
 
     name: str
     kind: Kind
@@ -76,14 +84,22 @@ class Metric:
     labels: tuple[str, ...] = ()
     known: tuple[tuple[str, ...], ...] = ()
     buckets: tuple[float, ...] = ()
+    merge: Merge = Merge.SUM
 
 
 def _counter(name: str, sentence: str, labels: tuple[str, ...] = (), known: tuple[tuple[str, ...], ...] = ()) -> Metric:
     return Metric(name, Kind.COUNTER, sentence, labels, known)
 
 
-def _gauge(name: str, sentence: str, labels: tuple[str, ...] = (), known: tuple[tuple[str, ...], ...] = ()) -> Metric:
-    return Metric(name, Kind.GAUGE, sentence, labels, known)
+def _gauge(
+    name: str,
+    sentence: str,
+    labels: tuple[str, ...] = (),
+    known: tuple[tuple[str, ...], ...] = (),
+    *,
+    merge: Merge = Merge.SUM,
+) -> Metric:
+    return Metric(name, Kind.GAUGE, sentence, labels, known, merge=merge)
 
 
 def _histogram(name: str, sentence: str, buckets: tuple[float, ...], labels: tuple[str, ...] = ()) -> Metric:
@@ -92,11 +108,16 @@ def _histogram(name: str, sentence: str, buckets: tuple[float, ...], labels: tup
 
 # Build and process
 BUILD_INFO = _gauge(
-    "iothub_build_info", "Always 1; the labels describe the running program.", ("version", "python", "twin")
+    "iothub_build_info",
+    "Always 1; the labels describe the running program.",
+    ("version", "python", "twin"),
+    merge=Merge.MAX,
 )
-START_TIME = _gauge("iothub_start_time_seconds", "Start time of the hub (Unix time).")
+START_TIME = _gauge("iothub_start_time_seconds", "Start time of the hub (Unix time).", merge=Merge.MIN)
 DRAINING = _gauge(
-    "iothub_draining", "1: the hub is draining: it lets no client in, and asks those that are connected to go."
+    "iothub_draining",
+    "1: the hub is draining: it lets no client in, and asks those that are connected to go.",
+    merge=Merge.MAX,
 )
 
 # Reactor
@@ -105,15 +126,17 @@ REACTOR_TICK = _histogram(
     "Delay of the reactor, sampled ten times a second.",
     _TICKS_S,
 )
-REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "Delay of the reactor at the last sample.")
+REACTOR_LAG = _gauge("iothub_reactor_lag_seconds", "Delay of the reactor at the last sample.", merge=Merge.MAX)
 ENGINE_TURNS = _counter("iothub_engine_turns_total", "Iterations of the message plane.")
 LAST_RELOAD_GOOD = _gauge(
     "iothub_config_last_reload_successful",
     "1: the last reload succeeded; 0: the configuration was refused, and nothing was changed.",
+    merge=Merge.MIN,
 )
 LAST_RELOAD = _gauge(
     "iothub_config_last_reload_success_timestamp_seconds",
     "Time of the last successful reload (Unix time); before the first one: of the start.",
+    merge=Merge.MIN,
 )
 ENGINE_EVENTS = _counter("iothub_engine_events_total", "Readable and writable sockets handled by turns.")
 
@@ -162,6 +185,7 @@ BANS = _gauge(
     "Bans in force by kind; failures: bans after failed logins.",
     ("kind",),
     tuple((word,) for word in ("device", "client_id", "address", "failures")),
+    merge=Merge.MAX,
 )
 HOOK_FAILURES = _counter("iothub_hook_failures_total", "Failed calls of plug-ins.")
 
@@ -185,7 +209,7 @@ MESSAGES_DROPPED = _counter(
 )
 
 # Sessions
-SESSIONS = _gauge("iothub_sessions", "Sessions by state.", ("state",), (("connected",), ("offline",)))
+SESSIONS = _gauge("iothub_sessions", "Sessions by state.", ("state",), (("connected",), ("offline",)), merge=Merge.MAX)
 SESSION_EVENTS = _counter(
     "iothub_session_events_total",
     "Changes of persistent sessions by kind.",
@@ -207,8 +231,8 @@ ANALYTICS_EVENTS = _counter(
 ANALYTICS_EVENTS_LOST = _counter(
     "iothub_analytics_events_lost_total", "Events for statistics that are not in the log; usage is never lost this way."
 )
-QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.")
-QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.")
+QUEUED_MESSAGES = _gauge("iothub_queued_messages", "Messages in virtual queues.", merge=Merge.MAX)
+QUEUED_BYTES = _gauge("iothub_queued_bytes", "Bytes in virtual queues.", merge=Merge.MAX)
 BUFFERED_BYTES = _gauge("iothub_buffered_bytes", "Bytes in out-buffers, backlogs and incomplete packets.")
 
 # Stores
@@ -235,9 +259,7 @@ HBASE_CONNECTIONS = _gauge(
     "iothub_hbase_connections", "Connections to the gateways by state.", ("state",), (("up",), ("down",))
 )
 HBASE_GATEWAY_UP = _gauge(
-    "iothub_hbase_gateway_up",
-    "1: the gateway answers this hub; 0: it does not.",
-    ("gateway",),
+    "iothub_hbase_gateway_up", "1: the gateway answers this hub; 0: it does not.", ("gateway",), merge=Merge.MIN
 )
 HBASE_IN_FLIGHT = _gauge("iothub_hbase_in_flight", "Calls without an answer yet.")
 HBASE_BODIES_SWEPT = _counter("iothub_hbase_bodies_swept_total", "Unreferenced message bodies deleted by this hub.")
@@ -261,12 +283,15 @@ REDIS_RECORDS = _counter(
     ("result",),
     (("hit",), ("miss",), ("stale",), ("forged",), ("failed",)),
 )
-REDIS_UP = _gauge("iothub_redis_up", "1: Redis answers; 0: the hub works without it until it does.")
+REDIS_UP = _gauge("iothub_redis_up", "1: Redis answers; 0: the hub works without it until it does.", merge=Merge.MIN)
 QUOTA_LEDGER_UP = _gauge(
     "iothub_quota_ledger_up",
     "1: limits hold over all hubs; 0: the ledger is unavailable, and every hub keeps its last share.",
+    merge=Merge.MIN,
 )
-QUOTA_LEDGER_HUBS = _gauge("iothub_quota_ledger_hubs", "Hubs with a lease in the quota ledger, including this one.")
+QUOTA_LEDGER_HUBS = _gauge(
+    "iothub_quota_ledger_hubs", "Hubs with a lease in the quota ledger, including this one.", merge=Merge.MAX
+)
 QUOTA_LEDGER_ASKED = _counter(
     "iothub_quota_ledger_questions_total", "Counts requested from or reported to the quota ledger."
 )
@@ -277,14 +302,18 @@ QUOTA_LEDGER_RETURNS = _counter(
 REDIS_WAITING = _gauge("iothub_redis_waiting_calls", "Calls without an answer yet.")
 
 # Routing
-SUBSCRIPTIONS = _gauge("iothub_subscriptions", "Subscriptions by kind.", ("kind",), (("plain",), ("shared",)))
-RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.")
-RETAINED_BYTES = _gauge("iothub_retained_bytes", "Bytes of retained messages.")
+SUBSCRIPTIONS = _gauge(
+    "iothub_subscriptions", "Subscriptions by kind.", ("kind",), (("plain",), ("shared",)), merge=Merge.MAX
+)
+RETAINED_MESSAGES = _gauge("iothub_retained_messages", "Retained messages.", merge=Merge.MAX)
+RETAINED_BYTES = _gauge("iothub_retained_bytes", "Bytes of retained messages.", merge=Merge.MAX)
 
 # Quotas and overload
 QUOTA_REJECTIONS = _counter("iothub_quota_rejections_total", "Requests rejected by quotas.", ("quota",))
 OVERLOAD_LEVEL = _gauge(
-    "iothub_overload_level", "0: none; 1: QoS 0 is dropped; 2: publishers are paused; 3: new connections are refused."
+    "iothub_overload_level",
+    "0: none; 1: QoS 0 is dropped; 2: publishers are paused; 3: new connections are refused.",
+    merge=Merge.MAX,
 )
 
 # Streams to and from Kafka
@@ -305,29 +334,37 @@ STREAM_GIVEN_UP = _counter(
     "iothub_stream_given_up_total", "Messages that Kafka did not accept in time; their publishers got an error."
 )
 STREAM_PENDING = _gauge("iothub_stream_pending_bytes", "Bytes of messages that wait for Kafka.")
-STREAMS = _gauge("iothub_streams", "Streams of active tenants.", ("direction",), _DIRECTIONS)
+STREAMS = _gauge("iothub_streams", "Streams of active tenants.", ("direction",), _DIRECTIONS, merge=Merge.MAX)
 
 # Jobs, wherever they run; a job that never ran has no series
 JOB_LAST_SUCCESS = _gauge(
-    "iothub_job_last_success_timestamp_seconds", "Time of the job's last successful run (Unix time).", ("job",)
+    "iothub_job_last_success_timestamp_seconds",
+    "Time of the job's last successful run (Unix time).",
+    ("job",),
+    merge=Merge.MAX,
 )
-JOB_DURATION = _gauge("iothub_job_duration_seconds", "Duration of the job's last run.", ("job",))
-JOB_LAST_RESULT = _gauge("iothub_job_last_result", "1: the job's last run succeeded; 0: it failed.", ("job",))
-JOB_RUNNING = _gauge("iothub_job_running", "1: the job is running; a killed run still counts for a minute.", ("job",))
+JOB_DURATION = _gauge("iothub_job_duration_seconds", "Duration of the job's last run.", ("job",), merge=Merge.MAX)
+JOB_LAST_RESULT = _gauge(
+    "iothub_job_last_result", "1: the job's last run succeeded; 0: it failed.", ("job",), merge=Merge.MAX
+)
+JOB_RUNNING = _gauge(
+    "iothub_job_running", "1: the job is running; a killed run still counts for a minute.", ("job",), merge=Merge.MAX
+)
 
 # Operations
 ALARMS_ACTIVE = _gauge(
-    "iothub_alarms_active", "Active alarms by severity.", ("severity",), (("warning",), ("critical",))
+    "iothub_alarms_active", "Active alarms by severity.", ("severity",), (("warning",), ("critical",)), merge=Merge.MAX
 )
 CERTIFICATE_EXPIRY = _gauge(
     "iothub_certificate_expiry_timestamp_seconds",
     "Expiry time of the listener's certificate (Unix time).",
     ("listener",),
+    merge=Merge.MIN,
 )
-DISK_FREE = _gauge("iothub_disk_free_bytes", "Free space under the data directory.")
+DISK_FREE = _gauge("iothub_disk_free_bytes", "Free space under the data directory.", merge=Merge.MIN)
 HTTP_REQUESTS = _counter("iothub_http_requests_total", "HTTP requests for health and metrics.", ("route", "status"))
 LOG_SUPPRESSED = _counter("iothub_log_messages_suppressed_total", "Log lines suppressed by the rate limit.")
-TENANTS = _gauge("iothub_tenants", "Tenants with a broker in memory.")
+TENANTS = _gauge("iothub_tenants", "Tenants with a broker in memory.", merge=Merge.MAX)
 SERIES_DROPPED = _counter(
     "iothub_metrics_series_dropped_total", "Series omitted from /metrics/tenants because of metrics.tenant_series_max."
 )
@@ -349,19 +386,27 @@ TENANT_AUTHENTICATIONS = _counter(
     "iothub_tenant_authentications_total", "Authentication attempts by result.", ("result",), _RESULTS
 )
 TENANT_DENIED = _counter("iothub_tenant_authorizations_denied_total", "Requests denied by access rules.", ("action",))
-TENANT_QUEUED_BYTES = _gauge("iothub_tenant_queued_bytes", "Bytes in virtual queues.")
-TENANT_QUEUED_MESSAGES = _gauge("iothub_tenant_queued_messages", "Messages in virtual queues.")
-TENANT_RETAINED_MESSAGES = _gauge("iothub_tenant_retained_messages", "Retained messages.")
-TENANT_RETAINED_BYTES = _gauge("iothub_tenant_retained_bytes", "Bytes of retained messages.")
-TENANT_QUOTA_LIMIT = _gauge("iothub_tenant_quota_limit", "Limit in force.", ("quota",))
-TENANT_QUOTA_USED = _gauge("iothub_tenant_quota_used", "Usage of a counted limit.", ("quota",))
+TENANT_QUEUED_BYTES = _gauge("iothub_tenant_queued_bytes", "Bytes in virtual queues.", merge=Merge.MAX)
+TENANT_QUEUED_MESSAGES = _gauge("iothub_tenant_queued_messages", "Messages in virtual queues.", merge=Merge.MAX)
+TENANT_RETAINED_MESSAGES = _gauge("iothub_tenant_retained_messages", "Retained messages.", merge=Merge.MAX)
+TENANT_RETAINED_BYTES = _gauge("iothub_tenant_retained_bytes", "Bytes of retained messages.", merge=Merge.MAX)
+TENANT_QUOTA_LIMIT = _gauge("iothub_tenant_quota_limit", "Limit in force.", ("quota",), merge=Merge.MAX)
+TENANT_QUOTA_USED = _gauge("iothub_tenant_quota_used", "Usage of a counted limit.", ("quota",), merge=Merge.MAX)
 TENANT_QUOTA_REJECTIONS = _counter("iothub_tenant_quota_rejections_total", "Requests rejected by quotas.", ("quota",))
 TENANT_QUOTA_TRIALS = _counter(
     "iothub_tenant_quota_trials_total", "Requests that dry-run limits would have rejected or delayed.", ("quota",)
 )
 
+# Where several workers serve one data directory
+WORKERS = _gauge(
+    "iothub_workers",
+    "Workers of this data directory by state; silent: it did not answer this scrape, and what it has is missing.",
+    ("state",),
+    (("up",), ("silent",)),
+)
+
 # Links to other hubs; the label `peer` is the node number
-CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.")
+CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.", merge=Merge.MIN)
 CLUSTER_EVENTS = _counter(
     "iothub_cluster_events_total", "Changes of other hubs: peer_up, peer_unreachable, peer_down.", ("event",)
 )
@@ -376,7 +421,10 @@ LINK_UNACKNOWLEDGED = _gauge(
 )
 LINK_RECONNECTS = _counter("iothub_link_reconnects_total", "How often the link to a hub came up again.", ("peer",))
 LINK_ROUND_TRIP = _gauge(
-    "iothub_link_round_trip_seconds", "Time from a ping to its echo at the hub, as of the last one.", ("peer",)
+    "iothub_link_round_trip_seconds",
+    "Time from a ping to its echo at the hub, as of the last one.",
+    ("peer",),
+    merge=Merge.MAX,
 )
 
 DECLARED: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
@@ -387,5 +435,6 @@ NOT_ALWAYS_FED = (
     "iothub_quota_ledger_",
     "iothub_cluster_",
     "iothub_link_",
+    "iothub_workers",
 )
 """Prefixes of metrics that have their own page or exist only with a back end."""

@@ -55,6 +55,10 @@ class LocalLedger:
     def used(self, quota: Quota, *, subject: Hashable = None) -> int:
         return self._used.get((quota, subject), 0)
 
+    def part(self, quota: Quota) -> int:
+        """Return how many of a count are this hub's."""
+        return self.used(quota)
+
     def set_limits(self, limits: EffectiveLimits) -> None:
         self._limits = limits
         counts = {quota: limits.figure(quota) for quota in Quota if quota.kind is Kind.COUNT}

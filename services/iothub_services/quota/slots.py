@@ -64,11 +64,7 @@ class SlotFile:
 
     def records(self) -> Iterator[SlotRecord]:
         """Iterate over the slots in use."""
-        words = self._words
-        for slot in range(1, SLOTS + 1):
-            digest, owner, start, used = words[slot * _WORDS : slot * _WORDS + _WORDS]
-            if digest:
-                yield SlotRecord(slot, digest, owner >> 32, owner & _MASK, start, used)
+        return _records(self._words)
 
     def take_slot(self, digest: int, tenant_id: int, seconds: int, start: int, used: int) -> int:
         """Give a slot to a counter; 0 if none is free."""
@@ -94,6 +90,21 @@ class SlotFile:
     def close(self) -> None:
         self._words.release()
         self._map.close()
+
+
+def read_slots(path: Path) -> list[SlotRecord]:
+    """Read the slots in use of a file that somebody else may write; none, if it is no such file. Raises OSError."""
+    if not path.exists():
+        return []
+    words = memoryview(path.read_bytes()[:SIZE_BYTES].ljust(SIZE_BYTES, b"\0")).cast("Q")
+    return list(_records(words)) if words[0] == _MAGIC else []
+
+
+def _records(words: memoryview[int]) -> Iterator[SlotRecord]:
+    for slot in range(1, SLOTS + 1):
+        digest, owner, start, used = words[slot * _WORDS : slot * _WORDS + _WORDS]
+        if digest:
+            yield SlotRecord(slot, digest, owner >> 32, owner & _MASK, start, used)
 
 
 def _room(path: Path, error: OSError) -> str:

@@ -12,20 +12,26 @@ asks for the present one. So a cell that has ended can be dropped without asking
 
 from __future__ import annotations
 
+import sqlite3
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 
+from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub_services.auth.port import Run
 from iothub_services.quota.calendar import window_at
 from iothub_services.quota.names import Quota
-from iothub_services.quota.slots import SlotFile, SlotRecord
+from iothub_services.quota.slots import SlotFile, SlotRecord, read_slots
 from iothub_services.sqlite.commit_lock import CommitLock
-from iothub_services.sqlite.database import Alarm, Schema, open_database
+from iothub_services.sqlite.database import Alarm, Schema, connect, open_database
 
 FLUSH_INTERVAL_S = 5.0
+
+log = logging.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,15 @@ class Usage:
     """
 
     def __init__(
-        self, store: UsageStore, clock: Clock, slots: SlotFile | None = None, *, is_shared: bool = False
+        self,
+        store: UsageStore,
+        clock: Clock,
+        slots: SlotFile | None = None,
+        *,
+        is_shared: bool = False,
+        before: Iterable[UsageRow] = (),
     ) -> None:
+        """`before`: what is used by others who count no more; it counts, and is kept by them."""
         self._store = store
         self._clock = clock
         self._slots = slots
@@ -97,6 +110,9 @@ class Usage:
         self._stored = {row.key: row for row in store.load()}
         self._mapped: dict[int, SlotRecord] = {}
         self._is_shared = is_shared
+        self._before: Counter[tuple[UsageKey, int]] = Counter()
+        for row in before:
+            self._before[row.key, row.start] += row.used
         self.unreported: dict[Cell, None] = {}
         self._read_slots()
         self._drop_ended()
@@ -111,6 +127,7 @@ class Usage:
         if cell is None:
             cell = Cell(self, key, *window_at(key.seconds, wall), used=0)
         self._cells[key] = cell
+        cell.elsewhere = self._before.pop((key, cell.start), 0)
         if self._is_shared:
             self.unreported[cell] = None  # others may have used it
         if known is not None:
@@ -248,9 +265,7 @@ class UsageStore:
     def load(self) -> Iterator[UsageRow]:
         """Read all rows. Raises BackendError."""
         with self._database.reading() as connection:
-            rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM usage").fetchall()  # noqa: S608  constants
-        for tenant_id, subject, quota, seconds, start, end, used in rows:
-            yield UsageRow(UsageKey(tenant_id, subject, quota, seconds), start, end, used)
+            yield from _rows_of(connection)
 
     def write(self, rows: Iterable[UsageRow], wall: float) -> None:
         """Store figures and drop windows that have ended, in one commit. Raises BackendError."""
@@ -288,9 +303,32 @@ SCHEMA = Schema(
 )
 
 
+def read_usage(database: Path, slots: Path, wall: float) -> list[UsageRow]:
+    """Return what a data directory has used of its present windows, also while it is used; nothing if that cannot be read.
+
+    The slots have what is not in the database yet, but for a window that began a moment ago.
+    """
+    if not database.exists():
+        return []
+    try:
+        with closing(connect(database, is_read_only=True)) as connection:
+            rows = [row for row in _rows_of(connection) if wall < row.end]
+        records = {(record.digest, record.start): record.used for record in read_slots(slots)}
+    except (sqlite3.Error, OSError) as error:
+        log.warning("figures of usage cannot be read", file=str(database), cause=str(error))
+        return []
+    return [replace(row, used=max(row.used, records.get((_digest(row.key), row.start), 0))) for row in rows]
+
+
 def usage_key(tenant_id: int, subject: str, quota: Quota, seconds: int) -> UsageKey:
     """Return the key of one window of one name."""
     return UsageKey(tenant_id, subject, str(quota.value), seconds)
+
+
+def _rows_of(connection: sqlite3.Connection) -> Iterator[UsageRow]:
+    rows = connection.execute(f"SELECT {', '.join(_COLUMNS)} FROM usage").fetchall()  # noqa: S608  constants
+    for tenant_id, subject, quota, seconds, start, end, used in rows:
+        yield UsageRow(UsageKey(tenant_id, subject, quota, seconds), start, end, used)
 
 
 def _row(cell: Cell) -> UsageRow:

@@ -31,7 +31,9 @@ class Scenario:
         self.pages = self.paged(20_000)
 
     def paged(self, series_max: int) -> TenantMetrics:
-        return TenantMetrics(self.harness.hub.brokers, self.telemetry, lambda _tenant_id: TenantUsage(0, 0), series_max)
+        return TenantMetrics(
+            self.harness.hub.brokers, self.telemetry, lambda _tenant_id: TenantUsage(0, 0), series_max, "7"
+        )
 
     def use(self, tenant: str = "acme") -> None:
         """One message of 21 bytes to oneself, and one for nobody."""

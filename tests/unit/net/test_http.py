@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError, ConnectionDone
 from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactorClock, StringTransport
@@ -24,8 +26,8 @@ class FakeHealth:
         self.asked: tuple[str | None, str, int] | None = None
         self.is_broken = False
 
-    def reasons(self) -> list[str]:
-        return self.why
+    def readyz(self) -> Mapping[str, object]:
+        return {"ready": not self.why, "reasons": self.why}
 
     def warnings(self) -> list[str]:
         return self.soon
@@ -51,6 +53,29 @@ class SlicedHealth(FakeHealth):
         yield b"b 2\n"
         if self.is_broken:
             raise KeyError("counter")
+
+
+class LateHealth:
+    """A hub that asks others first: each answer comes when the test gives it."""
+
+    def __init__(self) -> None:
+        self.answers: list[Deferred[Any]] = []
+
+    async def readyz(self) -> Mapping[str, object]:
+        return cast("Mapping[str, object]", await self.wait())
+
+    async def status(self) -> Mapping[str, object]:
+        return cast("Mapping[str, object]", await self.wait())
+
+    async def metrics(self) -> bytes:
+        return cast("bytes", await self.wait())
+
+    async def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:
+        return iter([cast("bytes", await self.wait()), f"{tenant} {after} {limit}".encode()])
+
+    def wait(self) -> Deferred[Any]:
+        self.answers.append(Deferred())
+        return self.answers[-1]
 
 
 class Abortable(StringTransport):
@@ -274,3 +299,46 @@ def test_port_in_use_is_one_line(http_factory: http.HttpFactory) -> None:
 
     with pytest.raises(UnavailableError, match=r"http: cannot listen on .* port 8080: Address already in use"):
         http.listen(Taken(), http_factory, "127.0.0.1", 8080)
+
+
+def get(factory: http.HttpFactory, target: str) -> tuple[Protocol, Abortable]:
+    protocol, transport = connect(factory)
+    protocol.dataReceived(f"GET {target} HTTP/1.1\r\nHost: hub\r\n\r\n".encode())
+    return protocol, transport
+
+
+def test_answer_that_others_are_asked_for_comes_later(reactor: MemoryReactorClock) -> None:
+    """The connection waits, and nothing else does; each answer goes where it was asked for."""
+    health = LateHealth()
+    factory = http.HttpFactory(health, reactor)
+    _, ready = get(factory, "/readyz")
+    _, page = get(factory, "/metrics/tenants?after=acme")
+    assert (ready.value(), page.value(), factory.requests) == (b"", b"", {})
+    health.answers[1].callback(b"a 1\n")
+    reactor.pump([0.0] * 4)
+    assert page.value().endswith(b"a 1\nNone acme 1000")
+    health.answers[0].callback({"ready": False, "reasons": ["none of the workers is ready"]})
+
+    assert ready.value().startswith(b"HTTP/1.1 503")
+    assert factory.requests == {("/metrics/tenants", "200"): 1, ("/readyz", "503"): 1}
+
+
+def test_defect_in_a_later_answer_is_one_refused_page(reactor: MemoryReactorClock) -> None:
+    """As at once."""
+    health = LateHealth()
+    factory = http.HttpFactory(health, reactor)
+    _, transport = get(factory, "/metrics")
+    health.answers[0].errback(KeyError("counter"))
+
+    assert transport.value().startswith(b"HTTP/1.1 500")
+
+
+def test_later_answer_for_who_has_gone_is_nobodys(reactor: MemoryReactorClock) -> None:
+    """A scraper that gave up leaves nothing behind."""
+    health = LateHealth()
+    factory = http.HttpFactory(health, reactor)
+    protocol, transport = get(factory, "/metrics")
+    protocol.connectionLost(Failure(ConnectionDone()))
+    health.answers[0].callback(b"a 1\n")
+
+    assert (transport.value(), factory.open_connections) == (b"", 0)

@@ -13,7 +13,7 @@ from iothub.base.errors import ConflictError, UnavailableError
 from iothub.testing.clock import ManualClock
 from iothub_services.quota.names import Quota
 from iothub_services.quota.slots import SlotFile
-from iothub_services.quota.usage import Usage, UsageKey, UsageRow, UsageStore, usage_key
+from iothub_services.quota.usage import Usage, UsageKey, UsageRow, UsageStore, read_usage, usage_key
 
 DAY = 86_400
 MIDNIGHT = 1_699_920_000  # 14 November 2023
@@ -166,3 +166,30 @@ def test_deleted_device_begins_anew_also_in_the_file(clock: ManualClock, store: 
 
     assert held.used == 0
     assert {figure.key: figure.used for figure in store.load()} == {mine: 0, unasked: 0} | dict.fromkeys(others, 5)
+
+
+def test_usage_is_read_while_it_is_used(tmp_path: Path, clock: ManualClock, store: UsageStore) -> None:
+    """The slots have what the database lacks; what has ended, is no such file or cannot be read says nothing."""
+    files = tmp_path / "usage.db", tmp_path / "usage.map"
+    assert read_usage(tmp_path / "none.db", files[1], clock.wall()) == []
+    store.write([row(5), row(3, usage_key(2, "", Quota.PUBLISH_MESSAGES, DAY), MIDNIGHT - DAY)], MIDNIGHT - DAY)
+    assert read_usage(*files, clock.wall()) == [row(5)]
+    slots = SlotFile(files[1])
+    usage = Usage(store, clock, slots)
+    usage.cell(KEY).add(4)
+    assert read_usage(*files, clock.wall()) == [row(9)]
+    usage.close()
+    files[0].write_bytes(b"no database at all, and long enough to be taken for one" * 100)
+
+    assert read_usage(*files, clock.wall()) == []
+
+
+def test_what_others_used_before_counts_in_its_window(clock: ManualClock, store: UsageStore) -> None:
+    """Workers that are no more had used a part of the day; the next day begins at 0."""
+    usage = Usage(store, clock, before=[row(5), row(7), row(90, start=MIDNIGHT - DAY)])
+
+    cell = usage.cell(KEY)
+
+    assert (cell.used, cell.elsewhere) == (0, 12)
+    clock.advance(DAY)
+    assert usage.cell(KEY).elsewhere == 0

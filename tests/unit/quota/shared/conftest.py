@@ -10,7 +10,7 @@ from tests.support.ledgers import LEDGERS, Ledger
 from tests.support.shared_quota import World
 
 
-@pytest.fixture(params=LEDGERS.values(), ids=LEDGERS.keys())
+@pytest.fixture(params=list(LEDGERS.values()), ids=list(LEDGERS))
 def make_ledger(request: pytest.FixtureRequest) -> Callable[[], Ledger]:
     made: Callable[[], Ledger] = request.param
     return made
