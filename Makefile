@@ -8,6 +8,7 @@ DEV_STAMP := $(VENV)/.installed-dev
 QUEUES := services/iothub_services/queues
 SOURCES := $(wildcard iothub/engine/*.py iothub/engine/*.pxd iothub/engine/*.pyx $(foreach folder,hbase remote,$(QUEUES)/$(folder)/*.py $(QUEUES)/$(folder)/*.pxd))
 PORT ?= 1883
+WORKERS ?= 1
 DIST ?= dist
 
 .PHONY: help install run test check bench fuzz mutants nightly dist services services-stop coprocessor fmt clean
@@ -28,8 +29,8 @@ $(DEV_STAMP): $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(VENV)/dev-requirements.txt
 	@touch $@
 
-run: install  ## start a hub with tenant "demo" on the embedded default and print how to connect (PORT=1883)
-	@exec $(BIN)/python ops/demo.py --port='$(PORT)'
+run: install  ## start a hub with tenant "demo" on the embedded default and print how to connect (PORT=1883 WORKERS=1)
+	@exec $(BIN)/python ops/demo.py --port='$(PORT)' --workers='$(WORKERS)'
 
 test: $(DEV_STAMP)  ## install what the tests need (real services included) and run all of them
 	@bash ops/test.sh

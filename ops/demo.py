@@ -116,6 +116,7 @@ def port_of(word: str) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", default="1883")
+    parser.add_argument("--workers", default="1", help="number of workers, or auto")
     parser.add_argument("--data-dir", type=Path, default=ROOT / ".demo")
     options = parser.parse_args()
     port = port_of(options.port)
@@ -128,7 +129,7 @@ def main() -> int:
     sys.stdout.flush()
     settings = (f"listeners.tcp.port={port}", f"listeners.tcp.max_connections={CONNECTIONS}")
     flags = [word for setting in settings for word in ("--set", setting)]
-    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", *flags]
+    command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--workers", options.workers, *flags]
     # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends at once, without DISCONNECT.
     hub = subprocess.Popen(command, process_group=0)
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iothub.base.errors import UnavailableError
-from iothub.config.datadir import STAGED, UNFINISHED_RESTORE, DataDir
+from iothub.config.datadir import RUN, STAGED, UNFINISHED_RESTORE, WORKERS, DataDir
 from iothub_services.metrics.probes import disk_free_bytes
 
 MANIFEST = "backup.json"
@@ -30,9 +30,11 @@ _OF_A_PROCESS = {
     "usage.map",
     "jobs",
     "lost+found",
+    RUN,
     STAGED,
     UNFINISHED_RESTORE,
 }
+_USAGE = "usage.db"  # also of each worker; and beside it, `usage.db-wal`
 _PIECE_BYTES = 1 << 20
 
 OnProgress = Callable[[int, int], None]
@@ -74,8 +76,10 @@ def folders_in(path: Path) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Return its files, at any depth; folders behind a symbolic link are not entered."""
+    """Return its files, at any depth; folders behind a symbolic link are not entered. Of workers: without what a process leaves, and databases."""
     found = (Path(where) / name for where, _, names in os.walk(folder) for name in names)
+    if folder.name == WORKERS:
+        found = (file for file in found if _is_kept(file.name) and not file.name.startswith(_USAGE))
     return sorted(file for file in found if file.is_file())
 
 
@@ -143,7 +147,7 @@ def explained(folder: Path) -> Iterator[None]:
 def _databases_of(data_dir: DataDir) -> tuple[Path, ...]:
     written_by_jobs = (data_dir.events, data_dir.checkpoints)  # this one first
     stores = (data_dir.state, data_dir.queues, data_dir.retained, data_dir.usage)
-    return (*written_by_jobs, *stores, data_dir.accounts)
+    return (*written_by_jobs, *stores, *(worker.usage for worker in data_dir.workers()), data_dir.accounts)
 
 
 def _is_kept(name: str) -> bool:

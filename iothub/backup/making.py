@@ -168,7 +168,9 @@ class _Copying:
         copied = []
         while self._open:
             snapshot = self._open[0]
-            target = self._order.folder / snapshot.path.name
+            name = snapshot.path.relative_to(self._order.data_dir.path)
+            target = self._order.folder / name
+            target.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             before, facts = self._tally.done, snapshot.path.stat()
 
             def on_step(done: int, before: int = before) -> None:
@@ -182,7 +184,7 @@ class _Copying:
             files.sync(target)
             mode = facts.st_mode & 0o777
             copied.append(
-                (Entry(target.name, files.size_of(target), "", mode, facts.st_mtime_ns, snapshot.version), target)
+                (Entry(str(name), files.size_of(target), "", mode, facts.st_mtime_ns, snapshot.version), target)
             )
         return copied
 

@@ -120,6 +120,11 @@ class ErrorList:
         first.details = (*first.details, *(text for other in others for text in (str(other), *other.details)))
         raise first
 
+    def raise_first(self) -> None:
+        """Raise the first error, if there is one; the others say the same."""
+        if self._errors:
+            raise self._errors[0]
+
 
 _BY_EXIT_CODE: dict[int, type[IotHubError]] = {
     error.exit_code: error for error in (ConfigError, NotFoundError, ConflictError, DeniedError, UnavailableError)

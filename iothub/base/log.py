@@ -30,6 +30,7 @@ _RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}  #
 _current: RateLimit | None = None
 _suppressed_before = 0  # by limits that `configure` has replaced
 _limited_by_themselves: set[str] = set()  # names of modules
+_process: Fields = {}  # which of several processes writes
 
 
 class RateLimit:
@@ -76,6 +77,11 @@ def get(name: str, *, has_own_limit: bool = False) -> structlog.typing.Filtering
     return logger
 
 
+def name_process(name: str) -> None:
+    """Let each line of this process have its name, from the next `configure` on: several write to the same stream."""
+    _process["process"] = name
+
+
 def begin() -> None:
     """Send lines to standard error until `configure` says more: what a command prints for programs must hold nothing else."""
     structlog.reset_defaults()
@@ -109,6 +115,8 @@ def configure(
     _suppressed_before = suppressed()
     _current = limit = RateLimit(*rate) if rate is not None else None
     processors: list[structlog.typing.Processor] = [] if limit is None else [limit]
+    if _process:
+        processors.append(_add_process)
     processors += [structlog.processors.add_log_level, _Stamp(wall), explain_exception, blank_secrets, neutralise]
     processors.append(render_text if is_text else structlog.processors.JSONRenderer(default=str))
     structlog.configure(
@@ -142,6 +150,11 @@ def neutralise(_logger: object, _method: str, fields: Fields) -> Fields:
             fields[name] = clean(value.decode("utf-8", "backslashreplace"))
         elif isinstance(value, str):
             fields[name] = clean(value)
+    return fields
+
+
+def _add_process(_logger: object, _method: str, fields: Fields) -> Fields:
+    fields.update(_process)
     return fields
 
 

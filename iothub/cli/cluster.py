@@ -17,6 +17,8 @@ from iothub.cli import output
 from iothub.cli.app import TIMEOUT, App, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
 from iothub.cli.progress import Progress
+from iothub.config.datadir import DataDir
+from iothub.config.workers import node_numbers
 from iothub.records.admin_commands import Verb
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def drain(app: App, node: int | None, is_self: bool, rate_per_s: int, no_wait: b
       iothub --data-dir ./hub cluster drain --self --rate 50/s --timeout 10m
     """
     argument = {
-        "node": _chosen(node, is_self=is_self, verb="drain"),
+        "node": _chosen(app, node, is_self=is_self, verb="drain"),
         "rate_per_s": rate_per_s,
         "is_waited": not no_wait,
     }
@@ -116,17 +118,21 @@ def resume(app: App, node: int | None, is_self: bool) -> None:
       iothub --data-dir ./hub cluster resume 2
       iothub --data-dir ./hub cluster resume --self
     """
-    argument = {"node": _chosen(node, is_self=is_self, verb="resume")}
+    argument = {"node": _chosen(app, node, is_self=is_self, verb="resume")}
     answer = app.change_hub("", Verb.CLUSTER_RESUME, argument)
     hub = f"hub {answer['name']} ({answer['node']})"
     text = f"{hub} lets clients in again" if answer["was_draining"] else f"{hub} was not draining; nothing was changed"
     app.done(text, {name: answer[name] for name in ("node", "name", "was_draining")})
 
 
-def _chosen(node: int | None, *, is_self: bool, verb: str) -> int | None:
-    """Return the node number; None: the hub that runs here. Raises ConfigError: none was named, or two."""
+def _chosen(app: App, node: int | None, *, is_self: bool, verb: str) -> int | None:
+    """Return the node number; None: the hub that runs here. Raises ConfigError: none was named, or several."""
     if (node is None) != is_self:
         raise ConfigError(f"expected one hub: iothub cluster {verb} NODE, or --self for the hub of this data directory")
+    if is_self and (workers := (app.data_dir.read_hub() or {}).get("workers")):
+        raise ConfigError(
+            f"{workers} workers run here, each with a node number of its own: iothub cluster {verb} NODE; `iothub cluster status` shows them"
+        )
     return node
 
 
@@ -177,7 +183,7 @@ def init_ca(app: App, directory: Path | None, days: int, is_forced: bool) -> Non
 @click.option(
     "--out",
     type=NamedPath(),
-    help="Directory of the files. Default: `cluster` in the data directory, if NODE is this hub.",
+    help="Directory of the files. Default: `cluster` in the data directory, if NODE is this hub; `cluster/wK` for its worker K from 2 on.",
 )
 @click.option("--days", type=_DAYS, default=365, show_default=True, help="Days of validity.")
 @_FORCED
@@ -219,12 +225,13 @@ def issue(
 
 def _own_directory(app: App, node: int) -> Path:
     """Raises ConfigError: the certificate is another hub's."""
-    own = app.loaded.config.node.number
-    if node != own:
+    numbers = node_numbers(app.loaded.config, app.data_dir)
+    if node not in numbers:
+        own = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
         raise ConfigError(
             f"this hub is node {own}: for node {node} name a directory with --out, and copy it to that hub"
         )
-    return app.data_dir.cluster_files
+    return DataDir.of_worker(app.data_dir.path, node - numbers[0] + 1).cluster_files
 
 
 def _authority(directory: Path) -> Pem:

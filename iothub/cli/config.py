@@ -41,7 +41,7 @@ def check(app: App, flags: tuple[str, ...]) -> None:
 
 @verb(command, "reload")
 def reload(app: App) -> None:
-    """Make the running hub of the data directory read its configuration again, as SIGHUP does, and show what has changed.
+    """Make the running hub of the data directory, each of its workers, read its configuration again, as SIGHUP does, and show what has changed.
 
     The hub reads its file, its own environment and the --set of its own start. A setting with `now` is applied, one with `restart` keeps its
     old value until the hub is restarted (`iothub config show --reference` has both). If there is a mistake, nothing is changed: every mistake is
@@ -50,7 +50,7 @@ def reload(app: App) -> None:
     Examples:
       iothub --data-dir ./hub config reload
     """
-    answer = app.hub.ask(Verb.CONFIG_RELOAD, "", {})
+    answer, *_ = app.hub.ask_workers(Verb.CONFIG_RELOAD)  # all read the same
     for warning in cast("list[str]", answer.result["warnings"]):
         output.say(f"iothub: warning: {warning}")
     if answer.rows or app.form != "table":

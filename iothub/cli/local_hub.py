@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from iothub.base.errors import InterruptedWorkError, UnavailableError
+from iothub.base.errors import ErrorList, InterruptedWorkError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
 from iothub.net.admin_frames import FrameDecoder
@@ -48,7 +48,7 @@ class Patience:
 
 
 class LocalHub:
-    """Sends requests to the hub that holds a data directory."""
+    """Sends requests to the hub that holds a data directory; with several workers, to one that answers: each asks the others."""
 
     def __init__(self, data_dir: DataDir) -> None:
         self._data_dir = data_dir
@@ -96,10 +96,22 @@ class LocalHub:
         """Have the hub read the changes of the accounts now, if one runs here, and wait for nothing: else it reads them at its next look."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
             connection.settimeout(_HINT_S)
-            with self._data_dir.admin_address() as address:
-                connection.connect(address)
+            self._reach(connection)
             connection.sendall(admin_frames.hello() + admin_frames.request_frame(Request(Verb.ACCOUNTS_APPLY, "", {})))
             connection.recv(_HELLO_BYTES)  # a socket that is closed with its greeting unread takes the request with it
+
+    def ask_workers(self, verb: Verb) -> list[Answer]:
+        """Ask each worker that runs here, or the hub itself if it has none; what each does for itself, the others cannot do for it.
+
+        Raises as `ask`, when all were asked.
+        """
+        living = [LocalHub(worker) for worker in self._data_dir.workers() if worker.holder() is not None]
+        errors, answers = ErrorList(), []
+        for hub in living or [self]:
+            with errors.gathering():
+                answers.append(hub.ask(verb, "", {}))
+        errors.raise_first()
+        return answers
 
     def require(self) -> None:
         """Raises UnavailableError: no hub runs here."""
@@ -129,13 +141,22 @@ class LocalHub:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         connection.settimeout(SILENCE_S)
         try:
-            with self._data_dir.admin_address() as address:
-                connection.connect(address)
+            self._reach(connection)
         except OSError as error:
             connection.close()
             self.require()
             raise UnavailableError(self._why_not(error)) from None
         return connection
+
+    def _reach(self, connection: socket.socket) -> None:
+        """Connect to the first process that listens. Raises OSError: none does."""
+        *others, last = (self._data_dir, *([] if self._data_dir.worker else self._data_dir.workers()))
+        for each in others:
+            with suppress(OSError), each.admin_address() as address:
+                connection.connect(address)
+                return
+        with last.admin_address() as address:
+            connection.connect(address)
 
     def _why_not(self, error: OSError) -> str:
         """Say why the process that holds the directory does not answer."""

@@ -13,20 +13,49 @@ import click
 
 from iothub.cli import output
 from iothub.cli.app import App, Command
+from iothub.config import value_types
 from iothub.net.backend import require_fresh_build, select_backend
+
+
+def _workers(_context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    """Raises BadParameter: it is neither a number of workers nor `auto`."""
+    if text is not None:
+        try:
+            value_types.workers.read(value_types.workers.from_text(text))
+        except ValueError as error:
+            raise click.BadParameter(f"{text!r}: {error}", param=parameter) from None
+    return text
 
 
 @click.command("serve", cls=Command)
 @click.option("--set", "flags", multiple=True, metavar="KEY=VALUE", help="A setting, such as listeners.tcp.port=1884.")
+@click.option(
+    "--workers",
+    metavar="N|auto",
+    callback=_workers,
+    help="Processes that serve clients, each on a CPU of its own; auto: as many as there are CPUs. Same as --set node.workers=N.",
+)
 @click.option(
     "--check", "is_check", is_flag=True, help="Check everything that can keep the hub from starting, and exit."
 )
 @click.option(
     "--fail-fast", "is_fail_fast", is_flag=True, help="Exit with code 7 instead of waiting for servers at the start."
 )
+@click.option("--as-worker", "worker", type=int, default=0, hidden=True, help="Be this worker of a supervisor.")
+@click.option("--store-process", "is_store", is_flag=True, hidden=True, help="Be the store process of a supervisor.")
 @click.pass_context
-def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_fail_fast: bool) -> None:
+def command(
+    context: click.Context,
+    flags: tuple[str, ...],
+    workers: str | None,
+    is_check: bool,
+    is_fail_fast: bool,
+    worker: int,
+    is_store: bool,
+) -> None:
     """Run the hub in the foreground; SIGTERM or Ctrl-C stops it cleanly (exit code 0).
+
+    With several workers this process starts them, starts anew what ends unexpectedly, and stops them all.
 
     A start that fails prints a line for each thing that is in its way. Exit code 2: wrong configuration; 3: `iothub init` is missing; 4: another
     hub uses the data directory, or a newer program wrote it; 7: a port is in use, or a directory cannot be written.
@@ -37,9 +66,20 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_f
     Examples:
       iothub --data-dir ./hub serve
       iothub --data-dir ./hub serve --set listeners.tcp.bind=0.0.0.0 --set http.port=8080
+      iothub --data-dir ./hub serve --workers auto
       IOTHUB_LISTENERS__WS__PORT=8083 iothub --data-dir ./hub serve
     """
     app: App = context.obj
+    if workers is not None:
+        flags = (*flags, f"node.workers={workers}")
+    if worker or is_store:
+        from iothub.cli import serve_child
+
+        context.exit(serve_child.serve(app, flags, worker, is_fail_fast=is_fail_fast))
+    context.exit(_serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast))
+
+
+def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bool) -> int:
     checked = app.load_checked(flags)
     config = checked.loaded.config
     for warning in checked.warnings:
@@ -51,10 +91,15 @@ def command(context: click.Context, flags: tuple[str, ...], is_check: bool, is_f
     read = partial(app.load_checked, flags)
     code = serve(config, app.data_dir, read, is_fail_fast=is_fail_fast, is_only_checked=is_check)
     if code == BEGIN_AGAIN:
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line that runs already
+        begin_again()
     if is_check:
         app.done("nothing keeps the hub from starting")
-    context.exit(code)
+    return code
+
+
+def begin_again() -> None:
+    """Replace this process by one with the same command line."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line that runs already
 
 
 def _check_twin() -> None:

@@ -2,6 +2,9 @@
 
 Knows no table and no format of the stores inside. At most one process works in it: whoever holds `lock` (flock, so that
 a killed process never leaves it behind). Accounts are the exception: they may be changed beside a running hub.
+
+Workers (`DataDir.of_worker`) share accounts, stores, keys and configuration; what belongs to one process is in a directory of each, with a lock
+of its own. Their supervisor holds the lock of the whole.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ _LOCK_ATTEMPTS = 5
 _LOCK_PAUSE_S = 0.05
 STAGED = "restore-new"  # the files of a restore until all are there
 UNFINISHED_RESTORE = "restore-unfinished"  # while they take the place of others
+WORKERS = "workers"  # a directory for each worker, by its number
+RUN = "run"  # sockets between the processes of this directory
 _NOTE_LIMIT_BYTES = 64 << 10  # lock and hub.json are small; a bigger one is not ours
 
 
@@ -75,33 +80,55 @@ class Lock:
 
 
 class DataDir:
-    """One data directory. Making the object touches nothing."""
+    """One data directory. Making the object touches nothing.
 
-    def __init__(self, path: Path) -> None:
+    `worker`: the number of the worker that it is for, from 1; 0: it is for the whole. `own`: where the files of this one process are.
+    """
+
+    def __init__(self, path: Path, worker: int = 0) -> None:
         self.path = path
+        self.worker = worker
+        self.own = path / WORKERS / str(worker) if worker else path
         self.accounts = path / "accounts.db"
         self.queues = path / "queues.db"
         self.retained = path / "retained.db"
         self.events = path / "events.db"
         self.state = path / "state.db"
         self.checkpoints = path / "checkpoints.db"  # made by a job, if at all: nobody misses it
-        self.usage = path / "usage.db"
-        self.usage_slots = path / "usage.map"
+        self.usage = self.own / "usage.db"
+        self.usage_slots = self.own / "usage.map"
         self.config_file = path / "iothub.toml"
         self.url_file = path / URL_FILE
         self.unfinished_file = path / "init-unfinished"
-        self.lock_file = path / "lock"
+        self.lock_file = self.own / "lock"
         self.pepper_file = path / "pepper"
-        self.hub_file = path / "hub.json"
-        self.applied_file = path / "applied-changes.json"
-        self.member_file = path / "member.json"
-        self.id_file = path / "hub-id"
+        self.hub_file = self.own / "hub.json"
+        self.applied_file = self.own / "applied-changes.json"
+        self.member_file = self.own / "member.json"
+        self.id_file = self.own / "hub-id"
         self.installation_file = path / "installation.json"
-        self.heartbeat_file = path / "heartbeat"
-        self.admin_socket = path / "admin.sock"
-        self.cluster_files = path / "cluster"  # certificates of links
+        self.heartbeat_file = self.own / "heartbeat"
+        self.admin_socket = self.own / "admin.sock"
+        self.run = path / RUN
+        self.store_socket = self.run / "store.sock"
+        cluster = path / "cluster"
+        self.cluster_files = (
+            cluster / f"w{worker}" if worker > 1 else cluster
+        )  # certificates of links: of one node each
         self.staged_files = path / STAGED
         self.unfinished_restore = path / UNFINISHED_RESTORE
+
+    @classmethod
+    def of_worker(cls, path: Path, number: int) -> DataDir:
+        """Return the data directory as a worker sees it."""
+        return cls(path, number)
+
+    def workers(self) -> list[DataDir]:
+        """Return those of all workers that were ever here, ascending by number, whether they run or not."""
+        with _unavailable(self.path), suppress(FileNotFoundError):
+            found = sorted(int(each.name) for each in (self.path / WORKERS).iterdir() if _is_number(each.name))
+            return [DataDir.of_worker(self.path, number) for number in found]
+        return []
 
     @property
     def is_initialised(self) -> bool:
@@ -242,6 +269,12 @@ class DataDir:
         with _unavailable(self.path):
             self.path.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
 
+    def make_own(self) -> None:
+        """Make what a worker needs inside an initialised directory: its own folder, and that of the sockets. Raises UnavailableError."""
+        for folder in (self.own.parent, self.own, self.run):
+            with _unavailable(folder):
+                folder.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+
     def _require_restored(self) -> None:
         """Raise UnavailableError after a restore that was interrupted: some files are of the backup, others of before."""
         with _unavailable(self.path):
@@ -377,11 +410,9 @@ class DataDir:
             self.heartbeat_file.touch(_SECRET_MODE)
 
     def last_heartbeat(self) -> float | None:
-        """Return when a hub last ran here, in Unix seconds, None if none has."""
-        try:
-            return self.heartbeat_file.stat().st_mtime
-        except OSError:
-            return None
+        """Return when a hub, or one of its workers, last ran here, in Unix seconds, None if none has."""
+        files = (self.path / self.heartbeat_file.name, *(worker.heartbeat_file for worker in self.workers()))
+        return max((moment for file in files if (moment := _modified(file)) is not None), default=None)
 
     def write_member(self, incarnation: int) -> None:
         """Save which start of its node number this hub is, if several hubs share stores. Raises UnavailableError."""
@@ -417,7 +448,7 @@ class DataDir:
     @contextmanager
     def admin_address(self) -> Iterator[str]:
         """Name the local socket through an open directory: a socket address has at most 107 bytes, a path may be longer. Raises OSError."""
-        directory = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = os.open(self.own, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             yield f"/proc/self/fd/{directory}/{self.admin_socket.name}"
         finally:
@@ -436,6 +467,17 @@ class DataDir:
     def _holder_words(self) -> str:
         holder = self._noted_holder()
         return str(holder) if holder else "another process"
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and name[0] != "0" and len(name) < 4
+
+
+def _modified(file: Path) -> float | None:
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return None
 
 
 def _holds(path: Path) -> bool:

@@ -7,6 +7,7 @@ own; a flag or an environment variable has only text, so there "1883" is a numbe
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,6 +38,7 @@ T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
 _PATH_LIMIT = 200
+MOST_WORKERS = 64
 _NONE_REMOVED: Mapping[str, str] = {}
 _EXPIRES_WITHIN_REMOVED = (
     "expires_within was removed, because all queues of a tenant use one driver: choose by tenants, or remove the table"
@@ -90,6 +92,15 @@ def integer(least: int, most: int) -> Kind[int]:
         return raw
 
     return Kind(f"number {least}..{most}", read, _number_from_text, str)
+
+
+def _read_workers(raw: object) -> int:
+    """`auto`: as many as this process has CPUs; what a container may use of them is not known here."""
+    if raw == "auto":
+        return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+    if isinstance(raw, bool) or not isinstance(raw, int) or not 1 <= raw <= MOST_WORKERS:
+        raise ValueError(f'expected a whole number from 1 to {MOST_WORKERS}, or "auto"')
+    return raw
 
 
 def duration(least_s: float, most_s: float) -> Kind[float]:
@@ -376,6 +387,9 @@ def _quote_list(parts: Iterable[object]) -> str:
 
 name: Kind[str] = Kind("name", _read_name, str, _quote)
 identifier: Kind[str] = Kind("letters, digits, underscores", _read_identifier, str, _quote)
+workers: Kind[int] = Kind(
+    f'number 1..{MOST_WORKERS} or "auto"', _read_workers, lambda text: _number_from_text(text), str
+)
 words: Kind[tuple[str, ...]] = Kind("list of words", _read_words, _list_from_text, _quote_list)
 address: Kind[str] = Kind("IP address", _read_address, str, _quote)
 port: Kind[int | None] = Kind(

@@ -22,7 +22,6 @@ from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection, Session
 from iothub.hub.cluster_parts import ClusterParts
-from iothub.hub.drivers import followed_log
 from iothub.hub.heartbeat import Heartbeat
 from iothub.peers.known import OwnPlace
 from iothub.records.events import Event
@@ -144,7 +143,7 @@ class HubCluster:
         parts = self._parts
         self._note_applied(after)
         self._follower = Follower(
-            followed_log(parts.settings),
+            parts.followed_log(),
             after,
             self._apply,
             parts.reactor.callFromThread,

@@ -16,6 +16,7 @@ from iothub.hub.wait_for_servers import Pause, Waiting
 from iothub.peers.known import PeerPlaces
 from iothub_services.auth.port import Run
 from iothub_services.damaged import OnDamage
+from iothub_services.events.port import EventLog
 from iothub_services.state.service import StateService
 from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.background.membership import Members
@@ -27,6 +28,7 @@ class ClusterParts:
     """What a hub among others works with.
 
     Attributes:
+        followed_log: Opens the log for whoever follows it.
         remote: What applies other hubs' events; it works above the sessions, which are made above the cluster.
         links: None: `cluster.listen` is not set.
         places: What says to the others how far the log is known here; None: this hub has no links.
@@ -47,6 +49,7 @@ class ClusterParts:
     waiting: Waiting
     store_alarms: Callable[[str, str], None]
     damaged: OnDamage
+    followed_log: Callable[[], EventLog]
     remote: Callable[[], RemoteSessions]
     links: PeerLinks | None
     places: Callable[[], PeerPlaces | None]

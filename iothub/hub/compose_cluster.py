@@ -63,6 +63,7 @@ def make_cluster(foundation: Foundation, plane: Plane) -> Cluster:
                 waiting=process.waiting,
                 store_alarms=foundation.monitoring.store_alarms,
                 damaged=foundation.damaged,
+                followed_log=stores.drivers.followed_log,
                 remote=foundation.remote_sessions,
                 links=foundation.links,
                 places=foundation.places if foundation.links is not None else _no_places,

@@ -118,6 +118,10 @@ class Drivers:
         self.needed["Kafka"] = partial(_each, partial(require, log.reach), owned.check, log.open)
         return log
 
+    def followed_log(self) -> EventLog:
+        """Return a shared log with connections of its own, for whoever follows it: it is quick to say that there is nothing."""
+        return _followed_log(self._settings)
+
     def statistics_log(self) -> StatisticsLog | None:
         """Open a log for events that no session may wait for; None: they are in the file of the others."""
         return None if self._settings.events.driver == "sqlite" else kafka_log(self._settings)
@@ -214,8 +218,7 @@ def kafka_log(settings: Config, *, is_read_only: bool = False) -> KafkaEvents:
     return KafkaEvents(settings.kafka, is_read_only=is_read_only)
 
 
-def followed_log(settings: Config) -> EventLog:
-    """Return a shared log with connections of its own, for whoever follows it: it is quick to say that there is nothing."""
+def _followed_log(settings: Config) -> EventLog:
     from iothub_services.events.kafka.log import KafkaEvents
 
     return KafkaEvents(settings.kafka, is_read_only=True, wait_ms=_FOLLOWED_WAIT_MS)
@@ -368,6 +371,15 @@ def file_versions(settings: Config, data_dir: DataDir) -> dict[Path, int]:
         data_dir.usage: USAGE.version,
     }
     return {file: version for file, version in files.items() if file not in unused}
+
+
+def needs_store_process(settings: Config, data_dir: DataDir) -> bool:
+    """Tell whether workers need one process for their stores: some are in files, or no server keeps the quota ledger."""
+    stores = {data_dir.events, data_dir.queues, data_dir.state, data_dir.retained}
+    has_files = bool(stores.difference(unused_files(settings, data_dir))) or "sqlite" in queue_drivers(
+        settings, data_dir
+    )
+    return has_files or settings.quota.ledger != "redis"
 
 
 def redis_client(settings: Config, reactor: Reactor, registry: Registry, alarms: Alarms) -> RedisClient | None:

@@ -106,6 +106,7 @@ def _info(settings: Config, name: str, listener: Listener) -> ListenerInfo:
         "proxy_trusted": tuple(str(network) for network in listener.proxy_trusted),
         "allow": tuple(str(network) for network in listener.allow),
         "deny": tuple(str(network) for network in listener.deny),
+        "is_port_shared": settings.node.workers > 1,
     }
     for key in ("path", "min_tls", "client_certificates"):
         if hasattr(listener, key):

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base import log
 from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHubError
+from iothub.config.workers import node_numbers
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.require_links import require_links
@@ -81,11 +82,14 @@ class Heartbeat:
         return Peers(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
 
     async def _require_shared_queues(self) -> None:
-        if self.members.living and "sqlite" in queue_drivers(self._parts.settings, self._parts.data_dir):
+        """Raises ConfigError: a hub that is no worker of this data directory uses the same stores, and cannot reach a file here."""
+        settings, data_dir = self._parts.settings, self._parts.data_dir
+        elsewhere = self.members.living.difference(node_numbers(settings, data_dir))
+        if elsewhere and "sqlite" in queue_drivers(settings, data_dir):
             await self.members.deregister()
             raise ConfigError(
                 "another hub uses the same stores, and queues here are in a file that it cannot reach: choose hbase or redis "
-                f"as queues.driver and in every queues.choices; delete {self._parts.data_dir.queues.name} after its sessions have ended"
+                f"as queues.driver and in every queues.choices; delete {data_dir.queues.name} after its sessions have ended"
             )
 
     async def _look_again(self, states: list[SessionState]) -> list[SessionState]:
@@ -253,7 +257,7 @@ class Heartbeat:
 
 
 def _member_row(row: HubRow) -> MemberRow:
-    is_settled = row.has_left or row.successor != NOBODY
+    is_settled = row.is_over or row.successor != NOBODY
     return MemberRow(PeerId(row.number, row.incarnation), row.state, row.heartbeat, row.links, row.is_gone, is_settled)
 
 

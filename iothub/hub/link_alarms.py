@@ -14,12 +14,13 @@ from iothub.base.reasons import LinkClose, PeerRefusal, WireRefusal
 from iothub.peers.link_log import REPEAT_S, LinkLog
 from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
 from iothub_services.metrics.alarms import AlarmName, Alarms
-from iothub_tenants.accounts.hubs import CUT_OFF, SILENT, HubRow
+from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, SILENT, HubRow
 
 UNLINKED_S = 5.0  # a hub that starts is linked much sooner
 _REMEMBERED = 256
 _OF_THE_NETWORK = (WireRefusal.TIMEOUT, WireRefusal.CLOSED)  # nobody has refused anything
 _GONE = {
+    ENDED: (AlarmName.WORKER_ENDED, "its process ended, as its supervisor saw"),
     SILENT: (AlarmName.PEER_GONE, "its heartbeat stood still and its link was down for 10 s"),
     CUT_OFF: (AlarmName.PEER_EXPELLED, "both live, and the link between the two was down"),
 }

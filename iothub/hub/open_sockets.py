@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from iothub.config.datadir import DataDir
-from iothub.config.sections import Http
+from iothub.config.sections import Config
 from iothub.hub.admin_socket import open_socket
 from iothub.hub.parts import Sockets
 from iothub.net import http
@@ -19,11 +19,12 @@ from iothub.records.admin_commands import Answering
 class OpenSockets:
     """On the reactor thread."""
 
-    def __init__(self, sockets: Sockets, settings: Http, reactor: Any, data_dir: DataDir, answer: Answering) -> None:
+    def __init__(self, sockets: Sockets, settings: Config, reactor: Any, data_dir: DataDir, answer: Answering) -> None:
         """`answer`: to what administrators ask."""
         self._answer = answer
         self._sockets = sockets
-        self._settings = settings
+        self._settings = settings.http
+        self._is_port_shared = settings.node.workers > 1
         self._reactor = reactor
         self._data_dir = data_dir
         self._http: Any = None
@@ -33,7 +34,9 @@ class OpenSockets:
         """Health is asked from here on."""
         factory, settings = self._sockets.http, self._settings
         if factory is not None and settings.port is not None:
-            self._http = http.listen(self._reactor, factory, settings.bind, settings.port)
+            self._http = http.listen(
+                self._reactor, factory, settings.bind, settings.port, is_port_shared=self._is_port_shared
+            )
 
     def try_ports(self) -> None:
         """Raise UnavailableError if a port is in use: nobody waits for servers in vain."""

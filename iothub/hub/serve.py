@@ -1,13 +1,18 @@
 """One hub process: the reactor, its signals and the exit code, from the lock on the data directory to its release.
 
-Knows no order of starting or stopping: `iothub.hub.start` and `iothub.hub.stop` do.
+Knows no order of starting or stopping: `iothub.hub.start` and `iothub.hub.stop` do. With several workers this process is their supervisor
+(`iothub.hub.supervisor`), and each of them is a hub process.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Coroutine
+import sys
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
 from twisted.internet import epollreactor
@@ -16,14 +21,15 @@ from twisted.internet.main import installReactor
 
 from iothub.base import log
 from iothub.base.clock import SystemClock
-from iothub.base.errors import ConflictError, ExpelledError, IotHubError
-from iothub.config.datadir import DataDir
+from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHubError
+from iothub.config.datadir import DataDir, Lock
 from iothub.config.sections import Config
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
 from iothub.hub.backup_hold import BackupHold
 from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
+from iothub.hub.drivers import needs_store_process
 from iothub.hub.from_settings import configure_log
 from iothub.hub.needs import require_descriptors, room_bytes
 from iothub.hub.open_sockets import OpenSockets
@@ -32,6 +38,7 @@ from iothub.hub.reload import Read, Reloader
 from iothub.hub.start import Start
 from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
+from iothub.net.backend import select_backend
 from iothub.net.descriptors import file_limit, raise_file_limit
 
 BEGIN_AGAIN = -1
@@ -57,20 +64,79 @@ def serve(
         require_startable(settings, data_dir)
         if is_only_checked:
             return 0
-        configure_log(settings.log)
-        twisted_log.bridge()
-        reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
-        installReactor(reactor)  # type: ignore[no-untyped-call]  # plug-ins that import the reactor get this one
+        if settings.node.workers > 1:
+            if find_spec("iothub.hub.store_process") is None:
+                raise ConfigError("node.workers: this version cannot run several workers yet: remove the setting")
+            return _supervise(settings, data_dir, lock)
+        reactor = _install_reactor(settings)
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
         return HubProcess(parts, lock.announce, read).run()
     finally:
         lock.release()
 
 
+def serve_worker(
+    settings: Config, data_dir: DataDir, read: Read, on_ready: Callable[[], None], *, is_fail_fast: bool = False
+) -> int:
+    """Run one of several workers, whose supervisor has made the checks of a start; returns as `serve`. `settings`, `data_dir`: the worker's.
+
+    Raises: as `serve`.
+    """
+    raise_file_limit()
+    require_descriptors(settings, file_limit())
+    data_dir.make_own()
+    lock = data_dir.lock("iothub serve")
+
+    def announce(address: str) -> None:
+        lock.announce(address)
+        on_ready()
+
+    try:
+        reactor = _install_reactor(settings)
+        parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
+        return HubProcess(parts, announce, read, is_supervised=True).run()
+    finally:
+        lock.release()
+
+
+def _supervise(settings: Config, data_dir: DataDir, lock: Lock) -> int:
+    log.name_process("supervisor")
+    reactor = _install_reactor(settings)
+    from iothub.hub.supervisor import Supervisor  # what it stands on takes the reactor that is there
+
+    facts = {"pid": os.getpid(), "version": version("iothub"), "twin": select_backend(), "started": time.time()}
+    facts["workers"] = settings.node.workers
+
+    def announce(worker: Mapping[str, object]) -> None:
+        addresses = {name: address for name, address in worker.items() if name not in facts}
+        data_dir.write_hub({**facts, **addresses})
+        lock.announce(", ".join(str(address) for name, address in addresses.items() if name != "http"))
+
+    data_dir.write_hub({**facts, "starting": "its workers are starting"})
+    command = [sys.executable, *sys.orig_argv[1:]]
+    try:
+        return Supervisor(
+            settings, data_dir, reactor, command, announce, has_store=needs_store_process(settings, data_dir)
+        ).run()
+    finally:
+        data_dir.remove_hub()
+
+
+def _install_reactor(settings: Config) -> Any:
+    configure_log(settings.log)
+    twisted_log.bridge()
+    reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+    installReactor(reactor)  # type: ignore[no-untyped-call]  # plug-ins that import the reactor get this one
+    return reactor
+
+
 class HubProcess:
     """Runs a hub once."""
 
-    def __init__(self, parts: Parts, announce: Callable[[str], None], read: Read) -> None:
+    def __init__(
+        self, parts: Parts, announce: Callable[[str], None], read: Read, *, is_supervised: bool = False
+    ) -> None:
+        """`is_supervised`: its supervisor kills it when it must end at once, and a second signal to stop changes nothing."""
         process = parts.process
         self._reloader = Reloader(parts, read)
         self._parts = parts
@@ -79,7 +145,7 @@ class HubProcess:
         hold = BackupHold(parts.stores.commits, process.threads.run)
         health = parts.sockets.health
         answer = answers(parts.sockets.verbs, self._reloader, hold, health.brief, ClusterMembers(parts))
-        sockets = OpenSockets(parts.sockets, process.settings.http, process.reactor, process.data_dir, answer)
+        sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce)
         parts.control.on_replaced.bind(self._replaced)
         self._stop = Stop(parts, sockets)
@@ -87,6 +153,7 @@ class HubProcess:
         self._is_ending = False
         self._failure: IotHubError | None = None
         self._is_expelled = False
+        self._is_supervised = is_supervised
 
     def run(self) -> int:
         """Start, serve, stop. Raises what kept the hub from starting, or from going on."""
@@ -150,7 +217,9 @@ class HubProcess:
     def _signalled(self, number: int, _frame: object) -> None:
         """SIGTERM or SIGINT: stop cleanly; a second one stops at once."""
         if self._phase.is_stopping:
-            os._exit(128 + number)
+            if not self._is_supervised:
+                os._exit(128 + number)
+            return
         self._phase.stop()
         self._reactor.callFromThread(self._stop_now, signal.Signals(number).name)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def _checks(settings: Config, data_dir: DataDir) -> Iterator[Callable[[], object
         yield partial(_require_known, file, known)
     for info in listener_infos(settings):
         yield partial(FilterFactory, info)
-        yield partial(try_port, info)
+        yield partial(try_port, replace(info, is_port_shared=False))  # whoever shares it now is another program
     if settings.http.port is not None:
         yield partial(http.try_port, settings.http.bind, settings.http.port)
 

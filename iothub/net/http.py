@@ -65,6 +65,8 @@ class Reactor(Protocol):
         self, port: int, factory: object, backlog: int = ..., interface: str = ...
     ) -> IListeningPort: ...
 
+    def adoptStreamPort(self, fileDescriptor: int, addressFamily: int, factory: object) -> IListeningPort: ...  # noqa: N802, N803
+
 
 class _BadQueryError(Exception):
     """A query that asks for nothing sensible."""
@@ -275,16 +277,33 @@ def _page(page: Page) -> Answer:
     return HTTPStatus.OK, _TEXT, page
 
 
-def listen(reactor: Reactor, factory: HttpFactory, bind: str, port: int) -> IListeningPort:
-    """Open the HTTP listener; `port.getHost()` has the real port.
+def listen(
+    reactor: Reactor, factory: HttpFactory, bind: str, port: int, *, is_port_shared: bool = False
+) -> IListeningPort:
+    """Open the HTTP listener; `port.getHost()` has the real port. `is_port_shared`: other workers listen there, too.
 
     Raises:
         UnavailableError: The port is in use or may not be opened.
     """
+    if is_port_shared:
+        return _listen_shared(reactor, factory, bind, port)
     try:
         return reactor.listenTCP(port, factory, backlog=MAX_CONNECTIONS, interface=bind)
     except CannotListenError as error:
         raise _not_listening(bind, port, error.socketError) from None
+
+
+def _listen_shared(reactor: Reactor, factory: HttpFactory, bind: str, port: int) -> IListeningPort:
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        try:
+            listening.bind((bind, port))
+            listening.listen(MAX_CONNECTIONS)
+        except OSError as error:
+            raise _not_listening(bind, port, error) from None
+        return reactor.adoptStreamPort(listening.fileno(), family, factory)  # which makes a descriptor of its own
 
 
 def try_port(bind: str, port: int) -> None:

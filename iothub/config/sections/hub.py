@@ -21,6 +21,12 @@ class Node:
     number: int = key(
         value_types.integer(0, 65535), 0, "Number of this node, part of every message id; different for every hub."
     )
+    workers: int = key(
+        value_types.workers,
+        1,
+        'Processes that serve clients on the same ports, each on a CPU of its own; "auto": as many as there are CPUs (guide: Cluster). '
+        "They have the node numbers from `number` on.",
+    )
     stop_timeout_s: float = key(
         value_types.duration(1, 600),
         10.0,

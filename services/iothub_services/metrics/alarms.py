@@ -124,6 +124,11 @@ class AlarmName(Enum):
         "critical",
         "A hub lives by the accounts and is not reached over its link. Check the network between the two and the port of `cluster.listen` there.",
     )
+    WORKER_ENDED = (
+        "worker_ended",
+        "critical",
+        "A worker's process has ended and is not back yet. Its supervisor starts it again; the hub's log has the cause.",
+    )
     PEER_GONE = (
         "peer_gone",
         "critical",

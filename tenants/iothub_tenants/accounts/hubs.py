@@ -22,7 +22,7 @@ from iothub_tenants.accounts.tables import hub as table
 NOBODY = -1  # has declared the row's hub gone, or is its successor
 
 JOINING, UP, DRAINING = "joining", "up", "draining"  # `HubRow.state`
-LEFT, SILENT, CUT_OFF = "left", "silent", "cut_off"  # `HubRow.gone_why`
+LEFT, ENDED, SILENT, CUT_OFF = "left", "ended", "silent", "cut_off"  # `HubRow.gone_why`
 
 
 class _RefusedError(Exception):
@@ -57,8 +57,13 @@ class HubRow:
 
     @property
     def has_left(self) -> bool:
-        """Whether it has said so itself: nothing of it is to come."""
+        """Whether it has said so itself."""
         return self.gone_why == LEFT
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of it is to come: it has left, or its supervisor saw its process end."""
+        return self.gone_why in (LEFT, ENDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,20 @@ def leave(store: AccountStore, number: int, incarnation: int) -> None:
     with store.write() as writer:
         if _is_written(writer, _lives(number, incarnation), gone_by=number, gone_why=LEFT):
             _move_view(writer)
+
+
+def note_ended(store: AccountStore, number: int, incarnation: int, why: str = ENDED) -> bool:
+    """Write that a hub's process has ended, as its supervisor saw; False: it has left, somebody has declared it gone, or another one has begun.
+
+    `why`: LEFT: nobody starts it again.
+
+    Raises BackendError.
+    """
+    with store.write() as writer:
+        is_written = _is_written(writer, _lives(number, incarnation), gone_by=number, gone_why=why)
+        if is_written:
+            _move_view(writer)
+        return is_written
 
 
 def take_over(store: AccountStore, seen: HubRow, successor: int) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 from iothub.backup import files, making, manifest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
+from iothub.config.datadir import DataDir
 from tests.unit.backup.conftest import Make, Things, rows
 
 LONG_S = 30.0
@@ -275,3 +276,21 @@ def test_folder_that_cannot_be_made_is_named(make: Make, tmp_path: Path) -> None
 def test_folder_without_a_manifest_is_no_backup(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="is no backup, or one that was not finished"):
         manifest.read(tmp_path)
+
+
+def test_backup_of_several_workers_has_what_each_keeps(things: Things, make: Make, tmp_path: Path) -> None:
+    """Their usage counters as databases, and what the next start knows of them; no socket, no lock, no file of a process."""
+    worker = DataDir.of_worker(things.data_dir.path, 2)
+    worker.make_own()
+    things.make_beside(worker.usage)
+    worker.write_member(7)
+    worker.write_hub({"pid": 1})
+    worker.usage_slots.touch()
+    (worker.run / "store.sock").touch()
+    worker.lock("iothub serve").release()
+
+    made = make()
+
+    own = [entry for entry in made.files if entry.name.startswith(("workers", "run"))]
+    assert [entry.name for entry in own] == ["workers/2/member.json", "workers/2/usage.db"]
+    assert rows(tmp_path / "backup" / "workers/2/usage.db") == 0

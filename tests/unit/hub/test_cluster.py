@@ -169,7 +169,7 @@ class Node:
 
     def __init__(self, store: AccountStore) -> None:
         self.settings: Any = SimpleNamespace(
-            node=SimpleNamespace(number=1, name="one"),
+            node=SimpleNamespace(number=1, name="one", workers=1),
             queues=SimpleNamespace(driver="hbase", choices=()),
             hbase=SimpleNamespace(thrift=("here:9090",)),
         )
@@ -180,6 +180,7 @@ class Node:
         self.reactor.callFromThread = lambda call: call()
         self.notes: list[int] = []
         self.data_dir = SimpleNamespace(
+            worker=0,
             read_member=lambda: None,
             write_member=self.notes.append,
             path=Path("/nowhere"),
@@ -203,6 +204,7 @@ class Node:
         self.remote = lambda: self.remote_sessions
         self.alarms: list[tuple[str, str]] = []
         self.store_alarms = lambda word, text: self.alarms.append((word, text))
+        self.followed_log = lambda: cast("Any", None)
         self.waiting = Waiting(cast("Any", self.run), cast("Any", self.pause))
         self.members = Members(store, cast("Any", self.run), self.clock, 1, "one")
         self.links: Links | None = Links()
@@ -241,7 +243,6 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    monkeypatch.setattr(cluster, "followed_log", lambda _settings: None)
     monkeypatch.setattr(cluster, "Follower", Follower)
     url = sqlite_url(tmp_path / "accounts.db")
     create_schema(url)

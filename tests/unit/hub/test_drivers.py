@@ -272,9 +272,9 @@ def test_emptied_redis_that_somebody_else_has_taken_gets_nothing(
             queues.probe()
 
 
-def test_log_that_is_followed_is_read_alone_and_answers_quickly() -> None:
+def test_log_that_is_followed_is_read_alone_and_answers_quickly(tmp_path: Path) -> None:
     """It makes no topic, and nobody waits behind a fetch that finds nothing."""
-    log = cast("KafkaEvents", drivers.followed_log(ON_KAFKA))
+    log = cast("KafkaEvents", Drivers(ON_KAFKA, DataDir(tmp_path), open_file, nobody, ours).followed_log())
 
     assert log.is_shared
     assert log._is_read_only

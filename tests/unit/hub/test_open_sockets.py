@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred, succeed
 
-from iothub.config.sections import Http
+from iothub.config.sections import Config, Http
 from iothub.hub import open_sockets
 from iothub.hub.open_sockets import OpenSockets
 
@@ -28,9 +29,10 @@ class Sockets:
         )
         sockets: Any = some(listeners=listeners, http=some() if has_http else None, verbs={})
         port = some(getHost=lambda: some(host="127.0.0.1", port=8080), stopListening=lambda: succeed(None))
-        monkeypatch.setattr(open_sockets.http, "listen", lambda *_: port)
+        monkeypatch.setattr(open_sockets.http, "listen", lambda *_, **_kinds: port)
         monkeypatch.setattr(open_sockets, "open_socket", lambda *_: some(close=note("administrators refused")))
-        self.open = OpenSockets(sockets, Http(port=0 if has_http else None), None, cast("Any", None), cast("Any", None))
+        settings = replace(Config(), http=Http(port=0 if has_http else None))
+        self.open = OpenSockets(sockets, settings, None, cast("Any", None), cast("Any", None))
 
     def note(self, what: str) -> Any:
         return lambda: self.done.append(what)

@@ -1,0 +1,60 @@
+"""What `iothub serve` with several workers starts: the store process, or one worker.
+
+Its supervisor has made the checks of a start, and says to a person what keeps this process from starting.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from iothub.base import log
+from iothub.base.errors import IotHubError
+from iothub.cli.app import App
+from iothub.cli.serve import begin_again
+from iothub.config.check import Checked
+from iothub.config.datadir import DataDir
+from iothub.config.workers import of_worker
+from iothub.hub import supervised
+from iothub.hub.serve import BEGIN_AGAIN, serve_worker
+from iothub.hub.supervised import Reporter
+
+
+def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) -> int:
+    """Be the store process (`worker` 0) or a worker, until the supervisor stops it; return the exit code."""
+    report = supervised.Reporter()
+    try:
+        supervised.begin()
+        if not worker:
+            return _serve_stores(app, flags, report)
+        return _serve_worker(app, flags, report, worker, is_fail_fast=is_fail_fast)
+    except IotHubError as error:
+        report.failed(error)
+        return error.exit_code
+
+
+def _serve_stores(app: App, flags: tuple[str, ...], report: Reporter) -> int:
+    log.name_process("store")
+    settings = app.load_checked(flags).loaded.config
+    run: Callable[..., int] = importlib.import_module("iothub.hub.store_process").run
+    return run(settings, app.data_dir, report.ready)
+
+
+def _serve_worker(app: App, flags: tuple[str, ...], report: Reporter, worker: int, *, is_fail_fast: bool) -> int:
+    data_dir = DataDir.of_worker(app.data_dir.path, worker)
+    read = partial(_read_for, app, flags, data_dir)
+    settings = read().loaded.config
+    log.name_process(settings.node.name)
+    code = serve_worker(settings, data_dir, read, report.ready, is_fail_fast=is_fail_fast)
+    if code == BEGIN_AGAIN:
+        begin_again()
+    return code
+
+
+def _read_for(app: App, flags: tuple[str, ...], data_dir: DataDir) -> Checked:
+    """Read the configuration as a worker has it."""
+    checked = app.load_checked(flags)
+    loaded = replace(checked.loaded, config=of_worker(checked.loaded.config, data_dir))
+    return replace(checked, loaded=loaded)

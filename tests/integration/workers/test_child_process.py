@@ -1,0 +1,58 @@
+"""`iothub.cli.serve_child`: what a process that a supervisor has started says when it cannot start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from iothub.config.datadir import DataDir
+from iothub.hub.supervised import REPORT
+from tests.support.hub import IOTHUB, Hub
+
+
+def start(data_dir: Path, *words: str) -> tuple[int, str, dict[str, object]]:
+    """Run to its end; return exit code, standard error and the report."""
+    reading, writing = os.pipe()
+    done = subprocess.run(
+        [str(IOTHUB), "--data-dir", str(data_dir), "serve", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        close_fds=False,
+        preexec_fn=partial(os.dup2, writing, REPORT),
+        check=False,
+    )
+    os.close(writing)
+    with os.fdopen(reading) as report:
+        return done.returncode, done.stderr, json.loads(report.read())
+
+
+@pytest.mark.parametrize("child", [("--as-worker", "2"), ("--store-process",)])
+def test_wrong_configuration_is_reported_and_not_printed(tmp_path: Path, child: tuple[str, ...]) -> None:
+    """Its supervisor prints it, once for all of them."""
+    hub = Hub(tmp_path / "hub")
+    hub.init()
+
+    code, printed, report = start(hub.data_dir, "--workers", "2", "--set", "http.port=0", *child)
+
+    assert (code, printed, report["exit_code"]) == (2, "", 2)
+    assert "http.port = 0" in str(report["error"])
+
+
+def test_worker_whose_directory_is_in_use_does_not_start(tmp_path: Path) -> None:
+    hub = Hub(tmp_path / "hub")
+    hub.init()
+    worker = DataDir.of_worker(hub.data_dir, 2)
+    worker.make_own()
+    lock = worker.lock("another")
+
+    code, printed, report = start(hub.data_dir, "--workers", "2", "--as-worker", "2")
+
+    lock.release()
+    assert (code, printed, report["exit_code"]) == (4, "", 4)
+    assert "is in use by process" in str(report["error"])

@@ -1,0 +1,201 @@
+"""`iothub.hub.supervisor` over children that serve nobody: who is started, started again, stopped, and what a failing start says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import until
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKERS = 3
+
+
+class Supervised:
+    """A supervisor's process, and what its children have noted."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        with (place / "log").open("wb") as log:
+            words = [sys.executable, "-m", "tests.support.supervising", str(place), str(WORKERS)]
+            self.process = subprocess.Popen(words, stderr=log, stdout=log, cwd=ROOT)
+
+    @property
+    def log(self) -> str:
+        return (self.place / "log").read_text()
+
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.log.splitlines() if line.startswith("{")]
+
+    def events(self, what: str) -> list[tuple[str, int]]:
+        """Return who has noted that, in order, with its process id."""
+        file = self.place / "events"
+        words = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
+        return [(name, int(pid)) for name, noted, pid in words if noted == what]
+
+    def pid(self, name: str) -> int:
+        return [pid for who, pid in self.events("ready") if who == name][-1]
+
+    def is_announced(self) -> bool:
+        return (self.place / "announced").exists()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Callable[[], Supervised]]:
+    started: list[Supervised] = []
+
+    def start() -> Supervised:
+        started.append(Supervised(tmp_path))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.end()
+
+
+@pytest.fixture
+def ready(supervise: Callable[[], Supervised]) -> Supervised:
+    made = supervise()
+    until(made.is_announced, "a process of the supervisor", 30)
+    return made
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_store_process_is_ready_before_a_worker_begins(ready: Supervised) -> None:
+    began = [name for name, _ in ready.events("ready")]
+
+    assert began[0] == "store"
+    assert sorted(began[1:]) == ["w1", "w2", "w3"]
+
+
+def test_sigterm_stops_the_workers_and_then_the_store_process(ready: Supervised) -> None:
+    ready.process.send_signal(signal.SIGTERM)
+
+    assert ready.process.wait(10) == 0
+    stopped = [name for name, _ in ready.events("stopped")]
+    assert stopped[-1] == "store"
+    assert sorted(stopped[:-1]) == ["w1", "w2", "w3"]
+
+
+def test_start_that_fails_says_so_once_and_leaves_nobody(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+    """It has the exit code of the error, and nothing is tried again."""
+    for name in ("w2", "w3"):
+        (tmp_path / f"refuse-{name}").write_text("the certificate is another node's")
+
+    failed = supervise()
+
+    assert failed.process.wait(30) == 2
+    assert failed.log.count("the certificate is another node's") == 1
+    assert "and a detail" in failed.log
+    assert not any(is_alive(pid) for _, pid in failed.events("ready"))
+
+
+def test_store_process_that_does_not_start_starts_no_worker(
+    tmp_path: Path, supervise: Callable[[], Supervised]
+) -> None:
+    (tmp_path / "refuse-store").write_text("a newer program wrote queues.db")
+
+    failed = supervise()
+
+    assert failed.process.wait(30) == 2
+    assert "a newer program wrote queues.db" in failed.log
+    assert failed.events("ready") == []
+
+
+@pytest.mark.parametrize("name", ["w2", "store"])
+def test_child_that_is_killed_is_started_again(ready: Supervised, name: str) -> None:
+    before = {each: ready.pid(each) for each in ("store", "w1", "w2", "w3")}
+
+    os.kill(before[name], signal.SIGKILL)
+    until(lambda: ready.pid(name) != before[name], "a process of the supervisor", 20)
+
+    assert [each for each in before if ready.pid(each) != before[each]] == [name]
+    (line,) = [line for line in ready.lines if "has ended" in str(line["event"])]
+    assert "signal SIGKILL" in str(line["cause"])
+
+
+def test_child_that_keeps_ending_is_started_later_each_time(ready: Supervised, tmp_path: Path) -> None:
+    (tmp_path / "refuse-w1").write_text("the disk is full")
+    os.kill(ready.pid("w1"), signal.SIGKILL)
+
+    def keeps_ending() -> list[dict[str, object]]:
+        return [line for line in ready.lines if "keeps ending" in str(line["event"])]
+
+    until(lambda: bool(keeps_ending()), "a process of the supervisor", 30)
+
+    assert keeps_ending()[0]["cause"] == "the disk is full"
+    pauses = [line["restart_in_s"] for line in ready.lines if "restart_in_s" in line]
+    assert pauses == sorted(set(pauses))
+    (tmp_path / "refuse-w1").unlink()
+    until(
+        lambda: len([name for name, _ in ready.events("ready") if name == "w1"]) == 2, "a process of the supervisor", 30
+    )
+
+
+def test_sighup_reaches_each_worker(ready: Supervised) -> None:
+    ready.process.send_signal(signal.SIGHUP)
+
+    until(
+        lambda: sorted(name for name, _ in ready.events("reloaded")) == ["w1", "w2", "w3"],
+        "a process of the supervisor",
+        10,
+    )
+
+
+def test_second_signal_ends_everything_at_once(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+    (tmp_path / "ignore-w1").touch()
+    hanging = supervise()
+    until(hanging.is_announced, "a process of the supervisor", 30)
+    hanging.process.send_signal(signal.SIGTERM)
+    until(lambda: {name for name, _ in hanging.events("stopped")} >= {"w2", "w3"}, "a process of the supervisor", 10)
+
+    hanging.process.send_signal(signal.SIGTERM)
+
+    assert hanging.process.wait(10) == 128 + signal.SIGTERM
+    until(lambda: not any(is_alive(pid) for _, pid in hanging.events("ready")), "a process of the supervisor", 10)
+
+
+def test_worker_that_does_not_stop_in_time_is_killed(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+    """The store process is stopped after it all the same; the exit code says that something was cut off."""
+    (tmp_path / "ignore-w1").touch()
+    hanging = supervise()
+    until(hanging.is_announced, "a process of the supervisor", 30)
+
+    hanging.process.send_signal(signal.SIGTERM)
+
+    assert hanging.process.wait(30) == 1
+    assert [name for name, _ in hanging.events("stopped")][-1] == "store"
+
+
+def test_no_child_outlives_a_supervisor_that_is_killed(ready: Supervised) -> None:
+    """Not one that hangs, either: a new start is possible at once."""
+    children = [pid for _, pid in ready.events("ready")]
+    os.kill(children[1], signal.SIGSTOP)
+    began = time.monotonic()
+
+    ready.process.kill()
+    ready.process.wait(10)
+
+    until(lambda: not any(map(is_alive, children)), "a process of the supervisor", 10)
+    assert time.monotonic() - began < 5

@@ -1,0 +1,48 @@
+"""A child of a supervisor that serves nobody: `python supervised_child.py DIRECTORY --as-worker K | --store-process`.
+
+It writes what happens to it into `DIRECTORY/events`, a line each. `DIRECTORY/refuse-NAME` holds the text with which it refuses to start,
+`DIRECTORY/ignore-NAME` lets it ignore SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from iothub.base.errors import ConfigError
+from iothub.hub import supervised
+
+
+def main() -> int:
+    supervised.begin()
+    directory, option, *number = sys.argv[1:]
+    place = Path(directory)
+    name = "store" if option == "--store-process" else f"w{number[0]}"
+    report = supervised.Reporter()
+
+    def note(what: str) -> None:
+        with (place / "events").open("a") as events:
+            events.write(f"{name} {what} {os.getpid()}\n")
+
+    def stop(*_: object) -> None:
+        note("stopped")
+        os._exit(0)
+
+    refusal = place / f"refuse-{name}"
+    if refusal.exists():
+        error = ConfigError(refusal.read_text())
+        error.details = ("and a detail",)
+        report.failed(error)
+        return error.exit_code
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if (place / f"ignore-{name}").exists() else stop)
+    signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
+    note("ready")
+    report.ready()
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
