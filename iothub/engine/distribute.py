@@ -123,6 +123,11 @@ class Distribution:
         session: Session = target.session
         if session.is_sink:
             return None
+        if session.is_persistent and message.qos and session.tenant.changing is not None:
+            changed = session.tenant.changing.as_of(message, target)
+            if changed is None:
+                return None
+            target = changed
         if target.has_no_local and session is message.publisher:
             rest = without_no_local(target)
             if rest is None:

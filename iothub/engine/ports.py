@@ -85,6 +85,13 @@ class Interest(Protocol):
         """
 
 
+class Changing(Protocol):
+    """Subscriptions of persistent sessions that some hubs may not know as they are now: `TenantPlane.changing`."""
+
+    def as_of(self, message: Any, target: Any) -> Any:
+        """Return the Target as the hub knew it that has routed this message, so that it comes through the queue or directly; None: nothing."""
+
+
 class Peer(Protocol):
     """Another hub: `control` of a session that `is_peer`. Fulfilled by `iothub.peers.routed_peer`."""
 

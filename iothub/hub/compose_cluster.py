@@ -91,6 +91,7 @@ def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoute
     places = foundation.places.bind(PeerPlaces(cluster.log_place, routes, call_soon, later, cluster.peers_changed))
     links.register(PLACE_TYPES, places)
     routes.watch(places.tenant_closed_at, places.tenant_closed)
+    routes.follow(places.place_of)
     foundation.queued = QueuedPeers(routes, plane, call_soon)
     links.register(QUEUED_TYPES, foundation.queued)
     return routes

@@ -4,6 +4,7 @@ Knows no socket, no reactor, no event and no follower: whoever follows the log s
 
     a SUBSCRIBE is in the log at a place -> KNOW to the hubs that have the tenant open -> each reads the log up to there -> KNOWN -> SUBACK
     one cannot read it in time -> it reads no publisher of the tenant until it can -> PAUSED -> SUBACK
+    a page of the log is applied, whoever asked -> KNOWN to every hub: it stands between the messages routed before and after
     a hub opens a tenant -> each OPENED brings a place -> it reads the log up to the highest one -> clients of the tenant are served
 
 Invariant: what a hub sends after a KNOWN was routed by the log up to that place; what it sends after a PAUSED, too. So KNOWN
@@ -130,14 +131,6 @@ class _Question:
     place: Offsets
 
 
-@dataclass(frozen=True, slots=True)
-class _Pause:
-    """A tenant whose publishers wait until the log is applied up to `place`. `told`: who relies on that."""
-
-    place: Offsets = NOWHERE
-    told: frozenset[PeerId] = frozenset()
-
-
 class PeerPlaces:
     """Fulfils `Receiver` of `PLACE_TYPES`. On the reactor thread.
 
@@ -159,12 +152,13 @@ class PeerPlaces:
         self._call_soon = call_soon
         self._later = later
         self._on_peers = on_peers
+        self._linked: set[PeerId] = set()
         self._known: dict[PeerId, Offsets] = {}
         self._changes: list[_Change] = []
         self._to_ask: dict[int, Offsets] = {}
         self._questions: list[_Question] = []
         self._is_timed = False
-        self._pauses: dict[int, _Pause] = {}
+        self._pauses: dict[int, Offsets] = {}  # tenants whose publishers wait until the log is applied up to there
 
     # --- what the others must know
 
@@ -181,6 +175,10 @@ class PeerPlaces:
             self._call_soon(self._ask)
         self._to_ask[tenant_id] = joined(self._to_ask.get(tenant_id, NOWHERE), place)
         return True
+
+    def place_of(self, peer: PeerId) -> Offsets:
+        """Return the place up to which a hub had applied the log when it sent what arrives from it now."""
+        return self._known.get(peer, NOWHERE)
 
     def tenant_closed_at(self, peer: PeerId, tenant_id: int) -> None:
         """Another hub has closed a tenant: it publishes nothing of it before it has asked again."""
@@ -229,10 +227,14 @@ class PeerPlaces:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`."""
+        self._linked.add(peer)
+        if self._own.applied != NOWHERE:
+            self._peers.announce(peer, FrameType.KNOWN, encode_known(self._own.applied))
         self._on_peers()
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: nobody waits for it, and it waits for nobody. What it was promised stays: its events are in the log."""
+        self._linked.discard(peer)
         self._known.pop(peer, None)
         self._questions = [each for each in self._questions if each.peer != peer]
         self._answered(peer, lambda _change: True)
@@ -243,13 +245,13 @@ class PeerPlaces:
     def note_applied(self, place: Offsets) -> None:
         """A page of the log was applied in this turn."""
         applied = joined(self._own.applied, place)
-        answered = {each.peer for each in self._questions if covers(applied, each.place)}
         self._questions = [each for each in self._questions if not covers(applied, each.place)]
-        over = [tenant_id for tenant_id, pause in self._pauses.items() if covers(applied, pause.place)]
-        ended = {tenant_id: self._pauses.pop(tenant_id) for tenant_id in over}
-        body = encode_known(applied)
-        for peer in answered.union(*(pause.told for pause in ended.values())):
-            self._peers.announce(peer, FrameType.KNOWN, body)
+        ended = [tenant_id for tenant_id, awaited in self._pauses.items() if covers(applied, awaited)]
+        self._pauses = {tenant_id: awaited for tenant_id, awaited in self._pauses.items() if tenant_id not in ended}
+        if applied != self._own.applied:
+            body = encode_known(applied)
+            for peer in self._linked:
+                self._peers.announce(peer, FrameType.KNOWN, body)
         for tenant_id in ended:
             self._peers.hold(tenant_id, is_held=False)
         self._own.note_applied(place)
@@ -286,8 +288,7 @@ class PeerPlaces:
         self._time()
 
     def _pause(self, question: _Question) -> None:
-        before = self._pauses.get(question.tenant_id, _Pause())
-        place = joined(before.place, question.place)
-        self._pauses[question.tenant_id] = _Pause(place, before.told | {question.peer})
+        place = joined(self._pauses.get(question.tenant_id, NOWHERE), question.place)
+        self._pauses[question.tenant_id] = place
         self._peers.hold(question.tenant_id, is_held=True)
         self._peers.announce(question.peer, FrameType.PAUSED, TenantPlace(question.tenant_id, place).encode())

@@ -62,12 +62,14 @@ class QueuedPeers:
                 peer.send_queued(tenant, message, theirs)
 
     def connected(self, session: Session) -> None:
-        """The log says that another hub has this session's client from now on: it hears how far its queue was written here, if it was."""
+        """The log says that another hub has this session's client from now on: it hears how far its queue was written here, if it was.
+
+        Each time: what the log says may be long over, and the client elsewhere again.
+        """
         peer = self._peer(session.tenant, _holder(session))
         if peer is not None and session.announced:
             peer.send_queued(session.tenant, None, [Receiver(session.client_id, session.queue_id, session.announced)])
             self._call_soon(peer.flush)
-            session.announced = 0  # it is told once
 
     def _peer(self, tenant: TenantPlane, node: int) -> RoutedPeer | None:
         """Return the hub, if it has the tenant open; else it looks at the tails when it is linked."""

@@ -21,12 +21,13 @@ from typing import Protocol
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.routed import decode_routed, tenant_of_routed
-from iothub.engine.state import TenantPlane
+from iothub.engine.state import Session, TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.group_frames import GroupCongested, GroupNumbers, GroupPublish
 from iothub.peers.groups import Groups
 from iothub.peers.known import OwnPlace
+from iothub.peers.options import Change, OptionChange, Pair, TenantOptions
 from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Opened, RouteChange, TenantQuestion, changes, decode_close, encode_close
@@ -46,6 +47,7 @@ _GROUP_TYPES = (*MESSAGE_TYPES[1:], FrameType.GROUP_TAKEN)
 OnDone = Callable[[], None]
 OnClosedAt = Callable[[PeerId, int], None]
 OnClosed = Callable[[int], None]
+PlaceOf = Callable[[PeerId], Offsets]
 
 
 class RouteObserver(Protocol):
@@ -64,7 +66,7 @@ class RouteObserver(Protocol):
 class _OpenTenant:
     """A tenant that is open here. `unanswered`: hubs whose routes are still missing; `place`: what must be known of the log before it is served."""
 
-    def __init__(self, tenant: TenantPlane, number: int, unanswered: set[PeerId]) -> None:
+    def __init__(self, tenant: TenantPlane, plane: Plane, number: int, unanswered: set[PeerId]) -> None:
         self.tenant = tenant
         self.number = number
         self.unanswered = unanswered
@@ -72,6 +74,7 @@ class _OpenTenant:
         self.is_served = False
         self.waiting: list[OnDone] = []
         self.announced: Announced | None = None  # while another hub has the tenant open
+        self.options = TenantOptions(tenant, plane)
 
 
 class Routes:
@@ -101,6 +104,11 @@ class Routes:
         self._is_called_soon = False
         self._number = 0
         self._observers: list[RouteObserver] = []
+        self._place_of: PlaceOf = _nowhere
+
+    def follow(self, place_of: PlaceOf) -> None:
+        """Ask this how far another hub has said that it has applied the session log; at composition."""
+        self._place_of = place_of
 
     def observe(self, observer: RouteObserver) -> None:
         """Notify `observer` from now on; at composition."""
@@ -173,7 +181,7 @@ class Routes:
     def open_tenant(self, tenant: TenantPlane) -> None:
         """A tenant is about to have clients here: announce it to every hub, and ask each for its routes."""
         self._number += 1
-        here = _OpenTenant(tenant, self._number, set(self._members.union(self._peers)))
+        here = _OpenTenant(tenant, self._plane, self._number, set(self._members.union(self._peers)))
         self._tenants[tenant.tenant_id] = here
         if self.opened_at(tenant.tenant_id):
             self._announce(here)
@@ -228,6 +236,17 @@ class Routes:
         for announcement in awaited:
             announcement.waiting.append(done)
         return True
+
+    def change_options(self, session: Session, pairs: Iterable[Pair]) -> OptionChange | None:
+        """Subscriptions of a persistent session are about to change in the log; None: nothing depends on what another hub knows of it."""
+        here = self._tenants.get(session.tenant.tenant_id)
+        changed = [pair for pair in pairs if (pair[0] or pair[1]) is not None]
+        if here is None or here.tenant is not session.tenant or not changed:
+            return None
+        options, tenant = here.options, here.tenant
+        change = Change(session, changed, {peer.id: self._place_of(peer.id) for peer in self._peers.values()})
+        options.begin(change)
+        return OptionChange(options, change, lambda on_done: self.await_routed(tenant, change.filters(), on_done))
 
     # --- for what else hubs say to each other of a tenant: fulfils `TenantPeers`
 
@@ -297,6 +316,8 @@ class Routes:
             if here is not None:  # else its last client has left since
                 arrived.append((here.tenant, messages))
         for tenant, messages in arrived:
+            if tenant.changing is not None:
+                tenant.changing.arriving(sender.id, self._place_of(sender.id))
             self._plane.publish_arrived(tenant, messages)
             for observer in self._observers:
                 for message in messages:
@@ -397,6 +418,8 @@ class Routes:
         if here.announced is None:
             tenant = here.tenant
             here.announced = tenant.interest = Announced(tenant.sessions.values(), lambda: self._note_change(here))
+            for held in here.options.held():
+                here.announced.replace(None, held)
         return here.announced
 
     def _stop_announcing(self, tenant_id: int) -> None:
@@ -449,3 +472,7 @@ class Routes:
         waiting, announcement.waiting = announcement.waiting, []
         for on_done in waiting:
             on_done()
+
+
+def _nowhere(_peer: PeerId) -> Offsets:
+    return NOWHERE

@@ -10,6 +10,7 @@ from tests.simulation.groups import Members, Sharing
 from tests.simulation.hub import SimHub
 from tests.simulation.known import KeptSessions, Knowing
 from tests.simulation.membership import membership_suite
+from tests.simulation.queued import StoredClients, Storing
 from tests.simulation.retained import Keeping, Retainers
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule
@@ -77,6 +78,16 @@ def groups_suite() -> Suite:
     return Suite([sharing, Evidence(), Silence(), OneConnection(), Bounds()], [members])
 
 
+def queued_suite() -> Suite:
+    """Persistent sessions whose messages other hubs store."""
+    storing = Storing()
+
+    def clients(hub: SimHub) -> StoredClients:
+        return StoredClients(hub, storing)
+
+    return Suite([storing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
+
+
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "membership": membership_suite,
@@ -85,6 +96,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "groups": groups_suite,
     "directory": directory_suite,
     "retained": retained_suite,
+    "queued": queued_suite,
 }
 
 

@@ -95,6 +95,7 @@ class RoutedHub:
         self.places = PeerPlaces(self.place, self.routes, net.call_soon, net.later)
         self.links.register(PLACE_TYPES, self.places)
         self.routes.watch(self.places.tenant_closed_at, self.places.tenant_closed)
+        self.routes.follow(self.places.place_of)
 
     def _note_read(self) -> None:
         self.reads += 1

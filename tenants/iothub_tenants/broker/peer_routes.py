@@ -10,9 +10,26 @@ from typing import Protocol
 
 from twisted.internet.defer import Deferred
 
-from iothub.engine.state import TenantPlane
+from iothub.engine.router import Subscription
+from iothub.engine.state import Session, TenantPlane
+from iothub_services.events.port import Offsets
 
 OnDone = Callable[[], None]
+Pair = tuple[Subscription | None, Subscription | None]
+"""A subscription before and after a change."""
+
+
+class OptionChange(Protocol):
+    """Subscriptions of a persistent session that change together in the session log."""
+
+    def await_routed(self, on_done: OnDone) -> bool:
+        """Call back once the change may be in the log: until all know it the other hubs route what is needed before or after. False: they do."""
+
+    def note_durable(self, place: Offsets) -> None:
+        """It is in the log there, and in force here."""
+
+    def end(self) -> None:
+        """Every hub knows it, or it has not happened."""
 
 
 class PeerRoutes(Protocol):
@@ -23,6 +40,9 @@ class PeerRoutes(Protocol):
 
     def close_tenant(self, tenant: TenantPlane) -> None:
         """A tenant's broker was dropped."""
+
+    def change_options(self, session: Session, pairs: Iterable[Pair]) -> OptionChange | None:
+        """Subscriptions of a persistent session are about to change. None: no other hub has to know, or nothing changes."""
 
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         """Call back once every hub has answered, or is gone: before that nobody may publish. False: there is nobody to wait for."""
@@ -39,6 +59,10 @@ class NoPeerRoutes:
 
     def close_tenant(self, tenant: TenantPlane) -> None:
         """Nobody has to know."""
+
+    def change_options(self, session: Session, pairs: Iterable[Pair]) -> OptionChange | None:
+        del session, pairs
+        return None
 
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         del tenant, on_done

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from twisted.internet.defer import Deferred
+
 from iothub.base.errors import BackendError, UnavailableError
 from iothub.engine.filters import check_topic_filter, join_share, split_share
 from iothub.engine.router import Subscription
@@ -25,7 +27,7 @@ from iothub_services.quota.names import Quota
 from iothub_tenants.broker.broker import MANY_BYTES, MANY_LEVELS, TenantBroker
 from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub, Rights
-from iothub_tenants.broker.peer_routes import until_routed
+from iothub_tenants.broker.peer_routes import OptionChange, until_routed
 
 NOT_AUTHORIZED, FILTER_INVALID, QUOTA_EXCEEDED = 0x87, 0x8F, 0x97
 UNSPECIFIED, NO_SUBSCRIPTION_EXISTED = 0x80, 0x11
@@ -75,11 +77,7 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
             if context.session is not session:  # nothing was granted yet: a resumed session must be as it was
                 _release_reserved(broker, requests)
                 return
-    place = await _make_durable(hub, broker, session, requests)
-    await _activate(hub, context, session, requests)
-    granted = [requested.subscription for requested in requests if requested.is_granted]
-    filters = [join_share(each.group, each.filter) for each in granted]
-    is_resumed = await _wait_for_peers(hub, connection, session, place, filters)
+    is_resumed = await _carry_out(hub, connection, session, requests)
     if context.session is not session:
         return
     codes = tuple(_code(connection.version, requested.code) for requested in requests)
@@ -97,6 +95,44 @@ async def subscribe(hub: Hub, connection: Connection, header: int, body: bytes) 
         hub.plane.resume(connection)
     if replays is not None:
         await broker.retained.send_replays(replays)
+
+
+async def _carry_out(hub: Hub, connection: Connection, session: Session, requests: list[RequestedFilter]) -> bool:
+    """Make durable what is granted, apply it, and wait until every hub knows it. Return as `_wait_for_peers`."""
+    context: ClientContext = connection.control
+    broker = cast("TenantBroker", context.broker)
+    change = await _announce_change(hub, session, [each.subscription for each in requests if each.is_granted])
+    try:
+        if change is not None and context.session is not session:  # as with many Topic Filters: nothing was granted yet
+            _release_reserved(broker, requests)
+            return False
+        place = await _make_durable(hub, broker, session, requests)
+        await _activate(hub, context, session, requests)
+        if change is not None and place:
+            change.note_durable(place)
+        granted = [requested.subscription for requested in requests if requested.is_granted]
+        filters = [join_share(each.group, each.filter) for each in granted]
+        return await _wait_for_peers(hub, connection, session, place, filters)
+    finally:
+        if change is not None:
+            change.end()
+
+
+async def _announce_change(hub: Hub, session: Session, subscriptions: Iterable[Subscription]) -> OptionChange | None:
+    """Prepare the other hubs for other options of a persistent session, so that none of its messages is lost or comes twice meanwhile.
+
+    [MQTT-3.8.4-4]. A shared group's member is chosen by the publishing hub, with the options that it knows.
+    """
+    if not session.is_persistent:
+        return None
+    former = session.subscriptions
+    change = hub.routes.change_options(
+        session, [(former.get((None, each.filter)), each) for each in subscriptions if each.group is None]
+    )
+    routed: Deferred[None] = Deferred()
+    if change is not None and change.await_routed(lambda: routed.callback(None)):
+        await routed
+    return change
 
 
 def _check_well_formed(packet: str, topic_filters: Iterable[str]) -> None:
@@ -282,7 +318,10 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     limits = broker.packet_limits(session.device)
     packet = cast("Unsubscribe", decode_packet(header, body, connection.version, limits=limits))
     _check_well_formed("UNSUBSCRIBE", packet.topic_filters)
+    former = dict(session.subscriptions)
     codes, keys = await _end_subscriptions(hub, context, session, packet)
+    ended = [(former[key], None) for key in keys if key[0] is None and key in former]
+    change = hub.routes.change_options(session, ended) if session.is_persistent else None
     subject = _subject(hub, session)  # after the wait: an event of an epoch that is over is ignored
     gone = [
         events.session_unsubscribed(subject, topic_filter=topic_filter.decode(), group=_text(group))
@@ -290,8 +329,14 @@ async def unsubscribe(hub: Hub, connection: Connection, header: int, body: bytes
     ]
     is_resumed = False
     if gone and session.is_persistent:
-        place = await hub.journal.record(gone)
-        is_resumed = await _wait_for_peers(hub, connection, session, place)
+        try:
+            place = await hub.journal.record(gone)
+            if change is not None and place:
+                change.note_durable(place)
+            is_resumed = await _wait_for_peers(hub, connection, session, place)
+        finally:
+            if change is not None:
+                change.end()
     elif gone:
         hub.journal.note(gone)
     if context.session is not session:

@@ -55,7 +55,7 @@ def test_a_change_is_known_when_the_other_hub_has_applied_it() -> None:
 
     two.places.note_applied((4,))
     net.settle()
-    assert (done, two.links.types()) == ([], [])
+    assert (done, two.links.types()) == ([], [FrameType.KNOWN])
     two.places.note_applied((7,))
     assert done == []
     net.settle()

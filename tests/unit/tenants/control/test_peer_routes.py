@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from iothub.engine.state import TenantPlane
+from iothub.engine.state import Session, TenantPlane
+from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import Will
-from iothub_tenants.broker.peer_routes import OnDone
+from iothub_tenants.broker.peer_routes import OnDone, Pair
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support import property_names as names
 from tests.support.control_harness import Harness
@@ -18,10 +19,37 @@ from tests.support.packets import CONNACK, SUBACK, UNSUBACK
 KEPT = [(names.SESSION_EXPIRY, 100)]
 
 
+class Change:
+    """Fulfils `OptionChange`: notes what it hears. `routed`: whoever waits for the announcement."""
+
+    def __init__(self, pairs: list[Pair], *, is_slow: bool) -> None:
+        self.options = [
+            tuple(None if each is None else (each.filter, each.qos) for each in (before, after))
+            for before, after in pairs
+        ]
+        self.is_slow = is_slow
+        self.heard: list[str] = []
+        self.routed: list[OnDone] = []
+
+    def await_routed(self, on_done: OnDone) -> bool:
+        if self.is_slow:
+            self.routed.append(on_done)
+        return self.is_slow
+
+    def note_durable(self, place: Offsets) -> None:
+        assert place
+        self.heard.append("durable")
+
+    def end(self) -> None:
+        self.heard.append("end")
+
+
 class Others:
-    """Other hubs, which answer when the test says so. `is_opening`, `is_slow`: somebody has to be waited for."""
+    """Other hubs, which answer when the test says so. `is_opening`, `is_slow`, `is_changing`: somebody has to be waited for."""
 
     def __init__(self) -> None:
+        self.is_changing = False
+        self.changes: list[Change] = []
         self.is_opening = False
         self.is_slow = True
         self.open: list[str] = []
@@ -45,6 +73,11 @@ class Others:
         if self.is_slow:
             self.routed.append((list(filters), on_done))
         return self.is_slow
+
+    def change_options(self, session: Session, pairs: Iterable[Pair]) -> Change | None:
+        assert session.is_persistent
+        self.changes.append(Change(list(pairs), is_slow=self.is_changing))
+        return self.changes[-1]
 
     def answer_opening(self) -> None:
         self.is_opening = False
@@ -177,3 +210,56 @@ def test_a_tenant_that_is_dropped_is_closed(harness: Harness, others: Others) ->
 
     assert harness.hub.brokers.drop_idle() == 1
     assert others.open == []
+
+
+def test_options_of_a_persistent_session_change_in_steps(harness: Harness, others: Others) -> None:
+    """The other hubs are prepared, then it is durable and in force, then all know it; shared subscriptions have no part in that."""
+    client = harness.join(props=KEPT)
+    client.send_subscribe(("a", 1), ("$share/g/b", 1), packet_id=1)
+    harness.settle()
+    [first] = others.changes
+    assert (first.options, first.heard) == ([(None, (b"a", 1))], ["durable"])
+    others.routed.pop()[1]()
+    assert answers(client, harness) == [(SUBACK, 1)]
+    assert first.heard == ["durable", "end"]
+
+    others.is_changing = True
+    client.send_subscribe(("a", 0), packet_id=2)
+    harness.settle()
+    second = others.changes[-1]
+    assert (second.options, second.heard, others.routed) == ([((b"a", 1), (b"a", 0))], [], [])
+    assert harness.session("c").subscriptions[None, b"a"].qos == 1
+    second.routed.pop()()
+    harness.settle()
+    assert (second.heard, harness.session("c").subscriptions[None, b"a"].qos) == (["durable"], 0)
+    others.routed.pop()[1]()
+    client.send_unsubscribe("a", "$share/g/b", packet_id=3)
+
+    assert answers(client, harness) == [(SUBACK, 2), (UNSUBACK, 3)]
+    assert (others.changes[-1].options, others.changes[-1].heard) == ([((b"a", 0), None)], ["durable", "end"])
+
+
+def test_options_that_the_log_refuses_have_not_changed(harness: Harness, others: Others) -> None:
+    client = harness.join(props=KEPT)
+    others.is_slow = False
+    harness.journal.is_down = True
+
+    client.send_subscribe(("a", 1), packet_id=1)
+
+    assert answers(client, harness) == [(SUBACK, 1)]
+    assert others.changes[-1].heard == ["end"]
+
+
+def test_client_that_leaves_before_its_options_may_change_keeps_those_it_has(harness: Harness, others: Others) -> None:
+    client = harness.join(props=KEPT)
+    others.is_slow, others.is_changing = False, True
+    client.send_subscribe(("a", 1), packet_id=1)
+    harness.settle()
+    client.close()
+    harness.settle()
+
+    others.changes[-1].routed.pop()()
+    harness.settle()
+
+    assert harness.session("c").subscriptions == {}
+    assert others.changes[-1].heard == ["end"]

@@ -1,0 +1,91 @@
+"""What hubs store for each other's sessions keeps its promises in every schedule, and the checks find each rule that is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from iothub.peers.known import PeerPlaces
+from iothub.peers.options import Change, TenantOptions
+from iothub.peers.places import NOWHERE, covers
+from iothub.peers.queued import QueuedPeers
+from tests.simulation.suites import first_fault
+
+BLOCK = 250
+SCHEDULES = 250  # in which each mutant must be found
+
+_OPTIONS, _CHANGE = "iothub.peers.options.TenantOptions", "iothub.peers.options.Change"
+_QUEUED, _PLACES = "iothub.peers.queued.QueuedPeers", "iothub.peers.known.PeerPlaces"
+_as_of, _note_applied, _connected = TenantOptions.as_of, PeerPlaces.note_applied, QueuedPeers.connected
+
+
+def _as_before_until_all_know(options: Any, message: Any, target: Any) -> Any:
+    """Take the former options, however far the hub that has sent the message had applied the log."""
+    options._place = NOWHERE
+    for change in options._changes:
+        change.began = {options._peer: NOWHERE}
+    return _as_of(options, message, target)
+
+
+def _as_before_until_durable(options: Any, message: Any, target: Any) -> Any:
+    """A hub may have applied what is not known to be durable here."""
+    for change in options._changes:
+        change.began = {options._peer: options._place}
+    return _as_of(options, message, target)
+
+
+def _say_when_asked(places: Any, place: Any) -> None:
+    """KNOWN only to a hub that waits for it."""
+    asked = {each.peer for each in places._questions if covers(place, each.place)} | set(places._pauses)
+    linked, places._linked = places._linked, places._linked & asked
+    _note_applied(places, place)
+    places._linked = linked
+
+
+def _announce_nothing_before(change: Change) -> list[bytes]:
+    del change
+    return []
+
+
+def _tell_once(queued: Any, session: Any) -> None:
+    """The first hub that had the client hears it, and not the one that has it now."""
+    _connected(queued, session)
+    session.announced = 0
+
+
+MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
+    "options of this moment": {f"{_OPTIONS}.as_of": lambda _options, _message, target: target},
+    "former options until all know the new ones": {f"{_OPTIONS}.as_of": _as_before_until_all_know},
+    "former options until the change is durable here": {f"{_OPTIONS}.as_of": _as_before_until_durable},
+    "what is unclear is not delivered": {f"{_OPTIONS}._deliver_unclear": lambda *_: None},
+    "KNOWN to those that ask": {f"{_PLACES}.note_applied": _say_when_asked},
+    "only the new options are announced": {"iothub.peers.options._held": lambda *_: None},
+    "durable before it is announced": {f"{_CHANGE}.filters": _announce_nothing_before},
+    "nobody hears what is stored": {f"{_QUEUED}.queued": lambda *_: None},
+    "nobody hears what was stored before a client came": {f"{_QUEUED}.connected": lambda *_: None},
+    "what was stored before is told once": {f"{_QUEUED}.connected": _tell_once},
+    "no look at the tails when a hub goes": {f"{_QUEUED}.peer_gone": lambda *_: None},
+}
+
+
+@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+def test_what_hubs_store_for_each_other_keeps_its_promises(first: int) -> None:
+    """Each message reaches the session once, by its queue or directly, however its QoS changes and wherever its client goes."""
+    found = first_fault(range(first, first + BLOCK), "queued")
+
+    assert found is None, found
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_broken_rule_of_what_hubs_store_for_each_other_is_found(name: str) -> None:
+    """In the very schedules in which the product breaks none."""
+    with ExitStack() as stack:
+        for target, replacement in MUTANTS[name].items():
+            stack.enter_context(mock.patch(target, replacement))
+        found = first_fault(range(SCHEDULES), "queued")
+
+    assert found is not None
