@@ -15,6 +15,8 @@ from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.memory.checkpoints import MemoryCheckpoints
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
+from iothub_services.store_process.checkpoints import VERBS, RemoteCheckpoints
+from tests.support.store_processes import LOST, in_a_worker
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")
@@ -35,3 +37,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Checkpoint
 def test_checkpoint_contract(case: Case, store: CheckpointStore) -> None:
     """Every driver does what `iothub.testing.checkpoint_contract` says."""
     case(store)
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_checkpoint_contract_in_a_worker(case: Case, lost: str, tmp_path: Path) -> None:
+    """The store process's looks as if it were the worker's own, whatever is lost between the two."""
+    with in_a_worker(RemoteCheckpoints, VERBS, lost, tmp_path) as store:
+        case(store)

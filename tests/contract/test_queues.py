@@ -17,11 +17,10 @@ from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
-from iothub_services.store_process.connection import StoreConnection
 from iothub_services.store_process.queues import VERBS, RemoteQueues
 from tests.support.hbase_queues import HBase
 from tests.support.redis_queues import RedisHarness
-from tests.support.store_processes import Patient, cut_connection, store_process
+from tests.support.store_processes import LOST, in_a_worker
 
 
 @pytest.fixture(params=["memory", "sqlite", "hbase", "redis"])
@@ -55,23 +54,9 @@ def test_queue_contract_where_there_are_several_drivers(case: Case, tmp_path: Pa
     queues.close()
 
 
-@pytest.fixture(params=["", "requests lost", "answers lost"])
-def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
-    """The driver of a worker. Lost are all requests, once before the store process has them; or the answers to what is kept or only read."""
-    connection: type[StoreConnection] = StoreConnection
-    if request.param == "requests lost":
-        connection = cut_connection(None, is_after=False)
-    elif request.param:
-        connection = cut_connection(
-            {"recall", *(n for n, v in VERBS.items() if v.is_kept or not v.is_write)}, is_after=True
-        )
-    with store_process(tmp_path) as process:
-        queues = RemoteQueues(process.path, connection=connection)
-        yield cast("QueueStore", Patient(queues) if request.param else queues)
-        queues.close()
-
-
+@pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_queue_contract_in_a_worker(case: Case, worker: QueueStore) -> None:
-    """The queues of the store process look as if they were the worker's own."""
-    case(worker)
+def test_queue_contract_in_a_worker(case: Case, lost: str, tmp_path: Path) -> None:
+    """The queues of the store process look as if they were the worker's own, whatever is lost between the two."""
+    with in_a_worker(RemoteQueues, VERBS, lost, tmp_path) as queues:
+        case(queues)

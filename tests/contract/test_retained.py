@@ -15,6 +15,8 @@ from iothub_services.retained.memory import MemoryRetained
 from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite.store import SCHEMA, SqliteRetained
 from iothub_services.sqlite.database import open_database
+from iothub_services.store_process.retained import VERBS, RemoteRetained
+from tests.support.store_processes import LOST, in_a_worker
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")
@@ -35,3 +37,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RetainedSt
 def test_retained_contract(case: Case, store: RetainedStore) -> None:
     """Every driver does what `iothub.testing.retained_contract` says."""
     case(store)
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_retained_contract_in_a_worker(case: Case, lost: str, tmp_path: Path) -> None:
+    """The store process's looks as if it were the worker's own, whatever is lost between the two."""
+    with in_a_worker(RemoteRetained, VERBS, lost, tmp_path) as store:
+        case(store)

@@ -15,6 +15,8 @@ from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite.store import SCHEMA, SqliteStates
+from iothub_services.store_process.states import VERBS, RemoteStates
+from tests.support.store_processes import LOST, in_a_worker
 from tests.support.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")
@@ -35,3 +37,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StateStore
 def test_state_contract(case: Case, store: StateStore) -> None:
     """Every driver does what `iothub.testing.state_contract` says."""
     case(store)
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_state_contract_in_a_worker(case: Case, lost: str, tmp_path: Path) -> None:
+    """The store process's looks as if it were the worker's own, whatever is lost between the two."""
+    with in_a_worker(RemoteStates, VERBS, lost, tmp_path) as store:
+        case(store)

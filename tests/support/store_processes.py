@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -11,16 +11,29 @@ from typing import Any
 
 from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
+from iothub_services.events.sqlite.log import SCHEMA as EVENTS
+from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
+from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
+from iothub_services.retained.sqlite.store import SqliteRetained
 from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
+from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
+from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
+from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub_services.state.sqlite.store import SqliteStates
+from iothub_services.store_process.checkpoints import CheckpointFile, checkpoint_port
 from iothub_services.store_process.connection import StoreConnection
+from iothub_services.store_process.events import event_port
 from iothub_services.store_process.frames import pack
 from iothub_services.store_process.ports import Port
 from iothub_services.store_process.queues import QueuePort, UsageChanges
 from iothub_services.store_process.requests import Requests
+from iothub_services.store_process.retained import retained_port
 from iothub_services.store_process.server import StoreServer
+from iothub_services.store_process.states import state_port
+from iothub_services.store_process.verbs import Verb
 
 SOCKET = "store.sock"
 
@@ -38,10 +51,17 @@ class StoreProcess:
     def start(self) -> None:
         self.commits = CommitLock()
         queues = self._file("queues.db", QUEUES)
+        retained, events = self._file("retained.db", RETAINED), self._file("events.db", EVENTS)
         usage = UsageChanges()
         self.queues = SqliteQueues(queues, usage.changed)
         self.ports: dict[str, Port] = {
             "queues": QueuePort(self.queues, usage, self.clock, Requests(queues, self.clock)),
+            "retained": retained_port(SqliteRetained(retained), self.clock, Requests(retained, self.clock)),
+            "events": event_port(SqliteEvents(events), self.clock, Requests(events, self.clock)),
+            "states": state_port(SqliteStates(self._file("state.db", STATES)), self.clock),
+            "checkpoints": checkpoint_port(
+                CheckpointFile(self.directory / "checkpoints.db", self._checkpoints), self.clock
+            ),
         }
         self.server = StoreServer(self.path, self.ports)
         self.server.start()
@@ -61,6 +81,9 @@ class StoreProcess:
         self.close()
         self.start()
 
+    def _checkpoints(self) -> SqliteCheckpoints:
+        return SqliteCheckpoints(self._file("checkpoints.db", CHECKPOINTS))
+
     @staticmethod
     def _alarm(word: str, text: str) -> None:
         raise AssertionError(f"{word}: {text}")
@@ -74,8 +97,10 @@ class StoreProcess:
 @contextmanager
 def store_process(directory: Path) -> Iterator[StoreProcess]:
     process = StoreProcess(directory)
-    yield process
-    process.close()
+    try:
+        yield process
+    finally:
+        process.close()
 
 
 class CutConnection(StoreConnection):
@@ -91,7 +116,6 @@ class CutConnection(StoreConnection):
     def _exchange(self, verb: str, args: tuple[object, ...], shape: Callable[[object], Any]) -> Any:
         this = pack((verb, args))
         if (self.cut is not None and verb not in self.cut) or this in self._were_lost:
-            self._were_lost.discard(this)
             return super()._exchange(verb, args, shape)
         self._were_lost.add(this)
         if self.is_cut_after:
@@ -119,6 +143,7 @@ class Patient:
 
     @staticmethod
     def _repeat(verb: Callable[..., object], *args: object, **kwargs: object) -> object:
+        args = tuple([list(arg) if isinstance(arg, Iterator) else arg for arg in args])
         for _ in range(5):
             try:
                 return verb(*args, **kwargs)
@@ -126,3 +151,26 @@ class Patient:
                 if not error.retryable:
                     raise
         return verb(*args, **kwargs)
+
+
+LOST = ("nothing lost", "requests lost", "answers lost")
+
+
+@contextmanager
+def in_a_worker(driver: Callable[..., Any], verbs: Mapping[str, Verb], lost: str, directory: Path) -> Iterator[Any]:
+    """Open a worker's driver. Lost is one of `LOST`: all requests, once each before the store process has them; or answers.
+
+    Of the answers, those that are kept or asked for again (`recall`), and those of verbs that only read.
+    """
+    connection: type[StoreConnection] = StoreConnection
+    if lost == "requests lost":
+        connection = cut_connection(None, is_after=False)
+    elif lost == "answers lost":
+        again = {name for name, verb in verbs.items() if verb.is_kept or not verb.is_write}
+        connection = cut_connection({"recall", *again}, is_after=True)
+    with store_process(directory) as process:
+        store = driver(process.path, connection=connection)
+        try:
+            yield store if connection is StoreConnection else Patient(store)
+        finally:
+            store.close()

@@ -43,6 +43,7 @@ _NOTICES = many(row(pair, text, text))
 _RECALLED = maybe(data)
 
 Keep = Callable[[Any], None]
+OnNotices = Callable[[list[tuple[str, str]]], None]
 
 
 class _Open(NamedTuple):
@@ -59,8 +60,8 @@ class StoreConnection:
     Args:
         is_writer: It has a name of its own, under which the store process keeps its answers.
         on_notes: Gets what the port says besides its answers, with each of them.
-        on_begin: Called with the incarnation of the store process and its notices (word and text of alarms) when that is a new one, before
-            anything is asked.
+        on_notices: Gets the alarms (word and text) of a store process that is new to this connection, in the calling thread.
+        on_begin: Called with this connection when the store process is a new one, before anything is asked.
 
     Invariant: `_open` is asked for before anything else is written. Otherwise a repeat would be done beside its first attempt.
     """
@@ -73,13 +74,15 @@ class StoreConnection:
         *,
         is_writer: bool = False,
         on_notes: Callable[[object], None] | None = None,
-        on_begin: Callable[[StoreConnection, list[tuple[str, str]]], None] | None = None,
+        on_notices: OnNotices | None = None,
+        on_begin: Callable[[StoreConnection], None] | None = None,
     ) -> None:
         self._path = path
         self._port = port
         self._verbs = verbs
         self._client = secrets.token_bytes(_CLIENT_BYTES) if is_writer else b""
         self._on_notes = on_notes
+        self._on_notices = on_notices
         self._on_begin = on_begin
         self._lock = threading.RLock()  # `on_begin` asks over the connection that begins
         self._socket: socket.socket | None = None
@@ -206,14 +209,20 @@ class StoreConnection:
             connection.close()
             raise
         self._socket = connection
-        if incarnation != self._incarnation and self._on_begin is not None:
+        if incarnation != self._incarnation:
             try:
-                self._on_begin(self, notices)
+                self._begun(notices)
             except BaseException:
                 self.close()
                 raise
         self._incarnation = incarnation
         return connection
+
+    def _begun(self, notices: list[tuple[str, str]]) -> None:
+        if self._on_notices is not None:
+            self._on_notices(notices)
+        if self._on_begin is not None:
+            self._on_begin(self)
 
     def _welcomed(self, body: bytes) -> tuple[bytes, list[tuple[str, str]]]:
         """Raises ConflictError: this process and the store process are not of one hub."""

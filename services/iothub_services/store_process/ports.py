@@ -50,12 +50,16 @@ class Session:
     seen: int = 0
 
 
-class Store(Protocol):
+class Probed(Protocol):
+    """A store that says whether it takes writes."""
+
+    def probe(self) -> None: ...
+
+
+class Store(Probed, Protocol):
     """A store that writes in groups."""
 
     def group(self) -> AbstractContextManager[None]: ...
-
-    def probe(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from iothub_services.queues.port import (
     TenantUsage,
 )
 from iothub_services.store_process.batches import Batches, Keep
-from iothub_services.store_process.connection import StoreConnection
+from iothub_services.store_process.connection import OnNotices, StoreConnection
 from iothub_services.store_process.frames import (
     data,
     flag,
@@ -63,8 +63,6 @@ from iothub_services.store_process.requests import Requests
 from iothub_services.store_process.verbs import Verb
 
 PORT = "queues"
-
-Notices = Callable[[list[tuple[str, str]]], None]
 
 _LIMITS = row(QueueLimits, number, number, one_of(Overflow))
 _APPEND = row(
@@ -185,7 +183,7 @@ class RemoteQueues:
     """Fulfils `QueueStore`.
 
     Args:
-        on_notices: Gets the notices of a store process that is new to this worker, in the thread that finds it.
+        on_notices: Gets the alarms of a store process that is new to this worker, in the thread that finds it.
         connection: Makes the connections; tests have others.
 
     Invariants: the limits of tenants that were said are said again to a store process that does not know them, before anything else is asked.
@@ -195,14 +193,15 @@ class RemoteQueues:
     def __init__(
         self,
         path: Path,
-        on_notices: Notices | None = None,
+        on_notices: OnNotices | None = None,
         *,
         connection: Callable[..., StoreConnection] = StoreConnection,
     ) -> None:
         self._usage: dict[int, tuple[int, TenantUsage]] = {}
         self._limits: dict[int, tuple[int, int]] = {}
-        self._on_notices = on_notices
-        self._writes = connection(path, PORT, VERBS, is_writer=True, on_notes=self._noted, on_begin=self._begun)
+        self._writes = connection(
+            path, PORT, VERBS, is_writer=True, on_notes=self._noted, on_notices=on_notices, on_begin=self._begun
+        )
         self._reads = connection(path, PORT, VERBS, on_notes=self._noted)
         self._appends: Batches[Append, Appended] = Batches(self._writes, lambda op: len(op.body))
         self._created: set[int] = set()  # by the group that runs
@@ -351,10 +350,8 @@ class RemoteQueues:
             if change >= self._usage.get(tenant_id, (0,))[0]:
                 self._usage[tenant_id] = change, TenantUsage(messages, size_bytes)
 
-    def _begun(self, connection: StoreConnection, notices: list[tuple[str, str]]) -> None:
+    def _begun(self, connection: StoreConnection) -> None:
         """A store process has begun that knows nothing of this worker. Raises BackendError."""
         self._usage.clear()
-        if self._on_notices is not None:
-            self._on_notices(notices)
         for tenant_id, (messages, size_bytes) in list(self._limits.items()):
             connection.write("set_tenant_limits", tenant_id, messages, size_bytes)

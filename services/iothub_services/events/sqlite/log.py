@@ -10,7 +10,7 @@ tables have AUTOINCREMENT.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from iothub.base.errors import CorruptRecordError
@@ -40,24 +40,37 @@ SCHEMA = Schema(
 )
 
 
+Row = tuple[Topic, str, bytes]
+"""An event that is not appended yet: where it goes, its key, its value."""
+
+
 class SqliteEvents(SqliteStore):
     """Fulfils `EventLog`."""
 
     is_shared = False
 
     def append(self, events: list[Event]) -> list[LoggedEvent]:
-        logged: list[LoggedEvent] = []
+        offsets = self.append_rows([(event.type.topic, event.key, encode_event(event)) for event in events])
+        return [LoggedEvent(0, offset, event) for offset, event in zip(offsets, events, strict=True)]
+
+    def append_rows(self, rows: Sequence[Row]) -> list[int]:
+        """Append events that are encoded already; return their offsets."""
+        offsets: list[int] = []
         with self._database.transaction() as connection:
-            for topic, some in groupby(events, lambda event: event.type.topic):
-                logged += _append(connection, topic, list(some))
-        return logged
+            for topic, some in groupby(rows, lambda row: row[0]):
+                offsets += _append(connection, topic, [row[1:] for row in some])
+        return offsets
 
     def read(self, after: Offsets, count: int, topic: Topic = Topic.SESSIONS) -> Sequence[LoggedEvent | DamagedEvent]:
+        return [entry_of(topic, *row) for row in self.read_rows(reached(after, 0), count, topic)]
+
+    def read_rows(self, after: int, count: int, topic: Topic) -> list[tuple[int, bytes, bytes]]:
+        """Return (offset, key, value) as they are stored, of at most `count` events."""
         statement = f"""SELECT offset, CAST(key AS BLOB), CAST(value AS BLOB) FROM {_TABLES[topic]}
             WHERE offset > ? ORDER BY offset LIMIT ?"""  # noqa: S608
         with self._database.reading() as connection:
-            rows = connection.execute(statement, (reached(after, 0), count)).fetchall()
-        return [_entry(topic, *row) for row in rows]
+            rows: list[tuple[int, bytes, bytes]] = connection.execute(statement, (after, count)).fetchall()
+        return rows
 
     def begin(self, topic: Topic = Topic.SESSIONS) -> Offsets:
         with self._database.reading() as connection:
@@ -85,19 +98,19 @@ class SqliteEvents(SqliteStore):
                 connection.execute("INSERT INTO sqlite_sequence VALUES (?, ?)", (name, offset))
 
 
-def _entry(topic: Topic, offset: int, key: bytes, value: bytes) -> LoggedEvent | DamagedEvent:
+def entry_of(topic: Topic, offset: int, key: bytes, value: bytes) -> LoggedEvent | DamagedEvent:
+    """Read a row."""
     try:
         return LoggedEvent(0, offset, read_event(value, key, 0, 1, topic))
     except CorruptRecordError as error:
         return DamagedEvent(0, offset, f"event log, offset {offset}: {error}")
 
 
-def _append(connection: sqlite3.Connection, topic: Topic, events: list[Event]) -> list[LoggedEvent]:
+def _append(connection: sqlite3.Connection, topic: Topic, rows: list[tuple[str, bytes]]) -> Iterable[int]:
     """Insert the events of one topic; one transaction writes at a time, so their offsets follow one another."""
-    statement = f"INSERT INTO {_TABLES[topic]} (key, value) VALUES (?, ?)"  # noqa: S608
-    connection.executemany(statement, [(event.key, encode_event(event)) for event in events])
+    connection.executemany(f"INSERT INTO {_TABLES[topic]} (key, value) VALUES (?, ?)", rows)  # noqa: S608
     last = int(connection.execute("SELECT last_insert_rowid()").fetchone()[0])
-    return [LoggedEvent(0, offset, event) for offset, event in enumerate(events, last - len(events) + 1)]
+    return range(last - len(rows) + 1, last + 1)
 
 
 def _end(connection: sqlite3.Connection, topic: Topic) -> int:

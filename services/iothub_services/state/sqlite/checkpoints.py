@@ -49,10 +49,10 @@ class SqliteCheckpoints(SqliteStore):
             connection.execute("INSERT OR REPLACE INTO pointer VALUES (0, ?)", (encode_pointer(to),))
             return True
 
-    def rows(self, version: int) -> Iterator[StoredState]:
+    def rows(self, version: int, after: tuple[int, str] = (-1, "")) -> Iterator[StoredState]:
+        """Fulfil the port; `after`: only the rows that follow the one of this session."""
         statement = """SELECT tenant, client_id, value FROM checkpoint
             WHERE version = ? AND (tenant, client_id) > (?, ?) ORDER BY tenant, client_id LIMIT ?"""
-        after = (-1, "")
         while True:
             with self._database.reading() as connection:
                 rows = connection.execute(statement, (version, *after, _PAGE)).fetchall()

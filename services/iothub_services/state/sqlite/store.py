@@ -63,10 +63,11 @@ class SqliteStates(SqliteStore):
             rows = [connection.execute(statement, key).fetchone() for key in keys]
         return [StoredState._make(row) for row in rows if row is not None]
 
-    def load(self, tenant_id: int | None = None) -> Iterator[StoredState]:
+    def load(self, tenant_id: int | None = None, after: tuple[int, str] | None = None) -> Iterator[StoredState]:
+        """Fulfil the port; `after`: only the rows that follow the one of this session."""
         statement = """SELECT tenant, client_id, offset, record FROM session
             WHERE (tenant, client_id) > (?, ?) AND tenant <= ? ORDER BY tenant, client_id LIMIT ?"""
-        after = (-1, "") if tenant_id is None else (tenant_id, "")
+        after = after or ((-1, "") if tenant_id is None else (tenant_id, ""))
         last = (1 << 62) if tenant_id is None else tenant_id
         while True:
             with self._database.reading() as connection:
