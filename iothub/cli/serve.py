@@ -75,8 +75,14 @@ def command(
     if worker or is_store:
         from iothub.cli import serve_child
 
-        context.exit(serve_child.serve(app, flags, worker, is_fail_fast=is_fail_fast))
-    context.exit(_serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast))
+        code = serve_child.serve(app, flags, worker, is_fail_fast=is_fail_fast)
+    else:
+        code = _serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast)
+    from iothub.hub.serve import BEGIN_AGAIN
+
+    if code == BEGIN_AGAIN:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line that runs already
+    context.exit(code)
 
 
 def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bool) -> int:
@@ -86,20 +92,13 @@ def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bo
         output.say(f"iothub: warning: {warning}")
     _check_twin()
     app.require_initialised(config)
-    from iothub.hub.serve import BEGIN_AGAIN, serve
+    from iothub.hub.serve import serve
 
     read = partial(app.load_checked, flags)
     code = serve(config, app.data_dir, read, is_fail_fast=is_fail_fast, is_only_checked=is_check)
-    if code == BEGIN_AGAIN:
-        begin_again()
     if is_check:
         app.done("nothing keeps the hub from starting")
     return code
-
-
-def begin_again() -> None:
-    """Replace this process by one with the same command line."""
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the command line that runs already
 
 
 def _check_twin() -> None:

@@ -13,17 +13,16 @@ from functools import partial
 from iothub.base import log
 from iothub.base.errors import IotHubError
 from iothub.cli.app import App
-from iothub.cli.serve import begin_again
 from iothub.config.check import Checked
 from iothub.config.datadir import DataDir
 from iothub.config.workers import of_worker
 from iothub.hub import supervised
-from iothub.hub.serve import BEGIN_AGAIN, serve_worker
+from iothub.hub.serve import serve_worker
 from iothub.hub.supervised import Reporter
 
 
 def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) -> int:
-    """Be the store process (`worker` 0) or a worker, until the supervisor stops it; return the exit code."""
+    """Be the store process (`worker` 0) or a worker, until the supervisor stops it; return as `iothub.hub.serve.serve`."""
     report = supervised.Reporter()
     try:
         supervised.begin()
@@ -31,7 +30,8 @@ def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) 
             return _serve_stores(app, flags, report)
         return _serve_worker(app, flags, report, worker, is_fail_fast=is_fail_fast)
     except IotHubError as error:
-        report.failed(error)
+        if not report.failed(error):
+            raise  # it has started, and its supervisor does not listen any more
         return error.exit_code
 
 
@@ -47,10 +47,7 @@ def _serve_worker(app: App, flags: tuple[str, ...], report: Reporter, worker: in
     read = partial(_read_for, app, flags, data_dir)
     settings = read().loaded.config
     log.name_process(settings.node.name)
-    code = serve_worker(settings, data_dir, read, report.ready, is_fail_fast=is_fail_fast)
-    if code == BEGIN_AGAIN:
-        begin_again()
-    return code
+    return serve_worker(settings, data_dir, read, report.ready, is_fail_fast=is_fail_fast)
 
 
 def _read_for(app: App, flags: tuple[str, ...], data_dir: DataDir) -> Checked:

@@ -30,27 +30,30 @@ def begin() -> None:
 
 
 class Reporter:
-    """One report to the supervisor; later ones say nothing. A report that nobody reads ends the process: its supervisor is gone."""
+    """One report to the supervisor. If nobody reads it, the supervisor is gone, and this process ends.
+
+    The descriptor stays open: a hub that begins again is this process with another program, and reports again.
+    """
 
     def __init__(self) -> None:
-        self._is_open = True
+        self._has_reported = False
 
     def ready(self) -> None:
         self._write({"ready": True})
 
-    def failed(self, error: IotHubError) -> None:
-        """Raises nothing: the supervisor prints it."""
-        self._write({"error": str(error), "details": list(error.details), "exit_code": error.exit_code})
+    def failed(self, error: IotHubError) -> bool:
+        """Let the supervisor print it; False: it has heard of a start that succeeded, and prints nothing."""
+        return self._write({"error": str(error), "details": list(error.details), "exit_code": error.exit_code})
 
-    def _write(self, report: object) -> None:
-        if not self._is_open:
-            return
-        self._is_open = False
+    def _write(self, report: object) -> bool:
+        if self._has_reported:
+            return False
+        self._has_reported = True
         try:
             os.write(REPORT, json.dumps(report).encode() + b"\n")
-            os.close(REPORT)
         except OSError:
             os._exit(1)
+        return True
 
 
 @dataclass(slots=True)
@@ -62,7 +65,9 @@ class Report:
     _bytes: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes) -> bool:
-        """Take what was read; say whether the report is complete."""
+        """Take what was read; say whether the report is complete. Later reports are of a hub that begins again, and change nothing."""
+        if self.is_ready:
+            return False
         self._bytes += data
         if not self._bytes.endswith(b"\n"):
             return False
