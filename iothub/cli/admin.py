@@ -5,18 +5,94 @@ Knows no HTTP: `iothub.rest` is loaded when it is to be served.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
+from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, accounts, output
-from iothub.cli.app import App, destroying_verb, noun, verb
+from iothub.cli.app import SET, App, destroying_verb, noun, verb
 from iothub_tenants.accounts.plain import plain
+
+if TYPE_CHECKING:
+    from iothub.cli.local_hub import Answer, LocalHub
+    from iothub.config.datadir import DataDir
+    from iothub.records.admin_commands import Json, Verb
 
 command = noun("admin", "The REST API: serve it, and the keys that may use it.")
 key = noun("key", "Keys of the REST API: who may do what, for the whole platform or for one tenant.")
 command.add_command(key)
 
 ROLES = ("platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer", "scrape")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 COLUMNS = ("name", "role", "tenant", "prefix", "is_enabled", "created")
+
+
+@verb(command, "serve")
+@click.option("--port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0: any free one.")
+@click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@SET
+def serve(app: App, port: int, bind: str, flags: tuple[str, ...]) -> None:
+    """Serve the REST API in the foreground, under /api/v1.
+
+    It needs the extra `admin`; SIGTERM or Ctrl-C stops it (exit code 0).
+
+    It is a process of its own beside the hub: it works on the accounts of this data directory, and asks the hub that runs here for sessions,
+    queues, retained messages and status. Without a hub these answer 503. It speaks HTTP without TLS: put a proxy with TLS in front of it before
+    it listens on another address than 127.0.0.1.
+
+    Examples:
+      iothub --data-dir ./hub admin serve
+      iothub --data-dir ./hub admin serve --port 9000
+    """
+    settings = app.load(flags).config
+    store = app.store()
+    try:
+        from iothub.rest.serve import serve as serve_api
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("iothub"):
+            raise
+        raise ConfigError(
+            f"the REST API needs the extra `admin` ({error.name} is missing): install iothub[admin]"
+        ) from None
+    from iothub.base import log
+    from iothub.cli.version import program_version
+
+    log.configure(level=settings.log.level, form=settings.log.format)
+    if bind not in _LOOPBACK:
+        app.say("iothub: warning: keys travel in clear: put a proxy with TLS in front of this address")
+    hub = ServedHub(app.data_dir)
+    serve_api(store=store, hub=hub, settings=settings, version=program_version(), bind=bind, port=port)
+
+
+class ServedHub:
+    """The hub that runs on this data directory, as the API asks it. May be used from any thread."""
+
+    def __init__(self, data_dir: DataDir) -> None:
+        self._data_dir = data_dir
+
+    def ask(self, verb: Verb, tenant: str, argument: Json, silence_s: float) -> Answer:
+        return self._local.ask(verb, tenant, argument, silence_s)
+
+    def change(self, verb: Verb, tenant: str, argument: Json, total_s: float) -> Json:
+        from iothub.cli.local_hub import Patience
+
+        return self._local.change(verb, tenant, argument, Patience(total_s, total_s))
+
+    def hint_changes(self) -> None:
+        self._local.hint_changes()
+
+    def http_address(self) -> str:
+        """Return where it has its metrics; empty: nowhere."""
+        noted = self._data_dir.read_hub() if self._data_dir.holder() is not None else None
+        address = (noted or {}).get("http")
+        return address if isinstance(address, str) else ""
+
+    @property
+    def _local(self) -> LocalHub:
+        from iothub.cli.local_hub import LocalHub
+
+        return LocalHub(self._data_dir)
 
 
 @verb(key, "list")

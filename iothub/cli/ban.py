@@ -5,21 +5,18 @@ Bans after failed logins (setting auth.failures) are in the running hub's memory
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import click
 
+from iothub.admin.hub_rows import FAILURES, failure_ban_row
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
-from iothub.cli.content import time_of
 from iothub.cli.durations import seconds
 from iothub.records.admin_commands import Verb
 from iothub_tenants.accounts.plain import plain
 
 command = noun("ban", "Bans: keep a device, a client id or an address out of a tenant.")
 KINDS = ("device", "client_id", "address")
-FAILURES = "failures"
 COLUMNS = ("name", "kind", "address", "until", "reason")
 _ASK_TIMEOUT_S = 3.0
 _LIMIT = 1000  # of the hub's own bans
@@ -100,7 +97,7 @@ def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
     rows, result = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
     if result["left_out"]:
         app.say(f"iothub: warning: {result['left_out']} more bans after failed logins not shown")
-    return [_row_of_hub(tenant, ban, str(result["reason"])) for ban in rows]
+    return [failure_ban_row(tenant, ban, str(result["reason"])) for ban in rows]
 
 
 def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:
@@ -111,17 +108,3 @@ def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> Non
 
 def _row(entry: accounts.bans.BanEntry) -> dict[str, object]:
     return {"name": entry.value, **plain(entry), "address": None}
-
-
-def _row_of_hub(tenant: str, ban: Mapping[str, object], reason: str) -> dict[str, object]:
-    device = str(ban["device"])
-    return {
-        "name": device,
-        "tenant": tenant,
-        "kind": FAILURES,
-        "value": device,
-        "until": time_of(int(str(ban["until_ms"]))),
-        "reason": f"automatic: {reason}",
-        "created": None,
-        "address": ban["address"],
-    }

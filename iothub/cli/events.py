@@ -13,10 +13,10 @@ from heapq import nlargest
 
 import click
 
+from iothub.admin.content import time_of
 from iothub.base.errors import CorruptRecordError, IotHubError, NotFoundError
 from iothub.cli import accounts, output
 from iothub.cli.app import App, noun, verb
-from iothub.cli.content import time_of
 from iothub.records.events import Topic
 from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import click
 
+from iothub.admin.limits import values_of
 from iothub.cli import accounts
 from iothub.cli.app import App, destroying_verb, noun, verb
-from iothub.cli.limits import LimitsCommand, values_of, words_of
+from iothub.cli.limits import LimitsCommand, words_of
 from iothub_tenants.accounts.plain import plain
 
 command = noun(

@@ -6,20 +6,16 @@ Knows no store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import click
 
-from iothub.base.errors import CorruptRecordError
+from iothub.admin.hub_rows import AnyJson, queue_limits, queue_row, queued_message
 from iothub.cli import output
 from iothub.cli.app import App, destroying_verb, noun, verb
-from iothub.cli.content import describe, time_of
 from iothub.records.admin_commands import Verb, messages_in
 
 command = noun("queue", "Virtual queues: the messages that wait for persistent sessions.")
 _PAYLOAD_SHOWN = 60  # characters in a table; JSON has all of it
-
-AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
 
 
 @verb(command, "list")
@@ -33,7 +29,7 @@ def list_all(app: App, tenant: str, limit: int, after: str) -> None:
       iothub --data-dir ./hub queue list acme -o json
     """
     answer = app.hub.ask(Verb.QUEUE_LIST, tenant, {"after": after, "limit": limit})
-    rows = [_row(str(reported["client_id"]), reported) for reported in answer.rows]
+    rows = [queue_row(str(reported["client_id"]), reported) for reported in answer.rows]
     app.rows(rows, "name", "driver", "messages", "bytes", "head", "tail")
     app.say_more_follow(answer.result["next"])
 
@@ -57,8 +53,8 @@ def show(app: App, tenant: str, client_id: str, count: int) -> None:
     """
     answer = app.hub.ask(Verb.QUEUE_SHOW, tenant, {"client_id": client_id, "messages": count})
     reported: AnyJson = answer.result
-    row = {**_row(client_id, reported), "limits": _limits(reported["limits"])}
-    oldest = [_message(facts, body) for facts, body in messages_in(answer.rows)]
+    row = {**queue_row(client_id, reported), "limits": queue_limits(reported["limits"])}
+    oldest = [queued_message(facts, body) for facts, body in messages_in(answer.rows)]
     app.record(row if app.form == "table" else {**row, "oldest": oldest})
     app.section("oldest messages", [_brief(message) for message in oldest])
 
@@ -87,11 +83,6 @@ def purge(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 
-def _row(client_id: str, reported: AnyJson) -> dict[str, object]:
-    shown = ("queue_id", "driver", "messages", "bytes", "head", "tail", "epoch")
-    return {"name": client_id, **{name: reported[name] for name in shown if name in reported}}
-
-
 def _brief(message: Mapping[str, object]) -> dict[str, object]:
     """Return what fits on a line."""
     text = str(message.get("problem") or message.get("payload", "(no text)"))
@@ -103,18 +94,3 @@ def _brief(message: Mapping[str, object]) -> dict[str, object]:
         "expires": message["expires"],
         "payload": text if len(text) <= _PAYLOAD_SHOWN else f"{text[:_PAYLOAD_SHOWN]}...",
     }
-
-
-def _limits(reported: AnyJson) -> dict[str, object]:
-    """Return the limits, 0 as "unlimited"."""
-    shown = {name: max(reported[name], 0) if reported[name] else "unlimited" for name in ("messages", "bytes")}
-    return {**shown, "overflow": reported["overflow"]}
-
-
-def _message(facts: AnyJson, body: bytes) -> dict[str, object]:
-    shown: dict[str, object] = {"position": facts["position"], "delivery_qos": facts["qos"]}
-    shown["expires"] = time_of(facts["expires_at_ms"])
-    try:
-        return {**describe(body), **shown}
-    except CorruptRecordError as error:
-        return {**shown, "problem": str(error)}

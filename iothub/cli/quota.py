@@ -10,11 +10,12 @@ from pathlib import Path
 
 import click
 
+from iothub.admin.limits import with_values
 from iothub.base.errors import ConfigError, IotHubError
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, opened_lines
-from iothub.cli.limits import LimitsCommand, with_values, words_of
+from iothub.cli.limits import LimitsCommand, words_of
 from iothub.cli.output import Row, counted
 from iothub.records.admin_commands import Verb
 from iothub_services.quota.grammar import parse_name

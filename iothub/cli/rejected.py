@@ -5,18 +5,13 @@ Knows no store: what is listed is gone when the hub stops; the log keeps it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from iothub.admin.hub_rows import rejected_row
 from iothub.cli.app import App, Command
-from iothub.cli.content import time_of
 from iothub.records.admin_commands import Verb
 
 _COLUMNS = ("time", "device", "client_id", "address", "listener", "version", "reason", "rule")
-_VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
-
-AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
 
 
 @click.command("rejected", cls=Command)
@@ -42,19 +37,4 @@ def command(context: click.Context, tenant: str | None, is_unknown: bool, limit:
         raise click.UsageError("name a tenant, or use --unknown")
     answer = app.hub.ask(Verb.REJECTED_LIST, tenant or "", {"is_unknown": is_unknown})
     columns = ("time", "tenant", *_COLUMNS[1:]) if is_unknown else _COLUMNS
-    app.rows([_row(reported) for reported in answer.rows[-limit:]], *columns)
-
-
-def _row(reported: AnyJson) -> dict[str, object]:
-    return {
-        "name": reported["client_id"],
-        "time": time_of(reported["at_ms"]),
-        "tenant": reported["tenant"],
-        "device": reported["device"],
-        "client_id": reported["client_id"],
-        "address": reported["address"],
-        "listener": reported["listener"],
-        "version": _VERSIONS.get(reported["protocol_version"], ""),
-        "reason": reported["reason"],
-        "rule": reported["rule"],
-    }
+    app.rows([rejected_row(reported) for reported in answer.rows[-limit:]], *columns)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import click
 
+from iothub.admin.content import describe
+from iothub.admin.hub_rows import retained_row
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.cli import output
 from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
-from iothub.cli.content import describe, time_of
 from iothub.cli.progress import Progress
-from iothub.records.admin_commands import Json, Verb, messages_in
+from iothub.records.admin_commands import Verb, messages_in
 from iothub.records.message import decode_message
 
 command = noun("retain", "Retained messages: the last message of a topic, kept for later subscribers.")
@@ -31,7 +32,7 @@ def list_all(app: App, tenant: str, topic_filter: str, limit: int, after: str) -
       iothub --data-dir ./hub retain list acme --filter 'room/+/temperature' -o json
     """
     answer = app.hub.ask(Verb.RETAIN_LIST, tenant, {"filter": topic_filter, "after": after, "limit": limit})
-    app.rows([_row(reported) for reported in answer.rows], "name", "bytes", "version", "expires")
+    app.rows([retained_row(reported) for reported in answer.rows], "name", "bytes", "version", "expires")
     app.say_more_follow(answer.result["next"])
 
 
@@ -102,8 +103,3 @@ def _require_some(count: int, tenant: str, chosen: str) -> None:
         raise NotFoundError(
             f"tenant {tenant} has no retained message on {chosen!r}; `iothub retain list {tenant}` shows them"
         )
-
-
-def _row(reported: Json) -> dict[str, object]:
-    expires = time_of(int(str(reported["expires_at_ms"])))
-    return {"name": reported["name"], "bytes": reported["bytes"], "version": reported["version"], "expires": expires}

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 
 import click
 
+from iothub.admin.content import time_of
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.cli.app import App, Command
-from iothub.cli.content import time_of
 from iothub.config.datadir import DataDir, Holder
 from iothub.records.admin_commands import Verb
 

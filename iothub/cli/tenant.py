@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iothub.admin.tenants import create_tenant
 from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
@@ -66,15 +67,14 @@ def create(
       iothub --data-dir ./hub tenant create acme
       iothub --data-dir ./hub tenant create acme --plan unlimited --closed
     """
-    tenancy = app.loaded.config.tenancy
-    tenant = accounts.tenants.create(
+    tenant = create_tenant(
         app.store(),
+        app.loaded.config.tenancy,
         name,
-        plan=plan or tenancy.default_plan,
+        plan=plan,
         is_closed=is_closed,
         display_name=display_name,
-        client_id_policy=client_id_policy or tenancy.client_id_policy,
-        reserved=frozenset(tenancy.reserved),
+        client_id_policy=client_id_policy,
     )
     app.done(f"created tenant {name}\nnext: iothub device create {name} DEVICE", plain(tenant))
 

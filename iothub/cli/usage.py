@@ -6,24 +6,22 @@ Knows no log: the figures come from the accounts database and are as recent as t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
+from iothub.admin import usage
+from iothub.admin.content import time_of
 from iothub.base.errors import ConfigError
 from iothub.base.units import format_duration
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
-from iothub.cli.content import time_of
 from iothub.records.events import GENERATION_BITS
 from iothub.records.job_catalogue import USAGE, USAGE_SEEN
 
 if TYPE_CHECKING:
     from iothub_tenants.accounts.job_runs import Run
-    from iothub_tenants.accounts.usage_hours import UsageHour
 
 command = noun("usage", "Usage of a tenant by hour: messages, bytes, connection time, storage.")
 COLUMNS = (
@@ -38,12 +36,6 @@ COLUMNS = (
     "fanout",
 )
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
-_BY: dict[str, Callable[[UsageHour], str]] = {
-    "hour": lambda hour: str(time_of(hour.hour_ms)),
-    "day": lambda hour: str(time_of(hour.hour_ms))[:10],
-    "total": lambda _hour: "total",
-}
-_WEEK_MS = 7 * 24 * 3_600_000
 _UNDER = (1 << GENERATION_BITS) - 1  # what of an offset counts the events of a log
 
 
@@ -67,7 +59,7 @@ def _moment(_context: click.Context, option: click.Parameter, text: str | None) 
     "--from", "from_ms", metavar="WHEN", callback=_moment, help="First hour, UTC. Default: a week before --to."
 )
 @click.option("--to", "to_ms", metavar="WHEN", callback=_moment, help="End, UTC, not included. Default: now.")
-@click.option("--by", type=click.Choice(list(_BY)), default="day", show_default=True, help="Period of one row.")
+@click.option("--by", type=click.Choice(list(usage.BY)), default="day", show_default=True, help="Period of one row.")
 def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str) -> None:
     """Show the usage of a tenant, from the table that the job `usage` writes (`iothub job run usage`).
 
@@ -78,11 +70,11 @@ def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str)
       iothub --data-dir ./hub usage show acme --from 2026-11-01 --to 2026-12-01 --by total -o json
     """
     until_ms = int(time.time() * 1000) if to_ms is None else to_ms
-    since_ms = until_ms - _WEEK_MS if from_ms is None else from_ms
+    since_ms = until_ms - usage.WEEK_MS if from_ms is None else from_ms
     if since_ms >= until_ms:
         raise ConfigError("--from must be before --to")
     hours = accounts.usage_hours.hours(app.store(), tenant, since_ms, until_ms)
-    app.rows([_row(name, list(some)) for name, some in groupby(hours, _BY[by])], *COLUMNS)
+    app.rows(usage.rows(hours, by), *COLUMNS)
     if not hours:
         app.say(f"iothub: {_why_none(app, tenant)}")
 
@@ -114,21 +106,3 @@ def _why_none_by(app: App, tenant: str, run: Run) -> str:
         f"no usage of {tenant} up to the job's last run ({begun}); {period} "
         f"for tenants with traffic: run `iothub job run {USAGE}` after that"
     )
-
-
-def _row(name: str, hours: Sequence[UsageHour]) -> dict[str, object]:
-    blocks_in, blocks_out = (sum(hour.blocks_in for hour in hours), sum(hour.blocks_out for hour in hours))
-    return {
-        "name": name,
-        "hours": len(hours),
-        "messages_in": sum(hour.messages_in for hour in hours),
-        "messages_out": sum(hour.messages_out for hour in hours),
-        "equivalents": blocks_in + blocks_out,
-        "equivalents_in": blocks_in,
-        "equivalents_out": blocks_out,
-        "bytes_in": sum(hour.bytes_in for hour in hours),
-        "bytes_out": sum(hour.bytes_out for hour in hours),
-        "connection_minutes": round(sum(hour.connection_ms for hour in hours) / 60_000, 3),
-        "stored_byte_hours": round(sum(hour.stored_byte_s for hour in hours) / 3_600, 3),
-        "fanout": sum(hour.fanout for hour in hours),
-    }

@@ -53,6 +53,11 @@ ALLOWED = {
     ),
     "jwt": ("iothub_services.auth.tokens", "iothub_services.auth.token_keys"),
     "click": ("iothub.cli.",),
+    "fastapi": ("iothub.rest.",),
+    "starlette": ("iothub.rest.",),  # fastapi stands on it
+    "anyio": ("iothub.rest.app",),
+    "pydantic": ("iothub.rest.",),
+    "uvicorn": ("iothub.rest.serve",),
     "structlog": ("iothub.base.log", "iothub.hub.twisted_log"),
     "hypothesis": ("iothub.testing.",),
     "pytest": ("iothub.testing.",),

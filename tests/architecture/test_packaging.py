@@ -26,7 +26,7 @@ def test_the_extras_of_the_issue_are_declared() -> None:
     """Scripts may install `iothub[kafka]` today."""
     extras = set(setup()["options.extras_require"])
 
-    assert extras >= {"redis", "kafka", "hbase", "mysql", "postgresql", "spark", "dev"}
+    assert extras >= {"admin", "redis", "kafka", "hbase", "mysql", "postgresql", "spark", "dev"}
 
 
 def test_typed_marker_and_extension_declarations_are_shipped() -> None:

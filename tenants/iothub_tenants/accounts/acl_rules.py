@@ -104,6 +104,14 @@ def list_all(store: AccountStore, tenant: str) -> list[AclRule]:
         return _rules(connection, tenants.find(connection, tenant))
 
 
+def page(store: AccountStore, tenant: str, after: int, limit: int) -> list[AclRule]:
+    """Return the tenant's first rules behind a number, by number. Raises NotFoundError."""
+    with store.read() as connection:
+        owner = tenants.find(connection, tenant)
+        query = select(table).where(table.c.tenant_id == owner.id, table.c.id > after).order_by(table.c.id).limit(limit)
+        return [_rule(row, tenant) for row in connection.execute(query).mappings()]
+
+
 def list_applying(store: AccountStore, tenant: str, subject: str) -> list[AclRule]:
     """Return the rules that a subject is judged by, in order of precedence: of a device its own, its groups' and `*`; of a group its own and `*`.
 

@@ -74,11 +74,14 @@ def set_plan(
     name: str,
     limits: str | Iterable[str] = (),
     *,
+    without: Iterable[str] = (),
     parent: str | None = None,
     weight: int | None = None,
     is_expected: Callable[[Plan], None] | None = None,
 ) -> Plan:
-    """Change what is given of a plan. `is_expected` looks at it before, in the same transaction, and what it raises leaves it as it is.
+    """Change what is given of a plan, and remove the limits `without`.
+
+    `is_expected` looks at it before, in the same transaction, and what it raises leaves it as it is.
 
     Raises:
         ConfigError: a limit or the weight is malformed, or the chain of plans is too long.
@@ -98,18 +101,15 @@ def set_plan(
         values = {column: value for column, value in (("parent", parent), ("weight", weight)) if value is not None}
         if values:
             writer.connection.execute(update(table).where(table.c.name == name).values(values))
+        stored.remove(writer.connection, plan_quota, {"plan": name}, without)
         stored.merge(writer.connection, plan_quota, {"plan": name}, parsed)
         return _changed(writer, name, known)
 
 
-def unset(
-    store: AccountStore, name: str, quotas: Iterable[str], *, is_expected: Callable[[Plan], None] | None = None
-) -> Plan:
+def unset(store: AccountStore, name: str, quotas: Iterable[str]) -> Plan:
     """Remove limits from a plan by name: it inherits them again. Raises ConfigError (unknown quota), NotFoundError (plan)."""
     with store.write() as writer:
         known = _find(writer.connection, name)
-        if is_expected is not None:
-            is_expected(known)
         stored.remove(writer.connection, plan_quota, {"plan": name}, quotas)
         return _changed(writer, name, known)
 

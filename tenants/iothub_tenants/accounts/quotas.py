@@ -51,12 +51,7 @@ class EffectiveLimit:
 
 
 def set_limits(
-    store: AccountStore,
-    tenant: str,
-    limits: str | Iterable[str],
-    device: str | None = None,
-    *,
-    is_expected: IsExpected | None = None,
+    store: AccountStore, tenant: str, limits: str | Iterable[str], device: str | None = None
 ) -> list[Override]:
     """Set limits of a tenant, or of one of its devices; other names stay as they are. Returns all its own limits.
 
@@ -68,19 +63,7 @@ def set_limits(
     parsed = parse_limits(limits)
     if not parsed:
         raise ConfigError("no limit given: expected name=value, for example connections=100")
-    if device is not None:
-        refuse_wider(parsed)
-    with store.write() as writer:
-        owner = tenants.living(writer.connection, tenant)
-        if device is not None:
-            devices.required_id(writer.connection, owner, device)
-        known = _overrides(writer.connection, owner, device or "")
-        if is_expected is not None:
-            is_expected(known)
-        stored.merge(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, parsed)
-        made = _overrides(writer.connection, owner, device or "")
-        writer.changed(owner.id, ChangeKind.QUOTA, device or "*", before=_texts(known), after=_texts(made))
-        return made
+    return change(store, tenant, parsed, (), device)
 
 
 def merge_many(connection: Connection, owner: tenants.Tenant, added: Mapping[str, Limits]) -> list[Override]:
@@ -112,14 +95,7 @@ def write_many(connection: Connection, owner: tenants.Tenant, overrides: Sequenc
     connection.execute(insert(table), rows)
 
 
-def unset(
-    store: AccountStore,
-    tenant: str,
-    names: Iterable[str],
-    device: str | None = None,
-    *,
-    is_expected: IsExpected | None = None,
-) -> list[Override]:
+def unset(store: AccountStore, tenant: str, names: Iterable[str], device: str | None = None) -> list[Override]:
     """Remove limits by name; the layers below are in force again. Idempotent. Returns all its own limits that are left.
 
     Raises:
@@ -127,6 +103,21 @@ def unset(
         NotFoundError: no such tenant or device.
         ConflictError: the tenant is being deleted.
     """
+    return change(store, tenant, {}, names, device)
+
+
+def change(
+    store: AccountStore,
+    tenant: str,
+    added: Limits,
+    removed: Iterable[str],
+    device: str | None = None,
+    *,
+    is_expected: IsExpected | None = None,
+) -> list[Override]:
+    """Set limits and remove others by name, at once. Raises as `set_limits` and `unset` do, and what `is_expected` raises."""
+    if device is not None:
+        refuse_wider(added)
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         if device is not None:
@@ -134,9 +125,11 @@ def unset(
         known = _overrides(writer.connection, owner, device or "")
         if is_expected is not None:
             is_expected(known)
-        is_removed = stored.remove(writer.connection, table, {"tenant_id": owner.id, "device": device or ""}, names)
+        whose = {"tenant_id": owner.id, "device": device or ""}
+        is_removed = stored.remove(writer.connection, table, whose, removed)
+        stored.merge(writer.connection, table, whose, added)
         made = _overrides(writer.connection, owner, device or "")
-        if is_removed:
+        if added or is_removed:
             writer.changed(owner.id, ChangeKind.QUOTA, device or "*", before=_texts(known), after=_texts(made))
         return made
 

@@ -9,7 +9,7 @@ import pytest
 
 from iothub.cli.main import NOUNS
 
-HEAVY = ("sqlalchemy", "twisted", "structlog", "argon2", "prometheus_client", "asyncio")
+HEAVY = ("sqlalchemy", "twisted", "structlog", "argon2", "prometheus_client", "asyncio", "fastapi")
 LOADS_MORE = {"job", "db", "hbase", "doctor"}  # their verbs are made of what they load
 LIGHT = [module for module, _ in NOUNS.values() if module not in LOADS_MORE]
 

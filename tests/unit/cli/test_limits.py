@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from iothub.cli.limits import values_of, words_of
+from iothub.admin.limits import values_of, words_for
+from iothub.cli.limits import words_of
 from iothub_services.quota.grammar import format_limits, parse_limits, standard_limits
 
 
@@ -26,9 +27,8 @@ def test_limits_are_an_object(text: str, values: object) -> None:
 def test_object_can_be_given_back() -> None:
     """`name=value`, lists joined by commas, is the grammar of `quota set`."""
     text = format_limits(standard_limits())
-    again = [
-        f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in values_of(text).items()
-    ]
+
+    again = words_for(values_of(text))
 
     assert parse_limits(again) == parse_limits(text)
 

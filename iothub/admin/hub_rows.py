@@ -1,0 +1,122 @@
+"""What a running hub reports, in the form in which the command line and the REST API show it.
+
+Knows no transport and prints nothing: `iothub.records.admin_commands.Verb` says what a hub reports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iothub.admin.content import describe, time_of
+from iothub.base.errors import CorruptRecordError
+from iothub.records.admin_commands import Json
+
+Row = dict[str, object]
+AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
+
+VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
+FAILURES = "failures"  # the kind of a hub's own bans
+_NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
+
+
+def session_row(reported: AnyJson) -> Row:
+    """Return a persistent session as lists have it."""
+    queue = reported["queue"] or {"messages": 0, "bytes": 0}
+    return {
+        "name": reported["client_id"],
+        "device": reported["device"],
+        "is_connected": reported["is_connected"],
+        "version": VERSIONS.get(reported["protocol_version"], ""),
+        "subscriptions": reported["subscriptions"],
+        "queued_messages": queue["messages"],
+        "queued_bytes": queue["bytes"],
+        "expires": _expiry(reported),
+    }
+
+
+def session_facts(reported: AnyJson) -> Row:
+    """Return all that is known of a session, without its subscriptions."""
+    queue = reported["queue"] or {}
+    return session_row(reported) | {
+        "created": time_of(reported["created_at_ms"]),
+        "connected": time_of(reported["connected_at_ms"]),
+        "disconnected": None if reported["is_connected"] else time_of(reported["disconnected_at_ms"]),
+        "disconnect_reason": None if reported["is_connected"] else reported["disconnect_reason"],
+        "session_expiry_s": "never" if reported["session_expiry_s"] == _NEVER else reported["session_expiry_s"],
+        "queue_id": reported["queue_id"],
+        "queue_driver": queue.get("driver"),
+        "node": reported["node"],
+        "will": reported["will"],
+    }
+
+
+def subscription_row(reported: Json) -> Row:
+    """Describe a subscription, its filter as the client gave it."""
+    group, topic_filter = reported["group"], reported["filter"]
+    name = topic_filter if group is None else f"$share/{group}/{topic_filter}"
+    return {"name": name, "qos": reported["qos"], "no_local": reported["no_local"]}
+
+
+def queue_row(client_id: str, reported: AnyJson) -> Row:
+    """Return a queue as lists have it."""
+    shown = ("queue_id", "driver", "messages", "bytes", "head", "tail", "epoch")
+    return {"name": client_id, **{name: reported[name] for name in shown if name in reported}}
+
+
+def queue_limits(reported: AnyJson) -> Row:
+    """Return the limits of a queue, 0 as "unlimited"."""
+    shown = {name: max(reported[name], 0) if reported[name] else "unlimited" for name in ("messages", "bytes")}
+    return {**shown, "overflow": reported["overflow"]}
+
+
+def queued_message(facts: AnyJson, body: bytes) -> Row:
+    """Describe a queued message; one that is damaged has a `problem`."""
+    shown: Row = {"position": facts["position"], "delivery_qos": facts["qos"]}
+    shown["expires"] = time_of(facts["expires_at_ms"])
+    try:
+        return {**describe(body), **shown}
+    except CorruptRecordError as error:
+        return {**shown, "problem": str(error)}
+
+
+def retained_row(reported: Json) -> Row:
+    """Return a topic with a retained message."""
+    expires = time_of(int(str(reported["expires_at_ms"])))
+    return {"name": reported["name"], "bytes": reported["bytes"], "version": reported["version"], "expires": expires}
+
+
+def rejected_row(reported: AnyJson) -> Row:
+    """Return a refused CONNECT."""
+    return {
+        "name": reported["client_id"],
+        "time": time_of(reported["at_ms"]),
+        "tenant": reported["tenant"],
+        "device": reported["device"],
+        "client_id": reported["client_id"],
+        "address": reported["address"],
+        "listener": reported["listener"],
+        "version": VERSIONS.get(reported["protocol_version"], ""),
+        "reason": reported["reason"],
+        "rule": reported["rule"],
+    }
+
+
+def failure_ban_row(tenant: str, reported: Json, reason: str) -> Row:
+    """Return a ban that the hub made after failed logins."""
+    device = str(reported["device"])
+    return {
+        "name": device,
+        "tenant": tenant,
+        "kind": FAILURES,
+        "value": device,
+        "until": time_of(int(str(reported["until_ms"]))),
+        "reason": f"automatic: {reason}",
+        "created": None,
+        "address": reported["address"],
+    }
+
+
+def _expiry(reported: AnyJson) -> str | None:
+    if reported["is_connected"] or reported["session_expiry_s"] == _NEVER:
+        return None
+    return time_of(reported["disconnected_at_ms"] + reported["session_expiry_s"] * 1000)

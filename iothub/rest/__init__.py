@@ -1,0 +1,1 @@
+"""The REST API: a process of its own beside the hub, on FastAPI and uvicorn."""

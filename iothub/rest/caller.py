@@ -1,0 +1,142 @@
+"""Who makes a request, and what is done for him: his key, the accounts that he changes, the hub.
+
+Knows no path and no HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import BoundedSemaphore
+from typing import NamedTuple, Protocol, TypeVar
+
+from iothub.base.errors import NotFoundError, UnavailableError
+from iothub.config.sections import Config
+from iothub.records.admin_commands import Json, Verb
+from iothub.rest.problems import Code, ProblemError
+from iothub.rest.scopes import SCOPES_OF, Scope
+from iothub_tenants.accounts import audit
+from iothub_tenants.accounts.api_keys import ApiKey
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.identity import shown
+
+ASK_S = 10.0  # how long a hub may be silent
+CHANGE_S = 30.0  # how long a hub may take to change something
+_AT_ONCE = 6  # requests that wait for the hub; the other threads are for the accounts
+_FREE_S = 2.0
+
+T = TypeVar("T")
+
+
+class Answer(Protocol):
+    """What a hub has answered."""
+
+    @property
+    def rows(self) -> list[Json]: ...
+
+    @property
+    def result(self) -> Json: ...
+
+
+class Hub(Protocol):
+    """The hub that runs on this data directory. All methods block."""
+
+    def ask(self, verb: Verb, tenant: str, argument: Json, silence_s: float) -> Answer: ...
+
+    def change(self, verb: Verb, tenant: str, argument: Json, total_s: float) -> Json: ...
+
+    def hint_changes(self) -> None: ...
+
+    def http_address(self) -> str:
+        """Return where it has its metrics; empty: nowhere."""
+        ...
+
+
+class Asked(NamedTuple):
+    """An answer of the hub."""
+
+    rows: list[Json]
+    result: Json
+
+
+class BoundedHub:
+    """The hub, asked by a few threads at a time: one that does not answer must not take all of them."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._free = BoundedSemaphore(_AT_ONCE)
+
+    def ask(self, verb: Verb, tenant: str, argument: Json) -> Asked:
+        """Raises UnavailableError, or the hub's own refusal; ProblemError: too many wait already."""
+        return self._guarded(lambda: Asked(*_parts(self._hub.ask(verb, tenant, argument, ASK_S))))
+
+    def change(self, verb: Verb, tenant: str, argument: Json) -> Json:
+        """Have the hubs do something. Raises as `ask`; UnavailableError also for a hub that has not done it."""
+        result = self._guarded(lambda: self._hub.change(verb, tenant, argument, CHANGE_S))
+        missing = result.get("unanswered")
+        if isinstance(missing, list) and missing:
+            names = ", ".join(str(each.get("hub")) for each in missing if isinstance(each, dict))
+            raise UnavailableError(f"done, but not by hubs that did not answer: {names}; repeat it")
+        return result
+
+    def hint_changes(self) -> None:
+        self._hub.hint_changes()
+
+    def http_address(self) -> str:
+        return self._hub.http_address()
+
+    def _guarded(self, call: Callable[[], T]) -> T:
+        with self._turn():
+            return call()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._free.acquire(timeout=_FREE_S):
+            raise ProblemError(Code.BUSY, "too many requests wait for the hub: try again", headers={"Retry-After": "1"})
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One request's. `store` writes down the key's name with each change."""
+
+    key: ApiKey
+    store: AccountStore
+    hub: BoundedHub
+    settings: Config
+
+    @property
+    def is_platform(self) -> bool:
+        return self.key.tenant is None
+
+    def require(self, scope: Scope, tenant: str | None) -> None:
+        """Let the request through, or not. Another tenant than the key's own does not exist for it, whatever is asked.
+
+        Raises NotFoundError, ProblemError.
+        """
+        if self.key.tenant is not None and tenant is not None and tenant != self.key.tenant:
+            raise NotFoundError(f"there is no tenant {shown(tenant)}")
+        if scope not in SCOPES_OF[self.key.role] or (
+            self.key.tenant is not None and tenant is None and _is_wide(scope)
+        ):
+            raise ProblemError(
+                Code.FORBIDDEN,
+                f"the key {self.key.name} has the role {self.key.role.value}, without the scope {scope.value}",
+            )
+
+    def note(self, tenant: str, kind: str, subject: str, done: str, **more: object) -> None:
+        """Write down what a hub has done for this caller."""
+        audit.note(self.store, tenant, kind, subject, {"done": done, **more})
+
+
+def _is_wide(scope: Scope) -> bool:
+    """Whether a path without a tenant that has this scope is about all of them."""
+    return scope is not Scope.SELF_READ
+
+
+def _parts(answer: Answer) -> tuple[list[Json], Json]:
+    return list(answer.rows), answer.result

@@ -1,0 +1,224 @@
+"""Bodies that the API takes, and the parts of paths and queries that many paths have, as strict types: what is not known is refused.
+
+Knows no resource. The patterns are those of the accounts; what only the accounts know (reserved names, the grammar of limits) they check.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from iothub.base.ids import TENANT_NAME
+from iothub_services.quota.names import BY_NAME
+from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME
+
+
+def _whole(pattern: str) -> str:
+    return f"^{pattern}$"
+
+
+_LIMIT_NAMES = "|".join(BY_NAME)
+_PLAN = _whole(PLAN_NAME.pattern)
+_GROUP = _whole(GROUP_NAME.pattern)
+_PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\xa0\\xad]*$"  # the accounts check the rest
+
+TenantName = Annotated[str, Path(description="Name of a tenant.")]
+DeviceName = Annotated[str, Path(description="Name of a device.")]
+Name = Annotated[str, Path(description="Its name.")]
+
+Plan = Annotated[str, Field(pattern=_PLAN)]
+Group = Annotated[str, Field(pattern=_GROUP)]
+Device = Annotated[str, Field(pattern=_whole(DEVICE_NAME.pattern))]
+Policy = Literal["owner", "equal", "prefix"]
+Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
+TopicFilter = Annotated[str, Query(alias="filter", min_length=1, max_length=65_535, description="A Topic Filter.")]
+DisplayName = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
+Networks = list[Annotated[str, Field(min_length=2, max_length=64, pattern="^[0-9a-fA-F.:]+(/[0-9]+)?$")]]
+
+Rate = Annotated[str, Field(pattern="^[0-9]+/[0-9]+[smhd]$")]
+LimitValue = int | Literal["unlimited"] | list[Rate]
+LimitName = Annotated[str, Field(pattern=f"^(dry-run:)?({_LIMIT_NAMES})$")]
+Limits = dict[LimitName, Annotated[LimitValue, Field(union_mode="left_to_right")]]
+LimitChanges = dict[LimitName, Annotated[LimitValue | None, Field(union_mode="left_to_right")]]
+
+
+class Body(BaseModel):
+    """What a client sends: a field that is not known is a mistake, and a text is no number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class NewTenant(Body):
+    """A tenant that is to be."""
+
+    name: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))]
+    plan: Annotated[Plan | None, Field(description="Default: the setting tenancy.default_plan.")] = None
+    is_closed: Annotated[bool, Field(description="Without the rule that opens all topics to all devices.")] = False
+    display_name: DisplayName = ""
+    client_id_policy: Policy | None = None
+
+
+class TenantChanges(Body):
+    """What is not given stays. An empty list of networks lifts the restriction."""
+
+    display_name: DisplayName | None = None
+    plan: Plan | None = None
+    client_id_policy: Policy | None = None
+    is_closed_on_denied_publish: bool | None = None
+    is_qos0_queued: bool | None = None
+    allowed_networks: Networks | None = None
+    denied_networks: Networks | None = None
+
+
+class NewDevice(Body):
+    """Without a password, and not with a token, a secret is generated and returned once."""
+
+    name: Device
+    password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    groups: Annotated[list[Group], Field(max_length=100)] = []
+    with_token: Annotated[bool, Field(description="It logs in with a token (JWT).")] = False
+
+
+class Password(Body):
+    """A chosen password."""
+
+    password: Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class NewGroup(Body):
+    """A group that is to be."""
+
+    name: Group
+
+
+class NewRule(Body):
+    """A rule that is to be."""
+
+    subject: Annotated[str, Field(min_length=1, max_length=128, description="A device, @GROUP, or * for all devices.")]
+    effect: Literal["allow", "deny"]
+    action: Literal["publish", "subscribe", "both"]
+    filter: Topic
+
+
+class NewBan(Body):
+    """A ban that is to be."""
+
+    kind: Literal["device", "client_id", "address"]
+    value: Annotated[str, Field(min_length=1, max_length=256)]
+    for_s: Annotated[int, Field(ge=1, le=10**9, description="Seconds. Default: until removed.")] | None = None
+    reason: Annotated[str, Field(max_length=200, pattern=_PRINTABLE)] = ""
+
+
+class LimitsPatch(Body):
+    """What to change of limits."""
+
+    limits: Annotated[LimitChanges, Field(min_length=1, description="By name; null removes one.")]
+
+
+class NewPlan(Body):
+    """A plan that is to be."""
+
+    name: Plan
+    parent: Plan = "standard"
+    weight: Annotated[int, Field(ge=1, le=100)] = 1
+    limits: Limits = {}
+
+
+class PlanChanges(Body):
+    """What to change of a plan."""
+
+    parent: Plan | None = None
+    weight: Annotated[int, Field(ge=1, le=100)] | None = None
+    limits: Annotated[LimitChanges, Field(description="By name; null removes one.")] = {}
+
+
+class NewKey(Body):
+    """A key that is to be."""
+
+    name: Group
+    role: Literal["platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer", "scrape"]
+    tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))] | None = None
+
+
+class Drain(Body):
+    """How a hub is drained."""
+
+    rate_per_s: Annotated[int, Field(ge=1, le=1_000_000, description="How many clients are asked to go.")] = 500
+
+
+# --- answers, for the OpenAPI
+
+
+class Item(BaseModel):
+    """An object of the API; it may have more fields than are named."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+
+
+class Items(BaseModel):
+    """A page of a list; the header `Link` has the next one."""
+
+    items: list[dict[str, Any]]
+
+
+class Tenant(Item):
+    """A tenant."""
+
+    id: int
+    display_name: str
+    state: Literal["active", "suspended", "deleting"]
+    plan: str
+    is_protected: bool
+    client_id_policy: Policy
+    created: str
+
+
+class DeviceShown(Item):
+    """A device, without its secret."""
+
+    tenant: str
+    credential: str
+    is_enabled: bool
+    groups: list[str]
+
+
+class DeviceWithSecret(DeviceShown):
+    """A device, and the secret that was made for it."""
+
+    secret: str | None = None
+
+
+class RuleShown(BaseModel):
+    """A rule of access."""
+
+    id: int
+    tenant: str
+    subject: str
+    effect: Literal["allow", "deny"]
+    action: Literal["publish", "subscribe", "both"]
+    filter: str
+
+
+class KeyShown(Item):
+    """A key, without its text."""
+
+    role: str
+    tenant: str | None
+    prefix: str
+    is_enabled: bool
+
+
+class KeyWithText(KeyShown):
+    """A key, and its text."""
+
+    key: str
+
+
+class Anything(BaseModel):
+    """An object whose fields the command line's reference describes: the same as `-o json` prints."""
+
+    model_config = ConfigDict(extra="allow")

@@ -1,0 +1,172 @@
+"""/whoami, /status, /alarms, /nodes, /jobs, /api-keys and /metrics: the platform as a whole."""
+
+from __future__ import annotations
+
+import http.client
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Path, Query, Response
+
+from iothub.base.errors import UnavailableError
+from iothub.records.admin_commands import Verb
+from iothub.records.job_catalogue import CATALOGUE
+from iothub.rest import answers, models
+from iothub.rest.answers import Page
+from iothub.rest.caller import Caller
+from iothub.rest.models import Anything, Items, Name, TenantName
+from iothub.rest.routes import Call, Routes
+from iothub.rest.scopes import SCOPES_OF, Scope
+from iothub_tenants.accounts import api_keys, job_runs, tenants
+from iothub_tenants.accounts.plain import plain
+
+routes = Routes("platform")
+Node = Annotated[int, Path(ge=0, le=65_535, description="A node number.")]
+_METRICS_BYTES = 64 << 20
+_METRICS_S = 10.0
+_TEXT = "text/plain"
+
+
+@routes.get("/whoami", Scope.SELF_READ, returns=Anything)
+def show_self(call: Call) -> Response:
+    """Show the key of this request: its role, tenant and scopes."""
+    return answers.shown({**plain(call.key), "scopes": sorted(SCOPES_OF[call.key.role])})
+
+
+@routes.get("/status", Scope.STATUS_READ, returns=Anything)
+def show_status(call: Call) -> Response:
+    """Show what the running hub says of itself, with its alarms; and how many tenants the accounts have."""
+    return answers.shown({"tenants": tenants.count(call.store), "hub": dict(_status(call))})
+
+
+@routes.get("/alarms", Scope.STATUS_READ, returns=Items)
+def list_alarms(call: Call) -> Response:
+    """List the alarms that the running hub has raised."""
+    alarms = _status(call).get("alarms")
+    return answers.shown({"items": alarms if isinstance(alarms, list) else []})
+
+
+@routes.get("/nodes", Scope.STATUS_READ, returns=Items)
+def list_nodes(call: Call) -> Response:
+    """List the hubs of the accounts, and how this one is linked to each."""
+    return answers.shown({"items": [dict(row) for row in call.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows]})
+
+
+@routes.post("/nodes/{node}:drain", Scope.NODES_WRITE, status=202, returns=Anything)
+def drain_node(call: Call, node: Node, body: models.Drain | None = None) -> Response:
+    """Let no client connect to a hub any more, and ask those that are connected to go. It goes on behind the answer."""
+    rate = (body or models.Drain()).rate_per_s
+    result = call.hub.change(Verb.CLUSTER_DRAIN, "", {"node": node, "rate_per_s": rate, "is_waited": False})
+    call.note("", "node", str(node), "drained", rate_per_s=rate)
+    return answers.shown(dict(result), status=202)
+
+
+@routes.post("/nodes/{node}:resume", Scope.NODES_WRITE, status=200, returns=Anything)
+def resume_node(call: Call, node: Node) -> Response:
+    """End the drain of a hub."""
+    result = call.hub.change(Verb.CLUSTER_RESUME, "", {"node": node})
+    call.note("", "node", str(node), "resumed")
+    return answers.shown(dict(result))
+
+
+@routes.get("/jobs", Scope.JOBS_READ, returns=Items)
+def list_jobs(call: Call) -> Response:
+    """List all jobs with their last run."""
+    summaries = job_runs.summaries(call.store)
+    nightly = call.settings.jobs.nightly
+    rows = []
+    for entry in CATALOGUE.values():
+        found = summaries.get(entry.name)
+        last = None if found is None else plain(found.last)
+        rows.append({"name": entry.name, "nightly": entry.name in nightly, "what": entry.sentence, "last": last})
+    return answers.shown({"items": rows})
+
+
+@routes.get("/jobs/{name}/runs", Scope.JOBS_READ, returns=Items)
+def list_runs(
+    call: Call, name: Name, limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 20
+) -> Response:
+    """List the last runs of a job, the newest first."""
+    return answers.shown({"items": [plain(run) for run in job_runs.history(call.store, name, limit)]})
+
+
+@routes.get("/api-keys", Scope.KEYS_READ, returns=Items)
+def list_keys(call: Call, page: Page) -> Response:
+    """List all keys, without their texts."""
+    return page.behind([plain(key) for key in api_keys.list_all(call.store)])
+
+
+@routes.post("/api-keys", Scope.KEYS_WRITE, returns=models.KeyWithText)
+def create_key(call: Call, body: models.NewKey) -> Response:
+    """Create a key. Its text is returned this once, in `key`."""
+    made = api_keys.create(call.store, body.name, body.role, body.tenant)
+    return answers.created({**plain(made.key), "key": made.text}, f"/api/v1/api-keys/{body.name}")
+
+
+@routes.get("/api-keys/{name}", Scope.KEYS_READ, returns=models.KeyShown)
+def show_key(call: Call, name: Name) -> Response:
+    """Show one key, without its text."""
+    return answers.shown(plain(api_keys.show(call.store, name)))
+
+
+@routes.delete("/api-keys/{name}", Scope.KEYS_WRITE)
+def delete_key(call: Call, name: Name) -> Response:
+    """Delete a key; it is refused at once."""
+    api_keys.remove(call.store, name)
+    return answers.gone()
+
+
+@routes.post("/api-keys/{name}:rotate", Scope.KEYS_WRITE, status=200, returns=models.KeyWithText)
+def rotate_key(call: Call, name: Name) -> Response:
+    """Replace the text of a key. The old one is refused at once; the new one is returned this once, in `key`."""
+    made = api_keys.rotate(call.store, name)
+    return answers.secret({**plain(made.key), "key": made.text})
+
+
+@routes.post("/api-keys/{name}:disable", Scope.KEYS_WRITE, status=200, returns=models.KeyShown)
+def disable_key(call: Call, name: Name) -> Response:
+    """Refuse a key from now on."""
+    return answers.shown(plain(api_keys.disable(call.store, name)))
+
+
+@routes.post("/api-keys/{name}:enable", Scope.KEYS_WRITE, status=200, returns=models.KeyShown)
+def enable_key(call: Call, name: Name) -> Response:
+    """Let a disabled key in again."""
+    return answers.shown(plain(api_keys.enable(call.store, name)))
+
+
+@routes.get("/metrics", Scope.METRICS_READ, media_type=_TEXT)
+def show_metrics(call: Call) -> Response:
+    """Give the metrics of the hub that runs here, in Prometheus's form."""
+    return _metrics(call, "/metrics")
+
+
+@routes.get("/tenants/{tenant}/metrics", Scope.TENANT_METRICS_READ, media_type=_TEXT)
+def show_tenant_metrics(call: Call, tenant: TenantName) -> Response:
+    """Give the metrics of one tenant, in Prometheus's form."""
+    name = tenants.show(call.store, tenant).name
+    return _metrics(call, f"/metrics/tenants?tenant={quote(name, safe='')}")
+
+
+def _status(call: Caller) -> dict[str, object]:
+    return dict(call.hub.ask(Verb.STATUS, "", {}).result)
+
+
+def _metrics(call: Caller, path: str) -> Response:
+    """Fetch a page from the hub's own HTTP port. Raises UnavailableError."""
+    address = call.hub.http_address()
+    if not address:
+        raise UnavailableError("the hub has no HTTP port: set http.port, and restart it")
+    host, _, port = address.rpartition(":")
+    connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_METRICS_S)
+    try:
+        connection.request("GET", path)
+        found = connection.getresponse()
+        body, status = found.read(_METRICS_BYTES), found.status
+    except (OSError, http.client.HTTPException) as error:
+        raise UnavailableError(f"the metrics of the hub cannot be read from {address}: {error}") from None
+    finally:
+        connection.close()
+    if status != 200:
+        raise UnavailableError(f"the hub answers {status} on {path.partition('?')[0]}")
+    return Response(body, 200, {"Cache-Control": "no-store"}, found.getheader("Content-Type") or _TEXT)

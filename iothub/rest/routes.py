@@ -1,0 +1,130 @@
+"""A path, its one scope, and what of the OpenAPI all paths have in common.
+
+Knows no resource. Handlers are plain functions: they block, and run in the pool of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Header, Request
+from pydantic import BaseModel
+
+from iothub.rest.caller import Caller
+from iothub.rest.problems import MEDIA_TYPE
+from iothub.rest.scopes import Scope
+
+Handler = Callable[..., Any]
+SCOPE = "x-scope"  # in the OpenAPI
+
+
+class Problem(BaseModel):
+    """A refusal, as RFC 9457 has it. `code` is stable."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    errors: list[dict[str, Any]] | None = None
+
+
+async def caller_of(request: Request) -> Caller:
+    """Return who makes the request; whoever has no key was refused before."""
+    caller: Caller = request.scope["iothub.caller"]
+    return caller
+
+
+Call = Annotated[Caller, Depends(caller_of)]
+IfMatch = Annotated[
+    str | None, Header(alias="If-Match", max_length=200, description="Change it only if it still has this ETag.")
+]
+
+
+def _idempotency(
+    _key: Annotated[
+        str | None,
+        Header(
+            alias="Idempotency-Key",
+            max_length=200,
+            description="A repeated request with the same key gets the first answer again, for a day.",
+        ),
+    ] = None,
+) -> None:
+    """For the OpenAPI: `iothub.rest.idempotency` reads it."""
+
+
+def _scoped(scope: Scope) -> Callable[[Request, Caller], Any]:
+    async def check(request: Request, caller: Call) -> None:
+        caller.require(scope, request.path_params.get("tenant"))
+
+    return check
+
+
+class Routes:
+    """Paths of one subject."""
+
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._paths: list[tuple[str, Handler, dict[str, Any]]] = []
+
+    def add_to(self, app: FastAPI, prefix: str) -> None:
+        """Put all of them into an application."""
+        for path, handler, options in self._paths:
+            app.add_api_route(prefix + path, handler, **options)
+
+    def get(self, path: str, scope: Scope, **options: Any) -> Callable[[Handler], Handler]:
+        return self._add("GET", path, scope, **options)
+
+    def post(self, path: str, scope: Scope, *, status: int = 201, **options: Any) -> Callable[[Handler], Handler]:
+        """Add what creates something, or an action; `Idempotency-Key` works for all of them."""
+        return self._add("POST", path, scope, status=status, **options)
+
+    def patch(self, path: str, scope: Scope, **options: Any) -> Callable[[Handler], Handler]:
+        return self._add("PATCH", path, scope, **options)
+
+    def put(self, path: str, scope: Scope, **options: Any) -> Callable[[Handler], Handler]:
+        return self._add("PUT", path, scope, **options)
+
+    def delete(self, path: str, scope: Scope, *, status: int = 204, **options: Any) -> Callable[[Handler], Handler]:
+        return self._add("DELETE", path, scope, status=status, **options)
+
+    def _add(
+        self,
+        method: str,
+        path: str,
+        scope: Scope,
+        *,
+        returns: Any = None,
+        status: int = 200,
+        extra: Mapping[str, Any] | None = None,
+        media_type: str = "application/json",
+    ) -> Callable[[Handler], Handler]:
+        """`returns`: the model of the answer, for the OpenAPI; `extra`: more of it."""
+        depends = [Depends(_scoped(scope))]
+        if method == "POST":
+            depends.append(Depends(_idempotency))
+        done: dict[str, Any] = {"description": "Done."}
+        if returns is not None:
+            done["model"] = returns
+        elif media_type != "application/json":
+            done["content"] = {media_type: {"schema": {"type": "string"}}}
+        problem = {"description": "Refused.", "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
+
+        def decorate(handler: Handler) -> Handler:
+            options = {
+                "methods": [method],
+                "status_code": status,
+                "dependencies": depends,
+                "response_model": None,
+                "responses": {status: done, "default": problem},
+                "operation_id": handler.__name__,
+                "openapi_extra": {SCOPE: scope.value, **(extra or {})},
+                "summary": (handler.__doc__ or "").split("\n", 1)[0].rstrip("."),
+                "tags": [self._tag],
+            }
+            self._paths.append((path, handler, options))
+            return handler
+
+        return decorate

@@ -1,0 +1,86 @@
+"""What a key may do: scopes, of which each path has exactly one, and the scopes of each role.
+
+Knows no path: `iothub.rest.routes` gives each one its scope, and a test holds that.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from iothub_tenants.accounts.api_keys import Role
+
+
+class Scope(StrEnum):
+    """One thing that a role has or has not."""
+
+    SELF_READ = "self:read"  # who am I, and what is there
+    TENANTS_READ = "tenants:read"
+    TENANTS_WRITE = "tenants:write"
+    TENANTS_LIST = "tenants:list"  # of all tenants
+    DEVICES_READ = "devices:read"
+    DEVICES_WRITE = "devices:write"
+    RULES_READ = "rules:read"
+    RULES_WRITE = "rules:write"
+    BANS_READ = "bans:read"
+    BANS_WRITE = "bans:write"
+    QUOTAS_READ = "quotas:read"
+    QUOTAS_WRITE = "quotas:write"
+    PLANS_READ = "plans:read"
+    PLANS_WRITE = "plans:write"
+    USAGE_READ = "usage:read"
+    SESSIONS_READ = "sessions:read"
+    SESSIONS_WRITE = "sessions:write"
+    RETAINED_READ = "retained:read"
+    RETAINED_WRITE = "retained:write"
+    MESSAGES_READ = "messages:read"  # payloads
+    REJECTED_READ = "rejected:read"
+    STATUS_READ = "status:read"
+    NODES_WRITE = "nodes:write"
+    JOBS_READ = "jobs:read"
+    KEYS_READ = "keys:read"
+    KEYS_WRITE = "keys:write"
+    AUDIT_READ = "audit:read"
+    TENANT_AUDIT_READ = "tenant-audit:read"
+    METRICS_READ = "metrics:read"
+    TENANT_METRICS_READ = "tenant-metrics:read"
+
+
+_ALL = frozenset(Scope)
+_KEYS = frozenset({Scope.KEYS_READ, Scope.KEYS_WRITE})
+_TENANT_ADMIN = frozenset(
+    {
+        Scope.SELF_READ,
+        Scope.TENANTS_READ,
+        Scope.DEVICES_READ,
+        Scope.DEVICES_WRITE,
+        Scope.RULES_READ,
+        Scope.RULES_WRITE,
+        Scope.BANS_READ,
+        Scope.BANS_WRITE,
+        Scope.QUOTAS_READ,
+        Scope.USAGE_READ,
+        Scope.SESSIONS_READ,
+        Scope.SESSIONS_WRITE,
+        Scope.RETAINED_READ,
+        Scope.RETAINED_WRITE,
+        Scope.MESSAGES_READ,
+        Scope.REJECTED_READ,
+        Scope.TENANT_AUDIT_READ,
+        Scope.TENANT_METRICS_READ,
+    }
+)
+
+
+def _reading(scopes: frozenset[Scope]) -> frozenset[Scope]:
+    """Return those that change nothing and show no payload."""
+    return frozenset(scope for scope in scopes if not scope.endswith(":write")) - {Scope.MESSAGES_READ}
+
+
+SCOPES_OF: dict[Role, frozenset[Scope]] = {
+    Role.PLATFORM_ADMIN: _ALL,
+    Role.OPERATOR: _ALL - _KEYS,
+    Role.VIEWER: _reading(_ALL - _KEYS),
+    Role.TENANT_ADMIN: _TENANT_ADMIN,
+    Role.TENANT_VIEWER: _reading(_TENANT_ADMIN),
+    Role.SCRAPE: frozenset({Scope.SELF_READ, Scope.METRICS_READ, Scope.TENANT_METRICS_READ}),
+}

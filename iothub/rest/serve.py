@@ -1,0 +1,74 @@
+"""The process of the API: a socket, uvicorn on it, until a signal ends it.
+
+Knows no path.
+"""
+
+from __future__ import annotations
+
+import logging as standard_logging
+import signal
+import socket
+
+import uvicorn
+
+from iothub.base import log as logging
+from iothub.base.errors import UnavailableError
+from iothub.config.sections import Config
+from iothub.rest.app import make_app
+from iothub.rest.caller import Hub
+from iothub_tenants.accounts.store import AccountStore
+
+CONNECTIONS = 256
+_HEADER_BYTES = 32 << 10
+_IDLE_S = 15
+_STOP_S = 10
+
+log = logging.get(__name__)
+
+
+def serve(*, store: AccountStore, hub: Hub, settings: Config, version: str, bind: str, port: int) -> None:
+    """Serve until SIGTERM or SIGINT; requests that are under way have a moment to end. The caller closes the store.
+
+    Raises UnavailableError: the port is in use, or the address is not of this machine.
+    """
+    app = make_app(store=store, hub=hub, settings=settings, version=version)
+    configuration = uvicorn.Config(
+        app,
+        lifespan="on",
+        http="h11",
+        ws="none",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=_STOP_S,
+        h11_max_incomplete_event_size=_HEADER_BYTES,
+    )
+    standard_logging.getLogger("uvicorn").setLevel(standard_logging.WARNING)
+    with listening(bind, port) as opened:
+        host, port = opened.getsockname()[:2]
+        log.info("ready", address=f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn has its own, and then sends the signal again
+            signal.signal(number, signal.SIG_IGN)
+        uvicorn.Server(configuration).run(sockets=[opened])
+    log.info("stopped")
+
+
+def listening(bind: str, port: int) -> socket.socket:
+    """Open the port. Raises UnavailableError."""
+    try:
+        found = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        opened = socket.socket(found[0], found[1] | socket.SOCK_CLOEXEC)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(found[4])
+            opened.listen(CONNECTIONS)
+        except BaseException:
+            opened.close()
+            raise
+    except OSError as error:
+        raise UnavailableError(
+            f"the API cannot listen on {bind}:{port}: {error.strerror}: choose another with --port or --bind"
+        ) from None
+    return opened

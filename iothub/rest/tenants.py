@@ -1,0 +1,135 @@
+"""/tenants: tenants, their usage and their part of the audit log."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from fastapi import Query, Response
+
+from iothub.admin import usage
+from iothub.admin.tenants import create_tenant as create_as_everywhere
+from iothub.base.errors import ConfigError
+from iothub.rest import answers, models
+from iothub.rest.answers import Page
+from iothub.rest.models import Items, TenantName
+from iothub.rest.routes import Call, IfMatch, Routes
+from iothub.rest.scopes import Scope
+from iothub_tenants.accounts import audit, tenants, usage_hours
+from iothub_tenants.accounts.plain import plain
+
+routes = Routes("tenants")
+
+
+@routes.get("/tenants", Scope.TENANTS_LIST, returns=Items)
+def list_tenants(call: Call, page: Page) -> Response:
+    """List all tenants by name."""
+    return page.cut([plain(tenant) for tenant in tenants.page(call.store, page.after, page.limit + 1)])
+
+
+@routes.post("/tenants", Scope.TENANTS_WRITE, returns=models.Tenant)
+def create_tenant(call: Call, body: models.NewTenant) -> Response:
+    """Create a tenant."""
+    made = create_as_everywhere(
+        call.store,
+        call.settings.tenancy,
+        body.name,
+        plan=body.plan,
+        is_closed=body.is_closed,
+        display_name=body.display_name,
+        client_id_policy=body.client_id_policy,
+    )
+    return answers.created(plain(made), f"/api/v1/tenants/{made.name}")
+
+
+@routes.get("/tenants/{tenant}", Scope.TENANTS_READ, returns=models.Tenant)
+def show_tenant(call: Call, tenant: TenantName) -> Response:
+    """Show one tenant."""
+    return answers.shown(plain(tenants.show(call.store, tenant)))
+
+
+@routes.patch("/tenants/{tenant}", Scope.TENANTS_WRITE, returns=models.Tenant)
+def update_tenant(call: Call, tenant: TenantName, body: models.TenantChanges, if_match: IfMatch = None) -> Response:
+    """Change what is given of a tenant; the rest stays."""
+    given = body.model_dump()
+    for name in ("allowed_networks", "denied_networks"):
+        given[name] = None if given[name] is None else tuple(given[name])
+    made = tenants.update(
+        call.store,
+        tenant,
+        tenants.Settings(**given),
+        is_expected=lambda found: answers.require_match(if_match, plain(found)),
+    )
+    return answers.shown(plain(made))
+
+
+@routes.delete("/tenants/{tenant}", Scope.TENANTS_WRITE, status=202, returns=models.Tenant)
+def delete_tenant(call: Call, tenant: TenantName, if_match: IfMatch = None) -> Response:
+    """Delete a tenant with everything it has.
+
+    Its devices can no longer connect. The hub removes what is stored; until then its state is `deleting`, and the name is not free.
+    """
+    answers.require_match(if_match, plain(tenants.show(call.store, tenant)))
+    tenants.delete(call.store, tenant)
+    return answers.shown(plain(tenants.show(call.store, tenant)), status=202)
+
+
+@routes.post("/tenants/{tenant}:suspend", Scope.TENANTS_WRITE, status=200, returns=models.Tenant)
+def suspend_tenant(call: Call, tenant: TenantName) -> Response:
+    """Close a tenant's connections and refuse new ones; everything stored is kept."""
+    return answers.shown(plain(tenants.suspend(call.store, tenant)))
+
+
+@routes.post("/tenants/{tenant}:resume", Scope.TENANTS_WRITE, status=200, returns=models.Tenant)
+def resume_tenant(call: Call, tenant: TenantName) -> Response:
+    """End a suspension."""
+    return answers.shown(plain(tenants.resume(call.store, tenant)))
+
+
+@routes.post("/tenants/{tenant}:protect", Scope.TENANTS_WRITE, status=200, returns=models.Tenant)
+def protect_tenant(call: Call, tenant: TenantName) -> Response:
+    """Refuse to delete this tenant from now on."""
+    return answers.shown(plain(tenants.protect(call.store, tenant)))
+
+
+@routes.post("/tenants/{tenant}:unprotect", Scope.TENANTS_WRITE, status=200, returns=models.Tenant)
+def unprotect_tenant(call: Call, tenant: TenantName) -> Response:
+    """Remove delete protection."""
+    return answers.shown(plain(tenants.unprotect(call.store, tenant)))
+
+
+@routes.get("/tenants/{tenant}/usage", Scope.USAGE_READ, returns=Items)
+def show_usage(
+    call: Call,
+    tenant: TenantName,
+    since: Annotated[
+        datetime | None, Query(alias="from", description="First hour, UTC. Default: a week before `to`.")
+    ] = None,
+    to: Annotated[datetime | None, Query(description="End, UTC, not included. Default: now.")] = None,
+    by: Annotated[Literal["hour", "day", "total"], Query(description="Period of one row.")] = "day",
+) -> Response:
+    """Show the usage of a tenant, as the job `usage` has summed it."""
+    until_ms = int(time.time() * 1000) if to is None else _milliseconds(to)
+    since_ms = until_ms - usage.WEEK_MS if since is None else _milliseconds(since)
+    if since_ms >= until_ms:
+        raise ConfigError("from must be before to")
+    return answers.shown({"items": usage.rows(usage_hours.hours(call.store, tenant, since_ms, until_ms), by)})
+
+
+@routes.get("/tenants/{tenant}/audit", Scope.TENANT_AUDIT_READ, returns=Items)
+def list_changes_of_tenant(call: Call, tenant: TenantName, page: Page) -> Response:
+    """List who has changed what of this tenant, the newest first."""
+    found = audit.page(call.store, tenant=tenant, before_id=page.number(), limit=page.limit + 1)
+    return page.cut([plain(entry) for entry in found], lambda row: row["id"])
+
+
+@routes.get("/audit", Scope.AUDIT_READ, returns=Items)
+def list_changes(call: Call, page: Page) -> Response:
+    """List who has changed what, the newest first."""
+    found = audit.page(call.store, before_id=page.number(), limit=page.limit + 1)
+    return page.cut([plain(entry) for entry in found], lambda row: row["id"])
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,0 +1,481 @@
+"""Each resource of the API, from creation to deletion: the same functions as the command line, in HTTP's words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
+from iothub.cli.main import run
+from iothub.records.admin_commands import Verb, message_rows
+from iothub.records.message import StoredMessage, encode_message
+from iothub_tenants.accounts import bans, devices, tenants
+from tests.support.rest_api import Api
+
+SUBJECTS = ("tenants", "devices", "rules", "quotas", "live", "platform")  # iothub.rest.tenants and so on
+
+
+def body(payload: bytes) -> bytes:
+    return encode_message(StoredMessage(b"a/b", payload, 1, False, b"", 0, b"", "c9"))
+
+
+# --- iothub.rest.tenants
+
+
+def test_tenant_from_creation_to_deletion(api: Api) -> None:
+    made = api.post("/tenants", {"name": "new", "display_name": "New", "is_closed": True})
+
+    assert (made.status, made.headers["location"]) == (201, "/api/v1/tenants/new")
+    assert api.get("/tenants/new").json == made.json
+    assert api.post("/tenants", {"name": "new"}).code == "conflict"
+    assert api.post("/tenants/new:suspend").json["state"] == "suspended"
+    assert api.post("/tenants/new:resume").json["state"] == "active"
+    assert api.post("/tenants/new:protect").json["is_protected"] is True
+    assert api("DELETE", "/tenants/new").code == "conflict"
+    assert api.post("/tenants/new:unprotect").json["is_protected"] is False
+    gone = api("DELETE", "/tenants/new")
+    assert (gone.status, gone.json["state"]) == (202, "deleting")
+    assert api.get("/tenants/nobody").code == "not_found"
+
+
+def test_tenant_has_plan_and_policy_of_the_settings(api: Api) -> None:
+    """As `tenant create` has."""
+    made = api.post("/tenants", {"name": "new"}).json
+
+    assert (made["plan"], made["client_id_policy"]) == ("standard", "owner")
+    assert api.post("/tenants", {"name": "system"}).code == "invalid"
+    assert api.post("/tenants", {"name": "other2", "plan": "nobodys"}).code == "not_found"
+
+
+def test_change_needs_the_etag_that_was_read(api: Api) -> None:
+    """Or none at all."""
+    before = api.get("/tenants/acme").headers["etag"]
+
+    changed = api("PATCH", "/tenants/acme", {"display_name": "A"}, headers={"If-Match": before})
+    late = api("PATCH", "/tenants/acme", {"display_name": "B"}, headers={"If-Match": before})
+
+    assert changed.json["display_name"] == "A"
+    assert (late.status, late.code) == (412, "precondition_failed")
+    assert api.get("/tenants/acme").headers["etag"] == changed.headers["etag"]
+    assert api("PATCH", "/tenants/acme", {"is_qos0_queued": True}, headers={"If-Match": "*"}).status == 200
+    assert api("PATCH", "/tenants/acme", {"allowed_networks": ["10.0.0.0/8"]}).json["allowed_networks"] == [
+        "10.0.0.0/8"
+    ]
+    assert api("PATCH", "/tenants/acme", {"allowed_networks": []}).json["allowed_networks"] == []
+    assert api("PATCH", "/tenants/acme", {"display_name": "A"}).json["display_name"] == "A"
+    assert api("DELETE", "/tenants/acme", headers={"If-Match": before}).code == "precondition_failed"
+
+
+def test_pages_follow_their_links(api: Api) -> None:
+    """To the end, each row once."""
+    for number in range(5):
+        tenants.create(api.store, f"t{number}")
+    names, path, pages = [], "/tenants?limit=3", 0
+    while path:
+        answer = api.get(path)
+        names += [row["name"] for row in answer.json["items"]]
+        link = answer.headers.get("link", "")
+        path = link.partition(">")[0].removeprefix("</api/v1")
+        assert not link or link.endswith('; rel="next"')
+        pages += 1
+
+    assert names == ["acme", "other", "t0", "t1", "t2", "t3", "t4"]
+    assert pages == 3
+
+
+@pytest.mark.parametrize("limit", ["0", "1001", "x", "-1", ""])
+def test_limit_of_a_page_is_bounded(api: Api, limit: str) -> None:
+    assert api.get(f"/tenants?limit={limit}").code == "invalid"
+
+
+def test_usage_is_summed_as_the_command_does(api: Api) -> None:
+    assert api.get("/tenants/acme/usage?by=total").json == {"items": []}
+    assert api.get("/tenants/acme/usage?from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z").code == "invalid"
+    assert api.get("/tenants/acme/usage?by=year").code == "invalid"
+
+
+def test_changes_are_in_the_audit_log_with_the_key(api: Api) -> None:
+    api.post("/tenants/acme:suspend")
+    tenant_key = api.key("app", "tenant-admin", "acme")
+    api.post("/tenants/acme/devices", {"name": "d2"}, key=tenant_key)
+
+    lines = api.get("/tenants/acme/audit", key=tenant_key).json["items"]
+    everywhere = api.get("/audit?limit=1")
+
+    assert [(line["actor"], line["subject"], line["action"]) for line in lines[:3]] == [
+        ("key:app", "d2", "created"),
+        ("hub", "app", "created"),
+        ("key:root", "acme", "changed"),
+    ]
+    assert everywhere.json["items"][0]["id"] == lines[0]["id"]
+    assert f"after={lines[0]['id']}" in everywhere.headers["link"]
+    assert api.get("/audit?after=x").code == "invalid"
+
+
+# --- iothub.rest.devices
+
+
+def test_device_from_creation_to_deletion(api: Api) -> None:
+    made = api.post("/tenants/acme/devices", {"name": "d2"})
+
+    assert made.status == 201
+    assert len(made.json["secret"]) == 32
+    assert made.headers["cache-control"] == "no-store"
+    assert "secret" not in api.get("/tenants/acme/devices/d2").json
+    assert api.post("/tenants/acme/devices", {"name": "d2"}).code == "conflict"
+    assert api.post("/tenants/acme/devices/d2:rotate-secret").json["secret"] != made.json["secret"]
+    assert api.post("/tenants/acme/devices/d2:disable").json["is_enabled"] is False
+    assert api.post("/tenants/acme/devices/d2:enable").json["is_enabled"] is True
+    assert api("PUT", "/tenants/acme/devices/d2/password", {"password": "x"}).json["credential"] == "password"
+    assert api("DELETE", "/tenants/acme/devices/d2").status == 204
+    assert api("DELETE", "/tenants/acme/devices/d2").code == "not_found"
+
+
+def test_device_with_a_token_has_no_secret(api: Api) -> None:
+    assert "secret" not in api.post("/tenants/acme/devices", {"name": "d2", "with_token": True}).json
+    both = api.post("/tenants/acme/devices", {"name": "d3", "with_token": True, "password": "x"})
+    assert both.code == "invalid"
+
+
+def test_devices_with_colons_in_their_names_are_no_actions(api: Api) -> None:
+    api.post("/tenants/acme/devices", {"name": "a:disable"})
+
+    assert api.get("/tenants/acme/devices/a:disable").json["is_enabled"] is True
+    assert api.post("/tenants/acme/devices/a:disable:disable").json["is_enabled"] is False
+
+
+def test_devices_have_pages_with_their_groups(api: Api) -> None:
+    api.post("/tenants/acme/groups", {"name": "g"})
+    api.post("/tenants/acme/devices", {"name": "dev2", "groups": ["g"]})
+
+    first = api.get("/tenants/acme/devices?limit=1")
+    second = api.get("/tenants/acme/devices?limit=1&after=dev1")
+
+    assert [row["name"] for row in first.json["items"]] == ["dev1"]
+    assert [(row["name"], row["groups"]) for row in second.json["items"]] == [("dev2", ["g"])]
+    assert "link" in first.headers
+    assert "link" not in second.headers
+
+
+CSV = {"Content-Type": "text/csv"}
+
+
+def test_many_devices_are_imported_or_none(api: Api) -> None:
+    rows = b"name,password\nd2,x\nd3,\n"
+    path = "/tenants/acme/devices:import"
+
+    bad = api("POST", path, raw=rows, headers=CSV)
+    tried = api("POST", f"{path}?generate_secrets=true&dry_run=true", raw=rows, headers=CSV)
+    done = api("POST", f"{path}?generate_secrets=true", raw=rows, headers=CSV)
+
+    assert bad.code == "conflict"
+    assert "line 3" in bad.json["errors"][0]["detail"]
+    assert (tried.json["devices"], tried.json["is_imported"]) == (["d2", "d3"], False)
+    assert [row["username"] for row in done.json["secrets"]] == ["acme/d3"]
+    assert [row["name"] for row in api.get("/tenants/acme/devices").json["items"]] == ["d2", "d3", "dev1"]
+    assert api("POST", path, raw=b"\xff\xfe", headers=CSV).code == "conflict"
+    assert api("POST", path, {"a": 1}).code == "unsupported_media_type"
+
+
+def test_groups_have_members(api: Api) -> None:
+    assert api.post("/tenants/acme/groups", {"name": "g"}).status == 201
+    assert api("PUT", "/tenants/acme/groups/g/devices/dev1").json["groups"] == ["g"]
+    assert api.get("/tenants/acme/groups/g").json["devices"] == ["dev1"]
+    assert [row["name"] for row in api.get("/tenants/acme/groups").json["items"]] == ["g"]
+    assert api("DELETE", "/tenants/acme/groups/g/devices/dev1").json["groups"] == []
+    assert api("DELETE", "/tenants/acme/groups/g").status == 204
+    assert api.get("/tenants/acme/groups/g").code == "not_found"
+
+
+# --- iothub.rest.rules
+
+
+def test_rules_are_added_judged_and_removed(api: Api) -> None:
+    rule = {"subject": "dev1", "effect": "deny", "action": "publish", "filter": "a/#"}
+    asked = "/tenants/acme/acl:test?device=dev1&action=publish&topic=a/b"
+
+    assert api.get(asked).json["is_allowed"] is True
+    made = api.post("/tenants/acme/acl-rules", rule)
+    assert made.status == 201
+    verdict = api.get(asked).json
+    assert (verdict["is_allowed"], verdict["rule"]["id"]) == (False, made.json["id"])
+    assert [row["effect"] for row in api.get("/tenants/acme/acl-rules").json["items"]] == ["allow", "deny"]
+    assert [row["effect"] for row in api.get("/tenants/acme/acl-rules?subject=dev1").json["items"]] == ["deny", "allow"]
+    assert "link" in api.get("/tenants/acme/acl-rules?limit=1").headers
+    assert api("DELETE", f"/tenants/acme/acl-rules/{made.json['id']}").status == 204
+    assert api("DELETE", f"/tenants/acme/acl-rules/{made.json['id']}").code == "not_found"
+    assert api.post("/tenants/acme/acl-rules", {**rule, "filter": "a/#/b"}).code == "invalid"
+    assert api.post("/tenants/acme/acl-rules", {**rule, "subject": "nobody"}).code == "not_found"
+
+
+def test_bans_are_added_and_lifted(api: Api) -> None:
+    made = api.post("/tenants/acme/bans", {"kind": "address", "value": "192.0.2.7", "for_s": 60, "reason": "loud"})
+
+    assert (made.status, made.json["value"]) == (201, "192.0.2.7/32")
+    assert bans.list_all(api.store, "acme")[0].until_ms > api.store.now_ms()
+    assert [row["name"] for row in api.get("/tenants/acme/bans").json["items"]] == ["192.0.2.7/32"]
+    assert api("DELETE", "/tenants/acme/bans?kind=address&value=192.0.2.7").status == 204
+    assert api("DELETE", "/tenants/acme/bans?kind=address&value=192.0.2.7").code == "not_found"
+    assert api("DELETE", "/tenants/acme/bans").code == "invalid"
+
+
+def test_bans_after_failed_logins_are_the_hubs(api: Api) -> None:
+    row = {"device": "dev1", "address": "192.0.2.7", "until_ms": 1}
+    api.hub.answers[Verb.BAN_LIST] = ([row], {"left_out": 0, "reason": "10 failed logins"})
+
+    assert api.get("/tenants/acme/failure-bans").json["items"][0]["reason"] == "automatic: 10 failed logins"
+    assert api("DELETE", "/tenants/acme/failure-bans/dev1?address=192.0.2.7").json == {"name": "dev1", "bans": 1}
+    assert api.get("/audit").json["items"][0]["action"] == "lifted"
+    api.hub.answers[Verb.BAN_LIST] = ([], {"left_out": 0, "reason": "", "unanswered": [{"hub": "two"}]})
+    assert api.get("/tenants/acme/failure-bans").code == "unavailable"
+
+
+# --- iothub.rest.quotas
+
+
+def test_limits_are_set_and_removed_by_name(api: Api) -> None:
+    path = "/tenants/acme/quotas"
+    before = api.get(path)
+    wanted = {"connections": 5, "publish_messages": ["50/1s", "1000/1d"], "topic_aliases": "unlimited"}
+
+    assert before.json == {"limits": {}}
+    made = api("PATCH", path, {"limits": wanted}, headers={"If-Match": before.headers["etag"]})
+    assert made.json == {"limits": wanted}
+    assert (
+        api("PATCH", path, {"limits": {"connections": 6}}, headers={"If-Match": before.headers["etag"]}).status == 412
+    )
+    assert api("PATCH", path, {"limits": {"connections": None, "topic_aliases": 3}}).json["limits"] == {
+        "publish_messages": ["50/1s", "1000/1d"],
+        "topic_aliases": 3,
+    }
+    effective = {row["name"]: row for row in api.get(f"{path}:effective").json["items"]}
+    assert effective["topic_aliases"]["origin"] == "tenant"
+    assert effective["connections"]["origin"] == "plan"
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"nobodys": 1}, {"connections": -1}, {"connections": "many"}, {"publish_messages": 5}, {"connections": 1.5}],
+)
+def test_limits_that_are_none_are_refused(api: Api, limits: object) -> None:
+    assert api("PATCH", "/tenants/acme/quotas", {"limits": limits}).code == "invalid"
+    assert api.get("/tenants/acme/quotas").json == {"limits": {}}
+
+
+def test_device_has_limits_of_its_own(api: Api) -> None:
+    path = "/tenants/acme/devices/dev1/quotas"
+
+    assert api("PATCH", path, {"limits": {"device_publish_messages": ["5/1s"]}}).status == 200
+    assert api.get(path).json == {"limits": {"device_publish_messages": ["5/1s"]}}
+    assert api.get("/tenants/acme/quotas").json == {"limits": {}}
+    assert api("PATCH", path, {"limits": {"connections": 1}}).code == "invalid"
+    assert {row["origin"] for row in api.get(f"{path}:effective").json["items"]} >= {"device", "plan"}
+
+
+def test_plan_from_creation_to_deletion(api: Api) -> None:
+    made = api.post("/plans", {"name": "small", "limits": {"connections": 5}})
+
+    assert (made.status, made.json["limits"], made.json["parent"]) == (201, {"connections": 5}, "standard")
+    changed = api(
+        "PATCH",
+        "/plans/small",
+        {"limits": {"connections": None, "sessions": 3}, "weight": 2},
+        headers={"If-Match": made.headers["etag"]},
+    )
+    assert (changed.json["limits"], changed.json["weight"]) == ({"sessions": 3}, 2)
+    assert api("PATCH", "/plans/small", {"weight": 3}, headers={"If-Match": made.headers["etag"]}).status == 412
+    assert [row["name"] for row in api.get("/plans").json["items"]] == ["small", "standard", "unlimited"]
+    assert api("DELETE", "/plans/small").status == 204
+    assert api.get("/plans/small").code == "not_found"
+    assert api("DELETE", "/plans/standard").code == "conflict"
+
+
+# --- iothub.rest.live
+
+
+def test_sessions_and_queues_are_told_by_the_hub(api: Api) -> None:
+    assert api.get("/tenants/acme/sessions").json["items"][0]["name"] == "c1"
+    assert api.get("/tenants/acme/sessions/a%2Fb").json["subscriptions"] == []
+    assert api.hub.asked[-1] == ("session.show", "acme", {"client_id": "a/b"})
+    assert api.get("/tenants/acme/queues").json["items"][0]["messages"] == 3
+    assert api.get("/tenants/acme/queues/c1").json["limits"]["messages"] == "unlimited"
+    rows = list(message_rows({"position": 4, "qos": 1, "expires_at_ms": 0}, body(b"21.5")))
+    api.hub.answers[Verb.QUEUE_SHOW] = (rows, {})
+    assert api.get("/tenants/acme/queued-messages/c1?limit=3").json["items"][0]["payload"] == "21.5"
+
+
+def test_list_of_the_hub_has_a_link_to_its_next_page(api: Api) -> None:
+    rows = api.hub.answers[Verb.SESSION_LIST]
+    assert isinstance(rows, tuple)
+    api.hub.answers[Verb.SESSION_LIST] = (rows[0], {"next": "c 1/ä"})
+
+    assert api.get("/tenants/acme/sessions?limit=1").headers["link"] == (
+        '</api/v1/tenants/acme/sessions?limit=1&after=c+1%2F%C3%A4>; rel="next"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "action"),
+    [
+        ("DELETE", "/tenants/acme/sessions/c1", "session", "discarded"),
+        ("DELETE", "/tenants/acme/queued-messages/c1", "queue", "purged"),
+        ("DELETE", "/tenants/acme/retained?filter=a/%23", "retained", "deleted"),
+        ("POST", "/nodes/0:drain", "node", "drained"),
+        ("POST", "/nodes/0:resume", "node", "resumed"),
+    ],
+)
+def test_what_the_hub_does_is_in_the_audit_log(api: Api, method: str, path: str, kind: str, action: str) -> None:
+    """If it was done."""
+    assert api(method, path).status < 300
+    line = api.get("/audit").json["items"][0]
+    assert (line["actor"], line["kind"], line["action"]) == ("key:root", kind, action)
+
+    for verb in api.hub.answers:
+        api.hub.answers[verb] = NotFoundError("there is none")
+    assert api(method, path).code == "not_found"
+    assert api.get("/audit").json["items"][0]["id"] == line["id"]
+
+
+def test_retained_messages_are_listed_shown_and_counted(api: Api) -> None:
+    api.hub.answers[Verb.RETAIN_SHOW] = (list(message_rows({}, body(b"on"))), {"version": 2})
+
+    assert api.get("/tenants/acme/retained?filter=a/%23").json["items"][0]["name"] == "a/b"
+    assert api.get("/tenants/acme/retained/a/b").json["payload"] == "on"
+    assert api("DELETE", "/tenants/acme/retained?filter=a/b&dry_run=true").json["is_deleted"] is False
+    assert api.hub.asked[-1][0] == "retain.count"
+    assert api("DELETE", "/tenants/acme/retained").code == "invalid"
+
+
+def test_hub_that_some_hubs_did_not_answer_is_no_success(api: Api) -> None:
+    """It is to be repeated."""
+    api.hub.answers[Verb.RETAIN_DELETE] = ([], {"messages": 1, "unanswered": [{"hub": "two", "reason": "silent"}]})
+
+    answer = api("DELETE", "/tenants/acme/retained?filter=a")
+
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert "two" in answer.json["detail"]
+
+
+def test_without_a_hub_the_accounts_are_served_and_the_rest_is_unavailable(api: Api) -> None:
+    """A tenant's key does not hear where the hub would be."""
+    api.hub.answers.clear()
+    key = api.key("k", "tenant-admin", "acme")
+
+    own, platform = api.get("/tenants/acme/sessions", key=key), api.get("/tenants/acme/sessions")
+
+    assert own.code == platform.code == "unavailable"
+    assert own.headers["retry-after"] == "1"
+    assert "/data" in platform.json["detail"]
+    assert "/data" not in own.json["detail"]
+    assert api.get("/tenants/acme", key=key).status == 200
+
+
+def test_refused_connects_are_told(api: Api) -> None:
+    row = {
+        "at_ms": 1_800_000_000_000,
+        "tenant": "acme",
+        "device": "dev1",
+        "client_id": "c1",
+        "address": "192.0.2.7",
+        "listener": "tcp",
+        "protocol_version": 5,
+        "reason": "bad_credentials",
+        "rule": "",
+    }
+    api.hub.answers[Verb.REJECTED_LIST] = ([row, {**row, "client_id": "c2"}], {})
+
+    assert [each["client_id"] for each in api.get("/tenants/acme/rejected?limit=1").json["items"]] == ["c2"]
+    assert len(api.get("/rejected").json["items"]) == 2
+    assert api.hub.asked[-1] == ("rejected.list", "", {"is_unknown": True})
+
+
+# --- iothub.rest.platform
+
+
+def test_status_alarms_and_nodes_are_told(api: Api) -> None:
+    api.hub.answers[Verb.STATUS] = ([], {"ready": False, "alarms": [{"name": "disk_low"}]})
+
+    assert api.get("/status").json == {"tenants": 2, "hub": {"ready": False, "alarms": [{"name": "disk_low"}]}}
+    assert api.get("/alarms").json == {"items": [{"name": "disk_low"}]}
+    assert api.get("/nodes").json["items"][0]["state"] == "up"
+    assert api.post("/nodes/0:drain", {"rate_per_s": 7}).status == 202
+    assert api.hub.asked[-1] == ("cluster.drain", "", {"node": 0, "rate_per_s": 7, "is_waited": False})
+    assert api.post("/nodes/70000:drain").code == "invalid"
+
+
+def test_jobs_are_listed_with_their_runs(api: Api) -> None:
+    assert "compact_events" in [row["name"] for row in api.get("/jobs").json["items"]]
+    assert api.get("/jobs/verify/runs").json == {"items": []}
+
+
+def test_key_from_creation_to_deletion(api: Api) -> None:
+    made = api.post("/api-keys", {"name": "app", "role": "tenant-viewer", "tenant": "acme"})
+
+    assert (made.status, made.headers["cache-control"]) == (201, "no-store")
+    assert api.get("/whoami", key=made.json["key"]).json["tenant"] == "acme"
+    assert "key" not in api.get("/api-keys/app").json
+    assert [row["name"] for row in api.get("/api-keys").json["items"]] == ["app", "root"]
+    again = api.post("/api-keys/app:rotate").json["key"]
+    assert api.get("/whoami", key=made.json["key"]).status == 401
+    assert api.get("/whoami", key=again).status == 200
+    assert api("DELETE", "/api-keys/app").status == 204
+    assert api.get("/whoami", key=again).status == 401
+    assert api.post("/api-keys", {"name": "x", "role": "tenant-viewer"}).code == "invalid"
+
+
+def test_metrics_need_the_hubs_port(api: Api) -> None:
+    key = api.key("prometheus", "scrape")
+
+    assert api.get("/metrics", key=key).code == "unavailable"
+    api.hub.http = "127.0.0.1:1"
+    assert "cannot be read" in api.get("/metrics").json["detail"]
+    assert api.get("/tenants/nobody/metrics").code == "not_found"
+
+
+# --- what all have in common
+
+
+def test_hub_hears_of_a_change_before_the_client_does(api: Api) -> None:
+    """So that what is revoked is revoked when the answer is there; a request that changes nothing tells nothing."""
+    api.get("/tenants")
+    assert api.hub.hints == 0
+
+    api.post("/tenants/acme/devices/dev1:disable")
+
+    assert api.hub.hints == 1
+    assert devices.show(api.store, "acme", "dev1").is_enabled is False
+    api.post("/tenants", {"name": "acme"})
+    assert api.hub.hints == 1
+
+
+def test_store_that_fails_is_unavailable(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_given: object) -> None:
+        raise BackendError("the accounts database failed: /data/accounts.db", retryable=True)
+
+    monkeypatch.setattr(tenants, "show", fail)
+    key = api.key("k", "tenant-viewer", "acme")
+
+    assert api.get("/tenants/acme").code == "unavailable"
+    assert "accounts.db" in api.get("/tenants/acme").json["detail"]
+    assert "accounts.db" not in api.get("/tenants/acme", key=key).json["detail"]
+
+
+@pytest.mark.parametrize("error", [ConflictError("later"), UnavailableError("later")])
+def test_refusal_of_the_hub_is_the_answer(api: Api, error: Exception) -> None:
+    api.hub.answers[Verb.SESSION_LIST] = error
+
+    assert api.get("/tenants/acme/sessions").code in ("conflict", "unavailable")
+
+
+def test_rows_are_those_of_the_command_line(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """One form for both: `iothub.admin.content`, `iothub.admin.hub_rows` and their like."""
+    data_dir = Path(api.store.url.removeprefix("sqlite:///")).parent / "hub"
+    assert run(["--data-dir", str(data_dir), "init"]) == 0
+    assert run(["--data-dir", str(data_dir), "tenant", "create", "acme"]) == 0
+    capsys.readouterr()
+    run(["--data-dir", str(data_dir), "tenant", "list", "-o", "json"])
+    (printed,) = json.loads(capsys.readouterr().out)
+
+    assert printed.keys() == api.get("/tenants/acme").json.keys()

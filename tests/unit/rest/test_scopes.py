@@ -1,0 +1,157 @@
+"""Who may do what: each path has one scope, and each kind of key gets what it is for, over every path of the OpenAPI."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from iothub.base.errors import IotHubError
+from iothub.rest.edge import Edge
+from iothub.rest.routes import SCOPE
+from iothub.rest.scopes import SCOPES_OF, Scope
+from iothub_tenants.accounts.api_keys import Role
+from tests.support.rest_api import ROOT, Api
+
+PAYLOADS = ("/queued-messages", "/retained/{")
+METHODS = {"get", "put", "post", "patch", "delete"}
+KEYS = [
+    ("platform-admin", None),
+    ("operator", None),
+    ("viewer", None),
+    ("scrape", None),
+    ("tenant-admin", "acme"),
+    ("tenant-viewer", "acme"),
+    ("scrape", "acme"),
+    ("tenant-admin", "other"),
+    ("tenant-viewer", "other"),
+    ("scrape", "other"),
+]
+
+
+def operations(api: Api) -> list[tuple[str, str, dict[str, Any]]]:
+    """Every method of every path, as the OpenAPI has them."""
+    document = api.get("/openapi.json").json
+    return [
+        (method.upper(), path.removeprefix(ROOT), found)
+        for path, item in document["paths"].items()
+        for method, found in item.items()
+        if method in METHODS
+    ]
+
+
+def expected(role: str, key_tenant: str | None, method: str, path: str) -> int:
+    """Say what a key gets on tenant `acme`: 200 (it may), 403 (it may not), 404 (there is no such tenant for it)."""
+    if key_tenant not in (None, "acme") and "{tenant}" in path:
+        return 404
+    return 200 if may(role, is_of_tenant=key_tenant is not None, method=method, path=path) else 403
+
+
+def may(role: str, *, is_of_tenant: bool, method: str, path: str) -> bool:
+    """The rules as an operator would tell them, path by path."""
+    if path in ("/whoami", "/openapi.json"):
+        return True
+    if role == "scrape":
+        return path == "/tenants/{tenant}/metrics" or (path == "/metrics" and not is_of_tenant)
+    if path.startswith("/api-keys"):
+        return role == "platform-admin"
+    if is_of_tenant and "{tenant}" not in path:
+        return False
+    is_reading = method == "GET"
+    if is_reading and any(part in path for part in PAYLOADS):
+        return role in ("platform-admin", "operator", "tenant-admin")
+    if is_reading:
+        return True
+    if role in ("viewer", "tenant-viewer"):
+        return False
+    is_of_the_platform = re.fullmatch(r"/tenants/\{tenant\}(:\w+)?", path) is not None or path.endswith("/quotas")
+    return not (is_of_tenant and is_of_the_platform)
+
+
+def filled(path: str) -> str:
+    """The path with names in place of its parameters."""
+    values = {"tenant": "acme", "device": "nobody", "number": "999", "node": "7"}
+    return re.sub(r"\{(\w+)\}", lambda found: values.get(found[1], "nobody"), path)
+
+
+def test_every_path_has_exactly_one_scope(api: Api) -> None:
+    """And the OpenAPI says which."""
+    found = {(method, path): operation.get(SCOPE) for method, path, operation in operations(api)}
+
+    assert len(found) > 60
+    assert [path for path, scope in found.items() if scope not in set(Scope)] == []
+
+
+def test_every_path_of_the_application_is_in_the_openapi(api: Api) -> None:
+    """None is served that the matrix does not know."""
+    assert isinstance(api.app, Edge)
+    served = {
+        (method, re.sub(r":path\}", "}", route.path))
+        for route in api.app._app.routes  # type: ignore[attr-defined]
+        for method in route.methods
+        if route.path.startswith(ROOT)
+    }
+
+    assert served == {(method, ROOT + path) for method, path, _ in operations(api)}
+
+
+def test_every_scope_is_of_a_path_and_of_a_role(api: Api) -> None:
+    used = {operation[SCOPE] for _, _, operation in operations(api)}
+
+    assert used == {scope.value for scope in Scope}
+    assert set(SCOPES_OF) == set(Role)
+
+
+@pytest.mark.parametrize(("role", "tenant"), KEYS)
+def test_matrix_of_keys_and_paths(api: Api, role: str, tenant: str | None) -> None:
+    """Each key on each path: refused as it must be, or let through to whatever there is."""
+    key = api.key("k", role, tenant)
+    for verb in api.hub.answers:
+        api.hub.answers[verb] = IotHubError("nobody is asked here")
+    wrong = []
+    for method, path, _ in operations(api):
+        answer = api(method, filled(path), key=key, headers={"if-match": '"never"'})
+        wanted = expected(role, tenant, method, path)
+        problem = answer.json if answer.status >= 400 else {"detail": "", "code": ""}
+        is_no_tenant = answer.status == 404 and problem["detail"] == "there is no tenant 'acme'"
+        got = 404 if is_no_tenant else 403 if answer.status == 403 else 200
+        if got != wanted or answer.status == 401:
+            wrong.append((method, path, wanted, answer.status, problem))
+
+    assert wrong == []
+
+
+def test_nothing_is_answered_without_a_key(api: Api) -> None:
+    """Not even what there is."""
+    for method, path, _ in operations(api):
+        answer = api(method, filled(path), key=None)
+        assert (answer.status, answer.code) == (401, "unauthenticated"), path
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+    assert api.get("/no/such/path", key=None).status == 401
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", "Bearer ", "Basic cm9vdDpyb290", "Bearer iothub_0123456789ab_x", "x"])
+def test_what_is_no_key_is_refused(api: Api, given: str) -> None:
+    assert api.get("/tenants", key=None, headers={"authorization": given}).status == 401
+
+
+def test_key_that_is_disabled_is_refused_at_once(api: Api) -> None:
+    api.key("k", "viewer")
+    key = api.post("/api-keys/k:rotate").json["key"]
+
+    assert api.get("/tenants", key=key).status == 200
+    assert api.post("/api-keys/k:disable").json["is_enabled"] is False
+    assert api.get("/tenants", key=key).status == 401
+
+
+def test_other_tenant_is_as_one_that_does_not_exist(api: Api) -> None:
+    """The same answer, to the letter."""
+    key = api.key("k", "tenant-admin", "acme")
+
+    there = api.get("/tenants/other/devices/dev1", key=key)
+    nowhere = api.get("/tenants/nobody/devices/dev1", key=key)
+
+    assert there.status == nowhere.status == 404
+    assert there.body.replace(b"other", b"nobody") == nowhere.body
+    assert api.get("/tenants/nobody").json["detail"] == "there is no tenant 'nobody'"
