@@ -39,6 +39,13 @@ A tenant is there from its first use until it is deleted, and its counters rise 
 gauges are 0, and `iothub_tenant_quota_limit` and `iothub_tenant_quota_used` are missing.
 A client id, a topic or a device is never a label.
 The process itself is described by the usual `process_...` and `python_gc_...` metrics.
+
+With several workers each page is of all of them, whichever answers.
+The column "workers" says how: their figures are added up (sum), or the largest or smallest one holds.
+What workers know alike (tenants in memory, queues, retained messages, alarms) is counted once.
+`process_...`, `python_gc_...` and the counters of tenants have a series for each worker, with the label `worker`.
+A worker that does not answer within two seconds is counted by `iothub_workers{state="silent"}`: its gauges and its tenants are missing, and its
+counters on `/metrics` are those that it gave last.
 """
 
 
@@ -83,10 +90,11 @@ def _help(found: click.Command, words: list[str]) -> str:
 
 
 def _table(metrics: list[Metric]) -> Iterator[str]:
-    yield "| name | kind | labels | meaning |"
-    yield "| --- | --- | --- | --- |"
+    yield "| name | kind | labels | workers | meaning |"
+    yield "| --- | --- | --- | --- | --- |"
     for metric in metrics:
-        yield f"| `{metric.name}` | {metric.kind.value} | {', '.join(metric.labels)} | {metric.sentence} |"
+        labels = ", ".join(metric.labels)
+        yield f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.merge.value} | {metric.sentence} |"
 
 
 def main() -> int:

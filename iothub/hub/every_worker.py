@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from iothub.hub.health import Health
 from iothub.hub.worker_status import WorkerFacts, brief_of, page_of, readyz_of
-from iothub.peers.commands import PeerAnswer, PeerCommands
+from iothub.peers.commands import PeerCommands
 from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs
 from iothub_services.metrics import metrics
 from iothub_services.metrics.exported import Exported, exported_file, last_exported
@@ -95,7 +95,7 @@ class EveryWorker:
     async def metrics(self) -> bytes:
         answers = await self._ask(Verb.WORKER_METRICS)
         rows: dict[int, Sequence[Json]] = {self._own.worker: self._own.metric_rows()}
-        rows.update({worker: each.all_rows for worker, each in answers.items() if not each.silence})
+        rows.update({worker: each.rows for worker, each in answers.items() if not each.silence})
         silent = [worker for worker, each in answers.items() if each.silence]
         said = [last_exported(exported_file(self._own.folder, worker)) for worker in silent]
         figures = whole(merge([*map(figures_in, rows.values()), *said]))
@@ -105,9 +105,9 @@ class EveryWorker:
 
     async def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:
         argument = {"tenant": tenant, "after": after, "limit": limit}
-        own = _Answer()
+        own = _Rows()
         await self._own.tenant_rows(tenant, after, limit, own)
-        answers = {self._own.worker: own, **await self._ask(Verb.WORKER_TENANTS, argument)}
+        answers = {self._own.worker: _Answer(own.all), **await self._ask(Verb.WORKER_TENANTS, argument)}
         return self._own.health.tenants.render_samples(_tenants_of(answers, limit))
 
     async def readyz(self) -> Json:
@@ -132,27 +132,34 @@ class EveryWorker:
     async def _ask(self, verb: Verb, argument: Json | None = None) -> dict[int, _Answer]:
         """Ask every other worker; each has answered, or is known to be silent, within the time that it may be."""
         request = Request(verb, "", argument or {})
-        answers = {worker: _Answer() for worker in self._others}
-        asked: list[Deferred[PeerAnswer]] = [
-            Deferred.fromCoroutine(self._peers.ask(self._others[worker], request, answer, SILENCE_S))
-            for worker, answer in answers.items()
+        asked: list[Deferred[_Answer]] = [
+            Deferred.fromCoroutine(self._ask_one(node, request)) for node in self._others.values()
         ]
-        for answer, ended in zip(answers.values(), await gatherResults(asked), strict=True):
-            answer.result = ended.result
-            answer.silence = "" if ended.error is None else str(ended.error)
-        return answers
+        return dict(zip(self._others, await gatherResults(asked), strict=True))
+
+    async def _ask_one(self, node: int, request: Request) -> _Answer:
+        rows = _Rows()
+        answer = await self._peers.ask(node, request, rows, SILENCE_S)
+        return _Answer(rows.all, answer.result, "" if answer.error is None else str(answer.error))
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What one worker says, as it comes. Fulfils `Reply`. `silence`: why it is not all."""
+class _Rows:
+    """The rows of one worker, as they come. Fulfils `Reply`."""
 
-    all_rows: list[Json] = field(default_factory=list)
-    result: Json = field(default_factory=dict)
-    silence: str = ""
+    def __init__(self) -> None:
+        self.all: list[Json] = []
 
     async def rows(self, rows: Sequence[Json]) -> None:
-        self.all_rows += rows
+        self.all += rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one worker has said. `silence`: why it is not all."""
+
+    rows: Sequence[Json]
+    result: Json = field(default_factory=dict)
+    silence: str = ""
 
     def part(self, name: str) -> Json:
         found = self.result.get(name)
@@ -163,7 +170,7 @@ def _tenants_of(answers: Mapping[int, _Answer], limit: int) -> Iterator[TenantSe
     """Merge tenant by tenant. Each worker has sent the first names that it has, so the first ones of all are whole."""
     by_tenant: dict[str, list[Mapping[Metric, Mapping[Labels, Figure]]]] = {}
     for worker, answer in answers.items():
-        for row in () if answer.silence else answer.all_rows:
+        for row in () if answer.silence else answer.rows:
             figures = row.get("figures")
             if isinstance(figures, list):
                 labelled = _of_worker(worker, figures_in(figures))

@@ -180,7 +180,8 @@ class QuotaLedger:
     ledger: str = key(
         value_types.choice("local", "redis"),
         "local",
-        '"redis": limits hold over all hubs with these accounts together (guide: Quotas); "local": each hub grants the full limit.',
+        '"redis": limits hold over all hubs with these accounts together (guide: Quotas); "local": each hub, with all its workers, grants the '
+        "full limit.",
     )
 
 

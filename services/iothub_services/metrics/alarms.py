@@ -65,7 +65,7 @@ class AlarmName(Enum):
     QUOTA_DEGRADED = (
         "quota_degraded",
         "warning",
-        "Repair Redis; until its quota ledger answers, every hub keeps its last share of the tenants' limits.",
+        "Repair Redis, or with workers see the log of their store process; until the quota ledger answers, each keeps its last share of the limits.",
     )
     STREAMS_FAILED = (
         "streams_failed",
