@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
@@ -197,6 +197,44 @@ class Port:
             log.warning("store fails", store=self.name, cause=text)
         else:
             log.info("store works again", store=self.name)
+
+
+class CallPort:
+    """Fulfils `Answering` for verbs that write no file: each is called in the thread of its connection.
+
+    `is_single`: they are called one after the other.
+    """
+
+    def __init__(self, name: str, verbs: Verbs, calls: Mapping[str, Callable[..., object]], *, is_single: bool) -> None:
+        self.name = name
+        self._verbs = verbs
+        self._calls = calls
+        self._lock: AbstractContextManager[object] = threading.Lock() if is_single else nullcontext()
+
+    def begin(self) -> Session:
+        return Session()
+
+    def take(
+        self, session: Session, client: bytes, asked: int, verb: str, args: tuple[object, ...]
+    ) -> Callable[[], bytes]:
+        del session, client
+        known = self._verbs.get(verb)
+        if known is None:
+            raise FrameError(f"no verb {self.name}.{verb[:100]}")
+        call, values = self._calls[verb], read_args(known, args)
+
+        def answer() -> bytes:
+            try:
+                with self._lock:
+                    outcome = _done(call(*values))
+            except Exception as error:  # edge: whatever it is, the caller hears of it
+                outcome = _failed(error)
+            return pack((asked, outcome, None))
+
+        return answer
+
+    def close(self) -> bool:
+        return True
 
 
 def _at_once(call: Callable[[], None]) -> None:
