@@ -29,8 +29,8 @@ command = noun(
 PING_TIMEOUT_S = 3.0
 _ASK = "see `iothub status`"
 _NOTES = {  # what a hub says of limits that do not hold over all hubs now
-    "degraded": f"degraded: the Redis ledger is unavailable; each hub keeps its last share; {_ASK}",
-    "initialising": f"initialising: the Redis ledger is empty; hubs report current usage; no new grants until done; {_ASK}",
+    "degraded": f"degraded: the quota ledger is unavailable; each hub or worker keeps its last share; {_ASK}",
+    "initialising": f"initialising: the quota ledger is empty; hubs report current usage; no new grants until done; {_ASK}",
 }
 DEVICE = click.option("--device", help="Limits of this device, not of the whole tenant.")
 
@@ -173,7 +173,8 @@ def _origin(row: Row) -> object:
 def _note(app: App) -> str:
     """Ask the running hub whether limits hold over all hubs; empty: they do, or there is one hub only."""
     settings = app.loaded.config
-    holder = app.data_dir.holder() if settings.quota.ledger == "redis" else None
+    has_ledger = settings.quota.ledger == "redis" or (app.data_dir.read_hub() or {}).get("workers")
+    holder = app.data_dir.holder() if has_ledger else None
     if holder is None or holder.command != "iothub serve":
         return ""
     try:

@@ -22,6 +22,7 @@ from iothub.records.admin_commands import Verb
 PING_TIMEOUT_S = 3.0
 ACCOUNTS_TIMEOUT_S = 2.0  # on a server: a status must not wait long for a server that is down
 _PAGE_LIMIT_BYTES = 1 << 20
+_NOT_ACROSS_WORKERS = "bans for failed logins and $SYS topics: each worker has its own"
 _NOT_ACROSS_HUBS = ("bans for failed logins, $SYS topics and metrics: each hub has its own",)
 _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.ledger = "redis" shares them'
 
@@ -30,6 +31,8 @@ _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.le
 @click.pass_context
 def command(context: click.Context) -> None:
     """Show whether the hub runs and answers, since when, its addresses and alarms.
+
+    With several workers, connections and alarms are those of all; each worker has a line with its node number and its state.
 
     While other hubs share the stores, `not across hubs` lists what clients of one hub do not get from another.
 
@@ -80,6 +83,8 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
         "tenants": count,
         "loaded_tenants": reported.get("tenants"),
     }
+    if reported.get("worker_states"):
+        facts["worker_states"] = reported["worker_states"]
     facts["not_across_hubs"] = _not_across_hubs(app, reported)
     facts["alarms"] = [_alarm(alarm) for alarm in _list(reported["alarms"])] if "alarms" in reported else None
     if trouble:
@@ -123,9 +128,9 @@ def _ask(app: App, facts: dict[str, object]) -> Mapping[str, object]:
 
 
 def _not_across_hubs(app: App, reported: Mapping[str, object]) -> list[str]:
-    """Return what clients of one hub do not get from another; nothing while there is no other one."""
+    """Return what clients of one hub or worker do not get from another; nothing while there is no other one."""
     if not reported.get("other_hubs"):
-        return []
+        return [_NOT_ACROSS_WORKERS] if reported.get("worker_states") else []
     missing = [*_NOT_ACROSS_HUBS]
     if app.loaded.config.quota.ledger != "redis":
         missing.append(_QUOTAS_NOT_ACROSS_HUBS)
@@ -144,7 +149,7 @@ def _limit(reported: Mapping[str, object]) -> object:
 
 def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     """Select what is worth a line in a table; the other formats have everything."""
-    hidden = {"name", "command", "reasons", "alarms", "health"}
+    hidden = {"name", "command", "reasons", "alarms", "health", "worker_states"}
     shown = {name: value for name, value in facts.items() if name not in hidden}
     if (limit := shown.pop("connections_limit", None)) is not None:
         shown["connections"] = f"{shown['connections']} of {limit}"
@@ -155,11 +160,19 @@ def _for_people(facts: Mapping[str, object]) -> dict[str, object]:
     links, missing = shown.pop("links", None), shown.pop("not_across_hubs", None)
     shown["links"] = f"{links['up']} of {links['hubs']} up" if isinstance(links, Mapping) else None
     shown |= {f"not across hubs {number}": what for number, what in enumerate(_texts(missing), 1)}
+    shown |= {f"worker {each['worker']}": _worker(each) for each in _list(facts.get("worker_states"))}
     shown["not ready because"] = facts.get("reasons")
     alarms = _list(facts["alarms"])
     shown["alarms"] = None if facts["alarms"] is None else len(alarms)
     shown |= {f"alarm {number}": _words(alarm) for number, alarm in enumerate(alarms, 1)}
     return {name: value for name, value in shown.items() if value is not None and value != []}
+
+
+def _worker(state: Mapping[str, object]) -> str:
+    why = "; ".join(_texts(state.get("reasons")))
+    connections = state.get("connections")
+    clients = "" if connections is None else f", {connections} connections"
+    return f"node {state['node']}, {state['state']}{clients}{f': {why}' if why else ''}"
 
 
 def _texts(texts: object) -> list[str]:

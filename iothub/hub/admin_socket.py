@@ -5,13 +5,14 @@ The answers are `iothub_tenants.background.admin_queries`' and `admin_commands`'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from iothub.config.datadir import DataDir
 from iothub.hub.backup_hold import BackupHold
 from iothub.hub.cluster_members import ClusterMembers
+from iothub.hub.parts import Brief
 from iothub.hub.reload import Reloader
 from iothub.net.admin_server import AdminServer, AdminSocket
 from iothub.records.admin_commands import Answering, Json, Reply, Request, Verb, Verbs, answer_with
@@ -29,9 +30,7 @@ def open_socket(answer: Answering, reactor: Any, data_dir: DataDir) -> AdminSock
     return AdminSocket(reactor, AdminServer(answer, reactor), data_dir)
 
 
-def answers(
-    verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Callable[[], Json], members: ClusterMembers
-) -> Answering:
+def answers(verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Brief, members: ClusterMembers) -> Answering:
     """Return what answers every request: reload, backup, status and cluster are this process's own matter, `verbs` those of its parts."""
 
     async def answer(request: Request, reply: Reply) -> Json:
@@ -43,7 +42,7 @@ def answers(
             return hold.end(request)
         if request.verb == Verb.CLUSTER_STATUS:
             return await members.answer(request, reply)
-        return brief() if request.verb == Verb.STATUS else await answer_with(verbs, request, reply)
+        return await brief() if request.verb == Verb.STATUS else await answer_with(verbs, request, reply)
 
     return answer
 

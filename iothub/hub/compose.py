@@ -37,6 +37,7 @@ from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_a
 from iothub.hub.draining import Draining
 from iothub.hub.drivers import queue_drivers
 from iothub.hub.every_hub import EveryHub
+from iothub.hub.every_worker import EveryWorker, OwnWorker
 from iothub.hub.foundation import Foundation
 from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
@@ -67,7 +68,7 @@ from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
-from iothub.records.admin_commands import Verbs
+from iothub.records.admin_commands import Json, Verbs
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
@@ -115,7 +116,7 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = _tasks(foundation, writers, control, listeners, jobs)
     draining = _draining(foundation, control, listeners)
-    sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining))
+    sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining, health))
     _feed(foundation, writers, control, sockets, tasks, jobs)
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
@@ -377,9 +378,15 @@ def _health(foundation: Foundation, writers: Writers, control: Control) -> Healt
     )
 
 
-def _sockets(listeners: Listeners, health: Health, process: Process, verbs: Verbs, nodes: Nodes) -> Sockets:
-    http = None if process.settings.http.port is None else HttpFactory(health, process.reactor)
-    return Sockets(listeners, health, http, verbs, nodes)
+def _sockets(
+    listeners: Listeners, health: Health, process: Process, verbs: Verbs, nodes: Nodes, every_worker: EveryWorker | None
+) -> Sockets:
+    http = None if process.settings.http.port is None else HttpFactory(every_worker or health, process.reactor)
+
+    async def brief() -> Json:
+        return health.brief() if every_worker is None else await every_worker.brief()
+
+    return Sockets(listeners, health, http, verbs, nodes, brief)
 
 
 def _draining(foundation: Foundation, control: Control, listeners: Listeners) -> Draining:
@@ -393,9 +400,14 @@ def _draining(foundation: Foundation, control: Control, listeners: Listeners) ->
 
 
 def _verbs(
-    foundation: Foundation, writers: Writers, control: Control, tasks: PeriodicTasks, draining: Draining
-) -> tuple[Verbs, Nodes]:
-    """Make what answers administrators, here and at the other hubs."""
+    foundation: Foundation,
+    writers: Writers,
+    control: Control,
+    tasks: PeriodicTasks,
+    draining: Draining,
+    health: Health,
+) -> tuple[Verbs, Nodes, EveryWorker | None]:
+    """Make what answers administrators, here and at the other hubs; and what asks the other workers, if there are some."""
     process, stores, find_tenant = foundation.process, foundation.stores, foundation.questions.find_tenant
     queries = AdminQueries(
         find_tenant=find_tenant,
@@ -417,10 +429,19 @@ def _verbs(
         process.settings.node.number,
     )
     own_node = OwnNode(process.settings, draining, process.pause)
-    peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs})
+    own_worker = _own_worker(process, health)
+    of_worker = {} if own_worker is None else own_worker.verbs
+    peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs, **of_worker})
     every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
     nodes = Nodes(own_node, peers, foundation.members.rows)
-    return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes
+    every_worker = None if own_worker is None else EveryWorker(own_worker, peers, process.settings.node.workers)
+    return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes, every_worker
+
+
+def _own_worker(process: Process, health: Health) -> OwnWorker | None:
+    """None: this hub has no workers."""
+    data_dir = process.data_dir
+    return OwnWorker(health, data_dir.worker, data_dir.run, process.pause) if data_dir.worker else None
 
 
 # --- what is done regularly

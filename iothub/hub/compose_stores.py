@@ -23,6 +23,7 @@ from iothub.hub.installation import Installation
 from iothub.hub.needs import own_descriptors
 from iothub.hub.parts import Monitoring, Process, Stores
 from iothub.hub.phase import Phase
+from iothub.hub.quota_ledger import QuotaLedger
 from iothub.hub.reactor_lag import ReactorLag
 from iothub.hub.store_alarms import StoreAlarms, report_lost
 from iothub.hub.telemetry import Telemetry
@@ -35,6 +36,7 @@ from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import ThreadCaller
 from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.watch import Watch
+from iothub_services.quota.shared.service import SharedQuota
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore
 from iothub_services.sqlite.commit_lock import CommitLock
@@ -65,6 +67,7 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         "members": 1,
         "links": 2,
         "sweep": 1,
+        "quota": 1,
     }
     threads, rest = Threads(reactor, pools), partial(pause, reactor)
     return Process(
@@ -130,12 +133,19 @@ def open_stores(process: Process, monitoring: Monitoring, damaged: DamagedRecord
     queues, retained = drivers.queues(), drivers.retained()
     log, states, checkpoints = drivers.event_log(), drivers.states(), drivers.checkpoints()
     slots = SlotFile(data_dir.usage_slots)
-    is_shared = settings.quota.ledger == "redis" and redis is not None
-    usage = Usage(UsageStore(data_dir.usage, clock, store_alarms, commits), clock, slots, is_shared=is_shared)
-    ledger = shared_quota = None
-    if is_shared and redis is not None:
-        ledger = quota_ledger.QuotaLedger(settings, lambda: installation.id, data_dir, alarms)
-        shared_quota = ledger.quota(redis, clock, reactor.callLater, usage)
+    usage_store = UsageStore(data_dir.usage, clock, store_alarms, commits)
+    ledger: QuotaLedger | None = None
+    shared_quota: SharedQuota | None = None
+    if settings.quota.ledger == "redis" and redis is not None:
+        ledger = quota_ledger.on_redis(redis, settings, lambda: installation.id, data_dir, alarms)
+    elif data_dir.worker:
+        ledger = quota_ledger.on_store_process(process.threads.run, settings, data_dir, clock, alarms)
+    if ledger is None:
+        before = [row for worker in data_dir.workers() for row in quota_ledger.used_in(worker, clock)]
+        usage = Usage(usage_store, clock, slots, before=before)
+    else:
+        usage = Usage(usage_store, clock, slots, is_shared=True)
+        shared_quota = ledger.quota(clock, reactor.callLater, usage)
         quota_ledger.feed(registry, shared_quota)
     return Stores(
         commits=commits,

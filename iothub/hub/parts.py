@@ -5,7 +5,7 @@ Frozen, and without behaviour: whoever needs a part gets that part by its constr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ from iothub.net.backend import Backend
 from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
-from iothub.records.admin_commands import Verbs
+from iothub.records.admin_commands import Json, Verbs
 from iothub_services.auth.shared import SharedRecords
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
 from iothub_services.connections.log import ConnectionLog
@@ -64,6 +64,9 @@ from iothub_tenants.control.control import ControlPlane
 if TYPE_CHECKING:
     from iothub_services.hbase.client import HBaseClient
     from iothub_services.redis.client import RedisClient
+
+
+Brief = Callable[[], Awaitable[Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +162,14 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class Sockets:
-    """Where others reach the hub. `http`: None: it is off. `verbs`: what the parts answer to administrators."""
+    """Where others reach the hub. `http`: None: it is off. `verbs`: what the parts answer to administrators; `brief`: what `iothub status` gets."""
 
     listeners: Listeners
     health: Health
     http: HttpFactory | None
     verbs: Verbs
     nodes: Nodes
+    brief: Brief
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,8 +143,7 @@ class HubProcess:
         self._reactor = process.reactor
         self._phase = process.phase
         hold = BackupHold(parts.stores.commits, process.threads.run)
-        health = parts.sockets.health
-        answer = answers(parts.sockets.verbs, self._reloader, hold, health.brief, ClusterMembers(parts))
+        answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.brief, ClusterMembers(parts))
         sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce)
         parts.control.on_replaced.bind(self._replaced)

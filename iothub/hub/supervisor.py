@@ -34,6 +34,7 @@ from iothub.config.sections import Config
 from iothub.config.workers import worker_name
 from iothub.hub.ended_workers import EndedWorkers
 from iothub.hub.supervised import REPORT, Report
+from iothub_services.metrics.exported import forget_exported
 
 STORE = "store"
 SHORT_LIFE_S = 30.0  # who ends sooner is started later each time
@@ -119,6 +120,7 @@ class Supervisor(ProcessMonitor):
 
     async def _start(self) -> None:
         await self._in_thread(self._ended_workers.note_all)
+        forget_exported(self._data_dir.run)
         if self._has_store:
             await self._started(STORE, "--store-process")
         made = [self._started(name, "--as-worker", str(number)) for name, number in self._workers.items()]

@@ -62,16 +62,7 @@ def brief_of(own: WorkerFacts, workers: Sequence[WorkerFacts]) -> Json:
         "connections_limit": _sum(each.brief.get("connections_limit") for each in workers),
         "tenants": max(_number(each.brief.get("tenants")) for each in workers),
         "alarms": _alarms(each.brief.get("alarms") for each in workers),
-        "workers": [
-            {
-                "worker": each.worker,
-                "node": each.node,
-                "state": each.state,
-                "connections": each.brief.get("connections"),
-                "reasons": list(each.reasons),
-            }
-            for each in workers
-        ],
+        "worker_states": _states(workers),
     }
 
 
@@ -85,8 +76,21 @@ def page_of(own: WorkerFacts, workers: Sequence[WorkerFacts]) -> Json:
         "tenants": max(_number(page.get("tenants")) for page in pages),
         "quota": _worst(page.get("quota") for page in pages),
         "alarms": _alarms(page.get("alarms") for page in pages),
-        "workers": {str(each.worker): each.state for each in workers},
+        "worker_states": _states(workers),
     }
+
+
+def _states(workers: Iterable[WorkerFacts]) -> list[Json]:
+    return [
+        {
+            "worker": each.worker,
+            "node": each.node,
+            "state": each.state,
+            "connections": each.brief.get("connections"),
+            "reasons": list(each.reasons),
+        }
+        for each in workers
+    ]
 
 
 def _all_reasons(workers: Iterable[WorkerFacts]) -> list[str]:

@@ -60,6 +60,7 @@ class StoreConnection:
     Args:
         is_writer: It has a name of its own, under which the store process keeps its answers.
         on_notes: Gets what the port says besides its answers, with each of them.
+        answer_s: How long an answer may take.
         on_notices: Gets the alarms (word and text) of a store process that is new to this connection, in the calling thread.
         on_begin: Called with this connection when the store process is a new one, before anything is asked.
 
@@ -73,6 +74,7 @@ class StoreConnection:
         verbs: Verbs,
         *,
         is_writer: bool = False,
+        answer_s: float = ANSWER_S,
         on_notes: Callable[[object], None] | None = None,
         on_notices: OnNotices | None = None,
         on_begin: Callable[[StoreConnection], None] | None = None,
@@ -81,6 +83,7 @@ class StoreConnection:
         self._port = port
         self._verbs = verbs
         self._client = secrets.token_bytes(_CLIENT_BYTES) if is_writer else b""
+        self._answer_s = answer_s
         self._on_notes = on_notes
         self._on_notices = on_notices
         self._on_begin = on_begin
@@ -174,7 +177,7 @@ class StoreConnection:
             if self._on_notes is not None and notes is not None:
                 self._on_notes(notes)
         except BlockingIOError:
-            raise self._lost(f"has not answered {verb} in {ANSWER_S:g} s", is_written=is_sent) from None
+            raise self._lost(f"has not answered {verb} in {self._answer_s:g} s", is_written=is_sent) from None
         except OSError as error:
             raise self._lost(f"was lost during {verb}: {error.strerror or error}", is_written=is_sent) from None
         except FrameError as error:
@@ -192,12 +195,12 @@ class StoreConnection:
             return self._socket
         connection = new_socket()
         try:
-            set_time_limit(connection, CONNECT_S)
+            set_time_limit(connection, min(CONNECT_S, self._answer_s))
             with address_of(self._path) as address:
                 connection.connect(address)
             connection.sendall(framed(pack((VERSION, self._port, self._client))))
             incarnation, notices = self._welcomed(receive_frame(connection))
-            set_time_limit(connection, ANSWER_S)
+            set_time_limit(connection, self._answer_s)
         except OSError as error:
             connection.close()
             why = f"the store process is not reached at {self._path} ({error.strerror or error})"

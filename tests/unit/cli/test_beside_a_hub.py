@@ -154,7 +154,7 @@ def test_limits_that_do_not_hold_over_all_hubs_say_so(
     with AnsweringHub(acme.data_dir, lambda _request: ([], {"quota": "initialising"})):
         initialising = acme("quota", *words, "-o", "json")
 
-    assert "degraded: the Redis ledger is unavailable; each hub keeps its last share" in degraded.err
+    assert "degraded: the quota ledger is unavailable; each hub or worker keeps its last share" in degraded.err
     assert "iothub --data-dir" in degraded.err
     assert "initialising" in initialising.err
     assert alone.err == shared.err == ""

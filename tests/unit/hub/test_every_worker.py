@@ -226,14 +226,14 @@ def test_status_is_of_the_machine(machine: Machine) -> None:
     assert (brief["node"], brief["other_hubs"], brief["links"]) == (3, [9], {"up": 2, "hubs": 2})
     assert (brief["connections"], brief["connections_limit"], brief["ready"]) == (8, 200, True)
     assert brief["alarms"] == [{"name": "disk_low", "subject": "", "since": 13.0}]
-    assert [(each["worker"], each["node"], each["state"]) for each in brief["workers"]] == [
+    assert [(each["worker"], each["node"], each["state"]) for each in brief["worker_states"]] == [
         (1, 3, "ready"),
         (2, 4, "silent"),
         (3, 5, "ready"),
     ]
     page = done(machine.at(2).status())
     assert page["connections"] == {"used": 8, "limit": 200}
-    assert page["workers"] == {"1": "ready", "2": "silent", "3": "ready"}
+    assert [each["state"] for each in page["worker_states"]] == ["ready", "silent", "ready"]
 
 
 def test_worst_state_of_the_quota_ledger_is_shown() -> None:

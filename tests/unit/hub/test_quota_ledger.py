@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 
+from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.late import LateBound
-from iothub.hub.quota_ledger import QuotaLedger, feed
+from iothub.hub.quota_ledger import CALLS, StoreCaller, feed, ledger_port, on_redis, used_in
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
+from iothub_services.quota.names import Quota
+from iothub_services.quota.shared import scripts
+from iothub_services.quota.shared.embedded import KEYS
 from iothub_services.quota.shared.service import Mode
-from iothub_services.quota.usage import Usage
-from iothub_services.redis.calls import Call, RedisUnavailableError, Reply
+from iothub_services.quota.slots import SlotFile
+from iothub_services.quota.usage import Usage, UsageStore, usage_key
+from iothub_services.redis.calls import Call, RedisUnavailableError, Reply, script_call
+from iothub_services.store_process.frames import unpack
+from iothub_services.store_process.quota import ANSWER_S, LedgerPort
 from tests.support.lua_redis import LuaRedis
 from tests.support.shared_quota import HubHalf, World
 
@@ -40,8 +48,8 @@ def test_mode_is_shown_as_alarm_and_metrics(tmp_path: Path) -> None:
     alarms, registry = Alarms(world), Registry()
     usage: Usage = HubHalf(world, "x").usage
     installation: LateBound[str] = LateBound("the id of the installation")
-    made = QuotaLedger(Config(), installation, DataDir(tmp_path), alarms)
-    quota = made.quota(cast("Any", OneRedis(world)), world, lambda _, call: turns.append(call), usage)
+    made = on_redis(cast("Any", OneRedis(world)), Config(), installation, DataDir(tmp_path), alarms)
+    quota = made.quota(world, lambda _, call: turns.append(call), usage)
     feed(registry, quota)
     installation.bind("abc")  # accounts on a server say so only when they answer
 
@@ -76,3 +84,116 @@ def test_data_directory_has_an_id_that_stays(tmp_path: Path) -> None:
     (tmp_path / "hub-id").write_text("?")
 
     assert DataDir(tmp_path).hub_id() not in (first, "?")
+
+
+class Thread:
+    """A thread that does what it is given when the test says so; fulfils `Run`."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+
+    def run(self, name: str, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Deferred[Any]:
+        assert name == "quota.run"
+        answer: Deferred[Any] = Deferred()
+
+        def work() -> None:
+            try:
+                result = call(*args, **kwargs)
+            except BackendError as error:
+                answer.errback(error)
+            else:
+                answer.callback(result)
+
+        self.calls.append(work)
+        return answer
+
+
+class Answers:
+    """The store process."""
+
+    def run(self, call: Call) -> Reply:
+        return len(call.arguments)
+
+
+CALL = script_call(scripts.LEAVE, [KEYS.hubs, KEYS.state], "a.1", 0, 1)
+
+
+def outcomes_of(answer: Deferred[Any]) -> list[Any]:
+    found: list[Any] = []
+    answer.addCallbacks(found.append, lambda failure: found.append(failure.value))
+    return found
+
+
+def test_worker_waits_for_the_store_process_as_long_as_an_answer_may_take() -> None:
+    """What waited behind another call for so long is not asked any more; the next one is."""
+    world, thread = World(), Thread()
+    caller = StoreCaller(cast("Any", Answers()), thread.run, world)
+    first, second = (outcomes_of(Deferred.fromCoroutine(caller.call(CALL))) for _ in range(2))
+    thread.calls[0]()
+    world.now += ANSWER_S + 0.1
+    thread.calls[1]()
+    third = outcomes_of(Deferred.fromCoroutine(caller.call(CALL)))
+    thread.calls[2]()
+
+    assert first == third == [len(CALL.arguments)]
+    assert "does not answer" in str(second[0])
+
+
+def test_calls_that_wait_for_the_store_process_are_bounded() -> None:
+    """One more is refused at once; when one is answered, the next may be asked."""
+    thread = Thread()
+    caller = StoreCaller(cast("Any", Answers()), thread.run, World())
+    for _ in range(CALLS):
+        outcomes_of(Deferred.fromCoroutine(caller.call(CALL)))
+    refused = outcomes_of(Deferred.fromCoroutine(caller.call(CALL)))
+    thread.calls.pop(0)()
+    accepted = outcomes_of(Deferred.fromCoroutine(caller.call(CALL)))
+    thread.calls.pop()()
+
+    assert isinstance(refused[0], BackendError)
+    assert accepted == [len(CALL.arguments)]
+
+
+DAY = 86_400
+KEY = usage_key(7, "", Quota.PUBLISH_MESSAGES, DAY)
+
+
+def used(data_dir: DataDir, world: World, count: int) -> None:
+    data_dir.own.mkdir(parents=True, exist_ok=True)
+    usage = Usage(UsageStore(data_dir.usage, world, lambda *_: None), world, SlotFile(data_dir.usage_slots))
+    usage.cell(KEY).add(count)
+    usage.close()
+
+
+def ask(port: LedgerPort, *arguments: object) -> Any:
+    outcome: Any = unpack(port.take(port.begin(), b"", 1, "run", arguments)())
+    return unpack(outcome[1])
+
+
+def test_window_goes_on_where_all_workers_and_the_hub_before_them_were(tmp_path: Path) -> None:
+    """Also where a worker of those is no more; one that is back is not counted twice."""
+    world = World()
+    workers = [DataDir.of_worker(tmp_path, number) for number in (1, 2, 3)]
+    for data_dir, count in zip((DataDir(tmp_path), *workers), (1, 20, 300, 4000), strict=True):
+        used(data_dir, world, count)
+    port = ledger_port(Config(), DataDir(tmp_path), world)
+    place, hub = f"1-{workers[1].hub_id()}", f"1-{workers[1].hub_id()}.1"
+    keys = (KEYS.hubs, KEYS.state)
+    start = int(world.now) // DAY * DAY
+    ask(port, scripts.ENTER.digest, keys, (hub, 0, scripts.LEASE_MS, scripts.SETTLE_MS, 0))
+
+    figures = (place, 305, start + 2 * DAY, 0)
+    answer = ask(port, scripts.ADD_UP.digest, (*keys, KEYS.window(KEY, start)), (hub, 1, scripts.LEASE_MS, *figures))
+
+    assert answer == (True, (0, b"4021"))
+    assert [row.used for row in used_in(workers[2], world)] == [4000]
+
+
+def test_script_of_another_version_is_refused(tmp_path: Path) -> None:
+    """A worker that was started after an upgrade, beside a store process from before."""
+    port = ledger_port(Config(), DataDir(tmp_path), World())
+
+    is_done, error = ask(port, "0" * 40, (), ())
+
+    assert not is_done
+    assert "another version" in error[1]
