@@ -153,8 +153,8 @@ class WillCopies:
 
     def set_view(self, view: View) -> None:
         """Say at each look which hubs there are: copies move to the first ones by their weights. A hub that is alone leaves them where they are."""
-        for first in [each for each in self._orphaned if each not in self._linked and each not in view.members]:
-            self._publish_orphaned(first)  # it is gone, and was never linked to this hub
+        for gone in [each for each in self._orphaned if each not in self._linked and each not in view.members]:
+            self._publish_orphaned(gone)  # it was never linked to this hub
         self._forget_old()
         before = self._view
         if before == view or len(view.members) == 1:
