@@ -58,7 +58,7 @@ class PeerWills(PeerReceiver[WillCopies]):
 
     def members(self, peers: Sequence[PeerId]) -> None:
         """Say which other hubs there are, at each look at the accounts."""
-        if peers:
+        if peers or self._core is not None:
             self._made().set_view(View(0, [self._me(), *peers]))
 
     # --- for the copies

@@ -153,10 +153,9 @@ class WillCopies:
 
     def set_view(self, view: View) -> None:
         """Say at each look which hubs there are: copies move to the first ones by their weights. A hub that is alone leaves them where they are."""
-        now = self._clock.boottime()
-        self._orphaned = {
-            first: copies for first, copies in self._orphaned.items() if copies and now - copies[-1][0] <= ORPHANED_S
-        }
+        for gone in [each for each in self._orphaned if each not in self._linked and each not in view.members]:
+            self._publish_orphaned(gone)  # it was never linked to this hub
+        self._forget_old()
         before = self._view
         if before == view or len(view.members) == 1:
             return
@@ -185,16 +184,12 @@ class WillCopies:
         now = self._clock.boottime()
         self._linked.discard(peer)
         self._gone.add(peer)
-        due = [copy for at, copy in self._orphaned.pop(peer, ()) if now - at <= ORPHANED_S]
+        self._publish_orphaned(peer)
         for copy in self._kept.pop(peer, {}).values():
             if copy.before is None or copy.before in self._gone:
-                due.append(copy)
+                self._publish(copy)
             else:
                 self._orphaned.setdefault(copy.before, []).append((now, copy))
-        for first, copies in list(self._orphaned.items()):
-            self._orphaned[first] = [each for each in copies if now - each[0] <= ORPHANED_S]
-        for copy in due:
-            self._publish(copy)
 
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `Receiver`. Raises BadFrameError: it is malformed."""
@@ -209,6 +204,19 @@ class WillCopies:
             del kept[copy.key]
 
     # --- private
+
+    def _publish_orphaned(self, first: PeerId) -> None:
+        """The hub that was to publish these is gone, too."""
+        self._forget_old()
+        for _, copy in self._orphaned.pop(first, ()):
+            self._publish(copy)
+
+    def _forget_old(self) -> None:
+        since = self._clock.boottime() - ORPHANED_S
+        for first, copies in list(self._orphaned.items()):
+            self._orphaned[first] = [each for each in copies if each[0] >= since]
+            if not self._orphaned[first]:
+                del self._orphaned[first]
 
     def _keepers(self, key: Key, view: View) -> dict[PeerId, PeerId | None]:
         """Return the hubs that keep a Will of this hub, and which hub is before each of them."""

@@ -16,6 +16,7 @@ from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule
 from tests.simulation.simulation import Simulation, Suite, ViolationError
 from tests.simulation.traffic import Delivery, Traffic
+from tests.simulation.wills import Watching, WillClients
 
 
 def links_suite() -> Suite:
@@ -88,6 +89,16 @@ def queued_suite() -> Suite:
     return Suite([storing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
 
 
+def wills_suite() -> Suite:
+    """Clients with Wills at several hubs."""
+    watching = Watching()
+
+    def clients(hub: SimHub) -> WillClients:
+        return WillClients(hub, watching)
+
+    return Suite([watching, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
+
+
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "membership": membership_suite,
@@ -97,6 +108,7 @@ SUITES: dict[str, Callable[[], Suite]] = {
     "directory": directory_suite,
     "retained": retained_suite,
     "queued": queued_suite,
+    "wills": wills_suite,
 }
 
 

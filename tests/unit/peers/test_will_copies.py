@@ -202,3 +202,18 @@ def test_a_frame_comes_back_as_it_was() -> None:
 def test_a_frame_outside_its_bounds_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(BadFrameError):
         WillCopy.decode(body(**fields))
+
+
+def test_a_second_copy_is_published_when_the_first_hub_is_gone_that_was_never_linked() -> None:
+    """The accounts alone say that it is gone."""
+    hub = Hub()
+    hub.copies.set_view(View(0, ALL))
+    hub.copies._linked.discard(THREE)
+    hub.receive(TWO, copy_of("c", before=THREE))
+    hub.copies.peer_gone(TWO)
+    hub.copies.set_view(View(0, [ONE, THREE, FOUR]))
+    assert hub.published == []
+
+    hub.copies.set_view(View(0, [ONE]))
+
+    assert [copy.key for copy in hub.published] == [(7, "c")]
