@@ -26,6 +26,7 @@ from tests.support.ports import free_port
 from tests.support.server_hub import own_stores
 from tests.support.sql_servers import own_database
 
+ENDED_S = 10.0
 LINK_PORT = 7883  # on a machine of its own
 
 
@@ -62,6 +63,14 @@ class LinkedHub(Hub):
         """Return what `iothub cluster status` says here of each hub; nothing if the hub does not answer."""
         shown = self.run("-o", "json", "cluster", "status", check=False)
         return {row["node"]: row["state"] for row in json.loads(shown.stdout)} if shown.returncode == 0 else {}
+
+    def await_end(self, process: psutil.Process) -> None:
+        """Wait until one of its processes that was killed is gone."""
+        assert self.process is not None
+        if process.pid == self.process.pid:
+            self.process.wait(ENDED_S)
+        else:
+            process.wait(ENDED_S)
 
     def revive(self) -> None:
         """Start it again if its process has ended; let go on what is stopped."""
@@ -100,7 +109,7 @@ class Linked:
             time.sleep(0.2)
 
     def trouble(self, what: str) -> str:
-        logs = [f"--- {hub.data_dir.name}: {hub.states()}\n{hub.log[-3000:]}" for hub in self.hubs]
+        logs = [f"--- {hub.data_dir.name}: {hub.states()}\n{hub.log[-1000:]}" for hub in self.hubs]
         return "\n".join([what, *logs])
 
 
