@@ -48,6 +48,8 @@ async def strike(run: Run, hub: LinkedHub) -> None:
     async def act() -> None:
         with suppress(psutil.NoSuchProcess):  # it has ended since
             process.send_signal(signal.SIGKILL if is_kill else signal.SIGSTOP)
+        if is_kill:
+            await asyncio.to_thread(hub.await_end, process)
         await asyncio.sleep(away_s)
         await asyncio.to_thread(hub.revive)
 
@@ -68,7 +70,7 @@ def test_nothing_acknowledged_is_lost_whichever_process_dies(services: Services,
                 struck[hub.number] = asyncio.ensure_future(strike(run, hub))
             await asyncio.sleep(EVERY_S)
         await asyncio.gather(*struck.values())
-        await asyncio.to_thread(run.linked.wait, WELL_S)
+        await run.all_well(WELL_S)
 
     with linked_hubs(tmp_path, services, HUBS, seed=SEED, workers=WORKERS, on_machines=ON_MACHINES) as linked:
         outcome = asyncio.run(under_load(linked, script, seed=SEED, rate_per_s=RATE_PER_S))

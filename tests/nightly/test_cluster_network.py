@@ -100,7 +100,7 @@ def test_nothing_acknowledged_is_lost_whatever_the_network_does(services: Servic
     async def script(run: Run) -> None:
         network, hubs = run.linked.network, run.linked.hubs
         assert network is not None
-        wanted = {hub.number: "up" for hub in hubs}
+        wanted = run.linked.all_up()
 
         async def fault(what: str, begin: Callable[[], None], hold_s: float) -> None:
             async def act() -> None:

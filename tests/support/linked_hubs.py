@@ -26,15 +26,20 @@ from tests.support.ports import free_port
 from tests.support.server_hub import own_stores
 from tests.support.sql_servers import own_database
 
-LINK_PORT = 7883  # on a machine of its own
+ENDED_S = 10.0
 
 
 @dataclass
 class LinkedHub(Hub):
-    """`runs_by`: what its command begins with; `number`: its node number."""
+    """`runs_by`: what its command begins with; `number`: its first node number, `workers`: of how many processes each has one."""
 
     number: int = 0
+    workers: int = 1
     runs_by: list[str] = field(default_factory=list)
+
+    @property
+    def numbers(self) -> range:
+        return range(self.number, self.number + self.workers)
 
     def command(self) -> list[str]:
         return [*self.runs_by, *super().command()]
@@ -63,6 +68,14 @@ class LinkedHub(Hub):
         shown = self.run("-o", "json", "cluster", "status", check=False)
         return {row["node"]: row["state"] for row in json.loads(shown.stdout)} if shown.returncode == 0 else {}
 
+    def await_end(self, process: psutil.Process) -> None:
+        """Wait until one of its processes that was killed is gone."""
+        assert self.process is not None
+        if process.pid == self.process.pid:
+            self.process.wait(ENDED_S)
+        else:
+            process.wait(ENDED_S)
+
     def revive(self) -> None:
         """Start it again if its process has ended; let go on what is stopped."""
         if not self.is_running():
@@ -81,7 +94,7 @@ class LinkedHub(Hub):
 
 @dataclass
 class Linked:
-    """`hubs`: node numbers 1, 2, 3 ...; `network`: between them, if each is on a machine of its own."""
+    """`network`: between the machines 1, 2, 3 ..., if each hub is on one of its own."""
 
     hubs: list[LinkedHub]
     network: Network | None
@@ -93,14 +106,18 @@ class Linked:
 
     def wait(self, limit_s: float) -> None:
         """Until every hub is ready and shows every one as up. Raises AssertionError."""
-        wanted = {hub.number: "up" for hub in self.hubs}
+        wanted = self.all_up()
         deadline = time.monotonic() + limit_s
         while not (all(hub.is_ready() for hub in self.hubs) and all(hub.states() == wanted for hub in self.hubs)):
             assert time.monotonic() < deadline, self.trouble(f"not all up within {limit_s:g} s")
             time.sleep(0.2)
 
+    def all_up(self) -> dict[int, str]:
+        """What `LinkedHub.states` returns when all is well."""
+        return {number: "up" for hub in self.hubs for number in hub.numbers}
+
     def trouble(self, what: str) -> str:
-        logs = [f"--- {hub.data_dir.name}: {hub.states()}\n{hub.log[-3000:]}" for hub in self.hubs]
+        logs = [f"--- {hub.data_dir.name}: {hub.states()}\n{hub.log[-1000:]}" for hub in self.hubs]
         return "\n".join([what, *logs])
 
 
@@ -115,22 +132,25 @@ def linked_hubs(
         common = {**stores.environment, **_accounts(directory, url), **_redis(services)}
         if workers > 1:
             common["IOTHUB_NODE__WORKERS"] = str(workers)
-        hubs = [_made(directory, number, common, services, on_machines=on_machines) for number in range(1, count + 1)]
+        hubs = [
+            _made(directory, machine, workers, common, services, on_machines=on_machines)
+            for machine in range(1, count + 1)
+        ]
         _certify(directory, hubs)
         hubs[0].run("hbase", "create-tables")
         hubs[0].tenant("acme", "dev1")
         ports = services.ports
         with (
             machines(
-                {hub.number: list(hub.ports.values()) for hub in hubs},
+                {machine: list(hub.ports.values()) for machine, hub in enumerate(hubs, 1)},
                 (ports.kafka, ports.thrift, ports.redis, ports.postgresql),
                 seed,
             )
             if on_machines
             else nullcontext()
         ) as network:
-            for hub in hubs:
-                hub.runs_by = network.command(hub.number) if network else []
+            for machine, hub in enumerate(hubs, 1):
+                hub.runs_by = network.command(machine) if network else []
             try:
                 yield Linked(hubs, network)
             finally:
@@ -138,20 +158,24 @@ def linked_hubs(
                     hub.close()
 
 
-def _made(directory: Path, number: int, common: dict[str, str], services: Services, *, on_machines: bool) -> LinkedHub:
-    listen = f"{address(number)}:{LINK_PORT}" if on_machines else f"127.0.0.1:{free_port()}"
+def _made(
+    directory: Path, machine: int, workers: int, common: dict[str, str], services: Services, *, on_machines: bool
+) -> LinkedHub:
+    """Links have an address of their own on each hub, so that the ports of its further workers are free."""
+    number = 1 + (machine - 1) * workers
     own = {
         "IOTHUB_NODE__NUMBER": str(number),
-        "IOTHUB_NODE__NAME": f"hub-{number}",
-        "IOTHUB_CLUSTER__LISTEN": listen,
+        "IOTHUB_NODE__NAME": f"hub-{machine}",
+        "IOTHUB_CLUSTER__LISTEN": f"{address(machine) if on_machines else f'127.77.0.{machine}'}:{free_port()}",
     }
     hub = LinkedHub(
-        directory / f"hub-{number}",
+        directory / f"hub-{machine}",
         {"tcp": free_port(), "http": free_port()},
         environment={**common, **own},
         config_file=services.places.hub_settings,
         is_whole=True,
         number=number,
+        workers=workers,
     )
     hub.run("init")
     return hub
@@ -161,7 +185,8 @@ def _certify(directory: Path, hubs: Sequence[LinkedHub]) -> None:
     authority = str(directory / "authority")
     hubs[0].run("cluster", "init-ca", authority)
     for hub in hubs:
-        hub.run("cluster", "issue", str(hub.number), "--ca", authority)
+        for number in hub.numbers:
+            hub.run("cluster", "issue", str(number), "--ca", authority)
 
 
 def _accounts(directory: Path, url: str) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Plan:
     is_publishing: bool = True  # False: finish what is under way
     is_draining: bool = False  # True: subscribers stay and answer everything
     is_over: bool = False
+    connack_s: float = CONNACK_TIMEOUT_S
     moving: frozenset[int] = (
         frozenset()
     )  # codes of CONNACK and DISCONNECT that send a client to another hub, and are no fault
@@ -125,11 +126,11 @@ class Client(ABC):
         self.wire = wire
         wire.send(self._connect_bytes())
         lost = asyncio.ensure_future(wire.is_lost.wait())
-        await asyncio.wait((lost, self._connack), timeout=CONNACK_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((lost, self._connack), timeout=self.plan.connack_s, return_when=asyncio.FIRST_COMPLETED)
         lost.cancel()
         if not self._connack.done():
             if not wire.is_lost.is_set():
-                self.wrong(f"no CONNACK within {CONNACK_TIMEOUT_S} s")
+                self.wrong(f"no CONNACK within {self.plan.connack_s:g} s")
             if self.is_persistent and self.has_session is False:
                 self.has_session = None
             await self._closed(wire, is_abrupt=True)
