@@ -16,6 +16,7 @@ from iothub.engine.answers import Answers
 from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, ROUTED, STORING, UNSTORED
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
+from iothub.engine.ports import Elsewhere
 from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 from iothub.engine.window import Window
@@ -32,6 +33,10 @@ class Storage:
         self.turn = turn
         self.answers = answers
         self.outbound = outbound
+
+    def tell(self, elsewhere: Elsewhere) -> None:
+        """Other hubs may have the clients of sessions that are stored for here."""
+        self.turn.elsewhere = elsewhere
 
     # --- appends
 

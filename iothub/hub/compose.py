@@ -226,7 +226,7 @@ def _retry(process: Process, stores: Stores) -> Retry:
 
 def _remote_sessions(foundation: Foundation, planes: Planes) -> RemoteSessions:
     members, run = foundation.members, foundation.process.threads.run
-    on_connected = _no_cluster if foundation.queued is None else foundation.queued.connected
+    on_connected = _no_cluster if foundation.links is None else foundation.queued().connected
     return RemoteSessions(
         planes.hub, foundation.registry, run, members.signature, members.number, on_connected=on_connected
     )
@@ -462,8 +462,8 @@ def _tasks(
     tell = make_account_hints(foundation, lambda: look().follow_changes())
     following = look.bind(_following(foundation, control, tell))
     runner = TaskRunner(process.reactor.callLater)
-    if foundation.queued is not None:
-        foundation.queued.watch(partial(runner.hurry, TAILS))
+    if foundation.links is not None:
+        foundation.queued().watch(partial(runner.hurry, TAILS))
     return PeriodicTasks(
         settings=settings,
         runner=runner,

@@ -92,8 +92,7 @@ def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoute
     links.register(PLACE_TYPES, places)
     routes.watch(places.tenant_closed_at, places.tenant_closed)
     routes.follow(places.place_of)
-    foundation.queued = QueuedPeers(routes, plane, call_soon)
-    links.register(QUEUED_TYPES, foundation.queued)
+    links.register(QUEUED_TYPES, foundation.queued.bind(QueuedPeers(routes, plane, call_soon)))
     return routes
 
 

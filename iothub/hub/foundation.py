@@ -56,7 +56,7 @@ class Foundation:
         self.remote_sessions: LateBound[RemoteSessions] = LateBound("the sessions of other hubs")
         self.cluster: LateBound[HubCluster] = LateBound("what knows the other hubs")
         self.places: LateBound[PeerPlaces] = LateBound("what says to other hubs how far the log is known here")
-        self.queued: QueuedPeers | None = None  # there is none without links
+        self.queued: LateBound[QueuedPeers] = LateBound("what tells other hubs what is stored for them")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)

@@ -39,7 +39,7 @@ class QueuedPeers:
         self._plane = plane
         self._call_soon = call_soon
         self._on_peers: OnPeers = _nobody
-        plane.turn.elsewhere = self
+        plane.storage.tell(self)
 
     def watch(self, on_peers: OnPeers) -> None:
         """Call when a hub has come or is gone: what was told before may be lost; at composition."""

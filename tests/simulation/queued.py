@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tests.simulation.hub import SimHub
 
 PARTITIONS = 2
-TOPICS = (b"a", b"b")
+TOPICS = (b"a", b"of/1", b"of/2", b"of/3", b"of/4")
+"""One of all hubs, and one of each: what a hub leaves unsaid there nobody makes good by his next message."""
 MOST_SESSIONS = 3  # that begin at one hub
 
 
@@ -61,7 +62,7 @@ class StoredSession:
 
 
 Entry = tuple[StoredSession, PeerId, int]
-"""What a hub writes: QoS of its subscription from now on; -1: the client is connected there."""
+"""What a hub writes: QoS of its subscription from now on; below 0: the epoch of the connection that the client has there, with a minus."""
 
 
 class Storing(Routing):
@@ -138,15 +139,14 @@ class Control:
 class StoredClients(Clients):
     """The persistent sessions of one hub, and its publishers."""
 
-    topics = TOPICS
-
     def __init__(self, hub: SimHub, storing: Storing) -> None:
+        self.topics = (b"a", b"of/%d" % hub.node)
         self._storing = storing
         self._sim = hub.sim
         self._away_until = 0.0  # the log cannot be reached from here
         self._is_reading = False
         self._ends: list[tuple[Offsets, Callable[[], None]]] = []
-        self._state: dict[StoredSession, tuple[int, PeerId]] = {}  # QoS and hub, as far as the log is read
+        self._state: dict[StoredSession, tuple[int, PeerId, int]] = {}  # QoS, hub and epoch, as far as the log is read
         bench = Bench()
         bench.store.rows = storing.rows
         super().__init__(hub, storing, bench)
@@ -167,6 +167,7 @@ class StoredClients(Clients):
         kill = hub.kill
 
         def kill_it(*, is_silent: bool) -> None:
+            self._publish_some()
             self._bench.store.crash(hub.world.rng.randint(0, 6))
             kill(is_silent=is_silent)
 
@@ -254,8 +255,11 @@ class StoredClients(Clients):
 
     def _note(self, entry: Entry) -> None:
         session, hub, value = entry
-        qos, _ = self._state.get(session, (-1, hub))
-        self._state[session] = (qos if value < 0 else value, hub)
+        qos, known, epoch = self._state.get(session, (-1, hub, 0))
+        if value >= 0:
+            self._state[session] = (value, known, epoch)
+        elif -value > epoch:
+            self._state[session] = (qos, hub, -value)
 
     def _apply(self, entry: Entry) -> None:
         session, hub, value = entry
@@ -264,7 +268,7 @@ class StoredClients(Clients):
         known = self._known(session, hub)
         if value >= 0:
             self._bench.plane.subscribe(known, Subscription(known, session.topic, None, value))
-        elif known.connection is None:
+        elif known.connection is None and self._state[session][2] == -value:
             known.control.place.holder, known.control.place.is_online = hub.node, hub.node != self.id.node
             self._queued.connected(known)
 
@@ -280,7 +284,7 @@ class StoredClients(Clients):
 
     def _open(self) -> None:
         super()._open()
-        for session, (qos, hub) in self._state.items():
+        for session, (qos, hub, _) in self._state.items():
             known = self._known(session, hub)
             if qos >= 0:
                 self._bench.plane.subscribe(known, Subscription(known, session.topic, None, qos))
@@ -337,7 +341,8 @@ class StoredClients(Clients):
     def _connect(self, session: StoredSession) -> None:
         session.client = self._bench.client(session.name, queue_id=session.queue_id, settings=SETTINGS, is_kept=True)
         session.client.session.control = Control(HERE, is_online=False)
-        self._soon_or_later(lambda: self._storing.append(session, self.id, -1))
+        epoch = session.client.session.epoch
+        self._soon_or_later(lambda: self._storing.append(session, self.id, -epoch))
 
     def _change(self, session: StoredSession, qos: int) -> None:
         """As the control plane does it: announced, durable, in force, known."""
