@@ -53,16 +53,24 @@ class Asked:
         """Answer with a page of a whole list that is in the order of `key`."""
         return self.cut([row for row in rows if key(row) > self.after][: self.limit + 1], key)
 
-    def number(self) -> int | None:
-        """Return `after` where it is a number. Raises ProblemError."""
-        if not self.after:
-            return None
-        if not (self.after.isascii() and self.after.isdecimal() and len(self.after) < 19):
-            raise ProblemError(Code.INVALID, "after: expected a number: take it from the link to the next page")
-        return int(self.after)
+
+class AskedByNumber(Asked):
+    """A page of a list that is in the order of numbers."""
+
+    def __init__(
+        self,
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=MOST, description="Maximum number of rows.")] = USUAL,
+        after: Annotated[
+            int | None, Query(ge=1, le=2**63 - 1, description="Start after this number: see the link to the next page.")
+        ] = None,
+    ) -> None:
+        super().__init__(request, limit)
+        self.number = after
 
 
 Page = Annotated[Asked, Depends()]
+NumberedPage = Annotated[AskedByNumber, Depends()]
 
 
 def created(row: Row, location: str) -> Response:

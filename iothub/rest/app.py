@@ -61,6 +61,7 @@ def make_paths(version: str) -> FastAPI:
     for routes in (*(subject.routes for subject in SUBJECTS), _own(app)):
         routes.add_to(app, PREFIX)
     _add_pages(app)
+    app.state.queries = _queries(app)
     for kind, handler in _HANDLERS.items():
         app.add_exception_handler(kind, handler)
     return app
@@ -73,6 +74,15 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
     schemes["key"] = {"type": "http", "scheme": "bearer", "description": "`iothub admin key create` makes one."}
     document["security"] = [{"key": []}]
     return document
+
+
+def _queries(app: FastAPI) -> dict[str, set[str]]:
+    """Return the names of the query's parameters by operation: one that is not known is a mistake, such as `limt`."""
+    return {
+        operation["operationId"]: {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+        for item in openapi_of(app)["paths"].values()
+        for operation in item.values()
+    }
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import Query, Request, Response
 
-from iothub.base.errors import ConfigError
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.models import Anything, DeviceName, Items, Name, TenantName
@@ -26,13 +25,11 @@ def list_devices(call: Call, tenant: TenantName, page: Page) -> Response:
 
 
 @routes.post("/tenants/{tenant}/devices", Scope.DEVICES_WRITE, returns=models.DeviceWithSecret)
-def create_device(call: Call, tenant: TenantName, body: models.NewDevice) -> Response:
+def create_device(call: Call, tenant: TenantName, body: models.NewDevice | models.NewTokenDevice) -> Response:
     """Create a device. A generated secret is returned this once, in `secret`."""
-    if body.with_token and body.password is not None:
-        raise ConfigError("a device has one kind of credential: give with_token, or a password, not both")
-    made = devices.create(
-        call.store, tenant, body.name, password=body.password, groups=body.groups, with_token=body.with_token
-    )
+    with_token = isinstance(body, models.NewTokenDevice)
+    password = body.password if isinstance(body, models.NewDevice) else None
+    made = devices.create(call.store, tenant, body.name, password=password, groups=body.groups, with_token=with_token)
     return answers.created(_with_secret(made), f"/api/v1/tenants/{tenant}/devices/{body.name}")
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from iothub.base.ids import TENANT_NAME
-from iothub_services.quota.names import BY_NAME
+from iothub_services.quota.names import BY_NAME, Kind, Quota
 from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME
 
 
@@ -22,6 +22,7 @@ def _whole(pattern: str) -> str:
 _LIMIT_NAMES = "|".join(BY_NAME)
 _PLAN = _whole(PLAN_NAME.pattern)
 _GROUP = _whole(GROUP_NAME.pattern)
+_NO_NUL = "^[^\\x00]*$"
 _PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\xa0\\xad]*$"  # the accounts check the rest
 
 TenantName = Annotated[str, Path(description="Name of a tenant.")]
@@ -37,11 +38,53 @@ TopicFilter = Annotated[str, Query(alias="filter", min_length=1, max_length=65_5
 DisplayName = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
 Networks = list[Annotated[str, Field(min_length=2, max_length=64, pattern="^[0-9a-fA-F.:]+(/[0-9]+)?$")]]
 
-Rate = Annotated[str, Field(pattern="^[0-9]+/[0-9]+[smhd]$")]
-LimitValue = int | Literal["unlimited"] | list[Rate]
+_WINDOW = "(([1-9]|[1-5][0-9])[sm]|(1|2|3|4|6|8|12)h|(1|7|30)d)"
+Rate = Annotated[str, Field(pattern=f"^[1-9][0-9]{{0,15}}/{_WINDOW}$")]
+
+
+def _whole_number(value: object) -> object:
+    """JSON has one kind of numbers: 5.0 is 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_WHOLE = BeforeValidator(_whole_number)
+LimitValue = Annotated[int, _WHOLE] | Literal["unlimited"] | list[Rate]
 LimitName = Annotated[str, Field(pattern=f"^(dry-run:)?({_LIMIT_NAMES})$")]
-Limits = dict[LimitName, Annotated[LimitValue, Field(union_mode="left_to_right")]]
-LimitChanges = dict[LimitName, Annotated[LimitValue | None, Field(union_mode="left_to_right")]]
+
+
+def _limits_schema(*, is_of_device: bool, is_removing: bool) -> dict[str, Any]:
+    """Return what limits there are, each with the values that it takes."""
+    known: dict[str, Any] = {}
+    for quota in BY_NAME.values():
+        if quota.is_for_devices or not is_of_device:
+            value = _value_schema(quota)
+            known[str(quota.value)] = {"anyOf": [*value, {"type": "null"}]} if is_removing else {"anyOf": value}
+            if quota.has_trial:
+                known[f"dry-run:{quota.value}"] = {"anyOf": value}
+    return {"type": "object", "properties": known, "additionalProperties": False}
+
+
+def _value_schema(quota: Quota) -> list[dict[str, Any]]:
+    unlimited = {"const": "unlimited"}
+    if quota.kind is Kind.RATE:
+        rate = {"type": "string", "pattern": f"^[1-9][0-9]{{0,15}}/{_WINDOW}$"}
+        return [{"type": "array", "items": rate, "minItems": 1, "maxItems": 8}, unlimited]
+    most = quota.most or 10**15
+    return [{"type": "integer", "minimum": quota.least, "maximum": most}, unlimited]
+
+
+Limits = Annotated[
+    dict[LimitName, Annotated[LimitValue, Field(union_mode="left_to_right")]],
+    WithJsonSchema(_limits_schema(is_of_device=False, is_removing=False)),
+]
+LimitChanges = Annotated[
+    dict[LimitName, Annotated[LimitValue | None, Field(union_mode="left_to_right")]],
+    WithJsonSchema({**_limits_schema(is_of_device=False, is_removing=True), "minProperties": 1}),
+]
+DeviceLimitChanges = Annotated[
+    dict[LimitName, Annotated[LimitValue | None, Field(union_mode="left_to_right")]],
+    WithJsonSchema({**_limits_schema(is_of_device=True, is_removing=True), "minProperties": 1}),
+]
 
 
 class Body(BaseModel):
@@ -73,18 +116,25 @@ class TenantChanges(Body):
 
 
 class NewDevice(Body):
-    """Without a password, and not with a token, a secret is generated and returned once."""
+    """A device that logs in with a secret. Without a password one is generated, and returned once."""
 
     name: Device
-    password: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    password: Annotated[str, Field(min_length=1, max_length=256, pattern=_NO_NUL)] | None = None
     groups: Annotated[list[Group], Field(max_length=100)] = []
-    with_token: Annotated[bool, Field(description="It logs in with a token (JWT).")] = False
+
+
+class NewTokenDevice(Body):
+    """A device that logs in with a token (JWT)."""
+
+    name: Device
+    with_token: Literal[True]
+    groups: Annotated[list[Group], Field(max_length=100)] = []
 
 
 class Password(Body):
     """A chosen password."""
 
-    password: Annotated[str, Field(min_length=1, max_length=1024)]
+    password: Annotated[str, Field(min_length=1, max_length=256, pattern=_NO_NUL)]
 
 
 class NewGroup(Body):
@@ -102,19 +152,42 @@ class NewRule(Body):
     filter: Topic
 
 
-class NewBan(Body):
-    """A ban that is to be."""
-
-    kind: Literal["device", "client_id", "address"]
-    value: Annotated[str, Field(min_length=1, max_length=256)]
-    for_s: Annotated[int, Field(ge=1, le=10**9, description="Seconds. Default: until removed.")] | None = None
+class _Ban(Body):
+    for_s: Annotated[int, Field(ge=1, le=10**9, description="Seconds. Default: until removed."), _WHOLE] | None = None
     reason: Annotated[str, Field(max_length=200, pattern=_PRINTABLE)] = ""
 
 
-class LimitsPatch(Body):
-    """What to change of limits."""
+class NewDeviceBan(_Ban):
+    """A ban of a device that is to be."""
 
-    limits: Annotated[LimitChanges, Field(min_length=1, description="By name; null removes one.")]
+    kind: Literal["device"]
+    value: Device
+
+
+class NewClientBan(_Ban):
+    """A ban of a Client Identifier that is to be."""
+
+    kind: Literal["client_id"]
+    value: Annotated[str, Field(min_length=1, max_length=64, pattern=_NO_NUL)]
+
+
+class NewAddressBan(_Ban):
+    """A ban of an address or a network that is to be."""
+
+    kind: Literal["address"]
+    value: Annotated[str, Field(min_length=2, max_length=64, description="Such as 192.0.2.7 or 192.0.2.0/24.")]
+
+
+class LimitsPatch(Body):
+    """What to change of limits, by name; null removes one."""
+
+    limits: Annotated[LimitChanges, Field(min_length=1)]
+
+
+class DeviceLimitsPatch(Body):
+    """What to change of a device's limits, by name; null removes one."""
+
+    limits: Annotated[DeviceLimitChanges, Field(min_length=1)]
 
 
 class NewPlan(Body):
@@ -122,7 +195,7 @@ class NewPlan(Body):
 
     name: Plan
     parent: Plan = "standard"
-    weight: Annotated[int, Field(ge=1, le=100)] = 1
+    weight: Annotated[int, Field(ge=1, le=100), _WHOLE] = 1
     limits: Limits = {}
 
 
@@ -130,22 +203,37 @@ class PlanChanges(Body):
     """What to change of a plan."""
 
     parent: Plan | None = None
-    weight: Annotated[int, Field(ge=1, le=100)] | None = None
-    limits: Annotated[LimitChanges, Field(description="By name; null removes one.")] = {}
+    weight: Annotated[int, Field(ge=1, le=100), _WHOLE] | None = None
+    limits: Annotated[LimitChanges, Field(min_length=1)] | None = None
 
 
-class NewKey(Body):
-    """A key that is to be."""
+class NewPlatformKey(Body):
+    """A key of the platform that is to be."""
 
     name: Group
-    role: Literal["platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer", "scrape"]
+    role: Literal["platform-admin", "operator", "viewer"]
+
+
+class NewTenantKey(Body):
+    """A key of one tenant that is to be."""
+
+    name: Group
+    role: Literal["tenant-admin", "tenant-viewer"]
+    tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))]
+
+
+class NewScrapeKey(Body):
+    """A key for metrics that is to be: of the platform, or of one tenant."""
+
+    name: Group
+    role: Literal["scrape"]
     tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))] | None = None
 
 
 class Drain(Body):
     """How a hub is drained."""
 
-    rate_per_s: Annotated[int, Field(ge=1, le=1_000_000, description="How many clients are asked to go.")] = 500
+    rate_per_s: Annotated[int, Field(ge=1, le=1_000_000, description="How many clients are asked to go."), _WHOLE] = 500
 
 
 # --- answers, for the OpenAPI

@@ -6,9 +6,9 @@ import http.client
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import Path, Query, Response
+from fastapi import Body, Path, Query, Response
 
-from iothub.base.errors import UnavailableError
+from iothub.base.errors import NotFoundError, UnavailableError
 from iothub.records.admin_commands import Verb
 from iothub.records.job_catalogue import CATALOGUE
 from iothub.rest import answers, models
@@ -97,9 +97,12 @@ def list_keys(call: Call, page: Page) -> Response:
 
 
 @routes.post("/api-keys", Scope.KEYS_WRITE, returns=models.KeyWithText)
-def create_key(call: Call, body: models.NewKey) -> Response:
+def create_key(
+    call: Call,
+    body: Annotated[models.NewPlatformKey | models.NewTenantKey | models.NewScrapeKey, Body(discriminator="role")],
+) -> Response:
     """Create a key. Its text is returned this once, in `key`."""
-    made = api_keys.create(call.store, body.name, body.role, body.tenant)
+    made = api_keys.create(call.store, body.name, body.role, getattr(body, "tenant", None))
     return answers.created({**plain(made.key), "key": made.text}, f"/api/v1/api-keys/{body.name}")
 
 
@@ -156,7 +159,7 @@ def _metrics(call: Caller, path: str) -> Response:
     """Fetch a page from the hub's own HTTP port. Raises UnavailableError."""
     address = call.hub.http_address()
     if not address:
-        raise UnavailableError("the hub has no HTTP port: set http.port, and restart it")
+        raise NotFoundError("there are no metrics: no hub runs here with an HTTP port (the setting http.port)")
     host, _, port = address.rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=_METRICS_S)
     try:

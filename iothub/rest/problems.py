@@ -45,7 +45,7 @@ class Code(Enum):
     BODY_TOO_LARGE = 413, "body_too_large"
     UNSUPPORTED_MEDIA_TYPE = 415, "unsupported_media_type"
     INVALID = 422, "invalid"
-    IDEMPOTENCY_KEY_REUSED = 422, "idempotency_key_reused"
+    IDEMPOTENCY_KEY_REUSED = 409, "idempotency_key_reused"
     LIMIT_EXCEEDED = 429, "limit_exceeded"
     DEFECT = 500, "defect"
     FAILED = 500, "failed"

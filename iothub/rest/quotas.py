@@ -19,6 +19,8 @@ from iothub_tenants.accounts.plain import plain
 
 routes = Routes("limits")
 
+Changes = Mapping[str, int | str | list[str] | None]
+
 
 @routes.get("/tenants/{tenant}/quotas", Scope.QUOTAS_READ, returns=Anything)
 def show_quotas(call: Call, tenant: TenantName) -> Response:
@@ -35,7 +37,7 @@ def list_effective_quotas(call: Call, tenant: TenantName) -> Response:
 @routes.patch("/tenants/{tenant}/quotas", Scope.QUOTAS_WRITE, returns=Anything)
 def change_quotas(call: Call, tenant: TenantName, body: models.LimitsPatch, if_match: IfMatch = None) -> Response:
     """Set limits of a tenant; null removes one, and others stay."""
-    return _changed(call, tenant, None, body, if_match)
+    return _changed(call, tenant, None, body.limits, if_match)
 
 
 @routes.get("/tenants/{tenant}/devices/{device}/quotas", Scope.QUOTAS_READ, returns=Anything)
@@ -53,10 +55,10 @@ def list_effective_device_quotas(call: Call, tenant: TenantName, device: DeviceN
 
 @routes.patch("/tenants/{tenant}/devices/{device}/quotas", Scope.QUOTAS_WRITE, returns=Anything)
 def change_device_quotas(
-    call: Call, tenant: TenantName, device: DeviceName, body: models.LimitsPatch, if_match: IfMatch = None
+    call: Call, tenant: TenantName, device: DeviceName, body: models.DeviceLimitsPatch, if_match: IfMatch = None
 ) -> Response:
     """Set limits of a device; null removes one, and others stay."""
-    return _changed(call, tenant, device, body, if_match)
+    return _changed(call, tenant, device, body.limits, if_match)
 
 
 @routes.get("/plans", Scope.PLANS_READ, returns=Items)
@@ -68,7 +70,7 @@ def list_plans(call: Call, page: Page) -> Response:
 @routes.post("/plans", Scope.PLANS_WRITE, returns=Anything)
 def create_plan(call: Call, body: models.NewPlan) -> Response:
     """Create a plan, which inherits what it does not name."""
-    made = plans.create(call.store, body.name, words_for(body.limits), parent=body.parent, weight=body.weight)
+    made = plans.create(call.store, body.name, words_for(_given(body.limits)), parent=body.parent, weight=body.weight)
     return answers.created(_plan(made), f"/api/v1/plans/{made.name}")
 
 
@@ -88,8 +90,8 @@ def change_plan(call: Call, name: Name, body: models.PlanChanges, if_match: IfMa
     made = plans.set_plan(
         call.store,
         name,
-        words_for(_given(body.limits)),
-        without=_removed(body.limits),
+        words_for(_given(body.limits or {})),
+        without=_removed(body.limits or {}),
         parent=body.parent,
         weight=body.weight,
         is_expected=is_expected,
@@ -104,20 +106,33 @@ def delete_plan(call: Call, name: Name) -> Response:
     return answers.gone()
 
 
-def _changed(call: Caller, tenant: str, device: str | None, body: models.LimitsPatch, if_match: str | None) -> Response:
+def _changed(call: Caller, tenant: str, device: str | None, limits: Changes, if_match: str | None) -> Response:
     def is_expected(found: list[quotas.Override]) -> None:
         answers.require_match(if_match, _own(found, device or ""))
 
-    added = parse_limits(words_for(_given(body.limits)))
-    made = quotas.change(call.store, tenant, added, _removed(body.limits), device, is_expected=is_expected)
+    added = parse_limits(words_for(_given(limits)))
+    made = quotas.change(call.store, tenant, added, _removed(limits), device, is_expected=is_expected)
     return answers.shown(_own(made, device or ""))
 
 
-def _given(limits: Mapping[str, int | str | list[str] | None]) -> Values:
-    return {name: value for name, value in limits.items() if value is not None}
+def _given(limits: Changes) -> Values:
+    return {
+        name: _tightest(value) if isinstance(value, list) else value
+        for name, value in limits.items()
+        if value is not None
+    }
 
 
-def _removed(limits: Mapping[str, int | str | list[str] | None]) -> list[str]:
+def _tightest(rates: list[str]) -> list[str]:
+    """Of two limits with the same window the smaller one holds."""
+    found: dict[str, int] = {}
+    for rate in rates:
+        number, _, window = rate.partition("/")
+        found[window] = min(int(number), found.get(window, int(number)))
+    return [f"{number}/{window}" for window, number in found.items()]
+
+
+def _removed(limits: Changes) -> list[str]:
     return [name for name, value in limits.items() if value is None]
 
 

@@ -12,8 +12,9 @@ from fastapi import Depends, FastAPI, Header, Request
 from pydantic import BaseModel
 
 from iothub.rest.caller import Caller
-from iothub.rest.problems import MEDIA_TYPE
+from iothub.rest.problems import MEDIA_TYPE, Code, ProblemError
 from iothub.rest.scopes import Scope
+from iothub_tenants.identity import shown
 
 Handler = Callable[..., Any]
 SCOPE = "x-scope"  # in the OpenAPI
@@ -47,6 +48,7 @@ def _idempotency(
         str | None,
         Header(
             alias="Idempotency-Key",
+            min_length=1,
             max_length=200,
             description="A repeated request with the same key gets the first answer again, for a day.",
         ),
@@ -58,6 +60,10 @@ def _idempotency(
 def _scoped(scope: Scope) -> Callable[[Request, Caller], Any]:
     async def check(request: Request, caller: Call) -> None:
         caller.require(scope, request.path_params.get("tenant"))
+        known = request.app.state.queries[request.scope["route"].operation_id]
+        for name in request.query_params:
+            if name not in known:
+                raise ProblemError(Code.INVALID, f"query: there is no parameter {shown(name)}")
 
     return check
 

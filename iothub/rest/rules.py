@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Path, Query, Response
+from fastapi import Body, Path, Query, Response
 
 from iothub.admin.hub_rows import failure_ban_row
-from iothub.base.errors import UnavailableError
+from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
-from iothub.rest.answers import Page
+from iothub.rest.answers import NumberedPage, Page
 from iothub.rest.models import Anything, Device, Items, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_services.auth.port import Effect
-from iothub_tenants.accounts import acl_rules, bans, verdicts
+from iothub_tenants.accounts import acl_rules, bans, tenants, verdicts
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("access")
@@ -27,19 +27,20 @@ _Number = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its number.")]
 def list_rules(
     call: Call,
     tenant: TenantName,
-    page: Page,
+    page: NumberedPage,
     subject: Annotated[str | None, Query(max_length=128, description="Only those that apply to this subject.")] = None,
 ) -> Response:
     """List the rules of a tenant by number; with `subject` in order of precedence, all on one page."""
     if subject is not None:
         return page.of([plain(rule) for rule in acl_rules.list_applying(call.store, tenant, subject)], None)
-    found = acl_rules.page(call.store, tenant, page.number() or 0, page.limit + 1)
+    found = acl_rules.page(call.store, tenant, page.number or 0, page.limit + 1)
     return page.cut([plain(rule) for rule in found], lambda row: row["id"])
 
 
 @routes.post("/tenants/{tenant}/acl-rules", Scope.RULES_WRITE, returns=models.RuleShown)
 def create_rule(call: Call, tenant: TenantName, body: models.NewRule) -> Response:
     """Add a rule, or return the same one that is there already."""
+    tenants.show(call.store, tenant)
     made = acl_rules.add(call.store, tenant, body.subject, Effect(body.effect), body.action, body.filter)
     return answers.created(plain(made), f"/api/v1/tenants/{tenant}/acl-rules/{made.id}")
 
@@ -57,7 +58,10 @@ def judge_by_rules(
     tenant: TenantName,
     device: Annotated[Device, Query(description="The device that asks.")],
     action: Annotated[Literal["publish", "subscribe"], Query(description="What it wants to do.")],
-    topic: Annotated[str, Query(min_length=1, max_length=65_535, description="A Topic Name, or a Topic Filter.")],
+    topic: Annotated[
+        str,
+        Query(min_length=1, max_length=65_535, pattern=r"^[^\x00]*$", description="A Topic Name, or a Topic Filter."),
+    ],
     client_id: Annotated[str | None, Query(max_length=256, description="Default: the device's name.")] = None,
 ) -> Response:
     """Say whether a device may publish or subscribe, and which rule decides."""
@@ -73,8 +77,13 @@ def list_bans(call: Call, tenant: TenantName, page: Page) -> Response:
 
 
 @routes.post("/tenants/{tenant}/bans", Scope.BANS_WRITE, returns=Anything)
-def create_ban(call: Call, tenant: TenantName, body: models.NewBan) -> Response:
+def create_ban(
+    call: Call,
+    tenant: TenantName,
+    body: Annotated[models.NewDeviceBan | models.NewClientBan | models.NewAddressBan, Body(discriminator="kind")],
+) -> Response:
     """Ban a device, a client id or an address; or replace time and reason of the ban that is there."""
+    tenants.show(call.store, tenant)
     until_ms = 0 if body.for_s is None else call.store.now_ms() + body.for_s * 1000
     made = bans.add(call.store, tenant, body.kind, body.value, until_ms=until_ms, reason=body.reason)
     return answers.created({"name": made.value, **plain(made)}, f"/api/v1/tenants/{tenant}/bans")
@@ -88,7 +97,11 @@ def delete_ban(
     value: Annotated[str, Query(min_length=1, max_length=256, description="Which one.")],
 ) -> Response:
     """Lift a ban."""
-    bans.remove(call.store, tenant, kind, value)
+    tenants.show(call.store, tenant)
+    try:
+        bans.remove(call.store, tenant, kind, value)
+    except ConfigError:  # nothing of such a name can be banned
+        raise NotFoundError(f"tenant {tenant} has no such ban") from None
     return answers.gone()
 
 

@@ -10,9 +10,8 @@ from fastapi import Query, Response
 
 from iothub.admin import usage
 from iothub.admin.tenants import create_tenant as create_as_everywhere
-from iothub.base.errors import ConfigError
 from iothub.rest import answers, models
-from iothub.rest.answers import Page
+from iothub.rest.answers import NumberedPage, Page
 from iothub.rest.models import Items, TenantName
 from iothub.rest.routes import Call, IfMatch, Routes
 from iothub.rest.scopes import Scope
@@ -112,22 +111,20 @@ def show_usage(
     """Show the usage of a tenant, as the job `usage` has summed it."""
     until_ms = int(time.time() * 1000) if to is None else _milliseconds(to)
     since_ms = until_ms - usage.WEEK_MS if since is None else _milliseconds(since)
-    if since_ms >= until_ms:
-        raise ConfigError("from must be before to")
     return answers.shown({"items": usage.rows(usage_hours.hours(call.store, tenant, since_ms, until_ms), by)})
 
 
 @routes.get("/tenants/{tenant}/audit", Scope.TENANT_AUDIT_READ, returns=Items)
-def list_changes_of_tenant(call: Call, tenant: TenantName, page: Page) -> Response:
+def list_changes_of_tenant(call: Call, tenant: TenantName, page: NumberedPage) -> Response:
     """List who has changed what of this tenant, the newest first."""
-    found = audit.page(call.store, tenant=tenant, before_id=page.number(), limit=page.limit + 1)
+    found = audit.page(call.store, tenant=tenant, before_id=page.number, limit=page.limit + 1)
     return page.cut([plain(entry) for entry in found], lambda row: row["id"])
 
 
 @routes.get("/audit", Scope.AUDIT_READ, returns=Items)
-def list_changes(call: Call, page: Page) -> Response:
+def list_changes(call: Call, page: NumberedPage) -> Response:
     """List who has changed what, the newest first."""
-    found = audit.page(call.store, before_id=page.number(), limit=page.limit + 1)
+    found = audit.page(call.store, before_id=page.number, limit=page.limit + 1)
     return page.cut([plain(entry) for entry in found], lambda row: row["id"])
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.support.ports import free_port
 
-PORTS = ("1883", "1884", "8883", "8083", "8084", "8080")
+PORTS = ("1883", "1884", "8883", "8083", "8084", "8080", "8081")
 START_TIMEOUT_S = 120.0
 BLOCK_TIMEOUT_S = 300.0
 NODE_MODULES = (

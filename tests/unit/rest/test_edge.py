@@ -138,7 +138,7 @@ def test_repeated_create_is_done_once(api: Api) -> None:
     assert second.headers["idempotent-replayed"] == "true"
     assert second.headers["location"] == first.headers["location"]
     other = api.post("/tenants/acme/devices", {"name": "d3"}, headers=headers)
-    assert (other.status, other.code) == (422, "idempotency_key_reused")
+    assert (other.status, other.code) == (409, "idempotency_key_reused")
 
 
 def test_key_of_a_request_is_of_one_caller_and_one_path(api: Api) -> None:

@@ -1,0 +1,72 @@
+"""Schemathesis on the OpenAPI: what the document says is what the API does, for requests that are right and for those that are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import product
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from sqlalchemy import event
+
+from iothub.rest.app import openapi_of
+from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.initial import init_store
+from tests.support.rest_api import ROOT, Api, paths
+
+EXAMPLES = 8  # of each operation and mode
+OPERATIONS = [(method, path) for path, item in openapi_of(paths())["paths"].items() for method in item]
+BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, or an address
+    ("post", f"{ROOT}/tenants"),
+    ("patch", f"{ROOT}/tenants/{{tenant}}"),
+    ("post", f"{ROOT}/tenants/{{tenant}}/bans"),
+}
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """Accounts that all examples work on."""
+    url = sqlite_url(tmp_path_factory.mktemp("openapi") / "accounts.db")
+    with closing(init_store(url, pepper=b"p" * 32)) as store:
+        event.listen(store.engine, "connect", lambda connection, _entry: connection.execute("PRAGMA synchronous = OFF"))
+        store.engine.dispose()
+        for name in ("acme", "other"):
+            tenants.create(store, name)
+            devices.create(store, name, "dev1")
+        yield Api(store)
+
+
+@pytest.fixture(scope="module")
+def schema(api: Api) -> schemathesis.BaseSchema:
+    key = {"Authorization": f"Bearer {api.root}"}
+    return schemathesis.openapi.from_asgi(f"{ROOT}/openapi.json", api.app, headers=key)
+
+
+@pytest.mark.parametrize(("operation", "mode"), list(product(OPERATIONS, MODES)), ids=str)
+def test_openapi_is_what_the_api_does(
+    api: Api, schema: schemathesis.BaseSchema, operation: tuple[str, str], mode: GenerationMode
+) -> None:
+    """No 5xx but where no hub is to be had, no answer that the document does not have, nothing wrong that is let through."""
+    method, path = operation
+    found = schema[path][method.upper()]
+    excluded = [positive_data_acceptance] if operation in BEYOND_SCHEMA else []
+
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=found.as_strategy(generation_mode=mode))
+    def check(case: Case) -> None:
+        case.call_and_validate(headers={"Authorization": f"Bearer {api.root}"}, excluded_checks=excluded)
+
+    check()
