@@ -419,7 +419,7 @@ def _verbs(
     own_node = OwnNode(process.settings, draining, process.pause)
     peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs})
     every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
-    nodes = Nodes(own_node, peers, foundation.members.rows)
+    nodes = Nodes(own_node, peers, foundation.members.rows, lambda row: foundation.cluster().evict(row))
     return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes
 
 

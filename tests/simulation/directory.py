@@ -26,7 +26,7 @@ _BURST = 60
 
 
 class DirectorySimulation(Simulation):
-    """Who there is changes without a change of whom the directory counts: a hub joins, and is not up yet, or is declared gone, and is still awaited."""
+    """Who there is changes without a change of whom the directory counts, as when a hub joins, or is declared gone and is still awaited."""
 
     def _look(self, hub: SimHub) -> None:
         self.version += self.world.rng.random() < CHANGES

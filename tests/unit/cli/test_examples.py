@@ -53,6 +53,7 @@ ASKING = {
     "cluster status",
     "cluster drain",
     "cluster resume",
+    "cluster evict",
 }  # the running hub
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),

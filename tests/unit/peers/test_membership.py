@@ -12,6 +12,7 @@ from iothub.peers.membership import (
     CUT_OFF,
     CUT_OFF_LOOKS,
     CUT_OFF_S,
+    EVICTED,
     GO_ON_S,
     GONE_S,
     JOINING,
@@ -380,3 +381,33 @@ def test_hub_without_links_knows_the_others_by_their_rows() -> None:
     clock.advance(GO_ON_S)
     membership.pass_time()
     assert membership.members() == frozenset()
+
+
+def test_hub_that_is_evicted_is_gone_as_any_other() -> None:
+    """Its counter moves and its link is up: it is answered nothing before that is written, and waited for until it may know."""
+    hub = Hub(TWO, THREE)
+    hub.look()
+    hub.membership.evict(TWO)
+
+    change = hub.look()
+
+    assert change == Change(7, TWO, EVICTED)
+    assert hub.links.said == [("mute", TWO)]
+    assert not hub.membership.is_gone(TWO)
+    hub.membership.written(change, is_done=True)
+    assert hub.membership.is_gone(TWO)
+    assert hub.membership.is_present(TWO)
+    assert hub.look() is None
+
+
+def test_only_the_incarnation_that_was_named_is_evicted() -> None:
+    """The hub has begun again meanwhile."""
+    hub = Hub(PeerId(2, 5))
+    hub.look()
+
+    hub.membership.evict(TWO)
+
+    assert hub.look() is None
+    assert hub.membership.is_gone(TWO)
+    assert not hub.membership.is_gone(PeerId(2, 5))
+    assert not hub.membership.is_gone(THREE)
