@@ -130,7 +130,7 @@ class Heartbeat:
         try:
             await self._until_gone(membership, peer)
         finally:
-            membership.evict(None)
+            membership.spare(peer)
         await self.members.acknowledge_gone(peer)
         await self._look()
 

@@ -120,7 +120,7 @@ class Membership:
         self._links = links
         self._clock = clock
         self._others: dict[int, _Seen] = {}
-        self._evicted: PeerId | None = None
+        self._evicted: set[PeerId] = set()  # an administrator says that they are gone
         self._writing: PeerId | None = None  # is being declared gone: muted until it is known whether that was written
         self._look_began = -math.inf
         self._unlinked_since: float | None = None
@@ -179,9 +179,12 @@ class Membership:
         """Leave `joining` from now on, once there is a link to every member."""
         self._is_ready = True
 
-    def evict(self, peer: PeerId | None) -> None:
-        """Declare a hub gone at the next look, whatever its counter and its link do; None: nobody."""
-        self._evicted = peer
+    def evict(self, peer: PeerId) -> None:
+        """Declare a hub gone at the next look, whatever its counter and its link do, until `spare`."""
+        self._evicted.add(peer)
+
+    def spare(self, peer: PeerId) -> None:
+        self._evicted.discard(peer)
 
     def told_gone(self) -> None:
         """Note that a member has read that this hub is gone."""
@@ -270,7 +273,7 @@ class Membership:
 
     def _why_gone(self, seen: _Seen) -> str:
         row, links = seen.row, self._links
-        if row.peer == self._evicted:
+        if row.peer in self._evicted:
             return EVICTED
         down_s = math.inf if links is None else links.down_for(row.peer)
         if links is not None and links.is_linked(row.peer):

@@ -411,3 +411,14 @@ def test_only_the_incarnation_that_was_named_is_evicted() -> None:
     assert hub.membership.is_gone(TWO)
     assert not hub.membership.is_gone(PeerId(2, 5))
     assert not hub.membership.is_gone(THREE)
+
+
+def test_hub_that_is_spared_is_not_evicted() -> None:
+    """The administrator has had no answer in time."""
+    hub = Hub(TWO)
+    hub.look()
+
+    hub.membership.evict(TWO)
+    hub.membership.spare(TWO)
+
+    assert hub.look() is None
