@@ -22,7 +22,7 @@ from iothub.hub import cluster
 from iothub.hub.cluster import ACKNOWLEDGED_S, CATCH_UP_S, HubCluster
 from iothub.hub.wait_for_servers import Waiting
 from iothub.peers.link import SILENT_S
-from iothub.peers.membership import GO_ON_S, LOOK_S
+from iothub.peers.membership import GO_ON_S, LOOK_S, UNLINKED_S
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
 from iothub_services.damaged import uncounted
@@ -885,3 +885,29 @@ def test_links_end_when_the_others_have_acknowledged_everything(node: Node) -> N
     Deferred.fromCoroutine(node.stores.close_links())
     node.pass_time(ACKNOWLEDGED_S + 0.2, two)
     assert links.is_closed
+
+
+def test_hub_that_dies_while_the_accounts_are_away_is_gone_once_they_are_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then publishers wait: nobody knows whether it lives. No client is closed for it."""
+    two, links = other(node), node.links
+    assert links is not None
+    node.begin()
+    node.pass_time(1.5, two)
+    node.follower.round()
+    with monkeypatch.context() as patch:
+        patch.setattr(node.stores.members, "refresh", failing_look)
+        links.are_down = True
+        node.pass_time(UNLINKED_S - 5)
+        assert not rows(node)[1].is_gone
+        assert node.plane.turn.held_at <= node.clock.monotonic()
+        assert "the accounts are away" in node.stores.held_back
+
+    node.pass_time(GONE_S + 3)
+
+    assert (rows(node)[1].gone_by, rows(node)[1].gone_why) == (1, SILENT)
+    assert (node.replaced, node.closed) == ([], [])
+    node.follower.round()
+    node.pass_time(GO_ON_S)
+    assert node.plane.turn.held_at > node.clock.monotonic()

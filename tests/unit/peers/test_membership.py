@@ -422,3 +422,20 @@ def test_hub_that_is_spared_is_not_evicted() -> None:
     hub.membership.spare(TWO)
 
     assert hub.look() is None
+
+
+def test_clock_that_jumps_ends_all_evidence_and_declares_nobody_gone() -> None:
+    """The machine was suspended: nothing that was known before is of use, and the next look tells."""
+    hub = Hub(TWO)
+    hub.look()
+    assert hub.membership.routes_until() > hub.clock.boottime()
+
+    hub.cut(TWO)
+    hub.clock.advance(3600.0)
+    hub.membership.pass_time()
+    assert hub.membership.routes_until() <= hub.clock.boottime()
+    hub.still.add(TWO)
+
+    assert hub.look() is None
+    assert hub.membership.gone == ""
+    assert hub.membership.routes_until() == hub.clock.boottime() + LOOK_S

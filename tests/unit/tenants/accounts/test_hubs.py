@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.hubs import CUT_OFF, EVICTED, JOINING, LEFT, NOBODY, SILENT, UP, HubRow
 from iothub_tenants.accounts.store import AccountStore
@@ -152,3 +153,16 @@ def test_hub_that_is_known_to_be_gone_counts_as_evicted(store: AccountStore) -> 
 
     assert [(row.gone_by, row.gone_why) for row in rows(store)] == [(NOBODY, ""), (1, EVICTED), (3, LEFT)]
     assert version(store) == before
+
+
+def test_hub_whose_wall_clock_was_set_back_begins_with_a_higher_incarnation(url: str) -> None:
+    """The others would refuse it as an earlier one, else."""
+    clock = ManualClock()
+    store = AccountStore(url, clock=clock)
+    first = begin(store)
+    clock.jump_wall(-86_400.0)
+
+    second = begin(store, before=first)
+
+    store.close()
+    assert second.incarnation == first.incarnation + 1
