@@ -81,7 +81,8 @@ class Happening:
     """Something that has happened.
 
     `name` is one of the events of the session-event log, or `hub.started`, `hub.draining`, `hub.resumed`, `hub.stopping`; of another hub
-    (`node`, `hub`): `peer_up`, `peer_unreachable`, `peer_down`.
+    (`node`, `hub`): `peer_up`, `peer_unreachable`, `peer_expelled`, `peer_down`; of this one as `node` and `hub`: `cluster_view`, whose `reason`
+    has the numbers of the hubs that serve clients.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """`iothub cluster`: how the hubs of an installation are linked, draining of one of them, and the certificates that they show each other.
 
-Knows no link: `status`, `drain` and `resume` ask the running hub, the others work on files.
+Knows no link: `status`, `drain`, `resume` and `evict` ask the running hub, the others work on files.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from iothub.base.errors import ConfigError, ConflictError, IotHubError, UnavailableError
+from iothub.base.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
 from iothub.cli import output
-from iothub.cli.app import TIMEOUT, App, noun, verb
+from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
 from iothub.cli.progress import Progress
 from iothub.config.datadir import DataDir
@@ -123,6 +123,44 @@ def resume(app: App, node: int | None, is_self: bool) -> None:
     hub = f"hub {answer['name']} ({answer['node']})"
     text = f"{hub} lets clients in again" if answer["was_draining"] else f"{hub} was not draining; nothing was changed"
     app.done(text, {name: answer[name] for name in ("node", "name", "was_draining")})
+
+
+@destroying_verb(command, "evict", dry_run="Show which hub would be evicted; change nothing.")
+@click.argument("node", type=click.IntRange(0, 65535))
+def evict(app: App, node: int, is_dry_run: bool) -> None:
+    """Declare another hub gone, so that the others go on without it. A hub must run here.
+
+    For a hub that is dead or hangs and is waited for all the same. NODE is its node number; it need not answer. The others go on without it 4.5 s
+    later: SUBACKs that wait for it leave, and one of them takes over its sessions. A hub that still runs closes its clients and begins again: to
+    take one out of service, use `iothub cluster drain` and stop it.
+
+    For a hub that is gone already and will not come back it clears the alarm `peer_gone` or `peer_expelled` at every hub.
+
+    Examples:
+      iothub --data-dir ./hub cluster evict 2 --yes
+      iothub --data-dir ./hub cluster evict 2 --dry-run
+    """
+    if is_dry_run:
+        found = next((row for row in app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows if row["node"] == node), None)
+        if found is None:
+            raise NotFoundError(f"there is no hub {node}; `iothub cluster status` shows the hubs")
+        text = f"would evict hub {found['name']} ({node}), whose state is {found['state']}"
+        app.done(text, {"node": node, "name": found["name"], "state": found["state"], "is_evicted": False})
+        return
+    app.hub.require()
+    app.confirm(f"Declare hub {node} gone? If it still runs, its clients are closed.")
+    answer = app.change_hub("", Verb.CLUSTER_EVICT, {"node": node})
+    hub = f"hub {answer['name']} ({node})"
+    if answer["has_left"]:
+        text = f"{hub} was stopped, and the others go on without it; nothing was changed"
+    elif answer["was_gone"]:
+        text = f"{hub} is gone already: its alarm is cleared"
+    else:
+        text = f"{hub} is evicted: the other hubs go on without it in 4.5 s"
+    app.done(
+        text,
+        {"node": node, "name": answer["name"], "was_gone": answer["was_gone"], "is_evicted": not answer["has_left"]},
+    )
 
 
 def _chosen(app: App, node: int | None, *, is_self: bool, verb: str) -> int | None:

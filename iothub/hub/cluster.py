@@ -18,15 +18,18 @@ from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, TimeoutError
 
+from iothub.base import log
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection, Session
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.heartbeat import Heartbeat
+from iothub.hub.peer_links import PeerLinks
 from iothub.peers.known import OwnPlace
 from iothub.records.events import Event
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
 from iothub_services.sessions.port import HERE, Place
+from iothub_tenants.accounts.hubs import HubRow
 from iothub_tenants.background.session_recovery import Peers
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 CATCH_UP_S = 10.0
 LATE_S = 5.0  # publishers that wait for less are no news: a partition that changes its leader, a pause of this process
 CLOSING_S = 1.0
+ACKNOWLEDGED_S = 2.0  # so long a hub that stops waits for the others to acknowledge what it has sent them
 RETRY_S = 1.0
 _TURN_S = 0.02
 
@@ -47,6 +51,7 @@ class HubCluster:
 
     def __init__(self, parts: ClusterParts) -> None:
         self._parts = parts
+        self._log = log.get(__name__)
         self.members = parts.members
         self._follower: Follower | None = None
         self._heartbeat = Heartbeat(
@@ -172,15 +177,29 @@ class HubCluster:
             await self._parts.run("closing.follower", self._follower.close, CLOSING_S)
 
     async def close_links(self) -> None:
-        """End the links, while the sockets are still there to write what was said last."""
-        if self._parts.links is not None:
-            self._parts.links.close()
+        """End the links once all that was sent over them is acknowledged, while the sockets are still there to write what was said last.
+
+        Invariant: that is before this hub leaves: the others go on without one that has left at once.
+        """
+        links = self._parts.links
+        if links is None:
+            return
+        until = self._parts.clock.monotonic() + ACKNOWLEDGED_S
+        while (waiting := _unacknowledged(links)) and self._parts.clock.monotonic() < until:
             await self._parts.pause(_TURN_S)
+        if waiting:
+            self._log.warning("stopped before other hubs acknowledged everything", bytes_by_peer=waiting)
+        links.close()
+        await self._parts.pause(_TURN_S)
 
     @property
     def state(self) -> str:
         """`joining` or `up`, as the others see this hub."""
         return self._heartbeat.state
+
+    async def evict(self, row: HubRow) -> None:
+        """As `Heartbeat.evict`."""
+        await self._heartbeat.evict(row)
 
     async def leave(self, *, has_logged_all: bool) -> None:
         """As `Heartbeat.leave`."""
@@ -286,3 +305,9 @@ class HubCluster:
             self._overtaken.discard(session)
         if session.connection is connection and session.epoch == epoch:
             self._parts.plane.close(connection, Reason.TAKEN_OVER)
+
+
+def _unacknowledged(links: PeerLinks) -> dict[int, int]:
+    """Return for how many bytes each linked hub has not said that it has applied them."""
+    statuses = (status for status in links.status() if status.state == "up")
+    return {status.peer.node: status.unacknowledged_bytes for status in statuses if status.unacknowledged_bytes}

@@ -11,13 +11,14 @@ from iothub.hub.node_commands import NodeState
 from iothub.hub.parts import Parts
 from iothub.peers.ports import LinkStatus
 from iothub.records.admin_commands import Json, Reply, Request
-from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, LEFT, SILENT, UP, HubRow
+from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, EVICTED, LEFT, SILENT, UP, HubRow
 
 _NO_ADDRESS = "its cluster.listen is not set"
 _GONE = {
     ENDED: "its process ended; its supervisor starts it again",
     SILENT: "its heartbeat and its link stood still; start it again",
     CUT_OFF: "the link to another hub was down; it begins again by itself",
+    EVICTED: "an administrator has evicted it; one that still runs begins again by itself",
 }
 _NO_LINKS = "cluster.listen is not set at this hub"
 

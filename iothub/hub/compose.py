@@ -433,7 +433,7 @@ def _verbs(
     of_worker = {} if own_worker is None else own_worker.verbs
     peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs, **of_worker})
     every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
-    nodes = Nodes(own_node, peers, foundation.members.rows)
+    nodes = Nodes(own_node, peers, foundation.members.rows, lambda row: foundation.cluster().evict(row))
     every_worker = None if own_worker is None else EveryWorker(own_worker, peers, process.settings.node.workers)
     return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes, every_worker
 

@@ -101,7 +101,10 @@ def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager
     links = foundation.links
     if links is None:
         return SessionLocks()
-    made = PeerDirectory(links, lambda: links.me, foundation.brokers, sessions, foundation.process.reactor)
+    members = foundation.members
+    made = PeerDirectory(
+        links, lambda: links.me, lambda: members.view.version, foundation.brokers, sessions, foundation.process.reactor
+    )
     links.register(DIRECTORY_TYPES, made)
     foundation.monitoring.telemetry.registry.feed(metrics.CLIENTS_GIVEN_UP, lambda: made.given_up)
     links.watch_members(made.members)

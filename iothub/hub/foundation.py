@@ -62,7 +62,9 @@ class Foundation:
         self.questions = AccountQuestions(self.registry, run)
         self.links = make_links(process, stores, monitoring, self.listeners)
         statuses = list if self.links is None else self.links.status
-        self.hub_states = HubStates(settings.node.number, process.phase, statuses)
+        events = None if self.links is None else self.links.events
+        view = str if events is None else lambda: events.view
+        self.hub_states = HubStates(settings.node.number, process.phase, statuses, view)
 
     def on_event(self, event: Event) -> None:
         """Count an event of a session, and notify the plug-ins."""

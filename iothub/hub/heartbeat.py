@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from twisted.internet.defer import Deferred
 
 from iothub.base import log
-from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHubError
+from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHubError, UnavailableError
 from iothub.config.workers import node_numbers
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.drivers import queue_drivers
@@ -28,7 +28,8 @@ from iothub_tenants.background.membership import HEARTBEAT_S, Standing
 from iothub_tenants.background.session_recovery import Peers
 
 _TURN_S = 0.02
-_UP_S = 0.1  # between looks of a hub that waits to be up
+_UP_S = 0.1  # between looks of a hub that waits to be up, or evicts another one
+_EVICTION_LOOKS = 30  # others may change who there is meanwhile, or an answer may be lost
 
 
 class Heartbeat:
@@ -110,6 +111,36 @@ class Heartbeat:
             await self._look()
             if not membership.is_up:
                 await self._parts.pause(_UP_S)
+
+    async def evict(self, row: HubRow) -> None:
+        """Declare a hub gone because an administrator says so, or note that one that is gone is known to be.
+
+        Raises:
+            ConflictError: nobody else serves clients.
+            UnavailableError: it could not be written.
+        """
+        peer, membership = PeerId(row.number, row.incarnation), self._membership
+        if membership is None or self._is_stopping:
+            raise UnavailableError("the hub is starting or stopping")
+        if not row.is_gone and not membership.is_up and not membership.members() - {peer}:
+            raise ConflictError(
+                f"hub {row.name} ({row.number}) is the last one that serves clients; nothing was changed"
+            )
+        membership.evict(peer)
+        try:
+            await self._until_gone(membership, peer)
+        finally:
+            membership.spare(peer)
+        await self.members.acknowledge_gone(peer)
+        await self._look()
+
+    async def _until_gone(self, membership: Membership, peer: PeerId) -> None:
+        for _ in range(_EVICTION_LOOKS):
+            await self._look()
+            if membership.is_gone(peer):
+                return
+            await self._parts.pause(_UP_S)
+        raise UnavailableError(self.unseen or "who there is changes all the time; try again")
 
     def stop(self) -> None:
         """Take over from nobody any more; the heartbeat goes on until `leave`."""

@@ -8,7 +8,7 @@ Invariant: an event says something new. A link that another connection replaces 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +16,7 @@ from iothub.base import log as logging
 from iothub.base.reasons import LinkClose, PeerRefusal
 from iothub.hub.phase import Phase
 from iothub.peers.ports import LinkObserver, LinkStatus, PeerId
+from iothub_tenants.accounts.hubs import CUT_OFF, EVICTED, HubRow
 
 _NO_EVENT = (LinkClose.RELINKED, LinkClose.CLOSED, LinkClose.PEER_GONE)  # the last one: `peer_gone` says it
 
@@ -27,15 +28,26 @@ class MemberEventName(StrEnum):
 
     UP = "peer_up"  # its link works
     UNREACHABLE = "peer_unreachable"  # its link is down; by the accounts it may live
+    EXPELLED = "peer_expelled"  # it may live, and was declared gone: it was cut off, or an administrator has evicted it
     DOWN = "peer_down"  # it has stopped, or its heartbeat has: this run of it does not come back
+    VIEW = "cluster_view"  # other hubs serve clients than before
 
 
-STATES = {MemberEventName.UP: "up", MemberEventName.UNREACHABLE: "unreachable", MemberEventName.DOWN: "down"}
+STATES = {
+    MemberEventName.UP: "up",
+    MemberEventName.UNREACHABLE: "unreachable",
+    MemberEventName.EXPELLED: "expelled",
+    MemberEventName.DOWN: "down",
+}
+_EXPELLED = (CUT_OFF, EVICTED)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberEvent:
-    """One change. `reason`: of the link's end, else empty."""
+    """One change. `reason`: of the link's end, or why the hub is gone.
+
+    Of `cluster_view` it is this hub's number and name, and `reason` has the numbers of all that serve clients, this hub among them.
+    """
 
     name: MemberEventName
     node: int
@@ -54,6 +66,8 @@ class MemberEvents:
         self._links = links
         self._hubs: dict[PeerId, tuple[MemberEventName, str]] = {}
         self._watchers: list[OnMemberEvent] = []
+        self._gone: set[PeerId] | None = None  # as of the last look at the accounts; None: there was none
+        self.view = ""  # the numbers of the hubs that serve clients
         self.counts: Counter[str] = Counter(dict.fromkeys(map(str, MemberEventName), 0))
 
     def watch(self, on_event: OnMemberEvent) -> None:
@@ -80,6 +94,25 @@ class MemberEvents:
             self._note(peer, MemberEventName.DOWN, self._hubs[peer][1])
             del self._hubs[peer]
 
+    # --- by the accounts
+
+    def judge_gone(self, rows: Iterable[HubRow]) -> None:
+        """Look at the rows of all other hubs: who was expelled since the last look."""
+        gone = {PeerId(row.number, row.incarnation): row for row in rows if row.is_gone}
+        for peer, row in gone.items():
+            if self._gone is not None and peer not in self._gone and row.gone_why in _EXPELLED:
+                self._note(peer, MemberEventName.EXPELLED, row.name, row.gone_why)
+        self._gone = set(gone)
+
+    def judge_view(self, own: int, hub: str, others: Iterable[int]) -> None:
+        """Look at the numbers of the other hubs that serve clients."""
+        view = " ".join(map(str, sorted({own, *others})))
+        if view == self.view:
+            return
+        self.view = view
+        log.info("the hubs that serve clients are others than before", change=MemberEventName.VIEW.value, nodes=view)
+        self._tell(MemberEvent(MemberEventName.VIEW, own, hub, view))
+
     # --- private
 
     def _note(self, peer: PeerId, name: MemberEventName, hub: str, reason: str = "") -> None:
@@ -87,20 +120,23 @@ class MemberEvents:
         if before is not None and before[0] is name:
             return
         self._hubs[peer] = name, hub
-        self.counts[name] += 1
         log.info("another hub changed its state", change=name.value, node=peer.node, hub=hub, reason=reason)
-        event = MemberEvent(name, peer.node, hub, reason)
+        self._tell(MemberEvent(name, peer.node, hub, reason))
+
+    def _tell(self, event: MemberEvent) -> None:
+        self.counts[event.name] += 1
         for on_event in self._watchers:
             on_event(event)
 
 
 @dataclass(frozen=True, slots=True)
 class HubStates:
-    """What `$SYS` says of hubs: this one, and the others as this one sees them. `statuses`: of the links."""
+    """What `$SYS` says of hubs: this one, and the others as this one sees them. `statuses`: of the links; `view`: who serves clients."""
 
     number: int
     phase: Phase
     statuses: Callable[[], list[LinkStatus]]
+    view: Callable[[], str] = str
 
     def all(self) -> Mapping[str, str]:
         """Return name and value of each figure."""
@@ -110,7 +146,8 @@ class HubStates:
             ]
             for status in self.statuses()
         }
-        return {**self.own(), **peers}
+        view = self.view()
+        return {**self.own(), **({f"{self.number}/view": view} if view else {}), **peers}
 
     def own(self) -> Mapping[str, str]:
         return {f"{self.number}/state": "draining" if self.phase.is_draining else "up"}
@@ -119,4 +156,6 @@ class HubStates:
         return f"{self.number}/peers/{node}"
 
     def after(self, event: MemberEvent) -> Mapping[str, str]:
+        if event.name is MemberEventName.VIEW:
+            return {f"{self.number}/view": event.reason}
         return {self.peer(event.node): STATES[event.name]}

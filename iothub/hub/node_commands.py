@@ -1,4 +1,4 @@
-"""Admin requests to one hub of the cluster, named by its node number: drain, resume, and how many clients it has.
+"""Admin requests to one hub of the cluster, named by its node number: drain, resume, evict, and how many clients it has.
 
 `OwnNode` answers for this hub, here and over links. `Nodes` takes what is asked at this hub to the hub that it is for. Neither knows how a hub
 is drained: `iothub.hub.draining` does.
@@ -6,7 +6,7 @@ is drained: `iothub.hub.draining` does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,6 +22,7 @@ MOST_PER_S = 1_000_000
 SILENCE_S = 2.0
 REPORT_S = 0.5
 
+Evict = Callable[[HubRow], Awaitable[None]]
 Rows = Callable[[], Sequence[tuple[HubRow, bool]]]
 
 
@@ -92,12 +93,17 @@ class OwnNode:
 class Nodes:
     """On the reactor thread. `verbs`: what administrators ask at this hub, for whichever hub."""
 
-    def __init__(self, own: OwnNode, peers: PeerCommands, rows: Rows) -> None:
-        """`rows`: of the other hubs in the accounts, each with whether it lives."""
+    def __init__(self, own: OwnNode, peers: PeerCommands, rows: Rows, evict: Evict) -> None:
+        """`rows`: of the other hubs in the accounts, each with whether it lives. `evict`: declares one of them gone, or notes that it is known."""
         self._own = own
         self._peers = peers
         self._rows = rows
-        self.verbs: Verbs = {Verb.CLUSTER_DRAIN: self._drain, Verb.CLUSTER_RESUME: self._resume}
+        self._declare_gone = evict
+        self.verbs: Verbs = {
+            Verb.CLUSTER_DRAIN: self._drain,
+            Verb.CLUSTER_RESUME: self._resume,
+            Verb.CLUSTER_EVICT: self._evict,
+        }
 
     async def states(self) -> dict[int, NodeState]:
         """Return what this hub and each linked one say of themselves; one that does not answer is missing."""
@@ -122,6 +128,18 @@ class Nodes:
     async def _resume(self, request: Request, reply: Reply) -> Json:
         return await self._at(self._node_of(request), request, reply)
 
+    async def _evict(self, request: Request, _reply: Reply) -> Json:
+        """Nothing is asked of that hub: it may be frozen, or not there. Raises NotFoundError, ConflictError, UnavailableError."""
+        node = request.number("node")
+        if node == self._own.number:
+            raise ConflictError(
+                f"hub {self._own.name} ({node}) is the one that was asked, and no hub evicts itself: stop it, or run the command at another hub"
+            )
+        row, _ = self._known(node)
+        if not row.has_left:
+            await self._declare_gone(row)
+        return {"node": node, "name": row.name, "was_gone": row.is_gone, "has_left": row.has_left}
+
     def _node_of(self, request: Request) -> int:
         return self._own.number if request.argument.get("node") is None else request.number("node")
 
@@ -129,10 +147,7 @@ class Nodes:
         """Raises NotFoundError: there is no such hub, or it is gone. UnavailableError: it does not answer. IotHubError: its refusal."""
         if node == self._own.number:
             return await self._own.verbs[request.verb](request, reply)
-        found = next(((row, is_living) for row, is_living in self._rows() if row.number == node), None)
-        if found is None:
-            raise NotFoundError(f"there is no hub {node}; `iothub cluster status` shows the hubs")
-        row, is_living = found
+        row, is_living = self._known(node)
         if not is_living:
             raise NotFoundError(f"hub {row.name} ({node}) is gone: it has stopped, or its heartbeat has")
         answer = await self._peers.ask(node, request, reply, SILENCE_S)
@@ -141,6 +156,13 @@ class Nodes:
         if answer.error is not None:
             raise answer.error
         return answer.result
+
+    def _known(self, node: int) -> tuple[HubRow, bool]:
+        """Return the row of another hub, and whether it lives. Raises NotFoundError: there was never one."""
+        found = next(((row, is_living) for row, is_living in self._rows() if row.number == node), None)
+        if found is None:
+            raise NotFoundError(f"there is no hub {node}; `iothub cluster status` shows the hubs")
+        return found
 
 
 class _Gathered:

@@ -152,6 +152,8 @@ class PeerLinks:
             linkable = [row for row in rows if row.address]
             self._links.members([PeerAddress(row.number, row.incarnation, row.name, row.address) for row in linkable])
             self._awaited = [PeerId(row.number, row.incarnation) for row in linkable if row.state != JOINING]
+            node = self._parts.settings.node
+            self.events.judge_view(node.number, node.name, [peer.node for peer in self._awaited])
             for on_members in self._on_members:
                 on_members(self._awaited)
             self._alarms.judge(self._links.status())
@@ -160,6 +162,7 @@ class PeerLinks:
     def judge_gone(self, rows: Sequence[HubRow]) -> None:
         """Say which other hubs were ever there, by the accounts: some are gone."""
         self._alarms.judge_gone(rows)
+        self.events.judge_gone(rows)
 
     def close(self) -> None:
         """End every link; what was written last still leaves, if the sockets are given a turn."""

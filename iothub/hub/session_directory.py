@@ -40,13 +40,16 @@ class PeerDirectory(PeerReceiver[Directory]):
         self,
         links: Announcer,
         me: Callable[[], PeerId],
+        view_version: Callable[[], int],
         brokers: Brokers,
         sessions: Callable[[], SessionManager],
         reactor: Any,
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
+        """`view_version`: of who there is, as of this hub's last look at the accounts."""
         super().__init__(lambda: Directory(me(), links, self, clock))
         self._me = me
+        self._view_version = view_version
         self._brokers = brokers
         self._sessions = sessions
         self._reactor = reactor
@@ -105,7 +108,7 @@ class PeerDirectory(PeerReceiver[Directory]):
     def members(self, peers: Sequence[PeerId]) -> None:
         """Say which other hubs there are, at each look at the accounts."""
         if peers or self._core is not None:
-            self._made().set_view(View(0, [self._me(), *peers]))
+            self._made().set_view(View(self._view_version(), [self._me(), *peers]))
 
     # --- Clients
 

@@ -271,6 +271,8 @@ class Directory:
     def _entries_of(self, view: View, before: View | None = None) -> dict[PeerId, list[tuple[Key, int]]]:
         """Return what each owner has to know by this view; by the view before, if there was one, it does not know it yet."""
         found: dict[PeerId, list[tuple[Key, int]]] = {}
+        if before is not None and before.members == view.members:
+            return found
         busy = ((key, each.number) for key, each in self._busy.items() if each.state is not _State.ASKED)
         for entries in (self._held.items(), busy):
             for key, number in entries:

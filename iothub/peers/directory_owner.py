@@ -118,18 +118,20 @@ class DirectoryOwner:
 
     def set_view(self, view: View, own: Iterable[tuple[Key, int]], *, is_whole: bool) -> None:
         """This hub's view changes; `own`: entries of this hub that come to itself by it. `is_whole`: as in `Announced`."""
-        self._view = view
+        before, self._view = self._view, view
         if self._views:
             self._views.append(view)
         self._gone &= set(view.members)
-        self._drop(self._me, (lambda _key: False) if is_whole else self._is_given_by(view))
+        self._drop_former(self._me, before, view, is_whole=is_whole)
         self._add(self._me, own)
         self._judge()
 
     def announce(self, peer: PeerId, view: View, *, is_whole: bool) -> None:
         """Another hub has a view from now on."""
-        self._announcers.setdefault(peer, _Announcer()).announce(view, is_whole=is_whole)
-        self._drop(peer, (lambda _key: False) if is_whole else self._is_given_by(view))
+        announcer = self._announcers.setdefault(peer, _Announcer())
+        before = announcer.views[-1] if announcer.views else None
+        announcer.announce(view, is_whole=is_whole)
+        self._drop_former(peer, before, view, is_whole=is_whole)
         self._judge()
 
     def add_entries(self, peer: PeerId, entries: Iterable[tuple[Key, int]], *, is_last: bool) -> None:
@@ -177,6 +179,13 @@ class DirectoryOwner:
         self._proceed(key)
 
     # --- private
+
+    def _drop_former(self, peer: PeerId, before: View | None, view: View, *, is_whole: bool) -> None:
+        """A hub has another view: forget what it had from this owner by the view before alone."""
+        if is_whole:
+            self._drop(peer, lambda _key: False)
+        elif before is None or before.members != view.members:
+            self._drop(peer, self._is_given_by(view))
 
     def _is_given_by(self, view: View) -> Callable[[Key], bool]:
         if self._me not in view.members:

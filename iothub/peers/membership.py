@@ -6,6 +6,7 @@ Knows no database, no socket and no session: it is given each look at the rows, 
     gone: silent                   its counter stood still and the link to it was down, both for GONE_S; between members as below, for STILL_S
     gone: cut_off                  its counter moves, and the link to it was down for CUT_OFF_S and in CUT_OFF_LOOKS looks in a row
     gone: left                     it says so itself
+    gone: evicted                  an administrator says so, whatever its counter and its link do
     read as gone -> gone on without it   GO_ON_S later, at once if it left, or if somebody has gone on without it before
 
 Invariants. Gone is what is written in the row, for whatever reason, and nothing takes it back. Whoever declares a hub gone answers no ping of it from
@@ -37,7 +38,7 @@ UNLINKED_S = (
 GAP_S = 2.0  # at most so much of the time between two looks counts as stillness: the accounts may have been unreachable for all hubs
 
 JOINING, UP = "joining", "up"
-SILENT, CUT_OFF, UNLINKED = "silent", "cut_off", "unlinked"
+SILENT, CUT_OFF, EVICTED, UNLINKED = "silent", "cut_off", "evicted", "unlinked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class Membership:
         self._links = links
         self._clock = clock
         self._others: dict[int, _Seen] = {}
+        self._evicted: set[PeerId] = set()  # an administrator says that they are gone
         self._writing: PeerId | None = None  # is being declared gone: muted until it is known whether that was written
         self._look_began = -math.inf
         self._unlinked_since: float | None = None
@@ -177,6 +179,13 @@ class Membership:
         """Leave `joining` from now on, once there is a link to every member."""
         self._is_ready = True
 
+    def evict(self, peer: PeerId) -> None:
+        """Declare a hub gone at the next look, whatever its counter and its link do, until `spare`."""
+        self._evicted.add(peer)
+
+    def spare(self, peer: PeerId) -> None:
+        self._evicted.discard(peer)
+
     def told_gone(self) -> None:
         """Note that a member has read that this hub is gone."""
         self.gone = self.gone or "gone"
@@ -201,6 +210,11 @@ class Membership:
         """Return the other hubs that serve clients, by their rows: nobody is acknowledged what they do not know."""
         present = (seen.row for seen in self._others.values() if not seen.is_passed)
         return frozenset(row.peer for row in present if row.state != JOINING)
+
+    def is_gone(self, peer: PeerId) -> bool:
+        """Tell whether this incarnation was read, or written, as gone, or another one has followed it."""
+        seen = self._others.get(peer.node)
+        return seen is not None and (seen.row.peer.incarnation > peer.incarnation or seen.gone_at < math.inf)
 
     def is_present(self, peer: PeerId) -> bool:
         """Tell whether this hub has not gone on without a hub."""
@@ -259,6 +273,8 @@ class Membership:
 
     def _why_gone(self, seen: _Seen) -> str:
         row, links = seen.row, self._links
+        if row.peer in self._evicted:
+            return EVICTED
         down_s = math.inf if links is None else links.down_for(row.peer)
         if links is not None and links.is_linked(row.peer):
             return ""

@@ -18,7 +18,11 @@ _FACTOR = 0x9E37_79B9_7F4A_7C15  # odd, with its bits spread: what a product's u
 
 
 class View:
-    """The hubs that there are, this one among them. `version` tells two views with the same members apart."""
+    """The hubs that there are, this one among them.
+
+    `version`: of who there is, as the accounts had it. Between two views with the same members another hub may have been there, and may have been
+    the owner: they differ.
+    """
 
     __slots__ = ("_seeds", "members", "version")
 

@@ -68,6 +68,9 @@ class Verb(StrEnum):
     CLUSTER_DRAIN = "cluster.drain"
     # no tenant, at the hub {"node": number or null} -> {"node", "name", "was_draining": bool}; NotFoundError, UnavailableError
     CLUSTER_RESUME = "cluster.resume"
+    # no tenant, about another hub than the one that is asked, {"node": number} -> {"node", "name", "was_gone", "has_left": bools}; NotFoundError,
+    # ConflictError: it is the one that is asked, or the last one; UnavailableError
+    CLUSTER_EVICT = "cluster.evict"
     # no tenant, of one hub by another, {} -> rows {"node", "clients": numbers, "is_draining": bool, "reference": where it is for clients, or ""}; {}
     CLUSTER_NODE = "cluster.node"
     # no tenant, of one worker by another of the same data directory, {} -> rows of figures, as `iothub_services.metrics.merging` and

@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 KEYS: tuple[Key, ...] = tuple((1, f"client-{number}") for number in range(6))
 GIVE_UP_S = 3.0
 TAIL_S = 2.0  # of clients after the faults
+CHANGES = 0.1  # of the version, at each look
 _BURST = 60
+
+
+class DirectorySimulation(Simulation):
+    """Who there is changes without a change of whom the directory counts, as when a hub joins, or is declared gone and is still awaited."""
+
+    def _look(self, hub: SimHub) -> None:
+        self.version += self.world.rng.random() < CHANGES
+        super()._look(hub)
 
 
 class Holding(Check):
@@ -87,7 +96,7 @@ class Devices:
             """As the hub does at each look: links first."""
             members(rows)
             peers = [PeerId(row.node, row.incarnation) for row in rows if row.node != hub.node]
-            self.view = View(0, [hub.id, *peers])
+            self.view = View(hub.view_version, [hub.id, *peers])
             self.directory.set_view(self.view)
 
         hub.links.members = note_members  # type: ignore[method-assign]

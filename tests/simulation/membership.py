@@ -15,7 +15,7 @@ from iothub.engine.message import Message
 from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.peers.frames import FrameType
 from iothub.peers.link import SILENT_S
-from iothub.peers.membership import CUT_OFF, CUT_OFF_S, JOINING, UP, Change, Look, MemberRow, Membership
+from iothub.peers.membership import CUT_OFF, CUT_OFF_S, EVICTED, JOINING, UP, Change, Look, MemberRow, Membership
 from iothub.peers.ports import PeerAddress, PeerId
 from iothub.testing.engine import Client, packets, publish
 from tests.simulation.checks import Evidence
@@ -123,7 +123,17 @@ def _cut_off_while_joining(rng: random.Random, nodes: list[int]) -> list[Fault]:
     return faults
 
 
-AIMED = (_away, _asleep, _unaware, _reached_again, _cut_off_while_joining)
+def _evicted(rng: random.Random, nodes: list[int]) -> list[Fault]:
+    """An administrator has one declared gone, which lives, and perhaps cannot read that or is not reached."""
+    at_s = _calm_s(rng)
+    faults = [_fault(at_s, "evict", nodes[1::-1], 0.0)]
+    for kind in ("table_away", rng.choice(("freeze", "isolate", "cut_one_way"))):
+        if rng.random() < 0.5:
+            faults.append(_fault(at_s + rng.uniform(-1.0, 2.0), kind, nodes, rng.uniform(2.0, 14.0)))
+    return faults
+
+
+AIMED = (_evicted, _away, _asleep, _unaware, _reached_again, _cut_off_while_joining)
 
 
 def _fault(at_s: float, kind: str, nodes: list[int], lasts_s: float) -> Fault:
@@ -247,7 +257,7 @@ class MemberSimulation(Simulation):
             again()
             return
         hub.pause_here()
-        if change.gone in linked:
+        if change.gone in linked and change.why != EVICTED:
             raise ViolationError(f"{hub.id} declares {change.gone} gone, to which its link is up")
         if change.why == CUT_OFF and change.gone not in hub.links.linked():
             raise ViolationError(f"{hub.id} is cut off from {change.gone}, both are up, and they were never linked")
@@ -290,6 +300,9 @@ class MemberSimulation(Simulation):
             case "table_away":
                 self.note(hub, f"table away {fault.lasts_s}")
                 self.away_until[fault.node] = world.now + fault.lasts_s
+            case "evict":
+                self.note(hub, f"evicts {fault.other}")
+                member_of(hub).membership.evict(self.members[fault.other].id)
             case "leave":
                 self.note(hub, "leaves")
                 self._kill(hub, is_silent=False)
@@ -334,6 +347,7 @@ class _RecordedLinks:
     def __init__(self, clients: MemberClients, hub: SimHub) -> None:
         self._clients, self._hub = clients, hub
         self.is_full, self.is_half_full = hub.links.is_full, hub.links.is_half_full
+        self.announce, self.flush_first = hub.links.announce, hub.links.flush_first
         self.batch_bytes = hub.links.batch_bytes
         self.announce, self.flush_first = hub.links.announce, hub.links.flush_first
 

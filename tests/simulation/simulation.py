@@ -60,6 +60,7 @@ class Simulation:
         self.workloads = suite.workloads
         self.world = World(schedule.seed)
         self.rows: dict[int, PeerAddress] = {}
+        self.version = 0  # of the rows
         self.members: dict[int, SimHub] = {}  # the newest incarnation of each node, dead or alive
         self.alive: dict[str, SimHub] = {}  # by address; those that are taken for dead, too
         self.active: dict[PeerId, float] = {}
@@ -132,6 +133,7 @@ class Simulation:
         hub = SimHub(self, node, incarnation)
         self.note(hub, "starts")
         self.rows[node] = hub.row
+        self.version += 1
         self.members[node] = hub
         self.alive[hub.row.address] = hub
         self.active[hub.id] = self.world.now
@@ -141,10 +143,11 @@ class Simulation:
         """Read the rows as they are now, give them to the hub a little later, and read again when it has had them."""
         if hub.is_dead:
             return
-        rows = list(self.rows.values())
+        rows, version = list(self.rows.values()), self.version
         rng = self.world.rng
 
         def note_rows() -> None:
+            hub.view_version = version
             hub.links.members(rows)
             self.world.after(LOOK_S * rng.uniform(0.8, 1.2), partial(self._look, hub))
 
@@ -163,9 +166,9 @@ class Simulation:
                 world.after(fault.lasts_s, partial(self._start_next, hub))
             case "leave":
                 self._kill(hub, is_silent=False)
-                del self.rows[fault.node]
+                self._delete_row(fault.node)
             case "expel":
-                del self.rows[fault.node]
+                self._delete_row(fault.node)
                 world.after(fault.lasts_s, partial(self._begin_again, hub))
             case "twin":
                 hub.frozen_until = world.now + fault.lasts_s
@@ -193,6 +196,10 @@ class Simulation:
                 for each in (hub, self.members[fault.other]):
                     for workload in each.workloads:
                         each.later(workload.burst)
+
+    def _delete_row(self, node: int) -> None:
+        del self.rows[node]
+        self.version += 1
 
     def _kill(self, hub: SimHub, *, is_silent: bool) -> None:
         hub.kill(is_silent=is_silent)

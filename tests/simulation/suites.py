@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.simulation.checks import Bounds, Evidence, OneConnection, Refusals, Silence
-from tests.simulation.directory import Devices, Holding
+from tests.simulation.directory import Devices, DirectorySimulation, Holding
 from tests.simulation.groups import Members, Sharing
 from tests.simulation.hub import SimHub
 from tests.simulation.known import KeptSessions, Knowing
@@ -56,7 +56,7 @@ def directory_suite() -> Suite:
     def devices(hub: SimHub) -> Devices:
         return Devices(hub, holding)
 
-    return Suite([holding, Evidence(), Silence(), OneConnection(), Bounds()], [devices])
+    return Suite([holding, Evidence(), Silence(), OneConnection(), Bounds()], [devices], DirectorySimulation)
 
 
 def retained_suite() -> Suite:

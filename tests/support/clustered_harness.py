@@ -72,6 +72,7 @@ class ClusteredHub:
         self, net: Net[Any], peer: PeerId, path: Path, clock: BootTime, cluster: SessionCluster | None = None
     ) -> None:
         self.id = peer
+        self.view_version = 0
         self.links = TestedLinks(net, peer)
         self.reactor = Clock()
         folder = path / f"hub-{peer.node}-{peer.incarnation}"
@@ -84,7 +85,11 @@ class ClusteredHub:
             return routes[0]
 
         def make_directory(brokers: Brokers, sessions: Callable[[], SessionManager]) -> PeerDirectory:
-            directories.append(PeerDirectory(self.links, lambda: peer, brokers, sessions, self.reactor, clock))
+            directories.append(
+                PeerDirectory(
+                    self.links, lambda: peer, lambda: self.view_version, brokers, sessions, self.reactor, clock
+                )
+            )
             return directories[0]
 
         wills: list[PeerWills] = []

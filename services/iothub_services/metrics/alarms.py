@@ -132,7 +132,8 @@ class AlarmName(Enum):
     PEER_GONE = (
         "peer_gone",
         "critical",
-        "A hub has stopped or hangs: neither its heartbeat nor its link has moved for 10 s, and the others go on without it. Start it again.",
+        "A hub has stopped or hangs: neither its heartbeat nor its link has moved for 10 s, and the others go on without it. Start it again; if it "
+        "will not come back, `iothub cluster evict` ends the alarm.",
     )
     PEER_EXPELLED = (
         "peer_expelled",

@@ -408,7 +408,9 @@ WORKERS = _gauge(
 # Links to other hubs; the label `peer` is the node number
 CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.", merge=Merge.MIN)
 CLUSTER_EVENTS = _counter(
-    "iothub_cluster_events_total", "Changes of other hubs: peer_up, peer_unreachable, peer_down.", ("event",)
+    "iothub_cluster_events_total",
+    "Changes of other hubs: peer_up, peer_unreachable, peer_expelled, peer_down; cluster_view: others serve clients.",
+    ("event",),
 )
 CLIENTS_GIVEN_UP = _counter(
     "iothub_cluster_clients_given_up_total",

@@ -22,7 +22,7 @@ from iothub_tenants.accounts.tables import hub as table
 NOBODY = -1  # has declared the row's hub gone, or is its successor
 
 JOINING, UP, DRAINING = "joining", "up", "draining"  # `HubRow.state`
-LEFT, ENDED, SILENT, CUT_OFF = "left", "ended", "silent", "cut_off"  # `HubRow.gone_why`
+LEFT, ENDED, SILENT, CUT_OFF, EVICTED = "left", "ended", "silent", "cut_off", "evicted"  # `HubRow.gone_why`
 
 
 class _RefusedError(Exception):
@@ -144,6 +144,13 @@ def declare_gone(
     except _RefusedError:
         return False
     return True
+
+
+def acknowledge_gone(store: AccountStore, number: int, incarnation: int) -> None:
+    """Note that an administrator knows that a hub is gone: it counts as evicted. Nothing if it lives, or has left. Raises BackendError."""
+    with store.write() as writer:
+        was_declared = _is(number, incarnation) & table.c.gone_why.in_((SILENT, CUT_OFF))
+        _is_written(writer, was_declared, gone_why=EVICTED)
 
 
 def leave(store: AccountStore, number: int, incarnation: int) -> None:

@@ -310,7 +310,7 @@ hub = Table(
     Column(
         "gone_by", Integer, nullable=False, server_default="-1"
     ),  # the number of the hub that wrote so; -1: it lives
-    Column("gone_why", exact(16), nullable=False, server_default=""),  # left | ended | silent | cut_off
+    Column("gone_why", exact(16), nullable=False, server_default=""),  # left | ended | silent | cut_off | evicted
 )
 
 # One row. `version` moves whenever a hub leaves `joining`, leaves, or is declared gone: who wants to change that names the version it has seen.

@@ -203,6 +203,10 @@ class Members:
         )
         return done
 
+    async def acknowledge_gone(self, target: tuple[int, int]) -> None:
+        """Note that an administrator knows that a hub is gone. Raises UnavailableError."""
+        await self._run("members.acknowledge_gone", hubs.acknowledge_gone, self._store, *target)
+
     async def take_over(self) -> dict[frozenset[int], float]:
         """Become the successor of the hubs that are gone and have none; return whose sessions are this hub's now, with their silence in seconds.
 

@@ -16,7 +16,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
-from iothub.hub.member_events import MemberEvent
+from iothub.hub.member_events import MemberEvent, MemberEventName
 from iothub.hub.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
@@ -229,15 +229,19 @@ def test_hub_hears_of_the_other_one_s_coming_and_end_once(make: Callable[..., Hu
     one.thread.until(lambda: are_linked(one, two))
 
     two.close()
-    one.thread.until(lambda: len(heard[1]) == 2)
+    one.thread.until(lambda: heard[1][-1].name is MemberEventName.UNREACHABLE)
     one.meet()
 
-    assert [(event.name.value, event.node, event.hub) for event in heard[1]] == [
-        ("peer_up", 2, "hub-2"),
-        ("peer_unreachable", 2, "hub-2"),
-        ("peer_down", 2, "hub-2"),
+    assert [(event.name.value, event.node, event.hub, event.reason) for event in heard[1] if event.node == 1] == [
+        ("cluster_view", 1, "hub-1", "1 2"),
+        ("cluster_view", 1, "hub-1", "1"),
     ]
-    assert [event.name.value for event in heard[2]] == ["peer_up"]
+    assert [(event.name.value, event.hub) for event in heard[1] if event.node == 2] == [
+        ("peer_up", "hub-2"),
+        ("peer_unreachable", "hub-2"),
+        ("peer_down", "hub-2"),
+    ]
+    assert [event.name.value for event in heard[2]] == ["cluster_view", "peer_up"]
 
 
 def test_hub_whose_clients_listeners_are_closed_is_still_linked_anew(make: Callable[..., Hub]) -> None:

@@ -171,3 +171,31 @@ def test_drain_refuses_what_names_no_hub_or_no_rate(acme: Cli, arguments: tuple[
 
 def test_drain_without_a_hub_says_that_none_runs(acme: Cli) -> None:
     assert "no hub runs in" in acme("cluster", "drain", "--self", code=7).err
+
+
+@pytest.mark.parametrize(
+    ("was_gone", "has_left", "text"),
+    [
+        (False, False, "hub two (2) is evicted: the other hubs go on without it in 4.5 s"),
+        (True, False, "hub two (2) is gone already: its alarm is cleared"),
+        (True, True, "hub two (2) was stopped, and the others go on without it; nothing was changed"),
+    ],
+)
+def test_evict_says_what_was_done(acme: Cli, was_gone: bool, has_left: bool, text: str) -> None:
+    answer = {"node": 2, "name": "two", "was_gone": was_gone, "has_left": has_left}
+    with AnsweringHub(acme.data_dir, lambda _request: ([], answer)) as running:
+        assert text in acme("cluster", "evict", "2", "--yes").err
+        record = acme.rows("cluster", "evict", "2", "--yes")
+    assert record == {"node": 2, "name": "two", "was_gone": was_gone, "is_evicted": not has_left}
+    assert [request.argument for request in running.requests] == [{"node": 2}, {"node": 2}]
+
+
+def test_evict_shows_whom_without_doing_it(acme: Cli) -> None:
+    with AnsweringHub(acme.data_dir, lambda _request: ([member(2, "down")], {})) as running:
+        assert "would evict hub " in acme("cluster", "evict", "2", "--dry-run").err
+        assert "there is no hub 9" in acme("cluster", "evict", "9", "--dry-run", code=3).err
+    assert {request.verb for request in running.requests} == {Verb.CLUSTER_STATUS}
+
+
+def test_evict_wants_a_yes(acme: Cli) -> None:
+    assert "--yes" in acme("cluster", "evict", "2", code=2).err

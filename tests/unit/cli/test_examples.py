@@ -53,6 +53,7 @@ ASKING = {
     "cluster status",
     "cluster drain",
     "cluster resume",
+    "cluster evict",
 }  # the running hub
 GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
@@ -139,7 +140,9 @@ def answers_to(request: Request) -> tuple[list[Json], Json]:
     if noun == "rejected":
         return [], {}
     if noun == "cluster":
-        return [], {"node": 2, "name": "two", "clients": 0, "closed": 3, "was_draining": True}
+        hub: Json = {"node": 2, "name": "two", "clients": 0}
+        facts: Json = {"closed": 3, "was_draining": True, "was_gone": False, "has_left": False}
+        return [{**hub, "state": "down"}] if verb == "status" else [], {**hub, **facts}
     found = SESSION if noun == "session" else {"client_id": "meter-7", **QUEUE}
     return ([found], LAST) if verb == "list" else ([], found)
 

@@ -19,10 +19,10 @@ from twisted.internet.task import Clock as Reactor
 from iothub.base.errors import ConfigError, ConflictError, ExpelledError, UnavailableError
 from iothub.base.reasons import Reason
 from iothub.hub import cluster
-from iothub.hub.cluster import CATCH_UP_S, HubCluster
+from iothub.hub.cluster import ACKNOWLEDGED_S, CATCH_UP_S, HubCluster
 from iothub.hub.wait_for_servers import Waiting
 from iothub.peers.link import SILENT_S
-from iothub.peers.membership import GO_ON_S, LOOK_S
+from iothub.peers.membership import GO_ON_S, LOOK_S, UNLINKED_S
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
 from iothub_services.damaged import uncounted
@@ -31,7 +31,7 @@ from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
-from iothub_tenants.accounts.hubs import CUT_OFF, NOBODY, HubRow
+from iothub_tenants.accounts.hubs import CUT_OFF, EVICTED, NOBODY, SILENT, HubRow
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, Members, Standing
 from iothub_tenants.background.remote_sessions import RemoteSessions
@@ -102,6 +102,7 @@ class Links:
         self.peers: list[PeerId] = []
         self.is_closed = self.are_down = False
         self.silent_s = 0.0
+        self.unacknowledged_bytes = 0
         self.calls: tuple[Callable[[], None], ...] = ()
 
     def open(self) -> str:
@@ -124,6 +125,12 @@ class Links:
         return self.are_down and bool(self.seen)
 
     def judge_gone(self, rows: Sequence[HubRow]) -> None: ...
+
+    def status(self) -> list[Any]:
+        return [
+            SimpleNamespace(peer=peer, state="up", unacknowledged_bytes=self.unacknowledged_bytes)
+            for peer in self.linked()
+        ]
 
     def close(self) -> None:
         self.is_closed = True
@@ -783,3 +790,124 @@ def test_links_end_before_the_sockets_do(node: Node) -> None:
     node.pass_time(0.2)
 
     assert closed.called
+
+
+def evict(node: Node, number: int = 2) -> list[Any]:
+    row = next(row for row, _ in node.members.rows() if row.number == number)
+    answers: list[Any] = []
+    Deferred.fromCoroutine(node.stores.evict(row)).addBoth(answers.append)
+    return answers
+
+
+def test_hub_is_evicted_though_it_is_linked_and_its_heartbeat_moves(node: Node) -> None:
+    """That moves the version, and whoever reads it goes on without it."""
+    two = other(node)
+    node.begin()
+    node.follower.round()
+    node.pass_time(1, two)
+    seen = hubs.read(node.accounts).version
+
+    answers = evict(node)
+    node.pass_time(1, two)
+
+    assert answers == [None]
+    row = rows(node)[1]
+    assert (row.gone_by, row.gone_why, hubs.read(node.accounts).version) == (1, EVICTED, seen + 1)
+    assert node.members.living == {2}
+    node.pass_time(GO_ON_S + 1)
+    assert node.members.living == frozenset()
+
+
+def test_hub_that_is_gone_is_acknowledged_as_such(node: Node) -> None:
+    other(node)
+    node.begin()
+    node.follower.round()
+    kill(node)
+    assert rows(node)[1].gone_why == SILENT
+
+    assert evict(node) == [None]
+
+    assert rows(node)[1].gone_why == EVICTED
+
+
+def test_last_hub_that_serves_clients_is_not_evicted(node: Node) -> None:
+    """By one that is still joining."""
+    two = other(node)
+    assert node.links is not None
+    node.links.are_down = True
+    node.begin()
+    node.pass_time(1, two)
+
+    (answer,) = evict(node)
+
+    assert isinstance(answer.value, ConflictError)
+    assert "hub two (2) is the last one that serves clients" in str(answer.value)
+    assert not rows(node)[1].is_gone
+
+
+def test_eviction_that_cannot_be_written_says_why(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it is done later."""
+    two = other(node)
+    node.begin()
+    node.follower.round()
+    node.pass_time(1, two)
+
+    async def fail(*_: object, **__: object) -> None:
+        raise UnavailableError("the accounts do not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(node.members, "refresh", fail)
+        answers = evict(node)
+        node.pass_time(4)
+    node.pass_time(1, two)
+
+    assert "the accounts do not answer" in str(answers[0].value)
+    assert not rows(node)[1].is_gone
+
+
+def test_links_end_when_the_others_have_acknowledged_everything(node: Node) -> None:
+    """And not much later, if they do not."""
+    two, links = other(node), node.links
+    assert links is not None
+    node.begin()
+    node.follower.round()
+    node.pass_time(1, two)
+    links.unacknowledged_bytes = 5
+
+    Deferred.fromCoroutine(node.stores.close_links())
+    node.pass_time(1, two)
+    assert not links.is_closed
+    links.unacknowledged_bytes = 0
+    node.pass_time(0.2, two)
+    assert links.is_closed
+
+    links.is_closed, links.unacknowledged_bytes = False, 5
+    Deferred.fromCoroutine(node.stores.close_links())
+    node.pass_time(ACKNOWLEDGED_S + 0.2, two)
+    assert links.is_closed
+
+
+def test_hub_that_dies_while_the_accounts_are_away_is_gone_once_they_are_back(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then publishers wait: nobody knows whether it lives. No client is closed for it."""
+    two, links = other(node), node.links
+    assert links is not None
+    node.begin()
+    node.pass_time(1.5, two)
+    node.follower.round()
+    with monkeypatch.context() as patch:
+        patch.setattr(node.stores.members, "refresh", failing_look)
+        links.are_down = True
+        node.pass_time(UNLINKED_S - 5)
+        assert not rows(node)[1].is_gone
+        assert node.plane.turn.held_at <= node.clock.monotonic()
+        assert "the accounts are away" in node.stores.held_back
+
+    node.pass_time(GONE_S + 3)
+
+    assert (rows(node)[1].gone_by, rows(node)[1].gone_why) == (1, SILENT)
+    assert (node.replaced, node.closed) == ([], [])
+    node.follower.round()
+    node.pass_time(GO_ON_S)
+    assert node.plane.turn.held_at > node.clock.monotonic()

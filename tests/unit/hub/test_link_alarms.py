@@ -11,6 +11,7 @@ from iothub.hub.link_alarms import UNLINKED_S, LinkAlarms
 from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import Alarms
+from iothub_tenants.accounts.hubs import EVICTED, SILENT, HubRow
 
 TWO = PeerId(2, 1)
 ADDRESS = PeerAddress(2, 1, "two", "hub-2:1")
@@ -89,4 +90,14 @@ def test_stranger_has_a_line_a_minute_and_no_alarm(observed: Observed) -> None:
     observed.clock.advance(61)
 
     assert observed.links._is_news("192.0.2.1", WireRefusal.NO_TLS) is True
+    assert observed.raised() == []
+
+
+def test_alarm_of_a_hub_that_is_gone_ends_when_an_administrator_knows_it(observed: Observed) -> None:
+    """It may never come back."""
+    observed.links.judge_gone([HubRow(2, 1, "two", 0, 1, gone_by=1, gone_why=SILENT)])
+    assert [name for name, _, _ in observed.raised()] == ["peer_gone"]
+
+    observed.links.judge_gone([HubRow(2, 1, "two", 0, 1, gone_by=1, gone_why=EVICTED)])
+
     assert observed.raised() == []

@@ -16,7 +16,7 @@ from iothub.config.sections import Cluster, Config, Node
 from iothub.hub.draining import CLIENTS_PER_S, Destination
 from iothub.hub.node_commands import REPORT_S, Nodes, NodeState, OwnNode
 from iothub.records.admin_commands import Json, Request, Verb, answer_with
-from iothub_tenants.accounts.hubs import HubRow
+from iothub_tenants.accounts.hubs import LEFT, NOBODY, SILENT, HubRow
 from tests.support.linked_pair import LinkedHub
 
 
@@ -62,10 +62,15 @@ class OneHub:
         own = OwnNode(settings, cast("Any", self.draining), lambda seconds: deferLater(self.reactor, seconds))
         self.linked = LinkedHub(node, own.verbs)
         self.known: list[tuple[HubRow, bool]] = []
-        self.nodes = Nodes(own, self.linked.commands, lambda: self.known)
+        self.evicted: list[HubRow] = []
+        self.nodes = Nodes(own, self.linked.commands, lambda: self.known, self.evict)
 
-    def know(self, node: int, name: str, *, is_living: bool = True) -> None:
-        self.known.append((HubRow(node, 1, name, 0, 1), is_living))
+    def know(self, node: int, name: str, *, is_living: bool = True, gone_why: str = "") -> None:
+        gone_by = 1 if gone_why else NOBODY
+        self.known.append((HubRow(node, 1, name, 0, 1, gone_by=gone_by, gone_why=gone_why), is_living))
+
+    async def evict(self, row: HubRow) -> None:
+        self.evicted.append(row)
 
     async def rows(self, rows: Sequence[Json]) -> None:
         self.rows_heard += rows
@@ -247,3 +252,37 @@ def test_stop_drains_a_few_clients_at_the_usual_rate(hubs: tuple[OneHub, OneHub]
 
     assert left == [0]
     assert one.draining.begun[0][0] == CLIENTS_PER_S
+
+
+def test_hub_is_evicted_without_being_asked(hubs: tuple[OneHub, OneHub]) -> None:
+    """3 is not linked: it may be frozen, or not there."""
+    one, _ = hubs
+
+    answers = one.ask(Verb.CLUSTER_EVICT, node=3)
+
+    assert answers == [{"node": 3, "name": "three", "was_gone": False, "has_left": False}]
+    assert [row.number for row in one.evicted] == [3]
+
+
+@pytest.mark.parametrize(("why", "has_left"), [(SILENT, False), (LEFT, True)])
+def test_evicting_a_hub_that_is_gone_says_so(hubs: tuple[OneHub, OneHub], why: str, has_left: bool) -> None:
+    """Its alarm is cleared; one that has left has none."""
+    one, _ = hubs
+    one.know(5, "five", is_living=False, gone_why=why)
+
+    answers = one.ask(Verb.CLUSTER_EVICT, node=5)
+
+    assert answers == [{"node": 5, "name": "five", "was_gone": True, "has_left": has_left}]
+    assert len(one.evicted) == (not has_left)
+
+
+def test_no_hub_evicts_itself_or_one_that_was_never_there(hubs: tuple[OneHub, OneHub]) -> None:
+    one, _ = hubs
+
+    (own,), (unknown,) = one.ask(Verb.CLUSTER_EVICT, node=1), one.ask(Verb.CLUSTER_EVICT, node=9)
+
+    assert isinstance(own.value, ConflictError)
+    assert "no hub evicts itself" in str(own.value)
+    assert isinstance(unknown.value, NotFoundError)
+    assert "there is no hub 9" in str(unknown.value)
+    assert one.evicted == []

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from iothub.hub.session_directory import HOLD_S
+from iothub.peers.directory_frames import Announced
+from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.view import View
 from iothub_services.sessions.endings import RETRY_S
@@ -349,3 +351,15 @@ def test_a_session_that_an_operator_has_ended_at_another_hub_is_not_resumed(
 
     assert not kept(cluster, 0, OWN).connack.session_present
     assert hub.session(OWN).queue_id != session.queue_id
+
+
+def test_a_hub_announces_the_version_of_its_last_look_at_the_accounts(make_cluster: Callable[..., Cluster]) -> None:
+    """Hubs that have read different ones wait for each other, although the same hubs are in both."""
+    hub = make_cluster().hubs[0]
+    hub.links.sent.clear()
+    hub.view_version = 7
+
+    hub.directory.members([TWO])
+
+    views = [Announced.decode(body).view for _, frame_type, body in hub.links.sent if frame_type == FrameType.VIEW]
+    assert views == [View(7, [ONE, TWO])]

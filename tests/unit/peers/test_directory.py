@@ -421,3 +421,31 @@ def test_a_frame_of_a_hub_that_is_gone_is_passed_over() -> None:
     one.directory.frame(TWO, FrameType.HOLD, Hold(key_of(ONE), 1, takes=True).encode())
 
     assert len(one.directory.owned) == 0
+
+
+def test_a_new_version_of_the_same_hubs_is_announced_and_moves_no_key() -> None:
+    """Another hub may have been there between the two: it is a view of its own, and nobody's client is disturbed by it."""
+    one, two, three = cluster(*ALL)
+    key = key_of(TWO)
+    one.connect(key)
+    one.sent.clear()
+
+    for hub in (one, two, three):
+        hub.see(*ALL, version=1)
+
+    assert one.sent == [FrameType.VIEW, FrameType.ENTRIES] * 2
+    assert len(two.directory.owned) == 1
+    assert three.hold(key) == []
+    one.finish(key)
+    assert one.connected == set()
+
+
+def test_a_connect_is_granted_while_hubs_have_read_different_versions_of_the_same_hubs() -> None:
+    """They agree about the owner, and one of them may not reach the accounts."""
+    one, two, _ = cluster(*ALL)
+    key = key_of(TWO)
+
+    one.see(*ALL, version=1)
+
+    assert len(one.hold(key)) == 1
+    assert len(two.directory.owned) == 1

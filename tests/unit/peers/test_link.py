@@ -171,6 +171,24 @@ def test_frames_behind_one_that_cannot_be_applied_are_not_read() -> None:
     assert two.observer.downs == [(one.id, LinkClose.BAD_FRAME, "no such tenant")]
 
 
+def test_what_was_sent_behind_a_malformed_frame_comes_over_the_next_connection() -> None:
+    """The link closes, by name at both sides, and nothing is lost or doubled."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    one.links.send(two.id, REQUEST, b"before")
+    settle((mine, theirs))
+    theirs.written = mine.written = b""
+    mine.write(b"\xff" * 16)
+    one.links.send(two.id, REQUEST, b"behind")
+    settle((mine, theirs))
+    assert [refusal.value for _, refusal, _ in two.observer.refusals] == ["malformed"]
+    assert two.receiver.bodies == [b"before"]
+
+    settle(relink(clock, one, two))
+
+    assert two.receiver.bodies == [b"before", b"behind"]
+
+
 def test_pings_and_echoes_do_not_wait_behind_more_than_the_window() -> None:
     clock = ManualClock()
     one, two, mine, _ = linked(clock, window_bytes=1000)

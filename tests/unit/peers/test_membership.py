@@ -12,6 +12,7 @@ from iothub.peers.membership import (
     CUT_OFF,
     CUT_OFF_LOOKS,
     CUT_OFF_S,
+    EVICTED,
     GO_ON_S,
     GONE_S,
     JOINING,
@@ -380,3 +381,61 @@ def test_hub_without_links_knows_the_others_by_their_rows() -> None:
     clock.advance(GO_ON_S)
     membership.pass_time()
     assert membership.members() == frozenset()
+
+
+def test_hub_that_is_evicted_is_gone_as_any_other() -> None:
+    """Its counter moves and its link is up: it is answered nothing before that is written, and waited for until it may know."""
+    hub = Hub(TWO, THREE)
+    hub.look()
+    hub.membership.evict(TWO)
+
+    change = hub.look()
+
+    assert change == Change(7, TWO, EVICTED)
+    assert hub.links.said == [("mute", TWO)]
+    assert not hub.membership.is_gone(TWO)
+    hub.membership.written(change, is_done=True)
+    assert hub.membership.is_gone(TWO)
+    assert hub.membership.is_present(TWO)
+    assert hub.look() is None
+
+
+def test_only_the_incarnation_that_was_named_is_evicted() -> None:
+    """The hub has begun again meanwhile."""
+    hub = Hub(PeerId(2, 5))
+    hub.look()
+
+    hub.membership.evict(TWO)
+
+    assert hub.look() is None
+    assert hub.membership.is_gone(TWO)
+    assert not hub.membership.is_gone(PeerId(2, 5))
+    assert not hub.membership.is_gone(THREE)
+
+
+def test_hub_that_is_spared_is_not_evicted() -> None:
+    """The administrator has had no answer in time."""
+    hub = Hub(TWO)
+    hub.look()
+
+    hub.membership.evict(TWO)
+    hub.membership.spare(TWO)
+
+    assert hub.look() is None
+
+
+def test_clock_that_jumps_ends_all_evidence_and_declares_nobody_gone() -> None:
+    """The machine was suspended: nothing that was known before is of use, and the next look tells."""
+    hub = Hub(TWO)
+    hub.look()
+    assert hub.membership.routes_until() > hub.clock.boottime()
+
+    hub.cut(TWO)
+    hub.clock.advance(3600.0)
+    hub.membership.pass_time()
+    assert hub.membership.routes_until() <= hub.clock.boottime()
+    hub.still.add(TWO)
+
+    assert hub.look() is None
+    assert hub.membership.gone == ""
+    assert hub.membership.routes_until() == hub.clock.boottime() + LOOK_S

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import hubs
-from iothub_tenants.accounts.hubs import CUT_OFF, JOINING, LEFT, NOBODY, SILENT, UP, HubRow
+from iothub_tenants.accounts.hubs import CUT_OFF, EVICTED, JOINING, LEFT, NOBODY, SILENT, UP, HubRow
 from iothub_tenants.accounts.store import AccountStore
 
 
@@ -138,3 +139,30 @@ def test_end_is_written(store: AccountStore) -> None:
 
     row = rows(store)[0]
     assert (row.has_left, row.gone_by, row.gone_why, version(store)) == (True, 1, LEFT, before + 1)
+
+
+def test_hub_that_is_known_to_be_gone_counts_as_evicted(store: AccountStore) -> None:
+    """Not one that lives, and not one that has left: nobody waits for that one."""
+    one, two, three = begin(store, 1), begin(store, 2), begin(store, 3)
+    assert hubs.declare_gone(store, 1, one.incarnation, (2, two.incarnation), SILENT, version(store))
+    hubs.leave(store, 3, three.incarnation)
+    before = version(store)
+
+    for row in (one, two, three):
+        hubs.acknowledge_gone(store, row.number, row.incarnation)
+
+    assert [(row.gone_by, row.gone_why) for row in rows(store)] == [(NOBODY, ""), (1, EVICTED), (3, LEFT)]
+    assert version(store) == before
+
+
+def test_hub_whose_wall_clock_was_set_back_begins_with_a_higher_incarnation(url: str) -> None:
+    """The others would refuse it as an earlier one, else."""
+    clock = ManualClock()
+    store = AccountStore(url, clock=clock)
+    first = begin(store)
+    clock.jump_wall(-86_400.0)
+
+    second = begin(store, before=first)
+
+    store.close()
+    assert second.incarnation == first.incarnation + 1
