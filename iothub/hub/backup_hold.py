@@ -5,18 +5,27 @@ Knows no file: all of them commit under one lock. The copying is the command's o
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from iothub.records.admin_commands import Json, Request
 from iothub_services.auth.port import Run
-from iothub_services.sqlite.commit_lock import CommitLock
 
 PATIENCE_S = 5.0  # for commits that run, and for another backup's hold
 HOLD_S = 2.0  # enough to begin a read in each file; a command that dies keeps the hub back no longer
 
 
+class Commits(Protocol):
+    """What keeps commits back: of this process's files, or of the store process's."""
+
+    def hold(self, patience_s: float, hold_s: float) -> str: ...
+
+    def release(self, hold: str) -> bool: ...
+
+
 class BackupHold:
     """On the reactor thread. Reading goes on; what must be stored waits, and is acknowledged later."""
 
-    def __init__(self, commits: CommitLock, run: Run) -> None:
+    def __init__(self, commits: Commits, run: Run) -> None:
         self._commits = commits
         self._run = run
 
@@ -24,6 +33,6 @@ class BackupHold:
         """Raises UnavailableError: a commit takes too long."""
         return {"hold": await self._run("backup.hold", self._commits.hold, PATIENCE_S, HOLD_S)}
 
-    def end(self, request: Request) -> Json:
+    async def end(self, request: Request) -> Json:
         """Let the hub write again."""
-        return {"is_whole": self._commits.release(str(request.argument.get("hold")))}
+        return {"is_whole": await self._run("backup.release", self._commits.release, str(request.argument.get("hold")))}

@@ -15,6 +15,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, ConfigError, ConflictError, UnavailableError
 from iothub.config.datadir import DataDir, write_atomically
 from iothub.config.sections import QUEUE_DRIVERS, Config
+from iothub.hub.backup_hold import Commits
 from iothub.hub.embedded import Alarm, Embedded, OfStoreProcess, OpenFile, OwnFiles
 from iothub.hub.installation import Installation, Owned
 from iothub_services.auth.change_watermark import ChangeWatermark
@@ -36,9 +37,11 @@ from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.quota.usage import SCHEMA as USAGE
 from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
+from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite.store import SCHEMA as STATES
+from iothub_services.store_process.commits import RemoteCommits
 
 if TYPE_CHECKING:
     from iothub_services.events.kafka.log import KafkaEvents
@@ -183,6 +186,10 @@ class Drivers:
         if self._settings.retained.driver == "sqlite":
             return self._embedded.retained()
         return hbase_retained(self._hbase(), self._settings)
+
+    def commits(self, own: CommitLock) -> Commits:
+        """Return what keeps commits to files back, for a backup; `own`: those of this process."""
+        return RemoteCommits(self._data_dir.store_socket) if self._data_dir.worker else own
 
     def _hbase(self) -> Caller:
         if self._caller is None:

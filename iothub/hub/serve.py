@@ -142,7 +142,7 @@ class HubProcess:
         self._parts = parts
         self._reactor = process.reactor
         self._phase = process.phase
-        hold = BackupHold(parts.stores.commits, process.threads.run)
+        hold = BackupHold(parts.stores.drivers.commits(parts.stores.commits), process.threads.run)
         health = parts.sockets.health
         answer = answers(parts.sockets.verbs, self._reloader, hold, health.brief, ClusterMembers(parts))
         sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
