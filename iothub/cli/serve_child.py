@@ -5,8 +5,6 @@ Its supervisor has made the checks of a start, and says to a person what keeps t
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -38,8 +36,9 @@ def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) 
 def _serve_stores(app: App, flags: tuple[str, ...], report: Reporter) -> int:
     log.name_process("store")
     settings = app.load_checked(flags).loaded.config
-    run: Callable[..., int] = importlib.import_module("iothub.hub.store_process").run
-    return run(settings, app.data_dir, report.ready)
+    from iothub.hub import store_process  # a worker needs none of it
+
+    return store_process.run(settings, app.data_dir, report.ready)
 
 
 def _serve_worker(app: App, flags: tuple[str, ...], report: Reporter, worker: int, *, is_fail_fast: bool) -> int:

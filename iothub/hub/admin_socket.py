@@ -39,7 +39,7 @@ def answers(verbs: Verbs, reloader: Reloader, hold: BackupHold, brief: Brief, me
         if request.verb == Verb.BACKUP_HOLD:
             return await hold.begin()
         if request.verb == Verb.BACKUP_RELEASE:
-            return hold.end(request)
+            return await hold.end(request)
         if request.verb == Verb.CLUSTER_STATUS:
             return await members.answer(request, reply)
         return await brief() if request.verb == Verb.STATUS else await answer_with(verbs, request, reply)

@@ -33,6 +33,6 @@ class BackupHold:
         """Raises UnavailableError: a commit takes too long."""
         return {"hold": await self._run("backup.hold", self._commits.hold, PATIENCE_S, HOLD_S)}
 
-    def end(self, request: Request) -> Json:
+    async def end(self, request: Request) -> Json:
         """Let the hub write again."""
-        return {"is_whole": self._commits.release(str(request.argument.get("hold")))}
+        return {"is_whole": await self._run("backup.release", self._commits.release, str(request.argument.get("hold")))}

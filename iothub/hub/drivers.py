@@ -9,19 +9,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, ConfigError, ConflictError, UnavailableError
 from iothub.config.datadir import DataDir, write_atomically
 from iothub.config.sections import QUEUE_DRIVERS, Config
+from iothub.hub.backup_hold import Commits
+from iothub.hub.embedded import Alarm, Embedded, OfStoreProcess, OpenFile, OwnFiles
 from iothub.hub.installation import Installation, Owned
 from iothub_services.auth.change_watermark import ChangeWatermark
 from iothub_services.auth.shared import NEGATIVE_TTL_S, SharedRecords, SharedSettings
 from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
-from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.events.statistics import StatisticsLog
 from iothub_services.hbase.administration import owner_columns, probe, require_tables
 from iothub_services.hbase.caller import Caller
@@ -33,26 +34,20 @@ from iothub_services.queues.damage import no_alarm
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
-from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.quota.usage import SCHEMA as USAGE
 from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
-from iothub_services.retained.sqlite.store import SqliteRetained
-from iothub_services.sqlite.database import Database, Schema
+from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.port import StateStore
-from iothub_services.state.sqlite.checkpoints import SCHEMA as CHECKPOINTS
-from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints
 from iothub_services.state.sqlite.store import SCHEMA as STATES
-from iothub_services.state.sqlite.store import SqliteStates
+from iothub_services.store_process.commits import RemoteCommits
 
 if TYPE_CHECKING:
     from iothub_services.events.kafka.log import KafkaEvents
     from iothub_services.queues.redis.store import RedisQueues
     from iothub_services.redis.client import Reactor, RedisClient
 
-Alarm = Callable[[str, str], None]
-OpenFile = Callable[[Path, Schema], Database]
 Connect = Callable[[], Caller]
 
 _FOLLOWED_WAIT_MS = 10
@@ -99,7 +94,7 @@ class Drivers:
     ) -> None:
         self._settings = settings
         self._data_dir = data_dir
-        self._open_file = open_file
+        self._embedded: Embedded = OwnFiles(data_dir, open_file)
         self._connect = connect
         self._installation = installation
         self._on_alarm = on_alarm
@@ -108,11 +103,14 @@ class Drivers:
         self._caller: Caller | None = None
         self.needed: dict[str, Callable[[], None]] = {}
         self.owned: dict[str, Owned] = {}
+        if data_dir.worker and needs_store_process(settings, data_dir):
+            self._embedded = of_workers = OfStoreProcess(data_dir.store_socket, on_alarm)
+            self.needed["the store process"] = of_workers.require
 
     def event_log(self) -> EventLog:
         """Open the session-event log. Raises ConfigError: the extra is not installed."""
         if self._settings.events.driver == "sqlite":
-            return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
+            return self._embedded.events()
         log = kafka_log(self._settings, is_read_only=self._is_read_only)
         self.owned["Kafka"] = owned = self._installation().topics(log)
         self.needed["Kafka"] = partial(_each, partial(require, log.reach), owned.check, log.open)
@@ -120,6 +118,8 @@ class Drivers:
 
     def followed_log(self) -> EventLog:
         """Return a shared log with connections of its own, for whoever follows it: it is quick to say that there is nothing."""
+        if self._settings.events.driver == "sqlite":
+            return self._embedded.events()
         return _followed_log(self._settings)
 
     def statistics_log(self) -> StatisticsLog | None:
@@ -142,7 +142,7 @@ class Drivers:
 
     def _queues_of(self, driver: str, *, was_on_redis: bool) -> QueueStore:
         if driver == "sqlite":
-            return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
+            return self._embedded.queues()
         if driver == "redis":
             return self._queues_on_redis(was_used=was_on_redis)
         return hbase_queues(self._hbase(), self._settings, self._on_alarm, self._on_damage)
@@ -173,20 +173,23 @@ class Drivers:
 
     def states(self) -> StateStore:
         if self._settings.state.driver == "sqlite":
-            return cast("StateStore", SqliteStates(self._open_file(self._data_dir.state, STATES)))
+            return self._embedded.states()
         return hbase_states(self._hbase(), self._settings)
 
     def checkpoints(self) -> CheckpointStore | None:
         """Open what a start may begin from; None: there is no file, since no job has made a checkpoint."""
         if self._settings.state.driver != "sqlite":
             return hbase_checkpoints(self._hbase(), self._settings)
-        file = self._data_dir.checkpoints
-        return SqliteCheckpoints(self._open_file(file, CHECKPOINTS)) if file.exists() else None
+        return self._embedded.checkpoints()
 
     def retained(self) -> RetainedStore:
         if self._settings.retained.driver == "sqlite":
-            return cast("RetainedStore", SqliteRetained(self._open_file(self._data_dir.retained, RETAINED)))
+            return self._embedded.retained()
         return hbase_retained(self._hbase(), self._settings)
+
+    def commits(self, own: CommitLock) -> Commits:
+        """Return what keeps commits to files back, for a backup; `own`: those of this process."""
+        return RemoteCommits(self._data_dir.store_socket) if self._data_dir.worker else own
 
     def _hbase(self) -> Caller:
         if self._caller is None:

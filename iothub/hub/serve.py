@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 from twisted.internet import epollreactor
@@ -21,7 +20,7 @@ from twisted.internet.main import installReactor
 
 from iothub.base import log
 from iothub.base.clock import SystemClock
-from iothub.base.errors import ConfigError, ConflictError, ExpelledError, IotHubError
+from iothub.base.errors import ConflictError, ExpelledError, IotHubError
 from iothub.config.datadir import DataDir, Lock
 from iothub.config.sections import Config
 from iothub.hub import twisted_log
@@ -65,8 +64,6 @@ def serve(
         if is_only_checked:
             return 0
         if settings.node.workers > 1:
-            if find_spec("iothub.hub.store_process") is None:
-                raise ConfigError("node.workers: this version cannot run several workers yet: remove the setting")
             return _supervise(settings, data_dir, lock)
         reactor = _install_reactor(settings)
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
@@ -142,7 +139,7 @@ class HubProcess:
         self._parts = parts
         self._reactor = process.reactor
         self._phase = process.phase
-        hold = BackupHold(parts.stores.commits, process.threads.run)
+        hold = BackupHold(parts.stores.drivers.commits(parts.stores.commits), process.threads.run)
         answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.brief, ClusterMembers(parts))
         sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, announce)

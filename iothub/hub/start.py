@@ -144,5 +144,6 @@ class Start:
         return {**self._sockets.listening(), **self._sockets.http_address()}
 
     def _note_ready(self) -> None:
-        self._announce(", ".join(self._sockets.listening().values()))
+        """The file first: whoever hears of a hub that is ready reads it."""
         self._parts.process.hub_file.note_ready(self._addresses())
+        self._announce(", ".join(self._sockets.listening().values()))

@@ -47,7 +47,7 @@ def test_commits_wait_between_hold_and_release(monkeypatch: pytest.MonkeyPatch) 
         hold = done(held.begin())["hold"]
         waiting = threads.submit(commit)
         seen.append("release")
-        answer = held.end(release(hold))
+        answer = done(held.end(release(hold)))
         waiting.result(LONG_S)
 
     assert answer == {"is_whole": True}
@@ -63,12 +63,14 @@ def test_release_that_comes_too_late_says_so(monkeypatch: pytest.MonkeyPatch) ->
     with commits.commit():
         pass
 
-    assert held.end(release(hold)) == {"is_whole": False}
+    assert done(held.end(release(hold))) == {"is_whole": False}
 
 
 @pytest.mark.parametrize("hold", [None, "", 7, "0123456789abcdef"])
 def test_hold_that_nobody_has_is_not_released(hold: object) -> None:
-    assert BackupHold(CommitLock(), run).end(release(hold)) == {"is_whole": False}  # type: ignore[arg-type]
+    held = BackupHold(CommitLock(), run)  # type: ignore[arg-type]
+
+    assert done(held.end(release(hold))) == {"is_whole": False}
 
 
 def test_commit_that_hangs_refuses_the_backup(monkeypatch: pytest.MonkeyPatch) -> None:
