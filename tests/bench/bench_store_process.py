@@ -65,6 +65,7 @@ def bench_direct(directory: Path, seconds: float) -> None:
 
 def bench_remote(directory: Path, seconds: float) -> None:
     """One worker, then two: each in a process of its own, the store process is this one."""
+    sys.setswitchinterval(0.0005)  # as the store process does
     usage = UsageChanges()
     queues, requests = opened(directory / "remote.db", usage.changed)
     port = QueuePort(queues, usage, SystemClock(), requests)
