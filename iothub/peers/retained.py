@@ -3,10 +3,10 @@
 Knows no store and no index: `TenantRetained` has them. Which hubs have a tenant open is known by `iothub.peers.routes`.
 
     a retained write is durable -> RETAINED to the hubs that have the tenant open -> PUBACK
-    a replay begins -> SYNC to those hubs -> each answers SYNCED at once, and again when what it had routed by then is durable and told
+    a replay begins -> SYNC to those hubs -> each answers SYNCED at once, and again when what it had routed by then is durable and announced
 
 Invariant: every hub with the tenant open is asked before every replay, whether it knew the Topic Filter before or not. A message that it routed
-before it was asked is durable and told when it has answered, or came live; one that it routes later comes live. So nothing is missed, and the first
+before it was asked is durable and announced when it has answered, or came live; one that it routes later comes live. Nothing is missed, and the first
 answer, which stands among the messages of the link, parts the ones from the others.
 """
 
@@ -38,8 +38,8 @@ class TenantRetained(Protocol):
     def note_arrival(self, source: PeerId, topic: bytes) -> None:
         """A message with RETAIN 1 has come from a hub, and was delivered here."""
 
-    def note_untold(self) -> None:
-        """Another hub may have written what was not told here: read the store before the next replay."""
+    def note_unannounced(self) -> None:
+        """Another hub may have written what was not announced here: read the store before the next replay."""
 
     def await_settled(self, on_done: OnDone) -> None:
         """Call back when every write that was asked for here is durable, or given up."""
@@ -83,7 +83,7 @@ class RetainedPeers:
         self._routes = routes
         self._tenants: dict[int, TenantRetained] = {}
         self._rounds: dict[tuple[PeerId, int], _Round] = {}
-        self._untold: set[tuple[PeerId, int]] = set()  # who may not know all that was written here
+        self._unannounced: set[tuple[PeerId, int]] = set()  # who may not know all that was written here
         self._number = 0
         routes.observe(self)
 
@@ -103,7 +103,7 @@ class RetainedPeers:
         """Tell whether another hub may write to this tenant."""
         return bool(self._others(tenant_id))
 
-    def tell_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
+    def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of this hub is durable. A hub whose link takes no more reads the store instead."""
         peers = self._others(tenant_id)
         if not peers:
@@ -111,10 +111,10 @@ class RetainedPeers:
         body = Retained(tenant_id, topic, version, expires_at_ms, size).encode()
         for peer in peers:
             if not peer.offer(FrameType.RETAINED, body):
-                self._untold.add((peer.id, tenant_id))
+                self._unannounced.add((peer.id, tenant_id))
 
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
-        """Call back once every hub that has the tenant open has told what it had routed before. False: there is nobody to ask.
+        """Call back once every hub that has the tenant open has announced what it had routed before. False: there is nobody to ask.
 
         `on_asked`: called for each of them between the messages that it had routed before and those that it routes later.
         """
@@ -146,17 +146,17 @@ class RetainedPeers:
         """Fulfils `Receiver`: routes say it for each tenant."""
 
     def peer_opened(self, peer: PeerId, tenant_id: int) -> None:
-        """Fulfils `RouteObserver`: what was written here before was not told to it."""
+        """Fulfils `RouteObserver`: what was written here before was not announced to it."""
         if tenant_id in self._tenants:
-            self._untold.add((peer, tenant_id))
+            self._unannounced.add((peer, tenant_id))
 
     def peer_left(self, peer: PeerId, tenant_id: int, *, is_gone: bool) -> None:
-        """Fulfils `RouteObserver`: nobody waits for it. One that is gone may have written what it could not tell."""
+        """Fulfils `RouteObserver`: nobody waits for it. One that is gone may have written what it could not announce."""
         key = (peer, tenant_id)
-        self._untold.discard(key)
+        self._unannounced.discard(key)
         here = self._tenants.get(tenant_id)
         if is_gone and here is not None:
-            here.note_untold()
+            here.note_unannounced()
         self._end_round(key)
 
     def retained_arrived(self, peer: PeerId, tenant_id: int, topic: bytes) -> None:
@@ -195,13 +195,13 @@ class RetainedPeers:
             here.await_settled(settled)
 
     def _answer(self, peer: PeerId, asked: TenantQuestion) -> None:
-        """What was routed before the question is durable, and told unless the link took no more."""
+        """What was routed before the question is durable, and announced unless the link took no more."""
         sender = self._routes.peer(peer)
         if sender is None:
             return
         key = (peer, asked.tenant_id)
-        answer = Synced(asked.tenant_id, asked.number, is_settled=True, is_complete=key not in self._untold)
-        self._untold.discard(key)
+        answer = Synced(asked.tenant_id, asked.number, is_settled=True, is_complete=key not in self._unannounced)
+        self._unannounced.discard(key)
         sender.announce(FrameType.SYNCED, answer.encode())
 
     def _take_answer(self, sender: RoutedPeer, answer: Synced) -> None:
@@ -216,7 +216,7 @@ class RetainedPeers:
         if not answer.is_complete:
             here = self._tenants.get(answer.tenant_id)
             if here is not None:
-                here.note_untold()
+                here.note_unannounced()
         del self._rounds[key]
         if asked.following:
             self._ask(sender, answer.tenant_id, asked.following)

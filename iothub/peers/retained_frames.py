@@ -1,4 +1,4 @@
-"""The bodies of the frames by which hubs tell each other of Retained Messages, and ask each other for what is on its way.
+"""The bodies of the frames by which hubs announce Retained Messages, and ask each other for what is on its way.
 
 Knows no link, no tenant and no store.
 """
@@ -53,7 +53,7 @@ class Synced:
     """An answer to a SYNC. The first one comes at once: messages before it were routed before the question, those after it later.
 
     `is_settled`: it is the second one: what was routed before the first is durable, and its `Retained` stands before this.
-    `is_complete`: every write of this hub was told; else the asker reads the store.
+    `is_complete`: every write of this hub was announced; else the asker reads the store.
     """
 
     tenant_id: int

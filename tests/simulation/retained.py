@@ -344,7 +344,12 @@ class Retainers(Clients):
         elif chance < 0.6 and not self._open_writes and self._retaining is not None and self._retaining.is_empty:
             self._leave()
         else:
-            for _ in range(rng.randint(1, 3)):
+            self._hub.later(self._publish_some)
+
+    def _publish_some(self) -> None:
+        """Among what comes over links in a turn, which ends later."""
+        if self._is_served:
+            for _ in range(self._hub.world.rng.randint(1, 4)):
                 self._publish(b"")
 
     def _open(self) -> None:
@@ -409,8 +414,6 @@ class Retainers(Clients):
         self._store.unasked.append(write)
         payload = b"" if write.is_delete else b"%d %b" % (number, filler)
         publisher.connection.feed(publish(topic, payload, 1, number % 65_535 + 1, retain=True))
-        self._bench.plane.end_batch()
-        self._take_answers(publisher)
 
     def _read(self) -> None:
         for each in self._listeners:

@@ -28,7 +28,7 @@ def _settle_at_once(_here: Any, on_done: Callable[[], None]) -> None:
 
 def _leave_without_a_word(peers: Any, peer: Any, tenant_id: int, *, is_gone: bool) -> None:
     del is_gone
-    peers._untold.discard((peer, tenant_id))
+    peers._unannounced.discard((peer, tenant_id))
     peers._end_round((peer, tenant_id))
 
 
@@ -79,12 +79,14 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "nobody is asked before a replay": {f"{_PEERS}.await_synced": lambda *_: False},
     "who is asked answers at once": {f"{_HERE}.await_settled": _settle_at_once},
     "who asks meanwhile gets the answer under way": {f"{_PEERS}.await_synced": _join_the_question_under_way},
-    "no write is told": {f"{_PEERS}.tell_change": lambda *_: None},
-    "a write that the link does not take is told all the same": {f"{_PEERS}.tell_change": _tell_what_the_link_takes},
+    "no write is told": {f"{_PEERS}.announce_change": lambda *_: None},
+    "a write that the link does not take is told all the same": {
+        f"{_PEERS}.announce_change": _tell_what_the_link_takes
+    },
     "a hub that has just opened the tenant was told": {f"{_PEERS}.peer_opened": lambda *_: None},
     "a hub that is gone has told everything": {f"{_PEERS}.peer_left": _leave_without_a_word},
     "a hub that is gone is waited for": {f"{_PEERS}._end_round": lambda *_: None},
-    "what was not told is not read": {f"{_HERE}._read_untold": _read_nothing},
+    "what was not told is not read": {f"{_HERE}._read_unannounced": _read_nothing},
     "what comes live is not noted": {f"{_PEERS}.retained_arrived": lambda *_: None},
     "the second answer parts the messages": {f"{_PEERS}._take_answer": _part_by_the_second_answer},
     "the beginning of a replay parts the messages": {f"{_HERE}._note_asked": lambda *_: None},

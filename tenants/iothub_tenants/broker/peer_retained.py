@@ -24,7 +24,7 @@ class PeerRetained(Protocol):
     def has_open(self, tenant_id: int) -> bool:
         """Tell whether another hub may write to this tenant."""
 
-    def tell_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
+    def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of this hub is durable; `size` 0: the message was deleted."""
 
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
@@ -47,7 +47,7 @@ class NoPeerRetained:
         del tenant_id
         return False
 
-    def tell_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
+    def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """Nobody has to know."""
 
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:

@@ -102,7 +102,7 @@ class Retaining:
         self._on_damage = on_damage
         self._peers = peers or NoPeerRetained()
         self._index = RetainedIndex()
-        self._is_untold = False  # another hub may have written what the index does not have
+        self._is_unannounced = False  # another hub may have written what the index does not have
         self._reading = DeferredLock()
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
         self._coming: dict[bytes, int] = {}  # how many writes of it are on their way to the store
@@ -117,7 +117,7 @@ class Retaining:
     @property
     def may_have_any(self) -> bool:
         """Tell whether there can be something to replay, here or at another hub."""
-        is_behind = self._is_untold or self._reading.locked
+        is_behind = self._is_unannounced or self._reading.locked
         return bool(self._sizes) or is_behind or self._peers.has_open(self._tenant_id)
 
     async def load(self) -> None:
@@ -167,7 +167,7 @@ class Retaining:
         self._index.noted(topic, version, expires_at_ms, size)
         self._note_done(topic)
         self._count_stored(topic)
-        self._peers.tell_change(self._tenant_id, topic, version, expires_at_ms, size)
+        self._peers.announce_change(self._tenant_id, topic, version, expires_at_ms, size)
 
     def failed(self, topic: bytes) -> None:
         """A write was given up: count what is stored, unless another write of the topic is on its way."""
@@ -186,7 +186,7 @@ class Retaining:
     def _gone(self, entry: RetainedTopic) -> None:
         """The store has no message of this version any more, nor an older one."""
         self._index.remove(entry.topic, entry.version)
-        self._peers.tell_change(self._tenant_id, entry.topic, entry.version, 0, 0)
+        self._peers.announce_change(self._tenant_id, entry.topic, entry.version, 0, 0)
         self._count_stored(entry.topic)
 
     # --- other hubs
@@ -206,9 +206,9 @@ class Retaining:
         if len(self._arrived) > 2 * len(self._sizes) + _UNKNOWN_ARRIVALS:
             self._arrived = {topic: sources for topic, sources in self._arrived.items() if topic in self._sizes}
 
-    def note_untold(self) -> None:
+    def note_unannounced(self) -> None:
         """Another hub may have written what was not told here."""
-        self._is_untold = True
+        self._is_unannounced = True
 
     def await_settled(self, on_done: OnDone) -> None:
         """Call back when every write that was asked for is durable, or given up."""
@@ -216,15 +216,15 @@ class Retaining:
             lambda _: on_done()
         )
 
-    async def _read_untold(self) -> None:
+    async def _read_unannounced(self) -> None:
         """Read what other hubs may have written. Raises BackendError: the next replay tries it again."""
         await self._reading.acquire()
         try:
-            if self._is_untold:
-                self._is_untold = False
+            if self._is_unannounced:
+                self._is_unannounced = False
                 await self._read()
         except BackendError:
-            self._is_untold = True
+            self._is_unannounced = True
             raise
         finally:
             self._reading.release()
@@ -297,8 +297,8 @@ class Retaining:
     async def _settle(self, synced: Deferred[None]) -> None:
         await self._store.settle(self._tenant_id)
         await synced
-        if self._is_untold or self._reading.locked:
-            await self._read_untold()
+        if self._is_unannounced or self._reading.locked:
+            await self._read_unannounced()
 
     def _is_overtaken(self, snapshot: Snapshot, topic: bytes) -> bool:
         """Whether a message of this topic was routed after the snapshot, or there is none any more.

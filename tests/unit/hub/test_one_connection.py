@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -41,19 +40,6 @@ class Others(SingleHub):
         self.asked.append(ago_s)
         if not ago_s:
             self.on_read()
-
-
-@pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    made: list[Cluster] = []
-
-    def make(count: int = 2, **options: Any) -> Cluster:
-        made.append(Cluster(tmp_path, count, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.close()
 
 
 def entries(cluster: Cluster) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,19 +12,6 @@ from tests.support.clustered_harness import Cluster
 from tests.support.control_harness import EVERYTHING, device
 
 WILL: Any = ("will", b"gone", 1, False)
-
-
-@pytest.fixture
-def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    made: list[Cluster] = []
-
-    def make(count: int = 2, **options: Any) -> Cluster:
-        made.append(Cluster(tmp_path, count, **options))
-        return made[-1]
-
-    yield make
-    for cluster in made:
-        cluster.close()
 
 
 def copies(cluster: Cluster) -> int:

@@ -24,7 +24,7 @@ class Tenant:
     def __init__(self) -> None:
         self.changes: list[tuple[bytes, int, int, int]] = []
         self.arrivals: list[tuple[PeerId, bytes]] = []
-        self.untold = 0
+        self.unannounced = 0
         self.is_writing = False
         self.settling: list[Callable[[], None]] = []
 
@@ -34,8 +34,8 @@ class Tenant:
     def note_arrival(self, source: PeerId, topic: bytes) -> None:
         self.arrivals.append((source, topic))
 
-    def note_untold(self) -> None:
-        self.untold += 1
+    def note_unannounced(self) -> None:
+        self.unannounced += 1
 
     def await_settled(self, on_done: Callable[[], None]) -> None:
         if self.is_writing:
@@ -75,7 +75,7 @@ class RetainingHub(RoutedHub):
         return found
 
     def tell(self, topic: bytes, version: int, size: int = 1) -> None:
-        self.peers.tell_change(1, topic, version, 0, size)
+        self.peers.announce_change(1, topic, version, 0, size)
 
 
 def opened(count: int = 2) -> tuple[Net[RetainingHub], list[RetainingHub]]:
@@ -88,7 +88,7 @@ def opened(count: int = 2) -> tuple[Net[RetainingHub], list[RetainingHub]]:
     for hub in hubs:
         hub.ask()
         net.settle()
-        hub.here.untold = 0
+        hub.here.unannounced = 0
     for hub in hubs:
         hub.links.sent.clear()
     return net, hubs
@@ -187,7 +187,7 @@ def test_a_hub_that_opens_the_tenant_reads_the_store_after_its_first_question() 
     one.ask()
     net.settle()
 
-    assert (two.here.changes, two.here.untold, one.here.untold) == ([], 1, 0)
+    assert (two.here.changes, two.here.unannounced, one.here.unannounced) == ([], 1, 0)
 
 
 def test_a_write_that_the_link_does_not_take_is_read_from_the_store() -> None:
@@ -202,7 +202,7 @@ def test_a_write_that_the_link_does_not_take_is_read_from_the_store() -> None:
     for expected in (1, 1):
         two.ask()
         net.settle()
-        assert two.here.untold == expected
+        assert two.here.unannounced == expected
     assert [version for _, version, _, _ in two.here.changes] == [4]
 
 
@@ -232,7 +232,7 @@ def test_a_hub_that_leaves_is_not_waited_for(way: str) -> None:
         net.settle()
 
     assert (first, second) == ([TWO, TWO, True], [TWO, True])
-    assert one.here.untold == (way == "gone")
+    assert one.here.unannounced == (way == "gone")
     assert one.ask() == [False]
     two.here.settle()
     net.settle()
@@ -248,7 +248,7 @@ def test_a_hub_that_goes_before_it_has_said_whether_it_has_the_tenant_open_may_h
 
     one.routes.members([])
 
-    assert one.here.untold == 1
+    assert one.here.unannounced == 1
 
 
 def test_a_tenant_that_is_closed_here_keeps_nobody_waiting() -> None:
@@ -322,4 +322,4 @@ def test_an_answer_to_another_question_is_passed_over() -> None:
     two.links.send(ONE, FrameType.SYNCED, Synced(9, 1, is_settled=True, is_complete=False).encode())
     net.settle()
 
-    assert (found, one.here.untold, net.faults) == ([TWO], 0, [])
+    assert (found, one.here.unannounced, net.faults) == ([TWO], 0, [])

@@ -39,7 +39,7 @@ class Others:
         assert tenant_id == TENANT
         return self.is_there
 
-    def tell_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
+    def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         assert (tenant_id, expires_at_ms) == (TENANT, 0)
         self.told.append((topic, version, size))
 
@@ -326,17 +326,17 @@ def test_what_was_not_told_is_read_before_the_next_replay(others: Others) -> Non
     """Once, whoever waits for it; a tenant that seems to have nothing asks all the same."""
     others.is_there = False
     harness = made(others)
-    store(harness, b"r/1", b"untold")
+    store(harness, b"r/1", b"unannounced")
     reads = counted_loads(harness)
     assert not harness.retaining.may_have_any
 
-    harness.retaining.note_untold()
+    harness.retaining.note_unannounced()
     assert harness.retaining.may_have_any
     harness.subscribe(b"r/#")
     harness.subscribe(b"r/+")
     harness.subscribe(b"r/1")
 
-    assert harness.taken(2.0) == [(b"r/1", b"untold")] * 3
+    assert harness.taken(2.0) == [(b"r/1", b"unannounced")] * 3
     assert reads == [TENANT]
     assert harness.ledger.used(Quota.RETAINED_MESSAGES) == 1
 
@@ -345,8 +345,8 @@ def test_who_comes_while_the_store_is_read_waits_for_it(others: Others) -> None:
     """The index may still be empty then."""
     others.is_there = False
     harness = made(others)
-    store(harness, b"r/1", b"untold")
-    harness.retaining.note_untold()
+    store(harness, b"r/1", b"unannounced")
+    harness.retaining.note_unannounced()
     held: list[Any] = []
     loads = counted_loads(harness, held)
 
@@ -355,7 +355,7 @@ def test_who_comes_while_the_store_is_read_waits_for_it(others: Others) -> None:
     harness.subscribe(b"r/+")
     held.pop().callback(None)
 
-    assert harness.taken(2.0) == [(b"r/1", b"untold")] * 2
+    assert harness.taken(2.0) == [(b"r/1", b"unannounced")] * 2
     assert loads == [TENANT]
 
 
@@ -363,8 +363,8 @@ def test_a_store_that_cannot_be_read_is_read_by_the_next_replay(others: Others) 
     """Whoever asked hears of it."""
     others.is_there = False
     harness = made(others)
-    store(harness, b"r/1", b"untold")
-    harness.retaining.note_untold()
+    store(harness, b"r/1", b"unannounced")
+    harness.retaining.note_unannounced()
     load, harness.bodies.load = harness.bodies.load, failing  # type: ignore[method-assign]
     harness.subscribe()
     [failure] = harness.ended
@@ -373,7 +373,7 @@ def test_a_store_that_cannot_be_read_is_read_by_the_next_replay(others: Others) 
     harness.bodies.load = load  # type: ignore[method-assign]
     harness.subscribe()
 
-    assert harness.taken(2.0) == [(b"r/1", b"untold")]
+    assert harness.taken(2.0) == [(b"r/1", b"unannounced")]
 
 
 def test_who_is_asked_answers_when_its_writes_are_durable(others: Others) -> None:
