@@ -18,8 +18,17 @@ from time import monotonic
 from typing import Any
 
 from iothub.base import log as logging
-from iothub.base.errors import ConflictError, UnavailableError
-from iothub_services.store_process.frames import HELLO_BYTES, VERSION, FrameError, framed, pack, pack_error, unpack
+from iothub.base.errors import BackendError, ConflictError, UnavailableError
+from iothub_services.store_process.frames import (
+    FRAME_BYTES,
+    HELLO_BYTES,
+    VERSION,
+    FrameError,
+    framed,
+    pack,
+    pack_error,
+    unpack,
+)
 from iothub_services.store_process.ports import Answering
 from iothub_services.store_process.sockets import listen, receive_frame
 from iothub_services.store_process.verbs import HELLO, REQUEST
@@ -177,7 +186,10 @@ class _Connection:
                 if self._is_ended:
                     return
                 wait = port.take(session, client, *request)
-            self._send(wait())
+            answer = wait()
+            if len(answer) > FRAME_BYTES:
+                answer = _too_large(request[0], len(answer))
+            self._send(answer)
 
     def _welcomed(self, version: int, name: str) -> Answering:
         """Raises ConflictError."""
@@ -187,3 +199,9 @@ class _Connection:
 
     def _send(self, body: bytes) -> None:
         self._socket.sendall(framed(body))
+
+
+def _too_large(asked: int, size: int) -> bytes:
+    """Answer instead of an answer that nobody would accept."""
+    error = BackendError(f"the answer has {size} bytes, allowed are {FRAME_BYTES}", retryable=False, is_written=True)
+    return pack((asked, pack((False, pack_error(error))), None))

@@ -264,3 +264,20 @@ def test_every_verb_of_the_port_has_a_shape_for_each_argument() -> None:
     assert all(
         isinstance(verb, Verb) and callable(verb.answer) and all(map(callable, verb.args)) for verb in VERBS.values()
     )
+
+
+def test_answer_that_is_too_large_is_an_error_and_not_the_end_of_the_connection(
+    process: StoreProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would accept it, however often it is asked for."""
+    queues = RemoteQueues(process.path)
+    claim = made(queues, 1)
+    queues.append([one(1, 1, body=b"x" * 1_000)])
+    monkeypatch.setattr("iothub_services.store_process.server.FRAME_BYTES", 500)
+
+    with pytest.raises(BackendError, match="bytes, allowed are 500") as raised:
+        queues.read(1, claim.epoch, 0, 10, 10_000)
+
+    assert not raised.value.retryable
+    assert queues.tails([1]) == {1: 1}
+    queues.close()
