@@ -24,7 +24,7 @@ from iothub_services.quota.shared.ledger_client import Later
 from iothub_services.quota.shared.service import Mode, SharedQuota
 from iothub_services.quota.usage import Usage, UsageRow, read_usage
 from iothub_services.redis.calls import Call, Reply, single
-from iothub_services.store_process.quota import ANSWER_S, LedgerPort, StoreLedger
+from iothub_services.store_process.ledger import ANSWER_S, RemoteLedger
 
 if TYPE_CHECKING:
     from iothub_services.redis.client import RedisClient
@@ -60,11 +60,11 @@ def on_redis(
 
 def on_store_process(run: Run, settings: Config, data_dir: DataDir, clock: Clock, alarms: Alarms) -> QuotaLedger:
     """For a worker. `run`: has one thread for `quota`, so calls arrive in their order."""
-    caller = StoreCaller(StoreLedger(data_dir.store_socket), run, clock)
+    caller = StoreCaller(RemoteLedger(data_dir.store_socket), run, clock)
     return QuotaLedger(caller.call, embedded.KEYS, _place(settings, data_dir), alarms)
 
 
-def ledger_port(settings: Config, data_dir: DataDir, clock: Clock) -> LedgerPort:
+def ledger_of_workers(settings: Config, data_dir: DataDir, clock: Clock) -> EmbeddedLedger:
     """Make the ledger of all workers, for the store process; it knows what each of their directories has used of its windows.
 
     `settings`: those of the whole. Blocks. Raises UnavailableError.
@@ -72,7 +72,7 @@ def ledger_port(settings: Config, data_dir: DataDir, clock: Clock) -> LedgerPort
     ledger = EmbeddedLedger(clock)
     for each in (data_dir, *data_dir.workers()):
         ledger.know(_place_of(settings.node.number, each), used_in(each, clock))
-    return LedgerPort(ledger)
+    return ledger
 
 
 def used_in(data_dir: DataDir, clock: Clock) -> list[UsageRow]:
@@ -107,7 +107,7 @@ class StoreCaller:
     Invariant: nobody waits for much longer than one answer may take: what waited for so long behind others is not asked any more.
     """
 
-    def __init__(self, ledger: StoreLedger, run: Run, clock: Clock) -> None:
+    def __init__(self, ledger: RemoteLedger, run: Run, clock: Clock) -> None:
         self._ledger = ledger
         self._run = run
         self._clock = clock
@@ -126,7 +126,12 @@ class StoreCaller:
     def _ask(self, what: Call, until: float) -> Reply:
         if self._clock.monotonic() > until:
             raise BackendError("the quota ledger of the store process does not answer", retryable=True)
-        return self._ledger.run(what)
+        if what.script is None:
+            raise AssertionError("the ledger runs scripts alone")
+        count, *arguments = what.arguments[2:]
+        keys = [str(key) for key in arguments[: int(count)]]
+        reply: Reply = self._ledger.run(what.script.digest, keys, arguments[int(count) :])
+        return reply
 
 
 def _caller(redis: RedisClient) -> Caller:

@@ -22,6 +22,7 @@ from iothub.config.sections import Config
 from iothub.hub.drivers import queue_drivers, unused_files
 from iothub.hub.from_settings import configure_log
 from iothub.hub.queue_repair import lost_queues_text
+from iothub.hub.quota_ledger import ledger_of_workers
 from iothub.hub.store_alarms import report_lost
 from iothub_services.damaged import DamagedRecords
 from iothub_services.events.port import reached
@@ -30,7 +31,6 @@ from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.queues.port import Place
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
-from iothub_services.quota.shared.embedded import EmbeddedLedger
 from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
 from iothub_services.retained.sqlite.store import SqliteRetained
 from iothub_services.sqlite.commit_lock import CommitLock
@@ -130,7 +130,7 @@ class StoreProcess:
         settings, data_dir, clock = self._settings, self._data_dir, self._clock
         ports: dict[str, Answering] = {
             commits.PORT: commits.commit_port(self._commits),
-            ledger.PORT: ledger.ledger_port(EmbeddedLedger(clock).run),
+            ledger.PORT: ledger.ledger_port(ledger_of_workers(settings, data_dir, clock).run),
         }
         log = stored = file = None
         if settings.events.driver == "sqlite":

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred, maybeDeferred
 
 from iothub.base.clock import SystemClock
 from iothub.base.errors import BackendError
+from iothub.hub.quota_ledger import StoreCaller
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.embedded import KEYS, EmbeddedLedger
 from iothub_services.quota.shared.lease import LapsedError, Lease
-from iothub_services.redis.calls import Call, Reply
-from iothub_services.store_process.quota import PORT, LedgerPort, StoreLedger
+from iothub_services.store_process.ledger import PORT, RemoteLedger, ledger_port
 from iothub_services.store_process.server import StoreServer
 from tests.support.shared_quota import done
 
@@ -31,7 +32,7 @@ def begin(path: Path, request: pytest.FixtureRequest) -> Begin:
     """Return what begins a store process with an empty ledger."""
 
     def begun() -> StoreServer:
-        server = StoreServer(path, {PORT: LedgerPort(EmbeddedLedger(SystemClock()))})
+        server = StoreServer(path, {PORT: ledger_port(EmbeddedLedger(SystemClock()).run)})
         server.start()
         request.addfinalizer(server.close)
         return server
@@ -44,13 +45,14 @@ def lease_of(path: Path, request: pytest.FixtureRequest) -> Callable[[str], Leas
     """Return what makes a worker's lease, over a connection of its own."""
 
     def made(place: str) -> Lease:
-        ledger = StoreLedger(path)
+        ledger = RemoteLedger(path)
         request.addfinalizer(ledger.close)
 
-        async def call(what: Call) -> Reply:
-            return ledger.run(what)
+        def run(_name: str, call: Callable[..., Any], /, *args: Any) -> Deferred[Any]:
+            return maybeDeferred(call, *args)
 
-        return Lease(call, KEYS, place, SystemClock())
+        caller = StoreCaller(ledger, run, SystemClock())
+        return Lease(caller.call, KEYS, place, SystemClock())
 
     return made
 
@@ -101,7 +103,7 @@ def test_store_process_that_began_anew_knows_nobody(begin: Begin, lease_of: Call
 def test_call_of_another_form_closes_the_connection(path: Path, begin: Begin, lease_of: Callable[[str], Lease]) -> None:
     """And the store process serves on."""
     begin()
-    ledger = StoreLedger(path)
+    ledger = RemoteLedger(path)
     with pytest.raises(BackendError):
         ledger._connection.write("run", "digest", (), (None,))
     ledger.close()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.late import LateBound
-from iothub.hub.quota_ledger import CALLS, StoreCaller, feed, ledger_port, on_redis, used_in
+from iothub.hub.quota_ledger import CALLS, StoreCaller, feed, ledger_of_workers, on_redis, used_in
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.quota.names import Quota
@@ -21,9 +22,8 @@ from iothub_services.quota.shared.embedded import KEYS
 from iothub_services.quota.shared.service import Mode
 from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore, usage_key
-from iothub_services.redis.calls import Call, RedisUnavailableError, Reply, script_call
-from iothub_services.store_process.frames import unpack
-from iothub_services.store_process.quota import ANSWER_S, LedgerPort
+from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, script_call
+from iothub_services.store_process.ledger import ANSWER_S
 from tests.support.lua_redis import LuaRedis
 from tests.support.shared_quota import HubHalf, World
 
@@ -111,8 +111,8 @@ class Thread:
 class Answers:
     """The store process."""
 
-    def run(self, call: Call) -> Reply:
-        return len(call.arguments)
+    def run(self, digest: str, keys: Sequence[str], arguments: Sequence[object]) -> Reply:
+        return len(digest) + len(keys) + len(arguments)
 
 
 CALL = script_call(scripts.LEAVE, [KEYS.hubs, KEYS.state], "a.1", 0, 1)
@@ -135,7 +135,7 @@ def test_worker_waits_for_the_store_process_as_long_as_an_answer_may_take() -> N
     third = outcomes_of(Deferred.fromCoroutine(caller.call(CALL)))
     thread.calls[2]()
 
-    assert first == third == [len(CALL.arguments)]
+    assert first == third == [40 + 2 + 3]
     assert "does not answer" in str(second[0])
 
 
@@ -151,7 +151,7 @@ def test_calls_that_wait_for_the_store_process_are_bounded() -> None:
     thread.calls.pop()()
 
     assert isinstance(refused[0], BackendError)
-    assert accepted == [len(CALL.arguments)]
+    assert accepted == [40 + 2 + 3]
 
 
 DAY = 86_400
@@ -165,35 +165,28 @@ def used(data_dir: DataDir, world: World, count: int) -> None:
     usage.close()
 
 
-def ask(port: LedgerPort, *arguments: object) -> Any:
-    outcome: Any = unpack(port.take(port.begin(), b"", 1, "run", arguments)())
-    return unpack(outcome[1])
-
-
 def test_window_goes_on_where_all_workers_and_the_hub_before_them_were(tmp_path: Path) -> None:
     """Also where a worker of those is no more; one that is back is not counted twice."""
     world = World()
     workers = [DataDir.of_worker(tmp_path, number) for number in (1, 2, 3)]
     for data_dir, count in zip((DataDir(tmp_path), *workers), (1, 20, 300, 4000), strict=True):
         used(data_dir, world, count)
-    port = ledger_port(Config(), DataDir(tmp_path), world)
+    ledger = ledger_of_workers(Config(), DataDir(tmp_path), world)
     place, hub = f"1-{workers[1].hub_id()}", f"1-{workers[1].hub_id()}.1"
     keys = (KEYS.hubs, KEYS.state)
     start = int(world.now) // DAY * DAY
-    ask(port, scripts.ENTER.digest, keys, (hub, 0, scripts.LEASE_MS, scripts.SETTLE_MS, 0))
+    ledger.run(scripts.ENTER.digest, keys, (hub, 0, scripts.LEASE_MS, scripts.SETTLE_MS, 0))
 
     figures = (place, 305, start + 2 * DAY, 0)
-    answer = ask(port, scripts.ADD_UP.digest, (*keys, KEYS.window(KEY, start)), (hub, 1, scripts.LEASE_MS, *figures))
+    answer = ledger.run(scripts.ADD_UP.digest, (*keys, KEYS.window(KEY, start)), (hub, 1, scripts.LEASE_MS, *figures))
 
-    assert answer == (True, (0, b"4021"))
+    assert answer == [0, b"4021"]
     assert [row.used for row in used_in(workers[2], world)] == [4000]
 
 
 def test_script_of_another_version_is_refused(tmp_path: Path) -> None:
     """A worker that was started after an upgrade, beside a store process from before."""
-    port = ledger_port(Config(), DataDir(tmp_path), World())
+    ledger = ledger_of_workers(Config(), DataDir(tmp_path), World())
 
-    is_done, error = ask(port, "0" * 40, (), ())
-
-    assert not is_done
-    assert "another version" in error[1]
+    with pytest.raises(RedisRefusedError, match="another version"):
+        ledger.run("0" * 40, (), ())

@@ -76,7 +76,7 @@ class Process:
                 waiting=some(end=lambda: None),
             ),
             stores=some(commits=None),
-            sockets=some(health=some(brief=None), verbs=None),
+            sockets=some(brief=None, verbs=None),
             control=some(on_replaced=some(bind=self.bound.append)),
             writers=some(writer=some(start=lambda: None)),
         )
