@@ -218,7 +218,9 @@ class Supervisor(ProcessMonitor):
             self.stopProcess(STORE)
 
     def _note_stop(self, name: str, why: IotHubError, reason: Failure) -> None:
-        if getattr(reason.value, "exitCode", 1) != 0 and self._is_started:
+        has_stopped = getattr(reason.value, "exitCode", 1) == 0
+        is_second_signal = getattr(reason.value, "signal", None) == signal.SIGTERM  # it was at its very end
+        if self._is_started and not (has_stopped or is_second_signal):
             self._exit_code = 1
             self._log.error("a process of this hub did not stop cleanly", name=name, cause=str(why))
 

@@ -1,0 +1,138 @@
+"""Commands beside a hub with several workers: whichever answers, all of them are meant."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+from tests.support.clients import unique
+from tests.support.packets import DISCONNECT
+from tests.support.waiting import until
+from tests.support.workers import FIRST, SECOND, Workers
+
+
+def test_status_and_cluster_status_show_the_workers(workers: Workers) -> None:
+    status = json.loads(workers.hub.run("status", "-o", "json").stdout)
+
+    assert (status["state"], status["workers"], status["ready"]) == ("running", 2, True)
+    assert workers.hub.process is not None
+    assert status["pid"] == workers.hub.process.pid
+    rows = workers.hub.rows("cluster", "status")
+    assert [(row["node"], row["name"], row["state"]) for row in rows] == [(0, FIRST, "up"), (1, SECOND, "up")]
+
+
+def test_sessions_and_queues_of_every_worker_are_listed(workers: Workers) -> None:
+    names = {place: unique() for place in (FIRST, SECOND)}
+    for place, name in names.items():
+        reader = workers.join(place, client_id=name, keep=True)
+        reader.subscribe((name, 1))
+        reader.disconnect()
+        workers.join(place, device="dev2").publish(name, b"1", 1, 1)
+
+    sessions = {str(row["name"]) for row in workers.hub.rows("session", "list", "acme")}
+    assert sessions >= set(names.values())
+    for name in names.values():
+        (queue,) = [row for row in workers.hub.rows("queue", "list", "acme") if row["name"] == name]
+        assert queue["messages"] == 1
+        workers.hub.run("session", "discard", "acme", name, "--yes")
+    assert not {str(row["name"]) for row in workers.hub.rows("session", "list", "acme")} & set(names.values())
+
+
+def test_client_of_any_worker_is_closed_when_its_device_is_disabled(workers: Workers) -> None:
+    workers.hub.device("acme", "gone")
+    clients = [workers.join(place, device="gone") for place in (FIRST, SECOND)]
+
+    workers.hub.run("device", "disable", "acme", "gone")
+
+    for client in clients:
+        assert [packet.kind for packet in client.expect_closed()] == [DISCONNECT]
+
+
+def test_tenant_is_deleted_beside_workers(workers: Workers) -> None:
+    workers.hub.tenant("short", "dev1")
+    clients = [workers.join(place, tenant="short", keep=True) for place in (FIRST, SECOND)]
+    for client in clients:
+        client.subscribe(("a", 1))
+
+    done = workers.hub.run("tenant", "delete", "short", "--confirm", "short")
+
+    assert "deleted tenant short" in done.stderr
+    for client in clients:
+        client.expect_closed()
+
+
+def test_reload_reaches_every_worker(workers: Workers) -> None:
+    config = workers.hub.data_dir / "iothub.toml"
+    before = config.read_text()
+    config.write_text(f'{before}\n[mqtt]\nmax_keepalive = "77s"\n')
+
+    answer = workers.hub.run("config", "reload")
+    held = [workers.join(place, keep_alive=1000).property(0x13, 0) for place in (FIRST, SECOND)]
+    config.write_text(before)
+    workers.hub.run("config", "reload")
+
+    assert "applied 1 changed setting" in answer.stderr
+    assert held == [77, 77]
+
+
+def test_reload_of_a_wrong_configuration_is_refused_once(workers: Workers) -> None:
+    config = workers.hub.data_dir / "iothub.toml"
+    before = config.read_text()
+    config.write_text(f"{before}\n[mqtt]\nmax_keepalive = 1\n")
+
+    refused = workers.hub.run("config", "reload", check=False)
+    config.write_text(before)
+    workers.hub.run("config", "reload")
+
+    assert refused.returncode == 2
+    assert refused.stderr.count("mqtt.max_keepalive") == 1
+
+
+def test_one_worker_is_drained_and_lets_clients_in_again(workers: Workers) -> None:
+    leaving, staying = workers.join(SECOND), workers.join(FIRST)
+
+    workers.hub.run("cluster", "drain", "1")
+
+    assert [packet.code for packet in leaving.expect_closed()] == [0x9C]
+    staying.ping()
+    assert workers.states() == {FIRST: "up", SECOND: "draining"}
+    assert {workers.worker_of(workers._join(5).client_id) for _ in range(8)} == {FIRST}
+    workers.hub.run("cluster", "resume", "1")
+    workers.join(SECOND).ping()
+
+
+def test_drain_of_this_hub_must_name_a_worker(workers: Workers) -> None:
+    refused = workers.hub.run("cluster", "drain", "--self", check=False)
+
+    assert refused.returncode == 2
+    assert "2 workers run here, each with a node number of its own" in refused.stderr
+
+
+def test_backup_beside_workers_is_whole(workers: Workers, tmp_path: Path) -> None:
+    reader = workers.join(FIRST, client_id=unique(), keep=True)
+    reader.subscribe(("backed/up", 1))
+
+    workers.hub.run("backup", str(tmp_path / "backup"))
+
+    names = {each["name"] for each in json.loads((tmp_path / "backup" / "backup.json").read_text())["files"]}
+    assert names >= {"queues.db", "events.db", "accounts.db", "workers/1/member.json", "workers/2/member.json"}
+    assert not [name for name in names if name.endswith((".sock", "hub.json", "lock"))]
+
+
+def test_doctor_finds_nothing_wrong(workers: Workers) -> None:
+    rows = {str(row["name"]): row for row in json.loads(workers.hub.run("doctor", "-o", "json", check=False).stdout)}
+
+    assert rows["running hub"]["state"] == "ok"
+    assert [name for name, row in rows.items() if row["state"] == "fail"] == []
+
+
+def test_http_answers_at_the_shared_port(workers: Workers) -> None:
+    until(lambda: _ready(workers.hub.ports["http"]), "HTTP")
+    for _ in range(8):
+        assert _ready(workers.hub.ports["http"])
+
+
+def _ready(port: int) -> bool:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+        return bool(json.load(answer)["ready"])
