@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from iothub.config.datadir import DataDir
     from iothub.records.admin_commands import Json, Verb
 
-command = noun("admin", "The REST API: serve it, and the keys that may use it.")
+command = noun("admin", "Serve the REST API, and manage the keys that may use it.")
 key = noun("key", "Keys of the REST API: who may do what, for the whole platform or for one tenant.")
 command.add_command(key)
 

@@ -48,7 +48,7 @@ NOUNS = {
     "job": ("job", "Jobs, such as compaction: list, run, status, history, show, logs, plan, forget, schedule."),
     "db": ("db", "The accounts database: status, upgrade, copy, adopt."),
     "hbase": ("hbase", "The hub's tables in HBase: create-tables, status, sweep."),
-    "admin": ("admin", "The REST API: serve it, and the keys that may use it."),
+    "admin": ("admin", "The REST API: serve, key (who may use it)."),
     "audit": ("audit", "Who has changed what."),
     "backup": ("backup", "Copy the data directory as of one moment, beside a running hub or without one."),
     "restore": ("restore", "Put a backup into a data directory."),
