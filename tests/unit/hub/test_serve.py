@@ -75,7 +75,7 @@ class Process:
                 threads=some(run=None, start=lambda: None),
                 waiting=some(end=lambda: None),
             ),
-            stores=some(commits=None),
+            stores=some(commits=None, drivers=some(commits=lambda own: own)),
             sockets=some(brief=None, verbs=None),
             control=some(on_replaced=some(bind=self.bound.append)),
             writers=some(writer=some(start=lambda: None)),

@@ -1,0 +1,97 @@
+"""Two workers are one hub to whoever looks and to whoever is limited."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+import urllib.request
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import cast
+
+import pytest
+
+from tests.integration.workers.conftest import start, workers_of
+from tests.support.hub import Hub
+from tests.support.waiting import until
+from tests.support.workers import FIRST, SECOND, Workers
+
+LIMIT = 5
+QUOTA_EXCEEDED = 0x97
+
+
+def page(workers: Workers, path: str = "/metrics") -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{workers.hub.ports['http']}{path}", timeout=10) as answer:
+        assert answer.status == HTTPStatus.OK
+        return cast("bytes", answer.read()).decode()
+
+
+def figure(text: str, series: str) -> float:
+    found = re.search(rf"^{re.escape(series)} (\S+)$", text, re.MULTILINE)
+    assert found is not None, series
+    return float(found[1])
+
+
+def up(workers: Workers) -> bool:
+    return figure(page(workers), "iothub_quota_ledger_up") == 1
+
+
+def test_limit_holds_over_both_workers(make_hub: Callable[[], Hub]) -> None:
+    """Exactly, wherever the clients come; and again after the store process, which has the ledger, was killed."""
+    hub = make_hub()
+    hub.run("quota", "set", "acme", f"connections={LIMIT}")
+    start(hub)
+    with workers_of(hub) as own:
+        join = own._join
+        codes = [join.ask().connack.code for _ in range(LIMIT + 5)]
+        assert codes == [0] * LIMIT + [QUOTA_EXCEEDED] * 5
+        assert figure(page(own, "/metrics/tenants"), 'iothub_tenant_connections{tenant="acme"}') == LIMIT
+        os.kill(own.store_pid(), signal.SIGKILL)
+        until(lambda: not up(own), "an outage", 15)
+        until(lambda: up(own), "the ledger", 30)
+
+        assert [join.ask().connack.code for _ in range(6)] == [QUOTA_EXCEEDED] * 6
+
+
+@pytest.mark.parametrize("hurt", [signal.SIGSTOP, signal.SIGKILL])
+def test_page_goes_on_without_a_worker(own: Workers, hurt: signal.Signals) -> None:
+    """One that hangs is named within the time limit, one that was killed is back: no counter falls."""
+    clients = [own.join(worker) for worker in (FIRST, SECOND)]
+    for client in clients:
+        client.publish("t", b"x", 1, 1)
+    before = page(own)
+    messages = 'iothub_messages_received_total{qos="1"}'
+    assert figure(before, messages) == 2
+    assert figure(before, 'iothub_workers{state="up"}') == 2
+    pid = own.pid(SECOND)
+    os.kill(pid, hurt)
+    try:
+        texts = pages_of_the_other(own, 3)
+    finally:
+        if hurt is signal.SIGSTOP:
+            os.kill(pid, signal.SIGCONT)
+
+    assert {figure(text, messages) for text in texts} == {2}
+    until(lambda: figure(page(own), 'iothub_workers{state="up"}') == 2, "both workers", 30)
+    assert figure(page(own), messages) == 2
+    status = json.loads(own.hub.run("status", "-o", "json").stdout)
+    assert [each["worker"] for each in status["worker_states"]] == [1, 2]
+
+
+def pages_of_the_other(workers: Workers, count: int) -> list[str]:
+    """Return pages that the worker gave that is there; the kernel gives some connections to the one that hangs."""
+    found: list[str] = []
+    for _ in range(40):
+        began = time.monotonic()
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{workers.hub.ports['http']}/metrics", timeout=4) as answer:
+                found.append(answer.read().decode())
+        except OSError:
+            continue
+        assert time.monotonic() - began < 4
+        if len(found) == count:
+            return found
+    raise AssertionError("no worker answers")
