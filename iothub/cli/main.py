@@ -48,11 +48,11 @@ NOUNS = {
     "job": ("job", "Jobs, such as compaction: list, run, status, history, show, logs, plan, forget, schedule."),
     "db": ("db", "The accounts database: status, upgrade, copy, adopt."),
     "hbase": ("hbase", "The hub's tables in HBase: create-tables, status, sweep."),
-    "admin": ("admin", "The REST API: serve, key (who may use it)."),
+    "admin": ("admin", "The REST API and who may use it: serve, key."),
     "audit": ("audit", "Who has changed what."),
     "backup": ("backup", "Copy the data directory as of one moment, beside a running hub or without one."),
     "restore": ("restore", "Put a backup into a data directory."),
-    "cluster": ("cluster", "The hubs of an installation: status, drain, resume, init-ca, issue."),
+    "cluster": ("cluster", "The hubs of an installation: status, drain, resume, evict, init-ca, issue."),
     "cert": ("cert", "Certificates: create a self-signed one for tests."),
     "version": ("version", "Show the version of the program and its libraries."),
 }

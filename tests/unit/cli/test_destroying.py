@@ -22,7 +22,7 @@ from tests.support.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, public_pem
 
 WORDS = {"delete", "remove", "discard", "purge", "drop", "destroy", "erase", "clear", "wipe", "reset", "revoke"}
-WORDS |= {"sweep", "forget", "unset", "leave", "empty", "flush"}
+WORDS |= {"evict", "sweep", "forget", "unset", "leave", "empty", "flush"}
 REPAIRABLE = {
     "acl remove": "prints the rule, which can be added again",
     "ban remove": "the ban can be added again",
@@ -35,6 +35,7 @@ REPAIRABLE = {
 }
 DECLINED = {  # each destroying command, on something that is there
     "admin key delete": ("ci",),
+    "cluster evict": ("2",),
     "device delete": ("acme", "dev1"),
     "group delete": ("acme", "sensors"),
     "plan delete": ("small",),
@@ -78,7 +79,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def running(cli: Cli, path: str) -> AbstractContextManager[AnsweringHub | None]:
     """The hub, for commands that ask it."""
-    if path.split()[0] not in ("queue", "retain", "session"):
+    if path.split()[0] not in ("cluster", "queue", "retain", "session"):
         return nullcontext()
 
     def answer(request: Request) -> tuple[list[Json], Json]:
