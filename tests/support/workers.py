@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Unpack
 
@@ -11,6 +12,7 @@ from iothub.config.datadir import DataDir
 from tests.support.clients import unique
 from tests.support.hub import Hub
 from tests.support.mqtt_clients import Client, Clients, ConnectValues
+from tests.support.raw import ClosedError
 from tests.support.waiting import until
 
 FIRST, SECOND = "hub-1-w1", "hub-1-w2"
@@ -37,6 +39,18 @@ class Workers:
                 return made
             made.disconnect()
         raise AssertionError(f"no connection came to {worker}")
+
+    def rejoin(self, client_id: str, **values: Unpack[ConnectValues]) -> Client:
+        """Connect anew after a kill, as a client does: a process that is about to end may still be given the connection, and resets it."""
+        made: list[Client] = []
+
+        def is_in() -> bool:
+            with suppress(OSError, ClosedError):
+                made.append(self._join(5, client_id, **values))
+            return bool(made)
+
+        until(is_in, f"{client_id} at another worker", 20)
+        return made[0]
 
     def worker_of(self, client_id: str) -> str:
         """Return who has said last that this client has connected."""

@@ -30,12 +30,12 @@ def test_clients_of_a_killed_worker_go_on_at_the_other(own: Workers) -> None:
     os.kill(killed, signal.SIGKILL)
     writer.expect_closed()
     began = time.monotonic()
-    again = own._join(5, writer.client_id, device="dev2", keep=True)
+    again = own.rejoin(writer.client_id, device="dev2", keep=True)
     again.publish(topic, b"21", 2, 21)
 
     assert again.connack.session_present
     assert time.monotonic() - began < 8  # its supervisor has said that it is gone
-    back = own._join(5, name, keep=True)
+    back = own.rejoin(name, keep=True)
     assert back.payloads(21) == [str(number).encode() for number in range(1, 22)]
     back.nothing()
     until(lambda: own.pid(SECOND) != killed and own.states() == {FIRST: "up", SECOND: "up"}, "the worker", 30)
@@ -54,7 +54,7 @@ def test_unfinished_exchanges_of_a_killed_worker_are_finished_once(own: Workers)
 
     os.kill(own.pid(SECOND), signal.SIGKILL)
     writer.expect_closed()
-    again = own._join(5, name, device="dev2", keep=True)
+    again = own.rejoin(name, device="dev2", keep=True)
     for number in range(1, 11):
         again.send(again.publish_bytes(topic, str(number).encode(), 2, number, dup=True))
     for _ in range(10):
@@ -109,7 +109,7 @@ def test_processes_of_a_killed_supervisor_end_and_a_new_start_is_possible_at_onc
     hub.start()
 
     until(lambda: '"workers": 2' in hub.log[log:], "both workers", 30)
-    back = own._join(5, name, keep=True)
+    back = own.rejoin(name, keep=True)
     assert (back.connack.session_present, back.payloads()) == (True, [b"stored"])
     assert "waiting to see whether that hub is running" not in hub.log
 
@@ -131,7 +131,7 @@ def test_messages_under_way_survive_kills_of_every_process(own: Workers) -> None
             _publish_until_acknowledged(own, topic, sent)
         until(lambda: set(own.states().values()) == {"up"}, "all workers", 30)
 
-    back = own._join(5, "reader", keep=True)
+    back = own.rejoin("reader", keep=True)
     assert back.payloads(sent) == [str(number).encode() for number in range(1, sent + 1)]
     back.nothing()
 
