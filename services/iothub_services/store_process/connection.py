@@ -123,10 +123,13 @@ class StoreConnection:
     def settle(self) -> None:
         """Learn what became of the request whose answer was lost, if there is one. Raises BackendError: still not known."""
         with self._lock:
-            if self._open is None:
+            opened = self._open
+            if opened is None:
                 return
-            recalled = self._exchange(RECALL, (self._open.asked,), _RECALLED)
-            opened, self._open = self._open, None
+            recalled = self._exchange(RECALL, (opened.asked,), _RECALLED)
+            if self._open is not opened:
+                return  # `on_begin` wrote to a new store process, and learned it before
+            self._open = None
             if recalled is not None:
                 with contextlib.suppress(
                     BackendError

@@ -124,6 +124,21 @@ def test_limits_of_tenants_are_said_again_to_a_new_store_process(process: StoreP
     other.close()
 
 
+def test_append_is_done_once_when_limits_are_said_again_to_the_next_store_process(process: StoreProcess) -> None:
+    """Saying them settles the append before the question that is on its way."""
+    queues = lossy(process, "write")
+    claim = made(queues, 1)
+    queues.set_tenant_limits(TENANT, 9, 0)
+    batch = [one(1, 1)]
+    with pytest.raises(BackendError):
+        queues.append(batch)
+    process.restart()
+
+    assert queues.append(batch) == [Appended((1,))]
+    assert positions(queues, 1, claim.epoch) == [1]
+    queues.close()
+
+
 def test_worker_hears_of_what_others_have_stored_with_its_next_answer(process: StoreProcess) -> None:
     """The sums of a tenant are those of all workers."""
     queues, other = RemoteQueues(process.path), RemoteQueues(process.path)
