@@ -19,6 +19,32 @@ FAILURES = "failures"  # the kind of a hub's own bans
 _NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
 
+def client_row(reported: AnyJson) -> Row:
+    """Return a connected client as lists have it."""
+    return {
+        "name": reported["client_id"],
+        "device": reported["device"],
+        "address": reported["address"],
+        "listener": reported["listener"],
+        "version": VERSIONS.get(reported["protocol_version"], ""),
+        "connected": time_of(reported["connected_at_ms"]),
+        "keep_alive_s": reported["keep_alive_s"],
+        "subscriptions": reported["subscriptions"],
+        "queued_messages": reported["queued"],
+        "in_flight_messages": reported["in_flight"],
+        "unsent_bytes": reported["unsent_bytes"],
+        "node": reported["node"],
+    }
+
+
+def client_facts(reported: AnyJson) -> Row:
+    """Return all that is known of a connected client, without its subscriptions."""
+    return client_row(reported) | {
+        "is_persistent": reported["is_persistent"],
+        "session_expiry_s": _expiry_interval(reported),
+    }
+
+
 def session_row(reported: AnyJson) -> Row:
     """Return a persistent session as lists have it."""
     queue = reported["queue"] or {"messages": 0, "bytes": 0}
@@ -42,7 +68,7 @@ def session_facts(reported: AnyJson) -> Row:
         "connected": time_of(reported["connected_at_ms"]),
         "disconnected": None if reported["is_connected"] else time_of(reported["disconnected_at_ms"]),
         "disconnect_reason": None if reported["is_connected"] else reported["disconnect_reason"],
-        "session_expiry_s": "never" if reported["session_expiry_s"] == _NEVER else reported["session_expiry_s"],
+        "session_expiry_s": _expiry_interval(reported),
         "queue_id": reported["queue_id"],
         "queue_driver": queue.get("driver"),
         "node": reported["node"],
@@ -114,6 +140,10 @@ def failure_ban_row(tenant: str, reported: Json, reason: str) -> Row:
         "created": None,
         "address": reported["address"],
     }
+
+
+def _expiry_interval(reported: AnyJson) -> object:
+    return "never" if reported["session_expiry_s"] == _NEVER else reported["session_expiry_s"]
 
 
 def _expiry(reported: AnyJson) -> str | None:

@@ -38,6 +38,7 @@ NOUNS = {
     "token-issuer": ("token_issuer", "Token issuers: whose tokens (JWT) a tenant's devices may log in with."),
     "ban": ("ban", "Keep a device, a client id or an address out of a tenant."),
     "rejected": ("rejected", "The last refused CONNECTs of a tenant, and why."),
+    "client": ("client", "Clients that are connected now: list, show, kick, top."),
     "session": ("session", "Persistent sessions: list, show, discard."),
     "queue": ("queue", "Virtual queues of persistent sessions: list, show, purge."),
     "retain": ("retain", "Retained messages: list, show, delete."),

@@ -21,6 +21,7 @@ from iothub.hub.admin_socket import NotedStates
 from iothub.hub.admin_socket import driver_of as driver_of_queue
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
+from iothub.hub.client_pages import ClientPages
 from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_cluster import (
     make_account_hints,
@@ -83,6 +84,7 @@ from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.state.service import journal_thread
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
+from iothub_tenants.background.admin_clients import AdminClients
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_queries import AdminQueries
 from iothub_tenants.background.apply_changes import AccountChangeApplier
@@ -428,14 +430,24 @@ def _verbs(
         control.streaming.describe,
         process.settings.node.number,
     )
+    clients = AdminClients(
+        brokers=foundation.brokers,
+        plane=control.plane,
+        find_tenant=find_tenant,
+        apply_changes=tasks.accounts.following.follow_changes,
+        run=process.threads.run,
+        node=process.settings.node.number,
+    )
+    here = {**commands.verbs, **clients.verbs}
     own_node = OwnNode(process.settings, draining, process.pause)
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs
-    peers = make_peer_commands(foundation, {**commands.verbs, **own_node.verbs, **of_worker})
-    every_hub = EveryHub(commands.verbs, peers, lambda: foundation.members.names)
+    peers = make_peer_commands(foundation, {**here, **own_node.verbs, **of_worker})
+    every_hub = EveryHub(here, peers, lambda: foundation.members.names)
     nodes = Nodes(own_node, peers, foundation.members.rows, lambda row: foundation.cluster().evict(row))
     every_worker = None if own_worker is None else EveryWorker(own_worker, peers, process.settings.node.workers)
-    return {**queries.verbs, **commands.verbs, **every_hub.verbs, **nodes.verbs}, nodes, every_worker
+    verbs = {**queries.verbs, **here, **every_hub.verbs, **ClientPages(every_hub.verbs).verbs, **nodes.verbs}
+    return verbs, nodes, every_worker
 
 
 def _own_worker(process: Process, health: Health) -> OwnWorker | None:

@@ -1,7 +1,7 @@
 """Admin requests for what each hub has in memory: answered here, asked of the other hubs, and the answers added up.
 
-Knows no verb's work and no link: `AdminCommands` answers for this hub, a `PeerCommands` asks the others. What they ask is answered by the
-former alone.
+Knows no verb's work and no link: `AdminCommands` and `AdminClients` answer for this hub, a `PeerCommands` asks the others. What they ask is
+answered by the former alone.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs
 
 FROM_MEMORY_S, FROM_STORES_S = 2.0, 8.0  # less than the command line waits for this hub: 3 and 10
 AT_EVERY_HUB: Mapping[str, float] = {
+    Verb.CLIENT_LIST: FROM_MEMORY_S,
+    Verb.CLIENT_TOP: FROM_MEMORY_S,
+    Verb.CLIENT_SHOW: FROM_MEMORY_S,
+    Verb.CLIENT_KICK: FROM_STORES_S,
     Verb.BAN_LIST: FROM_MEMORY_S,
     Verb.BAN_LIFT: FROM_MEMORY_S,
     Verb.STREAM_SHOW: FROM_MEMORY_S,
@@ -23,7 +27,7 @@ AT_EVERY_HUB: Mapping[str, float] = {
 }
 """For how long each may be silent before this hub waits no more."""
 
-_AT_ONE = frozenset({Verb.SESSION_DISCARD})  # done when one hub has it
+_AT_ONE = frozenset({Verb.CLIENT_SHOW, Verb.CLIENT_KICK, Verb.SESSION_DISCARD})  # done when one hub has it
 
 log = logging.get(__name__)
 

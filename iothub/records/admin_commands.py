@@ -38,6 +38,14 @@ class Verb(StrEnum):
     BACKUP_RELEASE = (
         "backup.release"  # no tenant, {"hold": text} -> {"is_whole": whether nothing has changed since the hold}
     )
+    # every hub, {"after": text, "limit": number} -> rows of connected clients by client id: {"client_id", "device", "address", "listener",
+    # "protocol_version", "connected_at_ms", "keep_alive_s", "is_persistent", "session_expiry_s", "subscriptions", "queued", "in_flight",
+    # "unsent_bytes", "node"}; {"next"}, which a hub that answers for itself leaves out
+    CLIENT_LIST = "client.list"
+    # every hub, {"by": "queue" or "in-flight", "limit": number} -> such rows, the largest count first; {}
+    CLIENT_TOP = "client.top"
+    CLIENT_SHOW = "client.show"  # every hub, {"client_id": text} -> rows of subscriptions; such a row; NotFoundError
+    CLIENT_KICK = "client.kick"  # every hub, {"client_id": text} -> such a row, of whom was put out; NotFoundError
     SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
     SESSION_SHOW = "session.show"  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
     SESSION_DISCARD = "session.discard"  # every hub, {"client_id": text} -> {}; NotFoundError

@@ -35,14 +35,14 @@ class Asked:
         self.limit = limit
         self.after = after
 
-    def of(self, rows: Sequence[Row], following: object) -> Response:
-        """Answer with these rows. `following`: what `after` is for the next page; None: it is the last one."""
+    def of(self, rows: Sequence[Row], following: object, **more: object) -> Response:
+        """Answer with these rows. `following`: what `after` is for the next page; None: it is the last one. `more`: other fields."""
         headers = {}
         if following is not None:
             others = [(name, value) for name, value in self._request.query_params.multi_items() if name != "after"]
             target = f"{self._request.url.path}?{urlencode([*others, ('after', str(following))])}"
             headers["Link"] = f'<{target}>; rel="next"'
-        return _written({"items": rows}, 200, headers)
+        return _written({"items": rows, **more}, 200, headers)
 
     def cut(self, rows: Sequence[Row], key: Callable[[Row], object] = lambda row: row["name"]) -> Response:
         """Answer with the first `limit` of rows that were read with one more than that."""

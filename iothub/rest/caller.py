@@ -128,6 +128,14 @@ class Caller:
                 f"the key {self.key.name} has the role {self.key.role.value}, without the scope {scope.value}",
             )
 
+    def unanswered(self, result: Json) -> list[str]:
+        """Say which hubs are missing in an answer; a tenant hears only that there are some."""
+        missing = result.get("unanswered")
+        hubs = [each for each in missing if isinstance(each, dict)] if isinstance(missing, list) else []
+        if not self.is_platform:
+            return ["a hub did not answer"] * len(hubs)
+        return [f"hub {each.get('hub')} did not answer: {each.get('reason')}" for each in hubs]
+
     def note(self, tenant: str, kind: str, subject: str, done: str, **more: object) -> None:
         """Write down what a hub has done for this caller."""
         audit.note(self.store, tenant, kind, subject, {"done": done, **more})

@@ -1,4 +1,4 @@
-"""/tenants/{tenant}/sessions, /queues, /retained, /rejected, and /rejected: what a running hub knows, and does.
+"""/tenants/{tenant}/clients, /sessions, /queues, /retained, /rejected, and /rejected: what a running hub knows, and does.
 
 Knows no socket: the hub is asked through `iothub.rest.caller`. A client id and a topic may hold any character, so they stand last in a path.
 """
@@ -15,7 +15,7 @@ from iothub.base.errors import NotFoundError
 from iothub.records.admin_commands import Verb, messages_in
 from iothub.rest import answers
 from iothub.rest.answers import Page
-from iothub.rest.models import Anything, Items, TenantName, TopicFilter
+from iothub.rest.models import Anything, Items, ItemsOfHubs, TenantName, TopicFilter
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 
@@ -23,6 +23,30 @@ routes = Routes("live")
 ClientId = Annotated[str, Path(description="A Client Identifier.")]
 TopicName = Annotated[str, Path(description="A Topic Name.")]
 _REJECTED = 1000
+
+
+@routes.get("/tenants/{tenant}/clients", Scope.CLIENTS_READ, returns=ItemsOfHubs)
+def list_clients(call: Call, tenant: TenantName, page: Page) -> Response:
+    """List the connected clients of a tenant by client id, those of all hubs."""
+    asked = call.hub.ask(Verb.CLIENT_LIST, tenant, {"after": page.after, "limit": page.limit})
+    rows = [hub_rows.client_row(each) for each in asked.rows]
+    return page.of(rows, asked.result["next"], unanswered=call.unanswered(asked.result))
+
+
+@routes.get("/tenants/{tenant}/clients/{client_id:path}", Scope.CLIENTS_READ, returns=Anything)
+def show_client(call: Call, tenant: TenantName, client_id: ClientId) -> Response:
+    """Show one connected client with its subscriptions."""
+    asked = call.hub.ask(Verb.CLIENT_SHOW, tenant, {"client_id": client_id})
+    subscriptions = [hub_rows.subscription_row(each) for each in asked.rows]
+    return answers.shown({**hub_rows.client_facts(asked.result), "subscriptions": subscriptions})
+
+
+@routes.post("/tenants/{tenant}/clients/{client_id:path}:kick", Scope.CLIENTS_WRITE, status=200, returns=Anything)
+def kick_client(call: Call, tenant: TenantName, client_id: ClientId) -> Response:
+    """Close a client's connection; its Will is published, its session stays."""
+    row = hub_rows.client_row(call.hub.change(Verb.CLIENT_KICK, tenant, {"client_id": client_id}))
+    call.note(tenant, "client", client_id, "kicked", address=row["address"], node=row["node"])
+    return answers.shown(row)
 
 
 @routes.get("/tenants/{tenant}/sessions", Scope.SESSIONS_READ, returns=Items)

@@ -253,6 +253,12 @@ class Items(BaseModel):
     items: list[dict[str, Any]]
 
 
+class ItemsOfHubs(Items):
+    """A page of what all hubs have in memory. `unanswered`: hubs whose part is missing, and why."""
+
+    unanswered: list[str]
+
+
 class Tenant(Item):
     """A tenant."""
 

@@ -28,6 +28,8 @@ class Scope(StrEnum):
     PLANS_READ = "plans:read"
     PLANS_WRITE = "plans:write"
     USAGE_READ = "usage:read"
+    CLIENTS_READ = "clients:read"
+    CLIENTS_WRITE = "clients:write"
     SESSIONS_READ = "sessions:read"
     SESSIONS_WRITE = "sessions:write"
     RETAINED_READ = "retained:read"
@@ -59,6 +61,8 @@ _TENANT_ADMIN = frozenset(
         Scope.BANS_WRITE,
         Scope.QUOTAS_READ,
         Scope.USAGE_READ,
+        Scope.CLIENTS_READ,
+        Scope.CLIENTS_WRITE,
         Scope.SESSIONS_READ,
         Scope.SESSIONS_WRITE,
         Scope.RETAINED_READ,

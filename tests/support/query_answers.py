@@ -1,4 +1,4 @@
-"""What a running hub answers about a session and its queue, as `iothub.records.admin_commands.Verb` describes it."""
+"""What a running hub answers about a client, its session and its queue, as `iothub.records.admin_commands.Verb` describes it."""
 
 from __future__ import annotations
 
@@ -30,5 +30,21 @@ SESSION: Json = {
     "session_expiry_s": 3600,
     "node": None,
     "will": None,
+}
+CLIENT: Json = {
+    "client_id": "c1",
+    "device": "dev1",
+    "address": "192.0.2.1:99",
+    "listener": "tcp",
+    "protocol_version": 5,
+    "connected_at_ms": NOON_MS,
+    "keep_alive_s": 60,
+    "is_persistent": True,
+    "session_expiry_s": 3600,
+    "subscriptions": 1,
+    "queued": 3,
+    "in_flight": 2,
+    "unsent_bytes": 0,
+    "node": 1,
 }
 LAST: Json = {"next": None}

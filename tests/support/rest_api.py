@@ -23,7 +23,7 @@ from iothub.rest.caller import Asked, BoundedHub
 from iothub.rest.edge import Edge
 from iothub_tenants.accounts import api_keys
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.query_answers import LAST, QUEUE, SESSION
+from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
 
 ROOT = "/api/v1"
 
@@ -42,6 +42,9 @@ class HubDouble:
         self.hints = 0
         self.http = ""
         self.answers: dict[str, tuple[list[Json], Json] | Exception] = {
+            Verb.CLIENT_LIST: ([CLIENT], LAST),
+            Verb.CLIENT_SHOW: ([], CLIENT),
+            Verb.CLIENT_KICK: ([], CLIENT),
             Verb.SESSION_LIST: ([SESSION], LAST),
             Verb.SESSION_SHOW: ([], SESSION),
             Verb.SESSION_DISCARD: ([], {}),

@@ -46,6 +46,7 @@ class ClientConnection(Protocol):
 
     broker: TenantBroker | None
     is_counted: bool
+    connected_at_ms: int
 
     def detach(self, reason: Reason) -> None:
         """Detach its session and release its quota unit."""
@@ -257,7 +258,9 @@ class TenantBroker:
 
     def connected(self, session: Session, connection: Connection, packet: Connect) -> None:
         """A connection was admitted: every connect is an event (B24)."""
-        subject = Subject(self.tenant_id, session.client_id, session.epoch, self._now_ms())
+        client: ClientConnection = connection.control
+        client.connected_at_ms = now_ms = self._now_ms()
+        subject = Subject(self.tenant_id, session.client_id, session.epoch, now_ms)
         connected = events.session_connected(
             subject,
             device=session.device,

@@ -37,6 +37,7 @@ class ClientContext:
     __slots__ = (
         "awaiting_peers",
         "broker",
+        "connected_at_ms",
         "exchange",
         "expiry_s",
         "is_counted",
@@ -52,6 +53,7 @@ class ClientContext:
         self.proven: Authenticated | None = None
         self.exchange: Exchange | None = None  # enhanced authentication (§4.12)
         self.expiry_s: int | None = None  # changed by DISCONNECT
+        self.connected_at_ms = 0  # 0: not yet
         self.is_counted = False
         self.is_gone = False
         self.awaiting_peers = 0

@@ -136,3 +136,32 @@ def test_http_answers_at_the_shared_port(workers: Workers) -> None:
 def _ready(port: int) -> bool:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
         return bool(json.load(answer)["ready"])
+
+
+def test_client_of_any_worker_is_listed_shown_and_kicked(workers: Workers) -> None:
+    """Whichever worker answers the command."""
+    for number, place in enumerate((FIRST, SECOND)):
+        client = workers.join(place, client_id=unique(), keep_alive=77)
+        client.subscribe(("rooms/#", 1))
+
+        (row,) = [row for row in workers.hub.rows("client", "list", "acme") if row["name"] == client.client_id]
+        assert (row["node"], row["keep_alive_s"], row["subscriptions"]) == (number, 77, 1)
+        shown = json.loads(workers.hub.run("-o", "json", "client", "show", "acme", client.client_id).stdout)
+        assert [each["name"] for each in shown["subscriptions"]] == ["rooms/#"]
+        workers.hub.run("client", "kick", "acme", client.client_id, "--yes")
+
+        assert [(packet.kind, packet.code) for packet in client.expect_closed()] == [(DISCONNECT, 0x98)]
+        gone = workers.hub.run("client", "show", "acme", client.client_id, check=False)
+        assert gone.returncode == 3
+
+
+def test_clients_of_both_workers_are_paged_in_one_order(workers: Workers) -> None:
+    names = [f"paged-{number}" for number in range(4)]
+    for number, name in enumerate(names):
+        workers.join((FIRST, SECOND)[number % 2], client_id=name)
+
+    first = workers.hub.rows("client", "list", "acme", "--after", "paged-", "--limit", "3")
+    rest = workers.hub.rows("client", "list", "acme", "--after", "paged-2", "--limit", "3")
+
+    assert [row["name"] for row in first] == names[:3]
+    assert str(rest[0]["name"]) == names[3]

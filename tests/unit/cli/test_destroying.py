@@ -22,7 +22,7 @@ from tests.support.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, public_pem
 
 WORDS = {"delete", "remove", "discard", "purge", "drop", "destroy", "erase", "clear", "wipe", "reset", "revoke"}
-WORDS |= {"evict", "sweep", "forget", "unset", "leave", "empty", "flush"}
+WORDS |= {"evict", "sweep", "forget", "unset", "leave", "empty", "flush", "kick"}
 REPAIRABLE = {
     "acl remove": "prints the rule, which can be added again",
     "ban remove": "the ban can be added again",
@@ -39,6 +39,7 @@ DECLINED = {  # each destroying command, on something that is there
     "device delete": ("acme", "dev1"),
     "group delete": ("acme", "sensors"),
     "plan delete": ("small",),
+    "client kick": ("acme", "c1"),
     "queue purge": ("acme", "c1"),
     "retain delete": ("acme", "#"),
     "session discard": ("acme", "c1"),
@@ -79,7 +80,7 @@ def open_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def running(cli: Cli, path: str) -> AbstractContextManager[AnsweringHub | None]:
     """The hub, for commands that ask it."""
-    if path.split()[0] not in ("cluster", "queue", "retain", "session"):
+    if path.split()[0] not in ("client", "cluster", "queue", "retain", "session"):
         return nullcontext()
 
     def answer(request: Request) -> tuple[list[Json], Json]:

@@ -27,7 +27,7 @@ from tests.support.answering import AnsweringHub
 from tests.support.command import Result, commands
 from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2
 from tests.support.left_behind import left_behind
-from tests.support.query_answers import LAST, QUEUE, SESSION
+from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, jwk, public_pem
 
 ELSEWHERE = {"serve", "status", "admin serve"}  # they need a process of their own: the integration tests start it
@@ -45,6 +45,7 @@ NO_TERMINAL = {
     "iothub --data-dir ./hub ban remove acme failures dev1 --from 192.0.2.7",  # asks a running hub: test_bans.py has one
 }
 ASKING = {
+    "client",
     "session",
     "queue",
     "retain",
@@ -143,6 +144,8 @@ def answers_to(request: Request) -> tuple[list[Json], Json]:
         hub: Json = {"node": 2, "name": "two", "clients": 0}
         facts: Json = {"closed": 3, "was_draining": True, "was_gone": False, "has_left": False}
         return [{**hub, "state": "down"}] if verb == "status" else [], {**hub, **facts}
+    if noun == "client":
+        return ([CLIENT], LAST) if verb in ("list", "top") else ([], CLIENT)
     found = SESSION if noun == "session" else {"client_id": "meter-7", **QUEUE}
     return ([found], LAST) if verb == "list" else ([], found)
 

@@ -301,6 +301,32 @@ def test_plan_from_creation_to_deletion(api: Api) -> None:
 # --- iothub.rest.live
 
 
+def test_connected_clients_are_told_by_the_hub(api: Api) -> None:
+    """A client id may have any character, and end like an action."""
+    listed = api.get("/tenants/acme/clients?limit=5&after=b").json
+    assert (listed["items"][0]["name"], listed["unanswered"]) == ("c1", [])
+    assert api.hub.asked[-1] == ("client.list", "acme", {"after": "b", "limit": 5})
+    assert api.get("/tenants/acme/clients/a%2Fb:kick").json["session_expiry_s"] == 3600
+    assert api.hub.asked[-1] == ("client.show", "acme", {"client_id": "a/b:kick"})
+    assert api.post("/tenants/acme/clients/a%2Fb:kick:kick").json["name"] == "c1"
+    assert api.hub.asked[-1] == ("client.kick", "acme", {"client_id": "a/b:kick"})
+
+
+def test_clients_of_a_hub_that_did_not_answer_are_known_to_be_missing(api: Api) -> None:
+    """A tenant does not hear which hub."""
+    rows = api.hub.answers[Verb.CLIENT_LIST]
+    assert isinstance(rows, tuple)
+    missing = [{"hub": "two (2)", "reason": "there is no link to it"}]
+    api.hub.answers[Verb.CLIENT_LIST] = (rows[0], {"next": "c1", "unanswered": missing})
+    key = api.key("k", "tenant-viewer", "acme")
+
+    whole, own = api.get("/tenants/acme/clients"), api.get("/tenants/acme/clients", key=key)
+
+    assert whole.json["unanswered"] == ["hub two (2) did not answer: there is no link to it"]
+    assert own.json["unanswered"] == ["a hub did not answer"]
+    assert whole.headers["link"] == '</api/v1/tenants/acme/clients?after=c1>; rel="next"'
+
+
 def test_sessions_and_queues_are_told_by_the_hub(api: Api) -> None:
     assert api.get("/tenants/acme/sessions").json["items"][0]["name"] == "c1"
     assert api.get("/tenants/acme/sessions/a%2Fb").json["subscriptions"] == []
@@ -325,6 +351,7 @@ def test_list_of_the_hub_has_a_link_to_its_next_page(api: Api) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "kind", "action"),
     [
+        ("POST", "/tenants/acme/clients/c1:kick", "client", "kicked"),
         ("DELETE", "/tenants/acme/sessions/c1", "session", "discarded"),
         ("DELETE", "/tenants/acme/queued-messages/c1", "queue", "purged"),
         ("DELETE", "/tenants/acme/retained?filter=a/%23", "retained", "deleted"),
