@@ -30,6 +30,7 @@ from tests.support.waiting import until
 
 LINKED_S = 10.0
 TOGETHER_S = 2.0
+PROMPT_S = 1.0  # a tenth of the time between two looks at the tails
 BURIED_S = 25.0  # ten seconds of silence, and the machine may be busy
 KILLS, KILLS_S = by_day((2, 8.0), (4, 32.0))  # by day each of the two once
 
@@ -217,6 +218,43 @@ def test_clean_start_at_one_hub_ends_the_session_at_the_other(pair: Pair, at: At
         assert client.payloads(2) == [b"new", b"new"]
         client.nothing()
         client.drop()
+
+
+def test_message_is_with_a_session_at_the_other_hub_within_a_second(pair: Pair, at: At) -> None:
+    """The hub that stores it says so over the link: nothing waits for the next look at the tails of the queues."""
+    until(lambda: states(pair.first) == states(pair.second) == {1: "up", 2: "up"}, "both links are up", LINKED_S)
+    subscriber, publisher = at(pair.first)(5, "prompt", keep=True), at(pair.second)(5, device="dev2")
+    subscriber.subscribe(("prompt", 1))
+    longest_s = 0.0
+    for number in range(20):
+        began = time.monotonic()
+        publisher.publish("prompt", b"%d" % number, qos=1)
+        assert subscriber.payloads() == [b"%d" % number]
+        longest_s = max(longest_s, time.monotonic() - began)
+
+    assert longest_s < PROMPT_S
+
+
+def test_change_of_qos_while_messages_flow_from_the_other_hub_loses_and_doubles_none(pair: Pair, at: At) -> None:
+    """0 -> 1 -> 0 -> 1 by SUBSCRIBE: all that is published after the SUBACK for QoS 1 comes, and nothing comes by link and queue [MQTT-3.8.4-3]."""
+    until(lambda: states(pair.first) == states(pair.second) == {1: "up", 2: "up"}, "both links are up", LINKED_S)
+    subscriber, publisher = at(pair.first)(5, "qos", keep=True), at(pair.second)(5, device="dev2")
+    sent, promised, got = 0, set(), list[bytes]()
+    for packet_id, qos in enumerate((0, 1, 0, 1), 101):
+        subscriber.send_subscribe(("qos", qos), packet_id=packet_id)
+        for number in range(20):
+            if number == 10:
+                assert subscriber.expect(SUBACK).packet_id == packet_id
+            publisher.publish("qos", b"%d" % sent, qos=1)
+            if number >= 10 and qos == 1:
+                promised.add(b"%d" % sent)
+            sent += 1
+        while not promised.issubset(got):
+            got += subscriber.payloads()
+    subscriber.ping()
+    got += [packet.payload for packet in subscriber.received]
+
+    assert len(got) == len(set(got))
 
 
 def test_unsubscribed_is_unsubscribed_at_both(pair: Pair, at: At) -> None:
