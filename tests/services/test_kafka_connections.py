@@ -51,11 +51,12 @@ def test_attempts_at_brokers_that_are_gone_leave_no_descriptor_and_no_thread(
     gc.collect()
     gc.disable()
     try:
-        before = held()
+        descriptors, threads = held()
         for _attempt in range(ATTEMPTS):
             with pytest.raises(BackendError, match="no answer"), cluster.errors_translated():
                 make(cluster)
-        assert held() == before
+        assert held()[0] <= descriptors  # what earlier tests have left may end meanwhile
+        assert held()[1] <= threads
     finally:
         gc.enable()
 
