@@ -11,7 +11,7 @@ from iothub.rest import edge
 from iothub.rest.edge import BODY_BYTES, Edge
 from iothub.rest.idempotency import KEEP_S, MOST_BYTES, Answers
 from iothub.rest.problems import Code, ProblemError, problem_of, without_commands
-from iothub_tenants.accounts import devices, tenants
+from iothub_tenants.accounts import api_keys, devices, tenants
 from tests.support.rest_api import ROOT, Api, request
 
 
@@ -149,6 +149,17 @@ def test_key_of_a_request_is_of_one_caller_and_one_path(api: Api) -> None:
     assert api.post("/tenants", {"name": "t1"}, headers=headers, key=other).status == 409
     assert api.post("/plans", {"name": "t1"}, headers=headers).status == 201
     assert api.post("/tenants", {"name": "t2"}, headers={"Idempotency-Key": ""}).code == "invalid"
+
+
+def test_answer_is_not_given_to_another_key_of_the_same_name(api: Api) -> None:
+    """It may hold a secret of another tenant."""
+    headers = {"Idempotency-Key": "k1"}
+    first = api.key("k", "tenant-admin", "acme")
+    assert api.post("/tenants/acme/devices", {"name": "d2"}, headers=headers, key=first).status == 201
+    api_keys.remove(api.store, "k")
+    second = api.key("k", "tenant-admin", "other")
+
+    assert api.post("/tenants/acme/devices", {"name": "d2"}, headers=headers, key=second).status == 404
 
 
 def test_request_that_failed_is_tried_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
