@@ -5,6 +5,7 @@ Knows no transport and prints nothing: `iothub.records.admin_commands.Verb` says
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from iothub.admin.content import describe, time_of
@@ -127,8 +128,15 @@ def rejected_row(reported: AnyJson) -> Row:
     }
 
 
-def failure_ban_row(tenant: str, reported: Json, reason: str) -> Row:
-    """Return a ban that the hub made after failed logins."""
+def failure_ban_rows(tenant: str, reported: Iterable[Json], reason: str) -> list[Row]:
+    """Return the bans after failed logins, each once: a ban that one hub makes is in force at those that are linked to it."""
+    return [
+        _failure_ban_row(tenant, ban, reason)
+        for ban in {(each["device"], each["address"]): each for each in reported}.values()
+    ]
+
+
+def _failure_ban_row(tenant: str, reported: Json, reason: str) -> Row:
     device = str(reported["device"])
     return {
         "name": device,

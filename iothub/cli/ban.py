@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.admin.hub_rows import FAILURES, failure_ban_row
+from iothub.admin.hub_rows import FAILURES, failure_ban_rows
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
@@ -97,7 +97,7 @@ def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
     rows, result = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
     if result["left_out"]:
         app.say(f"iothub: warning: {result['left_out']} more bans after failed logins not shown")
-    return [failure_ban_row(tenant, ban, str(result["reason"])) for ban in rows]
+    return failure_ban_rows(tenant, rows, str(result["reason"]))
 
 
 def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:

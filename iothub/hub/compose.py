@@ -25,12 +25,14 @@ from iothub.hub.client_pages import ClientPages
 from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_cluster import (
     make_account_hints,
+    make_ban_announcer,
     make_cluster,
     make_directory,
     make_peer_commands,
     make_peer_retained,
     make_routes,
     make_will_keeper,
+    receive_bans,
     watch_members,
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
@@ -254,7 +256,9 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         AuthTelemetry(telemetry),
         auth_settings(settings),
         stores.shared_records,
+        make_ban_announcer(foundation),
     )
+    receive_bans(foundation, authenticator)
     return PlaneDependencies(
         settings=settings,
         clock=clock,

@@ -22,6 +22,7 @@ from iothub.hub.peer_wills import PeerWills
 from iothub.hub.session_directory import PeerDirectory
 from iothub.hub.session_locks import SessionLocks
 from iothub.peers.account_hints import HINT_TYPES, AccountHints
+from iothub.peers.announced_bans import BAN_TYPES, BanAnnouncer, BanReceiver
 from iothub.peers.commands import TYPES, LinkCommands, NoPeers, PeerCommands
 from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
@@ -30,6 +31,7 @@ from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.peers.will_copies import WILL_TYPES
 from iothub.records.admin_commands import Verbs
+from iothub_services.auth.authenticator import Authenticator, OnBan
 from iothub_services.auth.port import TenantRecord
 from iothub_services.metrics import metrics
 from iothub_services.sessions.manager import SessionManager
@@ -129,6 +131,17 @@ def make_account_hints(foundation: Foundation, look: Callable[[], Coroutine[Any,
     made = AccountHints(links, lambda: Deferred.fromCoroutine(look()).addErrback(_look_later))
     links.register(HINT_TYPES, made)
     return lambda changes: made.note_read(changes[-1].id if changes else None)
+
+
+def make_ban_announcer(foundation: Foundation) -> OnBan | None:
+    """Make what announces to the linked hubs the bans that this one makes after failed logins."""
+    return None if foundation.links is None else BanAnnouncer(foundation.links).announce_ban
+
+
+def receive_bans(foundation: Foundation, authenticator: Authenticator) -> None:
+    """Ban here, too, what linked hubs have banned after failed logins."""
+    if foundation.links is not None:
+        foundation.links.register(BAN_TYPES, BanReceiver(authenticator.failures.ban))
 
 
 def _no_hints(_changes: Sequence[Change]) -> None:

@@ -2,8 +2,9 @@
 
 Knows no link, no tenant and no session.
 
-GROUP_PUBLISH is fixed binary: the hub's number of it 8 (0: QoS 0, nobody waits for an answer), length of the group's name 2, of its
-Topic Filter 2, name, filter, and the message as `iothub.engine.routed` has it, which is encoded once for all hubs. The others are msgpack.
+GROUP_PUBLISH is fixed binary, records one after the other: the hub's number of it 8 (0: QoS 0, nobody waits for an answer), length of the group's
+name 2, of its Topic Filter 2, of the message 4, name, filter, and the message as `iothub.engine.routed` has it, which is encoded once for all hubs.
+The others are msgpack.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from iothub.peers.frames import MAX_NUMBER, BadFrameError, number_in, numbers_in
 
 NUMBERS = 4_096  # in one frame
 
-_HEAD = Struct(">QHH")
+_HEAD = Struct(">QHHI")
 _FILTER_BYTES = _FILTER_LEVELS = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPublish:
-    """One message for one member of a shared group. `routed`: the message, encoded."""
+    """One record: a message for one member of a shared group. `routed`: the message, encoded."""
 
     number: int
     name: bytes
@@ -32,26 +33,34 @@ class GroupPublish:
     routed: bytes
 
     def encode(self) -> bytes:
-        head = _HEAD.pack(self.number, len(self.name), len(self.filter))
+        head = _HEAD.pack(self.number, len(self.name), len(self.filter), len(self.routed))
         return b"".join((head, self.name, self.filter, self.routed))
-
-    @classmethod
-    def decode(cls, body: bytes) -> GroupPublish:
-        """Raises BadFrameError. The message is not looked at."""
-        if len(body) < _HEAD.size:
-            raise BadFrameError(f"a GROUP_PUBLISH of {len(body)} bytes, expected at least {_HEAD.size}")
-        number, name_bytes, filter_bytes = _HEAD.unpack_from(body)
-        name_end = _HEAD.size + name_bytes
-        end = name_end + filter_bytes
-        name, topic_filter = body[_HEAD.size : name_end], body[name_end:end]
-        if number > MAX_NUMBER or end > len(body):
-            raise BadFrameError("a GROUP_PUBLISH that is cut off")
-        _check_group(name, topic_filter)
-        return cls(number, name, topic_filter, body[end:])
 
     def fits(self, message: Message) -> bool:
         """Tell whether this is a message for the group, with a number as its QoS needs it."""
         return topic_matches(self.filter, message.topic) and (self.number > 0) == (message.qos > 0)
+
+
+def decode_group_publishes(body: bytes) -> list[GroupPublish]:
+    """Return the records of a GROUP_PUBLISH. Raises BadFrameError. The messages are not looked at."""
+    found: list[GroupPublish] = []
+    at = 0
+    while at < len(body):
+        if len(body) - at < _HEAD.size:
+            raise BadFrameError("a GROUP_PUBLISH that is cut off")
+        number, name_bytes, filter_bytes, routed_bytes = _HEAD.unpack_from(body, at)
+        name_at = at + _HEAD.size
+        filter_at = name_at + name_bytes
+        routed_at = filter_at + filter_bytes
+        at = routed_at + routed_bytes
+        if number > MAX_NUMBER or at > len(body):
+            raise BadFrameError("a GROUP_PUBLISH that is cut off")
+        publish = GroupPublish(number, body[name_at:filter_at], body[filter_at:routed_at], body[routed_at:at])
+        _check_group(publish.name, publish.filter)
+        found.append(publish)
+    if not found:
+        raise BadFrameError("a GROUP_PUBLISH without a message")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

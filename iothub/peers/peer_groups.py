@@ -31,6 +31,11 @@ class GroupLink(Protocol):
     """What is asked of the link. Fulfilled by `iothub.peers.routed_peer`."""
 
     id: PeerId
+    batch_bytes: int
+
+    def flush_later(self) -> None:
+        """Call `PeerGroups.flush` when the turn ends, or before anything is announced."""
+        ...
 
     def send_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Raises UnavailableError: the link takes no more; LocalProtocolError: the frame is too large."""
@@ -83,6 +88,8 @@ class PeerGroups:
         self._link = link
         self._is_gone = False
         self._kept: dict[int, Kept] = {}
+        self._batch = bytearray()  # records of messages, until the turn ends
+        self._batched: list[tuple[TenantPlane, Message, int]] = []  # whose those are, with their numbers
         self._congested_until: dict[_GroupKey, float] = {}
         self._arrivals: dict[int, Arrival] = {}
         self._said_congested: dict[_GroupKey, float] = {}
@@ -109,20 +116,31 @@ class PeerGroups:
         return READY
 
     def send(self, tenant: TenantPlane, message: Message, group: Group, routed: bytes) -> None:
-        """Send a message for one member there. QoS 1 and 2 are kept until it is known what became of them."""
-        kept = self._groups.keep(tenant, message, group) if message.qos else None
-        number = self._groups.next_number() if kept is not None else 0
+        """Send a message for one member there when the turn ends. QoS 1 and 2 are kept until it is known what became of them."""
+        number = 0
+        if message.qos:
+            number = self._groups.next_number()
+            self._kept[number] = self._groups.keep(tenant, message, group)
+        record = GroupPublish(number, group.name, group.filter, routed).encode()
+        if len(self._batch) + len(record) > self._link.batch_bytes:
+            self.flush()
+        self._link.flush_later()
+        self._batch += record
+        self._batched.append((tenant, message, number))
+
+    def flush(self) -> None:
+        """Send what waits; what the link does not take is chosen anew, or dropped by name."""
+        if not self._batched:
+            return
+        body, batched = bytes(self._batch), self._batched
+        self._batch.clear()
+        self._batched = []
         try:
-            self._link.send_frame(
-                FrameType.GROUP_PUBLISH, GroupPublish(number, group.name, group.filter, routed).encode()
-            )
+            self._link.send_frame(FrameType.GROUP_PUBLISH, body)
         except UnavailableError:
-            self._note_not_sent(tenant, message, kept, Drop.LINK_FULL)
+            self._note_not_sent(batched, Drop.LINK_FULL)
         except LocalProtocolError:
-            self._note_not_sent(tenant, message, kept, Drop.TOO_LARGE)
-        else:
-            if kept is not None:
-                self._kept[number] = kept
+            self._note_not_sent(batched, Drop.TOO_LARGE)
 
     def take_done(self, answer: GroupNumbers) -> None:
         for number in answer.numbers:
@@ -153,11 +171,13 @@ class PeerGroups:
             self._congested_until.clear()
         self._congested_until[said.tenant_id, said.name, said.filter] = self._plane.turn.now + CONGESTED_S
 
-    def _note_not_sent(self, tenant: TenantPlane, message: Message, kept: Kept | None, reason: Drop) -> None:
-        if kept is None:
-            self._plane.turn.drop(tenant, message.publisher, reason, 1)
-        else:
-            self._groups.choose_anew(kept, self._link.id, reason)
+    def _note_not_sent(self, batched: list[tuple[TenantPlane, Message, int]], reason: Drop) -> None:
+        for tenant, message, number in batched:
+            kept = self._kept.pop(number, None)
+            if kept is None:
+                self._plane.turn.drop(tenant, message.publisher, reason, 1)
+            else:
+                self._groups.choose_anew(kept, self._link.id, reason)
 
     # --- to members here
 

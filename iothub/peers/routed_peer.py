@@ -66,6 +66,7 @@ class RoutedPeer:
 
     def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, turn: Turn, groups: Groups) -> None:
         self.id = peer
+        self.batch_bytes = links.batch_bytes
         self.groups = PeerGroups(groups, self)
         self.is_full = False
         self.opened: set[int] = set()  # tenants that it has open
@@ -73,9 +74,9 @@ class RoutedPeer:
         self._links = links
         self._messages = messages
         self._turn = turn
-        self._batch_bytes = links.batch_bytes
         self._batch = bytearray()  # records of messages, until the turn ends
         self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
+        self._is_flush_due = False
         self._is_half_full = False
         self._announced = 0  # the link's number of what was announced last
         self._applied = 0  # the link's number of what it has applied last
@@ -91,9 +92,9 @@ class RoutedPeer:
             return
         record = self._messages.encode(tenant, message)
         batch = self._batch
-        if batch and len(batch) + len(record) > self._batch_bytes:
+        if batch and len(batch) + len(record) > self.batch_bytes:
             self._flush_messages()
-        self._flush_later()
+        self.flush_later()
         batch += record
 
     def send_queued(self, tenant: TenantPlane, message: Message | None, receivers: list[Receiver]) -> None:
@@ -101,23 +102,26 @@ class RoutedPeer:
 
         What the link does not take is lost: the hub finds it when it looks at the tails.
         """
-        if message is not None and (self._is_half_full or message.size > self._batch_bytes):
+        if message is not None and (self._is_half_full or message.size > self.batch_bytes):
             message = None
-        for record in records(tenant.tenant_id, message, receivers, self._batch_bytes):
-            if len(self._queued) + len(record) > self._batch_bytes:
+        for record in records(tenant.tenant_id, message, receivers, self.batch_bytes):
+            if len(self._queued) + len(record) > self.batch_bytes:
                 self._flush_queued()
-            self._flush_later()
+            self.flush_later()
             self._queued += record
 
-    def _flush_later(self) -> None:
+    def flush_later(self) -> None:
         """The turn ends with `flush`."""
-        if not self._batch and not self._queued:
+        if not self._is_flush_due:
+            self._is_flush_due = True
             self._turn.routed.append(self)
 
     def flush(self) -> None:
         """Fulfils the engine's `Peer`."""
+        self._is_flush_due = False
         if self._batch:
             self._flush_messages()
+        self.groups.flush()
         if self._queued:
             self._flush_queued()
 
@@ -156,11 +160,11 @@ class RoutedPeer:
     def send_to_group(self, tenant: TenantPlane, message: Message, group: Group) -> None:
         """Fulfils `Peer`."""
         self.groups.send(tenant, message, group, self._messages.encode(tenant, message))
-        self._note_load()
 
     def send_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `GroupLink`."""
         self._links.send(self.id, frame_type, body)
+        self._note_load()
 
     def _note_load(self) -> None:
         self._is_half_full = self._links.is_half_full(self.id)

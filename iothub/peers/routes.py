@@ -24,7 +24,7 @@ from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.engine.state import Session, TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
 from iothub.peers.frames import BadFrameError, FrameType
-from iothub.peers.group_frames import GroupCongested, GroupNumbers, GroupPublish
+from iothub.peers.group_frames import GroupCongested, GroupNumbers, GroupPublish, decode_group_publishes
 from iothub.peers.groups import Groups
 from iothub.peers.known import OwnPlace
 from iothub.peers.options import Change, OptionChange, Pair, TenantOptions
@@ -327,7 +327,7 @@ class Routes:
     def _take_group_frame(self, sender: RoutedPeer, frame_type: FrameType, body: bytes) -> None:
         groups = sender.groups
         if frame_type == FrameType.GROUP_PUBLISH:
-            self._take_group_message(sender, GroupPublish.decode(body))
+            self._take_group_messages(sender, body)
         elif frame_type == FrameType.GROUP_DONE:
             groups.take_done(GroupNumbers.decode(body))
         elif frame_type == FrameType.GROUP_NONE:
@@ -337,7 +337,17 @@ class Routes:
         else:
             groups.take_congested(GroupCongested.decode(body))
 
-    def _take_group_message(self, sender: RoutedPeer, publish: GroupPublish) -> None:
+    def _take_group_messages(self, sender: RoutedPeer, body: bytes) -> None:
+        """Nothing of a frame is delivered that cannot be read to its end: it comes again."""
+        arrived = [(publish, *self._read_group_message(sender, publish)) for publish in decode_group_publishes(body)]
+        self._plane.turn.begin()  # whoever feeds the link ends the batch
+        for publish, here, message in arrived:
+            if here is None:  # its last client has left since
+                sender.groups.refuse(publish)
+            else:
+                sender.groups.take_publish(here.tenant, message, publish)
+
+    def _read_group_message(self, sender: RoutedPeer, publish: GroupPublish) -> tuple[_OpenTenant | None, Message]:
         tenant_id = tenant_of_routed(publish.routed, 0)
         sender.require_open(tenant_id)
         here = self._tenants.get(tenant_id)
@@ -346,11 +356,7 @@ class Routes:
         end = decode_routed(publish.routed, 0, tenant_id, sessions, known, messages)
         if end != len(publish.routed) or len(messages) != 1 or not publish.fits(messages[0]):
             raise BadFrameError(f"a GROUP_PUBLISH of tenant {tenant_id} that cannot be read")
-        if here is None:  # its last client has left since
-            sender.groups.refuse(publish)
-            return
-        self._plane.turn.begin()  # whoever feeds the link ends the batch
-        sender.groups.take_publish(here.tenant, messages[0], publish)
+        return here, messages[0]
 
     def _take_open(self, sender: RoutedPeer, asked: TenantQuestion) -> None:
         sender.opened.add(asked.tenant_id)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import Body, Path, Query, Response
 
-from iothub.admin.hub_rows import failure_ban_row
+from iothub.admin.hub_rows import failure_ban_rows
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
@@ -111,7 +111,7 @@ def list_failure_bans(call: Call, tenant: TenantName) -> Response:
     asked = call.hub.ask(Verb.BAN_LIST, tenant, {"limit": _BANS})
     if asked.result.get("unanswered"):
         raise UnavailableError("not every hub has answered: try again")
-    rows = [failure_ban_row(tenant, each, str(asked.result["reason"])) for each in asked.rows]
+    rows = failure_ban_rows(tenant, asked.rows, str(asked.result["reason"]))
     return answers.shown({"items": rows})
 
 

@@ -87,11 +87,11 @@ def _acknowledge(client: Client) -> int:
     return count
 
 
-def _seconds(qos: int, *, over_link: bool) -> float:
+def _seconds(qos: int, *, over_link: bool, group: bytes | None = None) -> float:
     pair = Pair()
     publisher = pair.one.bench.client("p")
     subscriber = (pair.two if over_link else pair.one).bench.client("s")
-    subscriber.subscribe(b"a/b", qos)
+    subscriber.subscribe(b"a/b", qos, group=group)
     pair.settle()
     frame = b"".join(publish(b"a/b", b"x" * 90, qos, number + 1 if qos else 0) for number in range(_TURN))
     best = float("inf")
@@ -117,6 +117,8 @@ def main() -> None:
     for qos in (0, 1):
         one, link = _seconds(qos, over_link=False), _seconds(qos, over_link=True)
         print(f"QoS {qos}: one hub {one * 1e6:.2f} us, over a link {link * 1e6:.2f} us, {link / one:.1f} times")
+        shared = _seconds(qos, over_link=True, group=b"g")
+        print(f"QoS {qos}: to a member of a shared group over a link {shared * 1e6:.2f} us")
 
 
 if __name__ == "__main__":

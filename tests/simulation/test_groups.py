@@ -63,9 +63,10 @@ def _forget_rest(arrival: Any) -> None:
     arrival._peer.finish(arrival)
 
 
-def _drop_not_sent(groups: Any, _tenant: Any, _message: Any, kept: Any, _reason: Drop) -> None:
-    if kept is not None:
-        groups._groups.drop(kept)
+def _drop_not_sent(groups: Any, batched: Any, _reason: Drop) -> None:
+    for _, _, number in batched:
+        if number in groups._kept:
+            groups._groups.drop(groups._kept.pop(number))
 
 
 MUTANTS: dict[str, dict[str, Callable[..., object]]] = {

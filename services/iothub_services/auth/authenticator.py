@@ -108,6 +108,9 @@ class _Refused(Exception):  # noqa: N818  not an error: the way out of a decisio
         self.is_counted = is_counted
 
 
+OnBan = Callable[[str, str, str, float], None]
+"""Gets tenant, device, source (`source_of`) and the seconds that the ban lasts."""
+
 _Prove = Callable[[Credentials, TenantRecord | None], Awaitable[Authenticated]]
 
 
@@ -123,11 +126,13 @@ class Authenticator:
         observer: AuthObserver,
         settings: AuthSettings,
         shared: Shared | None = None,
+        on_ban: OnBan | None = None,
     ) -> None:
-        """`shared`: the second level of the directory's cache, if there is one."""
+        """`shared`: the second level of the directory's cache, if there is one. `on_ban`: hears of the bans that are made here."""
         self._clock = clock
         self._pepper = pepper
         self._observer = observer
+        self._on_ban = on_ban
         self.directory = Directory(accounts, run, clock, observer.store_failed, settings.directory, shared)
         self.checks = CheckPool(run, clock, settings.checks)
         self._passwords = PasswordChecks(self.checks)
@@ -289,7 +294,10 @@ class Authenticator:
     ) -> Refusal:
         is_ban = False
         if refused.is_counted:
-            is_ban = self.failures.count(shown.tenant, shown.device, source_of(shown.address))
+            source = source_of(shown.address)
+            is_ban = self.failures.count(shown.tenant, shown.device, source)
+            if is_ban and self._on_ban is not None:
+                self._on_ban(shown.tenant, shown.device, source, self.failures.settings.ban_s)
         reason = refused.reason
         if reason is Reason.BAD_CREDENTIALS and self.checks.is_pressed:
             reason = Reason.OVERLOAD  # as for a device whose password would have to be checked now

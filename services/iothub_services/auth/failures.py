@@ -95,6 +95,15 @@ class Failures:
         record.count = 0
         return True
 
+    def ban(self, tenant: str, device: str, address: str, left_s: float) -> None:
+        """Ban for so long, as another hub does; a ban that is in force for longer stays."""
+        now = self._clock.monotonic()
+        key = (tenant, device, address)
+        record = self._records.pop(key, None) or _Record(now)
+        record.banned_until = max(record.banned_until, now + left_s)
+        self._make_room()
+        self._records[key] = record
+
     def clear(self, tenant: str, device: str, address: str) -> None:
         """Forget the failures: a credential was proven."""
         self._records.pop((tenant, device, address), None)

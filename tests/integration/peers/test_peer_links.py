@@ -23,12 +23,14 @@ from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
+from iothub.peers.announced_bans import BAN_TYPES, BanAnnouncer, BanReceiver
 from iothub.peers.commands import TYPES, LinkCommands, PeerAnswer
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.records.admin_commands import Json, Reply, Request, Verb
 from iothub.testing.echo_plane import EchoPlane
 from iothub.testing.reactor_thread import ReactorThread
+from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.metrics.alarms import Alarms
 from iothub_tenants.accounts.hubs import HubRow
 from tests.integration.peers.conftest import Authority
@@ -202,6 +204,23 @@ def test_admin_request_is_answered_by_the_linked_hub(make: Callable[..., Hub]) -
     one.thread.until(lambda: found)
 
     assert found == [PeerAnswer(2, {"node": 2, "tenant": "acme"})]
+
+
+def test_ban_after_failed_logins_of_one_hub_is_in_force_at_the_linked_one(make: Callable[..., Hub]) -> None:
+    """Composed as a hub does it: announced where it is made, kept where it arrives."""
+    one, two = make(1, loopback()), make(2, loopback())
+    failures = Failures(FailureSettings(), SystemClock())
+    two.links.register(BAN_TYPES, BanReceiver(failures.ban))
+    one.links.register(BAN_TYPES, BanReceiver(lambda *_: None))
+    rows = [one.begin(), two.begin()]
+    for hub in (one, two):
+        hub.meet(*rows)
+    one.thread.until(lambda: are_linked(one, two))
+
+    one.thread.call(lambda: BanAnnouncer(one.links).announce_ban("acme", "dev1", "192.0.2.1", 900.0))
+    one.thread.until(lambda: failures.banned())
+
+    assert failures.is_banned("acme", "dev1", "192.0.2.1")
 
 
 def test_link_that_is_closed_at_one_end_is_forgotten_with_the_row(pair: tuple[Hub, Hub]) -> None:

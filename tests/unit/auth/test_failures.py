@@ -163,3 +163,14 @@ def test_settings_that_are_replaced_judge_the_next_failure() -> None:
     failures.apply(FailureSettings(failures=2))
 
     assert failures.count(*WHO)
+
+
+def test_ban_of_another_hub_is_kept_within_the_same_bound_and_shortens_none() -> None:
+    failures = Failures(FailureSettings(failures=1, entries=2), ManualClock())
+    failures.count(*WHO)
+    failures.ban(*WHO, 1.0)
+    [ban] = failures.bans(WHO[0])
+    for number in range(3):
+        failures.ban("acme", f"d{number}", "192.0.2.1", 10.0)
+
+    assert (ban.left_s, len(failures)) == (900.0, 2)

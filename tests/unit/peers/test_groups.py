@@ -12,7 +12,7 @@ from iothub.engine.limits import TenantLimits
 from iothub.engine.message import Message
 from iothub.engine.router import Subscription
 from iothub.peers.frames import FrameType
-from iothub.peers.group_frames import GroupNumbers, GroupPublish
+from iothub.peers.group_frames import GroupNumbers, GroupPublish, decode_group_publishes
 from iothub.peers.peer_groups import CONGESTED_S
 from iothub.peers.ports import PeerId
 from iothub.testing.engine import Client, ack, packets, publish
@@ -444,6 +444,37 @@ def test_a_hub_says_once_in_a_while_that_its_members_are_congested() -> None:
     assert (drops(one), drops(two)) == ([], [])
 
 
+def test_messages_of_one_turn_share_frames() -> None:
+    """Up to the size of a batch; a message of QoS 0 as well as one of QoS 1."""
+    net, one, two = open_pair()
+    member = join(net, two, "m")
+    publisher = one.client("p")
+    one.links.sent.clear()
+
+    publisher.send(jobs(1, 5) + jobs(6, 9, 0))
+    few = one.links.types(TWO)
+    publisher.send(b"".join(publish(b"job/1", bytes(one.links.batch_bytes // 3), 0) for _ in range(4)))
+    many = one.links.types(TWO)
+    net.settle()
+
+    assert (few, many) == ([FrameType.GROUP_PUBLISH], [FrameType.GROUP_PUBLISH] * 2)
+    assert sum(map(len, take(member)[9:])) == 4 * (one.links.batch_bytes // 3)
+
+
+def test_nothing_of_a_frame_is_given_to_members_that_cannot_be_read_to_its_end() -> None:
+    net, one, two = open_pair()
+    member = join(net, two, "m")
+    one.client("p").send(jobs(1, 1))
+    [(_, _, body)] = [each for each in one.links.sent if each[1] == FrameType.GROUP_PUBLISH]
+    net.settle()
+    take(member)
+
+    net.put(ONE, TWO, FrameType.GROUP_PUBLISH, body + body[:-1])
+    net.settle()
+
+    assert (len(net.faults), take(member)) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("fault", "drop"), [(UnavailableError("full"), Drop.LINK_FULL), (LocalProtocolError("large"), Drop.TOO_LARGE)]
 )
@@ -538,7 +569,7 @@ def test_a_message_for_a_group_whose_parts_do_not_fit_closes_the_link(fault: str
     join(net, two, "m")
     one.client("p").send(jobs(1, 1))
     [(_, _, body)] = [each for each in one.links.sent if each[1] == FrameType.GROUP_PUBLISH]
-    sent = GroupPublish.decode(body)
+    [sent] = decode_group_publishes(body)
     changed = {
         "tenant": GroupPublish(1, sent.name, sent.filter, bytes(7) + b"\x09" + sent.routed[8:]),
         "topic": GroupPublish(1, sent.name, sent.filter, sent.routed.replace(b"job/1", b"job/+")),
