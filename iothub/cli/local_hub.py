@@ -117,7 +117,7 @@ class LocalHub:
         """Raises UnavailableError: no hub runs here."""
         if self._data_dir.holder() is None:
             raise UnavailableError(
-                f"no hub runs in {self._data_dir.path}: only a running hub can do this (sessions, queues, retained messages, a reload); "
+                f"no hub runs in {self._data_dir.path}: only a running hub can do this (clients, sessions, queues, retained messages, a reload); "
                 "start it with `iothub serve`"
             )
 

@@ -300,6 +300,23 @@ def test_session_list_shows_the_sessions_of_both(pair: Pair, at: At) -> None:
         until(partial(are_connected, hub), "both are connected", 30)
 
 
+def test_client_of_the_other_hub_is_listed_and_kicked(pair: Pair, at: At) -> None:
+    """Over the link, with the number of the hub that has it."""
+    for hub in (pair.first, pair.second):
+        hub.stop()
+        hub.start()
+    until(lambda: states(pair.first) == states(pair.second) == {1: "up", 2: "up"}, "both links are up", LINKED_S)
+    at(pair.first)(5, "near")
+    client = at(pair.second)(5, "far")
+
+    nodes = {row["name"]: row["node"] for row in pair.first.rows("client", "list", "acme")}
+    assert (nodes["near"], nodes["far"]) == (1, 2)
+    pair.first.run("client", "kick", "acme", "far", "--yes")
+
+    client.refused(0x98)
+    assert "far" not in {row["name"] for row in pair.second.rows("client", "list", "acme")}
+
+
 def test_commands_reach_both_hubs(pair: Pair, at: At) -> None:
     """Over links: what the other one has in memory, too. Hubs of which one was taken for dead are linked after a restart."""
     for hub in (pair.first, pair.second):

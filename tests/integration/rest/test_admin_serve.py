@@ -133,6 +133,9 @@ def test_hub_is_asked_and_changed(hub: Hub, api: Served, root: str) -> None:
     own = make_key(hub, "live-app", "--role", "tenant-admin", "--tenant", "live")
 
     assert api("GET", "/api/v1/status", key=root).json["hub"]["ready"] is True
+    assert api("GET", "/api/v1/tenants/live/clients", key=own).json == {"items": [], "unanswered": []}
+    assert api("POST", "/api/v1/tenants/live/clients/none:kick", key=own).status == 404
+    assert api("GET", "/api/v1/tenants/portal/clients", key=own).status == 404
     assert api("GET", "/api/v1/tenants/live/sessions", key=own).json == {"items": []}
     assert api("DELETE", "/api/v1/tenants/live/sessions/none", key=own).status == 404
     assert api("GET", "/api/v1/tenants/portal/sessions", key=own).status == 404
