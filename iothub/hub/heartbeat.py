@@ -234,13 +234,18 @@ class Heartbeat:
                     Deferred.fromCoroutine(self._take_over())  # the heartbeat does not wait for the log
             self.unseen = ""
         except IotHubError as error:
-            self.unseen = str(error)
-            self._on_look()
-            self._log.warning("could not read the other hubs' heartbeats, will retry", cause=str(error))
+            self._not_seen(str(error))
         except Exception as error:  # the service loop's edge: a defect with one look must not end the heartbeat
             self._log.error("defect in reading the other hubs' heartbeats", exc_info=error)
         finally:
             self._is_looking = False
+
+    def _not_seen(self, why: str) -> None:
+        """Say it once: a hub that starts looks ten times a second."""
+        is_news, self.unseen = why != self.unseen, why
+        self._on_look()
+        if is_news:
+            self._log.warning("could not read the other hubs' heartbeats, will retry", cause=why)
 
     async def _look_around(self, membership: Membership) -> Change | None:
         """While a start waits for a store, this hub sends no heartbeat, and others take over from it."""
