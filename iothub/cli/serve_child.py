@@ -21,6 +21,7 @@ from iothub.hub.supervised import Reporter
 
 def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) -> int:
     """Be the store process (`worker` 0) or a worker, until the supervisor stops it; return as `iothub.hub.serve.serve`."""
+    supervised.require_supervisor()
     report = supervised.Reporter()
     try:
         supervised.begin()

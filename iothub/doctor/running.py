@@ -31,7 +31,12 @@ def _other_hubs(facts: Mapping[str, object]) -> Iterator[Finding]:
     if not isinstance(others, list) or not isinstance(missing, list) or not missing:
         return
     numbers = ", ".join(map(str, others))
-    text = f"the hubs with node.number {numbers} share the stores; not across hubs: {'; '.join(map(str, missing))}"
+    who = (
+        f"the hubs with node.number {numbers} share the stores"
+        if others
+        else "the workers of this hub share the stores"
+    )
+    text = f"{who}; not across hubs: {'; '.join(map(str, missing))}"
     yield Finding("other hubs", State.OK, text, "connect clients that need one of these to the same hub")
 
 

@@ -9,13 +9,26 @@ import ctypes
 import json
 import os
 import signal
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from iothub.base.errors import IotHubError, error_of
+from iothub.base.errors import ConfigError, IotHubError, error_of
 
 REPORT = 3
 _PR_SET_PDEATHSIG = 1
+
+
+def require_supervisor() -> None:
+    """Raise ConfigError unless a supervisor reads `REPORT`: for anybody else that descriptor may be any file, one of the stores among them."""
+    try:
+        is_read = stat.S_ISFIFO(os.fstat(REPORT).st_mode)
+    except OSError:
+        is_read = False
+    if not is_read:
+        raise ConfigError(
+            "--store-process and --as-worker are for `iothub serve --workers N`, which starts these processes itself"
+        )
 
 
 def begin() -> None:

@@ -33,6 +33,26 @@ def start(data_dir: Path, *words: str) -> tuple[int, str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("child", [("--as-worker", "2"), ("--store-process",)])
+def test_by_hand_nothing_is_opened_and_written(tmp_path: Path, child: tuple[str, ...]) -> None:
+    """Without a supervisor the descriptor of the report may be a store's file."""
+    hub = Hub(tmp_path / "hub")
+    hub.init()
+    before = sorted(path.name for path in hub.data_dir.rglob("*"))
+
+    done = subprocess.run(
+        [str(IOTHUB), "--data-dir", str(hub.data_dir), "serve", "--workers", "2", *child],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "which starts these processes itself" in done.stderr
+    assert sorted(path.name for path in hub.data_dir.rglob("*")) == before
+
+
+@pytest.mark.parametrize("child", [("--as-worker", "2"), ("--store-process",)])
 def test_wrong_configuration_is_reported_and_not_printed(tmp_path: Path, child: tuple[str, ...]) -> None:
     """Its supervisor prints it, once for all of them."""
     hub = Hub(tmp_path / "hub")
