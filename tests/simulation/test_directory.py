@@ -20,7 +20,7 @@ from tests.simulation.mutants import mutated
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 500  # in which each mutant must be found
+SCHEDULES = 1000  # in which each mutant must be found
 
 _TRANSFER = "iothub.peers.directory_transfer.DirectoryTransfer"
 _DIRECTORY, _OWNER = "iothub.peers.directory.Directory", "iothub.peers.directory_owner.DirectoryOwner"
