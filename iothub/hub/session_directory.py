@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -48,7 +47,7 @@ class PeerDirectory(PeerReceiver[Directory]):
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
         """`view_version`: of who there is, as of this hub's last look at the accounts."""
-        super().__init__(lambda: Directory(me(), links, self, clock, partial(reactor.callLater, 0)))
+        super().__init__(lambda: Directory(me(), links, self, clock))
         self._me = me
         self._view_version = view_version
         self._brokers = brokers

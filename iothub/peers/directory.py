@@ -27,9 +27,9 @@ from iothub.peers.directory_frames import (
     Hold,
     Release,
     Take,
+    parts,
 )
 from iothub.peers.directory_owner import DirectoryOwner
-from iothub.peers.directory_transfer import SLICE_KEYS, DirectoryTransfer
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
@@ -82,28 +82,16 @@ class _Busy:
 class Directory:
     """Fulfils `Receiver` of links. On the reactor thread; the caller sees to it that one at a time works with a key at this hub."""
 
-    def __init__(
-        self,
-        me: PeerId,
-        links: Announcer,
-        clients: Clients,
-        clock: BootClock,
-        call_soon: Callable[[Callable[[], None]], object],
-        slice_keys: int = SLICE_KEYS,
-    ) -> None:
-        """`call_soon`: calls back in another turn; `slice_keys`: as `DirectoryTransfer` has them."""
+    def __init__(self, me: PeerId, links: Announcer, clients: Clients, clock: BootClock) -> None:
         self._me = me
         self._links = links
         self._clients = clients
-        self._call_soon = call_soon
         self._owner = DirectoryOwner(me, self._send, clock.boottime)
         self._view: View | None = None  # None: this hub is alone
         self._linked: set[PeerId] = set()
         self._held: dict[Key, int] = {}  # keys of clients that are connected, and nothing is going on
         self._busy: dict[Key, _Busy] = {}
         self._number = 0
-        self._transfer = DirectoryTransfer(self._keys, self._number_of, self._send, slice_keys)
-        self._is_next_slice_due = False
         self._to_self: deque[DirectoryFrame] = deque()
         self._is_applying = False
 
@@ -133,17 +121,14 @@ class Directory:
         """Fulfils `Receiver`."""
         self._linked.add(peer)
         if self._view is not None:
-            self._transfer.introduce(peer, self._view)
-            self._send_slice_now()
+            self._introduce(peer, self._view, self._entries_of(self._view).get(peer, []), is_whole=True)
             for key, busy in self._busy.items():
                 if busy.state is _State.ASKED and busy.owner == peer:
                     self._send(peer, Hold(key, busy.number, busy.takes))
-            self._apply_own()
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: what it had is free. What was asked of it is asked anew when the view changes."""
         self._linked.discard(peer)
-        self._transfer.forget(peer)
         self._owner.peer_gone(peer)
         self._apply_own()
 
@@ -253,7 +238,6 @@ class Directory:
     def _stand_alone(self) -> None:
         """Nobody else is there: whoever waits has the key, and the owner's part is not needed."""
         self._view = None
-        self._transfer.stop()
         self._owner.stand_alone()
         self._held.clear()
         self._to_self.clear()
@@ -267,9 +251,10 @@ class Directory:
         before, self._view = self._view, view
         if before is None:
             self._note_clients()
-        self._owner.set_view(view)
-        self._transfer.change(view, before, [self._me, *self._linked])
-        self._send_slice_now()
+        entries = self._entries_of(view, before)
+        self._owner.set_view(view, entries.get(self._me, ()), is_whole=before is None)
+        for peer in self._linked:
+            self._introduce(peer, view, entries.get(peer, []), is_whole=before is None)
         for key, busy in list(self._busy.items()):
             if busy.state is _State.ASKED and busy.on_held is not None and view.owner(key) != busy.owner:
                 self._ask(key, busy.takes, busy.on_held, view)
@@ -283,30 +268,23 @@ class Directory:
             if key not in self._busy:
                 self._busy[key] = _Busy(_State.USED, self._held.pop(key, 0) or self._next_number())
 
-    def _keys(self) -> list[Key]:
-        return [*self._held, *self._busy]
+    def _entries_of(self, view: View, before: View | None = None) -> dict[PeerId, list[tuple[Key, int]]]:
+        """Return what each owner has to know by this view; by the view before, if there was one, it does not know it yet."""
+        found: dict[PeerId, list[tuple[Key, int]]] = {}
+        if before is not None and before.members == view.members:
+            return found
+        busy = ((key, each.number) for key, each in self._busy.items() if each.state is not _State.ASKED)
+        for entries in (self._held.items(), busy):
+            for key, number in entries:
+                owner = view.owner(key)
+                if before is None or before.owner(key) != owner:
+                    found.setdefault(owner, []).append((key, number))
+        return found
 
-    def _number_of(self, key: Key) -> int | None:
-        """Return the number by which this hub has a key, None if it does not: one that it asks for was not granted."""
-        number = self._held.get(key)
-        if number is not None:
-            return number
-        busy = self._busy.get(key)
-        return None if busy is None or busy.state is _State.ASKED else busy.number
-
-    def _send_slice_now(self) -> None:
-        """Begin in this turn, unless a slice is under way: few keys need no other turn."""
-        if not self._is_next_slice_due:
-            self._send_slice()
-
-    def _send_slice(self) -> None:
-        self._is_next_slice_due = self._view is not None and self._transfer.send_slice(self._view)
-        if self._is_next_slice_due:
-            self._call_soon(self._send_next_slice)
-
-    def _send_next_slice(self) -> None:
-        self._send_slice()
-        self._apply_own()
+    def _introduce(self, peer: PeerId, view: View, entries: list[tuple[Key, int]], *, is_whole: bool) -> None:
+        self._send(peer, Announced(view, is_whole))
+        for part in parts(entries):
+            self._send(peer, part)
 
     # --- private
 

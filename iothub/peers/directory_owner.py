@@ -39,7 +39,7 @@ class _Contest:
 
 
 class _Announcer:
-    """What a hub has announced, this one too: its views, the last one being the one that it has now, and whether all its entries have come.
+    """What another hub has announced: its views, the last one being the one that it has now, and whether all its entries have come.
 
     Invariant: a view counts until the entries by a later one have come; between the two frames the hub has keys that are not known here.
     """
@@ -116,16 +116,18 @@ class DirectoryOwner:
 
     # --- which hubs there are
 
-    def set_view(self, view: View) -> None:
-        """This hub's view changes; what it has itself is announced like what others have."""
-        self._view = view
+    def set_view(self, view: View, own: Iterable[tuple[Key, int]], *, is_whole: bool) -> None:
+        """This hub's view changes; `own`: entries of this hub that come to itself by it. `is_whole`: as in `Announced`."""
+        before, self._view = self._view, view
         if self._views:
             self._views.append(view)
         self._gone &= set(view.members)
+        self._drop_former(self._me, before, view, is_whole=is_whole)
+        self._add(self._me, own)
         self._judge()
 
     def announce(self, peer: PeerId, view: View, *, is_whole: bool) -> None:
-        """A hub has a view from now on."""
+        """Another hub has a view from now on."""
         announcer = self._announcers.setdefault(peer, _Announcer())
         before = announcer.views[-1] if announcer.views else None
         announcer.announce(view, is_whole=is_whole)
@@ -133,7 +135,7 @@ class DirectoryOwner:
         self._judge()
 
     def add_entries(self, peer: PeerId, entries: Iterable[tuple[Key, int]], *, is_last: bool) -> None:
-        """A hub has these keys. Of two entries for a key the one with the higher number stays: the other hub is asked to release its own."""
+        """Another hub has these keys. Of two entries for a key the one with the higher number stays: the other hub is asked to release its own."""
         self._add(peer, entries)
         announcer = self._announcers.get(peer)
         if is_last and announcer is not None:
@@ -150,7 +152,6 @@ class DirectoryOwner:
 
     def stand_alone(self) -> None:
         """This hub is alone: it asks nobody, and answers nobody. What other hubs had is kept until they are gone."""
-        self._announcers.pop(self._me, None)
         self._drop(self._me, lambda _key: False)
         self._views.clear()
         self._view, self._in_force = None, ()
@@ -181,18 +182,15 @@ class DirectoryOwner:
 
     def _drop_former(self, peer: PeerId, before: View | None, view: View, *, is_whole: bool) -> None:
         """A hub has another view: forget what it had from this owner by the view before alone."""
-        if is_whole or self._me not in view.members:
+        if is_whole:
             self._drop(peer, lambda _key: False)
-        elif before is None:
-            self._drop(peer, lambda key: view.owner(key) == self._me)
-        else:
-            self._drop_lost(peer, [each for each in view.members if each not in before.members])
+        elif before is None or before.members != view.members:
+            self._drop(peer, self._is_given_by(view))
 
-    def _drop_lost(self, peer: PeerId, joined: list[PeerId]) -> None:
-        """Forget which of its keys other hubs own from now on: of those that this one owned, hubs that have joined can alone be the owners."""
-        if joined:
-            contenders = View(0, [self._me, *joined])
-            self._drop(peer, lambda key: contenders.owner(key) == self._me)
+    def _is_given_by(self, view: View) -> Callable[[Key], bool]:
+        if self._me not in view.members:
+            return lambda _key: False
+        return lambda key: view.owner(key) == self._me
 
     def _judge(self) -> None:
         """Find out which views may be in force, and answer what can be answered by them."""
@@ -210,7 +208,7 @@ class DirectoryOwner:
 
     def _has_announced(self, peer: PeerId) -> bool:
         """Tell whether a hub has the view that this one has, and all its entries have come."""
-        if peer in self._gone:
+        if peer == self._me or peer in self._gone:
             return True
         announcer = self._announcers.get(peer)
         return announcer is not None and announcer.is_complete and announcer.views[-1] == self._view

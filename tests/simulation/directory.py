@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 KEYS: tuple[Key, ...] = tuple((1, f"client-{number}") for number in range(6))
 GIVE_UP_S = 3.0
-SLICE_KEYS = 1  # the most turns for an owner to get its entries
-NEXT_SLICE = (0.02, 0.2)  # in each turn, one of these for each hub: views change before the last slice, or do not
 TAIL_S = 2.0  # of clients after the faults
 CHANGES = 0.1  # of the version, at each look
 _BURST = 60
@@ -85,9 +83,7 @@ class Devices:
         self.receivers = ((DIRECTORY_TYPES, self, False),)
         self.hub = hub
         self.view: View | None = None
-        self.soon: list[Callable[[], None]] = []
-        self._next_slice = hub.world.rng.choice(NEXT_SLICE)
-        self.directory = Directory(hub.id, hub.links, self, hub, self.soon.append, SLICE_KEYS)
+        self.directory = Directory(hub.id, hub.links, self, hub)
         self.connected: set[Key] = set()
         self.waiting: dict[Key, float] = {}  # since when
         self.working: dict[Key, int] = {}  # CONNECTs: turns that are left
@@ -148,8 +144,6 @@ class Devices:
 
     def act(self) -> None:
         rng, now = self.hub.world.rng, self.hub.world.now
-        if self.soon and (self.hub.sim.is_healing or rng.random() < self._next_slice):
-            self.soon.pop(0)()
         is_over = self.hub.sim.is_healing and now > self._due + TAIL_S
         if self.view is not None and now >= self._due and not is_over:
             self._due = now + rng.random() * 0.1 if not self.hub.sim.is_healing else now + TAIL_S

@@ -55,7 +55,7 @@ class DirectoryHub:
                 alarms=Alarms(clock),
             )
         )
-        self.directory = Directory(self.id, self.links, self, clock, partial(thread.reactor.callLater, 0))
+        self.directory = Directory(self.id, self.links, self, clock)
         self.links.register(DIRECTORY_TYPES, self.directory)
 
     def begin(self) -> HubRow:

@@ -10,7 +10,6 @@ import pytest
 
 from iothub.peers.directory import Directory
 from iothub.peers.directory_frames import Announced, Hold
-from iothub.peers.directory_transfer import SLICE_KEYS
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.view import Key, View
@@ -35,7 +34,7 @@ class Hub:
         self.in_use: set[Key] = set()
         self.closing: dict[Key, Callable[[bool], None]] = {}
         self.sent: list[FrameType] = []
-        self.directory = Directory(me, self, self, self, net.soon.append, net.slice_keys)
+        self.directory = Directory(me, self, self, self)
 
     def boottime(self) -> float:
         return self.net.now
@@ -86,12 +85,10 @@ class Hub:
 class Net:
     """Hubs that are all linked; frames arrive with `settle`, but those to and from `silent` hubs wait."""
 
-    def __init__(self, *ids: PeerId, slice_keys: int = SLICE_KEYS) -> None:
+    def __init__(self, *ids: PeerId) -> None:
         self.now = 100.0
-        self.slice_keys = slice_keys
         self.frames: deque[tuple[PeerId, PeerId, FrameType, bytes]] = deque()
         self.silent: set[PeerId] = set()
-        self.soon: list[Callable[[], None]] = []
         self.hubs = {each: Hub(self, each) for each in ids}
         for hub in self.hubs.values():
             for other in ids:
@@ -107,14 +104,6 @@ class Net:
             elif target in self.hubs and source in self.hubs:
                 self.hubs[target].directory.frame(source, frame_type, body)
         self.frames.extend(waiting)
-
-    def turn(self) -> None:
-        """Another turn at all hubs."""
-        soon = list(self.soon)
-        self.soon.clear()
-        for call in soon:
-            call()
-        self.settle()
 
     def kill(self, peer: PeerId) -> None:
         del self.hubs[peer]
@@ -460,76 +449,3 @@ def test_a_connect_is_granted_while_hubs_have_read_different_versions_of_the_sam
 
     assert len(one.hold(key)) == 1
     assert len(two.directory.owned) == 1
-
-
-# --- many keys
-
-
-def connected(hub: Hub, owner: PeerId, count: int) -> list[Key]:
-    """Connect so many clients whose keys this hub owns among all."""
-    view = View(0, ALL)
-    keys = [key for key in ((1, f"m{number}") for number in range(1_000)) if view.owner(key) == owner][:count]
-    for key in keys:
-        hub.connect(key)
-    return keys
-
-
-def test_an_owner_answers_once_it_has_the_last_slice() -> None:
-    net = Net(ONE, TWO, THREE, slice_keys=2)
-    one, two, three = net.hubs.values()
-    keys = connected(one, THREE, 5)
-    for hub in (one, two, three):
-        hub.see(*ALL)
-    two.hold(keys[0])
-
-    net.turn()
-    assert (len(three.directory.owned), one.closing) == (4, {})
-    net.turn()
-
-    assert (len(three.directory.owned), list(one.closing)) == (5, [keys[0]])
-
-
-def test_what_is_released_between_slices_is_not_sent() -> None:
-    net = Net(ONE, THREE, slice_keys=2)
-    one, three = net.hubs.values()
-    keys = connected(one, THREE, 5)
-    for hub in (one, three):
-        hub.see(ONE, THREE)
-    for key in keys:
-        one.disconnect(key)
-        one.finish(key)
-
-    net.turn()
-    net.turn()
-
-    assert (len(three.directory.owned), net.soon) == (0, [])
-    assert len(three.hold(keys[0])) == 1
-
-
-def test_a_view_that_changes_between_slices_loses_no_key() -> None:
-    """An owner that was none for a moment has forgotten what it had."""
-    net = Net(ONE, TWO, THREE, slice_keys=2)
-    one, _, three = net.hubs.values()
-    keys = connected(one, THREE, 5)
-    for version, members in enumerate((ALL, (ONE, TWO), ALL)):
-        for hub in net.hubs.values():
-            if hub.id in members:
-                hub.directory.set_view(View(version, members))
-        net.settle()
-    while net.soon:
-        net.turn()
-
-    assert {key for key in keys if three.directory.owned._holders.get(key, (None, 0))[0] == ONE} == set(keys)
-
-
-def test_a_hub_that_is_alone_sends_no_further_slice() -> None:
-    net = Net(ONE, THREE, slice_keys=2)
-    one, _ = net.hubs.values()
-    connected(one, THREE, 5)
-    one.see(ONE, THREE)
-    one.sent.clear()
-    one.see(ONE)
-
-    net.turn()
-
-    assert (one.sent, net.soon) == ([], [])
