@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")
 # Logs of what was done; they are trimmed by age and name the tenant by its number, which is never used again.
-HISTORIES = {"change_log"}
+HISTORIES = {"audit", "change_log"}
 
 
 def fill(hub: Hub, join: Clients) -> None:
