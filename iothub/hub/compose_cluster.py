@@ -124,7 +124,7 @@ def make_peer_retained(foundation: Foundation, routes: PeerRoutes) -> PeerRetain
 
 
 def make_account_hints(foundation: Foundation, look: Callable[[], Coroutine[Any, Any, None]]) -> OnChanges:
-    """Make what tells the linked hubs of account changes that were read here; `look` reads those that another hub has told of."""
+    """Make what announces account changes that were read here to the linked hubs; `look` reads those that another hub has announced."""
     links = foundation.links
     if links is None:
         return _no_hints

@@ -6,8 +6,8 @@ Knows no store, no log and no router: which hub has a session is in its `Place`.
         the hub reads its queue
     the log says that a hub has the client of a session from now on -> QUEUED without a message: how far this hub has written to its queue
 
-Invariant: what this hub stores for a session is told to the hub that has the client by this hub's own view of the log, and when that view
-changes, how far it has stored is told to the other hub. So what is lost is lost with a link or a hub, and the look at the tails finds it.
+Invariant: what this hub stores for a session is sent to the hub that has the client by this hub's own view of the log, and when that view
+changes, how far it has stored is sent to the other hub. So what is lost is lost with a link or a hub, and the look at the tails finds it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class QueuedPeers:
         plane.storage.tell(self)
 
     def watch(self, on_peers: OnPeers) -> None:
-        """Call when a hub has come or is gone: what was told before may be lost; at composition."""
+        """Call when a hub has come or is gone: what was sent before may be lost; at composition."""
         self._on_peers = on_peers
 
     # --- what is stored here

@@ -1,4 +1,4 @@
-"""Whole control planes of several hubs, for the tests of what they do together."""
+"""Whole control planes of several hubs, and one hub with doubles of the others, for the tests of what hubs do together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from iothub.hub import cluster
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore, create_schema
 from tests.support.clustered_harness import Cluster
+from tests.support.clustered_hub import Follower, Node
 
 
 @pytest.fixture
@@ -20,5 +24,15 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
         return made[-1]
 
     yield make
-    for cluster in made:
-        cluster.close()
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
+    monkeypatch.setattr(cluster, "Follower", Follower)
+    url = sqlite_url(tmp_path / "accounts.db")
+    create_schema(url)
+    store = AccountStore(url)
+    yield Node(store)
+    store.close()
