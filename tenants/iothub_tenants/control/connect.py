@@ -181,7 +181,10 @@ def _claimed(hub: Hub, connection: Connection, refusal: _Refusal) -> Client:
 
 
 async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: int) -> None:
-    """Authenticate a decoded CONNECT of `size_bytes` and open its session. Raises ConnectRefusedError."""
+    """Authenticate a decoded CONNECT of `size_bytes` and open its session.
+
+    Raises ConnectRefusedError; UnavailableError: the shared ledger does not answer.
+    """
     if _VERSIONS[packet.version] not in hub.settings.mqtt.versions:
         raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION, "mqtt.versions")
     client_id = packet.client_id or _assigned_client_id()
@@ -189,7 +192,9 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
         pending = await _check_connect(hub, connection, packet, client_id)
         _check_size(pending, size_bytes)
         if attempt == 0:
-            await _take_connect_rate(pending.broker)
+            if pending.broker.allowance.is_shared:
+                await pending.broker.allowance.wait_for_room((Quota.CONNECTS, 1))
+            _take_connect_rate(pending.broker)
         async with hub.directory.holding(pending.broker.tenant_id, client_id) as written_s:
             if not hub.cluster.is_alone:
                 await hub.cluster.catch_up(0.0 if _has_will_elsewhere(pending) else written_s)
@@ -210,10 +215,8 @@ def _has_will_elsewhere(pending: PendingConnect) -> bool:
     return present is not None and present.control.is_elsewhere and present.control.will is not None
 
 
-async def _take_connect_rate(broker: TenantBroker) -> None:
-    """Raises ConnectRefusedError: the rate `connects` is used up; UnavailableError: the shared ledger does not answer."""
-    if broker.allowance.is_shared:
-        await broker.allowance.wait_for_room((Quota.CONNECTS, 1))
+def _take_connect_rate(broker: TenantBroker) -> None:
+    """Raises ConnectRefusedError: the rate `connects` is used up."""
     if not broker.allowance.take_rate(Quota.CONNECTS):
         raise ConnectRefusedError(Reason.CONNECTION_RATE, _rule_of(Quota.CONNECTS))
 
