@@ -42,6 +42,10 @@ has_servers=yes
 echo "fetching the real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
 fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
 
+if [ "${1:-}" = --nightly ]; then  # too long for a day: minutes on a new machine
+    bash ops/go_tools.sh .venv/go || left_out+=("Helm and Prometheus on their files: helm and promtool need Go and its module proxy")
+fi
+
 for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "NOT RUN  $reason"; done
 if [ "${#left_out[@]}" -gt 0 ]; then
     if [ "${CI:-}" = true ]; then echo "CI=true: every test must run; install what is missing"; exit 1; fi
