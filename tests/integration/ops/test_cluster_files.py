@@ -173,7 +173,11 @@ def test_kubernetes_file_is_of_the_chart() -> None:
     """After a change of ops/helm/iothub run ops/helm/render.py; tests/nightly renders it and compares every line."""
     chart = runpy.run_path(str(ROOT / "ops/helm/render.py"))
 
-    assert (ROOT / "ops/kubernetes/iothub.yaml").read_text().startswith(chart["HEAD"].format(hash=chart["hash_of_chart"]()))
+    assert (
+        (ROOT / "ops/kubernetes/iothub.yaml")
+        .read_text()
+        .startswith(chart["HEAD"].format(hash=chart["hash_of_chart"]()))
+    )
 
 
 def test_kubernetes_schema_finds_a_wrong_field(objects: dict[str, Any]) -> None:
