@@ -11,7 +11,7 @@ PORT ?= 1883
 WORKERS ?= 1
 DIST ?= dist
 
-.PHONY: help install run test check bench fuzz mutants nightly dist services services-stop coprocessor fmt clean
+.PHONY: help install run test check bench fuzz mutants nightly dist deb docs services services-stop coprocessor fmt clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,6 +56,12 @@ nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos, mutant
 
 dist: install  ## build sdist and wheel into dist/ (DIST=another folder)
 	@bash ops/dist.sh '$(DIST)'
+
+deb: install  ## build the Debian package of the hub into dist/ (DIST=another folder; for the Debian release it is built on)
+	@bash ops/debian/build.sh '$(DIST)'
+
+docs: $(DEV_STAMP)  ## build the documentation site into build/site
+	@$(BIN)/python docs/build.py
 
 services:  ## start Kafka, HBase, Redis, MariaDB and PostgreSQL here, wait until they answer, print their addresses (SHIFT=100: other ports)
 	@$(PYTHON) ops/check_python.py

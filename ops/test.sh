@@ -26,6 +26,7 @@ need_debian() {  # need_debian COMMAND "[OPTION] PACKAGE" WHAT-IT-TESTS
 
 need_debian mosquitto_sub mosquitto-clients "scenarios with mosquitto_pub and mosquitto_sub"
 need_debian strace strace "the proof that acknowledgements follow the sync"
+need_debian systemd-analyze "--no-install-recommends systemd" "the check of unit files by systemd"
 need_debian node nodejs "scenarios with mqtt.js"
 if command -v npm >/dev/null; then
     (cd tests/scenarios && npm ci --silent --no-audit --no-fund >/dev/null 2>&1) || left_out+=("scenarios with mqtt.js: npm could not install it")
@@ -40,6 +41,10 @@ need_debian postgres "--no-install-recommends postgresql" "tests on the real Pos
 has_servers=yes
 echo "fetching the real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and PostgreSQL ..."
 fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
+
+if [ "${1:-}" = --nightly ]; then  # too long for a day: minutes on a new machine
+    bash ops/go_tools.sh .venv/go || left_out+=("Helm and Prometheus on their files: helm and promtool need Go and its module proxy")
+fi
 
 for reason in "${left_out[@]:-}"; do [ -n "$reason" ] && echo "NOT RUN  $reason"; done
 if [ "${#left_out[@]}" -gt 0 ]; then

@@ -27,6 +27,7 @@ from iothub.hub.from_settings import (
     plane_limits,
 )
 from iothub.hub.parts import Parts
+from iothub.hub.service_manager import ServiceManager
 from iothub.records.admin_commands import Json, Reply
 from iothub_services.metrics.alarms import AlarmName
 
@@ -75,10 +76,11 @@ class Reloader:
     Invariants: a configuration with a mistake changes nothing; `settings` is what every part has.
     """
 
-    def __init__(self, parts: Parts, read: Read) -> None:
+    def __init__(self, parts: Parts, read: Read, manager: ServiceManager) -> None:
         self.settings = parts.process.settings
         self._parts = parts
         self._read = read
+        self._manager = manager
         self._lock = DeferredLock()
         self._log = log.get(__name__)
 
@@ -98,12 +100,19 @@ class Reloader:
         """Read, check and apply. Raises IotHubError: the configuration was refused, or the hub is not ready."""
         await self._lock.acquire()
         try:
-            return await self._reload()
+            self._require_ready()
+            self._manager.reloading()
+            outcome = "reload refused: the settings are as before, the log says why"
+            try:
+                done = await self._reload()
+                outcome = "configuration reloaded"
+            finally:
+                self._manager.ready(outcome)
+            return done
         finally:
             self._lock.release()
 
     async def _reload(self) -> Reloaded:
-        self._require_ready()
         try:
             checked = await self._parts.process.threads.run("housekeeping.settings", self._read)
             changes = changes_between(self.settings, checked.loaded.config)

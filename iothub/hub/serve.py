@@ -34,6 +34,7 @@ from iothub.hub.needs import require_descriptors, room_bytes
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.reload import Read, Reloader
+from iothub.hub.service_manager import ServiceManager
 from iothub.hub.start import Start
 from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
@@ -67,7 +68,7 @@ def serve(
             return _supervise(settings, data_dir, lock)
         reactor = _install_reactor(settings)
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
-        return HubProcess(parts, lock.announce, read).run()
+        return HubProcess(parts, lock.announce, read, ServiceManager(os.environ)).run()
     finally:
         lock.release()
 
@@ -91,7 +92,7 @@ def serve_worker(
     try:
         reactor = _install_reactor(settings)
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
-        return HubProcess(parts, announce, read, is_supervised=True).run()
+        return HubProcess(parts, announce, read, ServiceManager(), is_supervised=True).run()
     finally:
         lock.release()
 
@@ -131,18 +132,26 @@ class HubProcess:
     """Runs a hub once."""
 
     def __init__(
-        self, parts: Parts, announce: Callable[[str], None], read: Read, *, is_supervised: bool = False
+        self,
+        parts: Parts,
+        announce: Callable[[str], None],
+        read: Read,
+        manager: ServiceManager,
+        *,
+        is_supervised: bool = False,
     ) -> None:
         """`is_supervised`: its supervisor kills it when it must end at once, and a second signal to stop changes nothing."""
         process = parts.process
-        self._reloader = Reloader(parts, read)
+        self._announce = announce
+        self._manager = manager
+        self._reloader = Reloader(parts, read, manager)
         self._parts = parts
         self._reactor = process.reactor
         self._phase = process.phase
         hold = BackupHold(parts.stores.drivers.commits(parts.stores.commits), process.threads.run)
         answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.brief, ClusterMembers(parts))
         sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
-        self._start = Start(parts, sockets, announce)
+        self._start = Start(parts, sockets, self._ready)
         parts.control.on_replaced.bind(self._replaced)
         self._stop = Stop(parts, sockets)
         self._log = log.get(__name__)
@@ -156,6 +165,7 @@ class HubProcess:
         self._take_signals()
         self._parts.process.threads.start()
         self._parts.writers.writer.start()
+        self._reactor.callWhenRunning(self._manager.keep_alive, self._reactor.callLater)
         self._reactor.callWhenRunning(self._begin)
         self._reactor.run(installSignalHandlers=False)
         if self._is_expelled:
@@ -172,6 +182,10 @@ class HubProcess:
 
     def _begin(self) -> None:
         Deferred.fromCoroutine(self._start.run()).addErrback(self._failed)
+
+    def _ready(self, addresses: str) -> None:
+        self._announce(addresses)
+        self._manager.ready(f"ready: {addresses}")
 
     def _failed(self, failure: Any) -> None:
         """The start did not succeed: end with the error that says why."""
@@ -221,6 +235,7 @@ class HubProcess:
 
     def _stop_now(self, why: str) -> None:
         self._log.info("stopping", signal=why)
+        self._manager.stopping()
         self._parts.process.waiting.end()
         drains = self._phase.is_ready and why == signal.SIGTERM.name  # who stops it by hand does not wait
         self._phase.end_ready()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import stat
 import subprocess
 import sys
@@ -166,6 +167,17 @@ def test_containerfile_copies_what_there_is(compose: dict[str, Any]) -> None:
 def test_kubernetes_object_is_valid(objects: dict[str, Any], kind: str) -> None:
     """By the OpenAPI schema of the API server; no unknown field."""
     kubernetes_validate.validate(objects[kind], KUBERNETES, strict=True)
+
+
+def test_kubernetes_file_is_of_the_chart() -> None:
+    """After a change of ops/helm/iothub run ops/helm/render.py; tests/nightly renders it and compares every line."""
+    chart = runpy.run_path(str(ROOT / "ops/helm/render.py"))
+
+    assert (
+        (ROOT / "ops/kubernetes/iothub.yaml")
+        .read_text()
+        .startswith(chart["HEAD"].format(hash=chart["hash_of_chart"]()))
+    )
 
 
 def test_kubernetes_schema_finds_a_wrong_field(objects: dict[str, Any]) -> None:

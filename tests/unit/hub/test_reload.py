@@ -47,7 +47,9 @@ class Harness:
             monitoring=some(alarms=self.alarms, telemetry=self.telemetry, watch=some(look_at_certificates=self._look)),
             sockets=some(listeners=some(with_certificates=lambda: self.certificates)),
         )
-        self.reloader = Reloader(parts, self._read)
+        self.told: list[str] = []
+        manager: Any = some(reloading=lambda: self.told.append("reloading"), ready=self.told.append)
+        self.reloader = Reloader(parts, self._read, manager)
 
     async def rows(self, rows: Sequence[Json]) -> None:
         self.answered = list(rows)
@@ -155,6 +157,16 @@ def test_alarm_of_a_refused_configuration_stays_until_one_is_taken(harness: Harn
     assert (alarm.detail, alarm.since) == ("iothub.toml: not valid TOML", harness.clock.wall() - 60.0)
 
 
+def test_service_manager_hears_of_a_reload_and_of_its_end(harness: Harness) -> None:
+    """Also of one that is refused: until its end nothing else may be done with the unit."""
+    harness.reloader.signalled()
+    harness.wanted = BAD
+    harness.reloader.signalled()
+
+    refused = "reload refused: the settings are as before, the log says why"
+    assert harness.told == ["reloading", "configuration reloaded", "reloading", refused]
+
+
 def test_refusal_reaches_whoever_asked(harness: Harness) -> None:
     harness.wanted = BAD
 
@@ -174,6 +186,7 @@ def test_hub_that_is_not_ready_reads_nothing(monkeypatch: pytest.MonkeyPatch) ->
         result(harness.reloader.answer(harness))
 
     assert (harness.reads, [line["event"] for line in lines]) == (0, ["reload ignored: the hub is not ready"])
+    assert harness.told == []  # for whoever starts it, it is still starting
 
 
 def test_reload_that_a_stop_overtakes_changes_nothing(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from iothub.cli import serve as command
 from iothub.hub import serve
 from iothub.hub.phase import Phase
 from iothub.hub.serve import BEGIN_AGAIN, HubProcess
+from iothub.hub.service_manager import ServiceManager
 from iothub.hub.stop import Stop
 
 
@@ -27,8 +29,8 @@ class Reactor(Clock):
         self.is_stopped = False
         self.running: list[Any] = []
 
-    def callWhenRunning(self, call: Any) -> None:
-        self.running.append(call)
+    def callWhenRunning(self, call: Any, *given: object) -> None:
+        self.running.append(partial(call, *given))
 
     def run(self, **_options: object) -> None:
         for call in self.running:
@@ -80,7 +82,7 @@ class Process:
             control=some(on_replaced=some(bind=self.bound.append)),
             writers=some(writer=some(start=lambda: None)),
         )
-        self.hub = HubProcess(cast("Any", parts), lambda _text: None, cast("Any", None))
+        self.hub = HubProcess(cast("Any", parts), lambda _text: None, cast("Any", None), ServiceManager())
 
     def end_with(self, *errors: Exception) -> int:
         for error in errors:

@@ -1,0 +1,108 @@
+"""Helm on the chart, and Prometheus on the alert rules: programs that take minutes to build, by `ops/go_tools.sh`."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.architecture.tree import ROOT
+
+TOOLS = ROOT / ".venv/go"
+CHART = ROOT / "ops/helm/iothub"
+RENDER = runpy.run_path(str(ROOT / "ops/helm/render.py"))
+WEB_SOCKET = {
+    "webSocket": {"enabled": True},
+    "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "web", "annotations": {"a": "b"}},
+}
+VALUES: dict[str, dict[str, Any]] = {
+    "usual": {},
+    "WebSocket": WEB_SOCKET,
+    "one hub": {
+        "replicaCount": 1,
+        "pdb": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "topologySpread": {"enabled": False},
+        "service": {"type": "ClusterIP", "externalTrafficPolicy": ""},
+        "persistence": {"storageClass": "fast"},
+    },
+    "placed": {
+        "image": {"tag": "1"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "mqtt", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "podAnnotations": {"a": "b"},
+        "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
+    },
+}
+
+
+def run(program: str, *words: object) -> subprocess.CompletedProcess[str]:
+    command = [str(TOOLS / program), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env={**os.environ})
+
+
+def rendered(tmp_path: Path, values: dict[str, Any], release: str = "iothub") -> subprocess.CompletedProcess[str]:
+    file = tmp_path / "values.yaml"
+    file.write_text(json.dumps(values))
+    return run("helm", "template", release, CHART, "--values", file, "--kube-version", RENDER["KUBERNETES"])
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_chart_passes_the_linter(tmp_path: Path, name: str) -> None:
+    (tmp_path / "values.yaml").write_text(json.dumps(VALUES[name]))
+
+    done = run("helm", "lint", "--strict", CHART, "--values", tmp_path / "values.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_objects_of_the_chart_are_valid(tmp_path: Path, name: str) -> None:
+    """By the OpenAPI schema of the API server; a ServiceMonitor is the Prometheus operator's, and has none there."""
+    done = rendered(tmp_path, VALUES[name], "mine")
+    assert done.returncode == 0, done.stderr
+
+    objects = [each for each in yaml.safe_load_all(done.stdout) if each]
+
+    assert "StatefulSet" in {each["kind"] for each in objects}
+    for each in objects:
+        if each["kind"] != "ServiceMonitor":
+            kubernetes_validate.validate(each, RENDER["KUBERNETES"], strict=True)
+        assert each["metadata"]["name"].startswith("mine-iothub")
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"replicas": 3}, "replicas"),
+        ({"replicaCount": 0}, "replicaCount"),
+        ({"ingress": {"enabled": True}}, "needs webSocket.enabled"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(tmp_path: Path, values: dict[str, Any], why: str) -> None:
+    done = rendered(tmp_path, values)
+
+    assert done.returncode != 0
+    assert why in done.stderr
+
+
+def test_kubernetes_file_is_what_the_chart_renders() -> None:
+    assert (ROOT / "ops/kubernetes/iothub.yaml").read_text() == RENDER["rendered"](str(TOOLS / "helm"))
+
+
+def test_prometheus_takes_the_alert_rules() -> None:
+    """And they fire when they should: `iothub-alerts-test.yaml`."""
+    for command in ("check", "test"):
+        file = "iothub-alerts.yaml" if command == "check" else "iothub-alerts-test.yaml"
+        done = run("promtool", command, "rules", ROOT / "ops/monitoring" / file)
+
+        assert done.returncode == 0, done.stdout + done.stderr
