@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from iothub.peers.directory_frames import DirectoryFrame, Held, Hold, Take
 from iothub.peers.ports import PeerId
@@ -44,10 +44,11 @@ class _Announcer:
     Invariant: a view counts until the entries by a later one have come; between the two frames the hub has keys that are not known here.
     """
 
-    __slots__ = ("is_complete", "is_known", "views")
+    __slots__ = ("is_complete", "is_known", "serves", "views")
 
     def __init__(self) -> None:
         self.views: list[View] = []
+        self.serves = False  # it has clients, so its views count, even if this hub's own view does not have it yet
         self.is_known = False  # what its earlier views left here is all there
         self.is_complete = False
 
@@ -134,11 +135,14 @@ class DirectoryOwner:
         self._drop_former(peer, before, view, is_whole=is_whole)
         self._judge()
 
-    def add_entries(self, peer: PeerId, entries: Iterable[tuple[Key, int]], *, is_last: bool) -> None:
+    def add_entries(self, peer: PeerId, entries: Sequence[tuple[Key, int]], *, is_last: bool) -> None:
         """Another hub has these keys. Of two entries for a key the one with the higher number stays: the other hub is asked to release its own."""
         self._add(peer, entries)
         announcer = self._announcers.get(peer)
-        if is_last and announcer is not None:
+        if announcer is None:
+            return
+        announcer.serves = announcer.serves or bool(entries)
+        if is_last:
             announcer.complete()
             self._judge()
 
@@ -160,6 +164,9 @@ class DirectoryOwner:
 
     def ask(self, peer: PeerId, hold: Hold) -> None:
         """A hub asks for a key; it is answered when it has it, or by what it must not disturb."""
+        announcer = self._announcers.get(peer)
+        if announcer is not None:
+            announcer.serves = True
         self._contest(hold.key).waiting.append((peer, hold))
         self._proceed(hold.key)
 
@@ -199,7 +206,8 @@ class DirectoryOwner:
         if self._views != [self._view] and all(map(self._has_announced, self._view.members)):
             self._views = [self._view]
             self._written.note_all(self._now())
-        announcers = [self._announcers[peer] for peer in self._view.members if peer in self._announcers]
+        members = self._view.members
+        announcers = [each for peer, each in self._announcers.items() if each.serves or peer in members]
         is_known = bool(self._views) and all(each.is_known for each in announcers)
         views = dict.fromkeys([*self._views, *(view for each in announcers for view in each.views)])
         self._in_force = tuple(views) if is_known else ()
@@ -207,9 +215,15 @@ class DirectoryOwner:
             self._proceed(key)
 
     def _has_announced(self, peer: PeerId) -> bool:
-        """Tell whether a hub has the view that this one has, and all its entries have come."""
-        if peer == self._me or peer in self._gone:
+        """Tell whether a hub has the view that this one has, and all its entries have come.
+
+        A hub that is gone has none; but the first complete view is one that somebody else has said: by then others know this hub, and the next
+        incarnation of a hub that is gone asks it. Before that, the next one may be alone with its clients.
+        """
+        if peer == self._me:
             return True
+        if peer in self._gone:
+            return bool(self._views)
         announcer = self._announcers.get(peer)
         return announcer is not None and announcer.is_complete and announcer.views[-1] == self._view
 

@@ -18,7 +18,7 @@ from tests.simulation.mutants import mutated
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 1000  # in which each mutant must be found
 
 _DIRECTORY, _OWNER = "iothub.peers.directory.Directory", "iothub.peers.directory_owner.DirectoryOwner"
 _peer_up, _change, _judge, _release = (
@@ -27,6 +27,7 @@ _peer_up, _change, _judge, _release = (
     DirectoryOwner._judge,
     DirectoryOwner.release,
 )
+_has_announced = DirectoryOwner._has_announced
 _announce, _has_left, _give_up = DirectoryOwner.announce, Directory._has_left, Directory.give_up
 
 
@@ -49,6 +50,16 @@ def _judge_by_own_view(owner: Any) -> None:
 
 def _grant_at_once(owner: Any) -> None:
     owner._views = [owner._view] if owner._view is not None else []
+    _judge(owner)
+
+
+def _has_announced_or_is_gone(owner: Any, peer: PeerId) -> bool:
+    return peer in owner._gone or _has_announced(owner, peer)
+
+
+def _count_own_members_alone(owner: Any) -> None:
+    for announcer in owner._announcers.values():
+        announcer.serves = False
     _judge(owner)
 
 
@@ -101,6 +112,8 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "released before the client is closed": {f"{_DIRECTORY}._leave": _release_first},
     "granted by the owner's view alone": {f"{_OWNER}._judge": _judge_by_own_view},
     "granted before the entries have come": {f"{_OWNER}._judge": _grant_at_once},
+    "a first view without a word of others": {f"{_OWNER}._has_announced": _has_announced_or_is_gone},
+    "a hub that is not counted yet is not heard": {f"{_OWNER}._judge": _count_own_members_alone},
     "any answer is taken": {f"{_DIRECTORY}._take_answer": _answer_any},
     "not asked anew": {f"{_DIRECTORY}._change": _change_without_asking},
     "entries stay where they were": {f"{_DIRECTORY}._change": _change_without_entries},
