@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KEYS: tuple[Key, ...] = tuple((1, f"client-{number}") for number in range(6))
 GIVE_UP_S = 3.0
+TURN_KEYS = 1  # the most turns to note clients, and for an owner to get its entries
+NEXT_TURN = (0.02, 0.2)  # in each turn of a hub, one of these: views change before the last entries, or do not
 TAIL_S = 2.0  # of clients after the faults
 CHANGES = 0.1  # of the version, at each look
 _BURST = 60
@@ -86,7 +88,7 @@ class Holding(Check):
                     expected[devices.view.owner(key)].add((key, devices.hub.id))
         for devices in living:
             owned = devices.directory.owned
-            known = {(key, holder[0]) for key, holder in owned._holders.items()}
+            known = {(key, holder[0]) for holders in owned._holders.values() for key, holder in holders.items()}
             if known != expected[devices.hub.id] or owned._contests:
                 found.append(f"{devices.hub.id} owns {known}, expected {expected[devices.hub.id]}; {owned._contests}")
         return found
@@ -100,7 +102,9 @@ class Devices:
         self.hub = hub
         self.view: View | None = None
         self.is_joined = False
-        self.directory = Directory(hub.id, hub.links, self, hub)
+        self.soon: list[Callable[[], None]] = []
+        self._next_turn = hub.world.rng.choice(NEXT_TURN)
+        self.directory = Directory(hub.id, hub.links, self, hub, self.soon.append, TURN_KEYS)
         self.connected: set[Key] = set()
         self.waiting: dict[Key, float] = {}  # since when
         self.working: dict[Key, int] = {}  # CONNECTs: turns that are left
@@ -142,7 +146,7 @@ class Devices:
         return key in self.connected
 
     def connected_keys(self) -> Iterable[Key]:
-        return list(self.connected)
+        return (key for key in sorted(self.connected) if key in self.connected)
 
     def keys_in_use(self) -> Iterable[Key]:
         return list(self.working)
@@ -166,6 +170,8 @@ class Devices:
 
     def act(self) -> None:
         rng, now = self.hub.world.rng, self.hub.world.now
+        if self.soon and (self.hub.sim.is_healing or rng.random() < self._next_turn):
+            self.soon.pop(0)()
         is_over = self.hub.sim.is_healing and now > self._due + TAIL_S
         if self.is_joined and now >= self._due and not is_over:
             self._due = now + rng.random() * 0.1 if not self.hub.sim.is_healing else now + TAIL_S
