@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -47,7 +48,7 @@ class PeerDirectory(PeerReceiver[Directory]):
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
         """`view_version`: of who there is, as of this hub's last look at the accounts."""
-        super().__init__(lambda: Directory(me(), links, self, clock))
+        super().__init__(lambda: Directory(me(), links, self, clock, partial(reactor.callLater, 0)))
         self._me = me
         self._view_version = view_version
         self._brokers = brokers
@@ -117,12 +118,10 @@ class PeerDirectory(PeerReceiver[Directory]):
         return found is not None and found[1].connection is not None
 
     def connected_keys(self) -> Iterable[Key]:
-        return [
-            (broker.tenant_id, session.client_id)
-            for broker in self._brokers
-            for session in broker.plane.sessions.values()
-            if session.connection is not None
-        ]
+        for broker in list(self._brokers):
+            for session in list(broker.plane.sessions.values()):
+                if session.connection is not None:
+                    yield broker.tenant_id, session.client_id
 
     def keys_in_use(self) -> Iterable[Key]:
         return list(self._locks.keys())

@@ -4,18 +4,21 @@ Knows no socket, no reactor and no session: whoever wants a key is called back, 
 
     a CONNECT -> HOLD to the owner -> HELD -> the session is opened -> the hub keeps the key while the client is connected -> RELEASE
     a CONNECT at another hub -> HOLD -> TAKE to the hub that has the key -> it closes its client -> RELEASE -> HELD
+    views change, or a peer comes -> VIEW at once, to all -> ENTRIES over as many turns as they need, so that none is long -> the last ENTRIES says so
 
 Invariants: a hub serves a CONNECT of a key only while it has the key. Each hold has a number, and RELEASE names it: a late one erases no later
 hold. What waits while views change is asked anew, of the new owner and by a new number. A hub that is alone asks nobody, and keeps no entries.
+Entries of a slot are what this hub has when they are sent: what changes before that, HOLD and RELEASE say.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
+from itertools import islice
 from typing import Protocol
 
 from iothub.base.clock import BootClock
@@ -32,9 +35,11 @@ from iothub.peers.directory_frames import (
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import Announcer, PeerId
-from iothub.peers.view import Key, View
+from iothub.peers.view import Key, View, slot_of
 
 DIRECTORY_TYPES = tuple(BODIES)
+TURN_KEYS = 2_000
+"""Keys that are noted or sent in one turn."""
 
 OnHeld = Callable[[float | None], None]
 """Gets the seconds since another hub may last have written about the key to the session log; None: another hub has it, and is not disturbed."""
@@ -46,7 +51,7 @@ class Clients(Protocol):
     def is_connected(self, key: Key) -> bool: ...
 
     def connected_keys(self) -> Iterable[Key]:
-        """Return the keys of all clients that are connected."""
+        """Return the keys of all clients that are connected: over several turns, each if it is connected then, perhaps without those that come."""
 
     def keys_in_use(self) -> Iterable[Key]:
         """Return the keys of which a CONNECT or an ending is under way."""
@@ -82,15 +87,29 @@ class _Busy:
 class Directory:
     """Fulfils `Receiver` of links. On the reactor thread; the caller sees to it that one at a time works with a key at this hub."""
 
-    def __init__(self, me: PeerId, links: Announcer, clients: Clients, clock: BootClock) -> None:
+    def __init__(
+        self,
+        me: PeerId,
+        links: Announcer,
+        clients: Clients,
+        clock: BootClock,
+        call_soon: Callable[[Callable[[], None]], object],
+        turn_keys: int = TURN_KEYS,
+    ) -> None:
+        """`call_soon`: calls back in another turn."""
         self._me = me
         self._links = links
         self._clients = clients
         self._owner = DirectoryOwner(me, self._send, clock.boottime)
+        self._call_soon = call_soon
+        self._turn_keys = turn_keys
+        self._is_turn_due = False
         self._view: View | None = None  # None: this hub is alone
+        self._coming: tuple[View, Iterator[Key]] | None = None  # not alone any more, once these clients have been noted
         self._linked: set[PeerId] = set()
-        self._held: dict[Key, int] = {}  # keys of clients that are connected, and nothing is going on
-        self._busy: dict[Key, _Busy] = {}
+        self._held: dict[int, dict[Key, int]] = defaultdict(dict)  # numbers of the holds that this hub has, by slot
+        self._owed: dict[PeerId, set[int]] = {}  # slots of which an owner has not been sent the entries
+        self._busy: dict[Key, _Busy] = {}  # keys of which something is going on
         self._number = 0
         self._to_self: deque[DirectoryFrame] = deque()
         self._is_applying = False
@@ -109,26 +128,30 @@ class Directory:
 
     def set_view(self, view: View) -> None:
         """Say which hubs there are, this one among them."""
-        if view == self._view or (view.members == (self._me,) and self._view is None):
-            return
         if view.members == (self._me,):
-            self._stand_alone()
-        else:
-            self._change(view)
+            if self._view is not None or self._coming is not None:
+                self._stand_alone()
+        elif self._view is None:
+            self._come(view)
+        elif view != self._view:
+            self._change(view, self._view)
         self._apply_own()
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`."""
         self._linked.add(peer)
         if self._view is not None:
-            self._introduce(peer, self._view, self._entries_of(self._view).get(peer, []), is_whole=True)
+            self._send(peer, Announced(self._view, is_whole=True))
+            self._owe_all(self._view, [peer])
             for key, busy in self._busy.items():
                 if busy.state is _State.ASKED and busy.owner == peer:
                     self._send(peer, Hold(key, busy.number, busy.takes))
+            self._apply_own()
 
     def peer_gone(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: what it had is free. What was asked of it is asked anew when the view changes."""
         self._linked.discard(peer)
+        self._owed.pop(peer, None)
         self._owner.peer_gone(peer)
         self._apply_own()
 
@@ -137,23 +160,20 @@ class Directory:
     def hold(self, key: Key, on_held: OnHeld, *, takes: bool) -> None:
         """Call back once this hub has the key, now or later. `takes`: a client that is connected elsewhere is closed first."""
         busy = self._busy.get(key)
-        number = self._held.pop(key, None)
-        if number is not None:
-            self._busy[key] = _Busy(_State.USED, number)
-            on_held(math.inf)
-        elif busy is not None:
+        if busy is not None:
             busy.then = takes, on_held
         elif self._view is None:
             on_held(0.0)
+        elif self._use(key):
+            on_held(math.inf)
         else:
             self._ask(key, takes, on_held, self._view)
             self._apply_own()
 
     def use(self, key: Key) -> None:
         """Work with a key that this hub has, or without it: nobody else is asked. `let_go` follows."""
-        number = self._held.pop(key, None)
-        if number is not None:
-            self._busy[key] = _Busy(_State.USED, number)
+        if self._view is not None and key not in self._busy:
+            self._use(key)
 
     def give_up(self, key: Key) -> None:
         """Do not wait for a key any more: `on_held` is not called."""
@@ -169,20 +189,23 @@ class Directory:
     def let_go(self, key: Key) -> None:
         """The work is done: keep the key while its client is connected and no other hub asks for it."""
         busy = self._busy.get(key)
-        if busy is None or busy.state is not _State.USED:
+        if busy is None:
+            if self._coming is not None:
+                self._note_client(key) if self._clients.is_connected(key) else self._forget(key)
+        elif busy.state is not _State.USED:
             return
-        if not busy.is_taken and self._clients.is_connected(key):
+        elif not busy.is_taken and self._clients.is_connected(key):
             del self._busy[key]
-            self._held[key] = busy.number
-            return
-        self._leave(key, busy)
-        self._apply_own()
+        else:
+            self._leave(key, busy)
+            self._apply_own()
 
     def left(self, key: Key) -> None:
         """The client's connection has closed."""
-        number = self._held.pop(key, None)
-        if number is not None:
-            self._leave(key, _Busy(_State.LEAVING, number))
+        if self._view is None:
+            self._forget(key)
+        elif key not in self._busy and self._use(key):
+            self._leave(key, self._busy[key])
             self._apply_own()
 
     # --- what other hubs say
@@ -220,6 +243,7 @@ class Directory:
         on_held, busy.on_held = busy.on_held, None
         if answer.is_granted:
             busy.state = _State.USED
+            self._held[slot_of(answer.key)][answer.key] = answer.number
         else:
             del self._busy[answer.key]
         if on_held is not None:
@@ -228,8 +252,8 @@ class Directory:
     def _take_take(self, take: Take) -> None:
         busy = self._busy.get(take.key)
         if busy is None:
-            if self._held.get(take.key) == take.number:
-                self._leave(take.key, _Busy(_State.LEAVING, self._held.pop(take.key)))
+            if self._number_of(take.key) == take.number and self._use(take.key):
+                self._leave(take.key, self._busy[take.key])
         elif busy.number == take.number and busy.state is _State.USED:
             busy.is_taken = True
 
@@ -237,9 +261,10 @@ class Directory:
 
     def _stand_alone(self) -> None:
         """Nobody else is there: whoever waits has the key, and the owner's part is not needed."""
-        self._view = None
+        self._view = self._coming = None
         self._owner.stand_alone()
         self._held.clear()
+        self._owed.clear()
         self._to_self.clear()
         for key, busy in list(self._busy.items()):
             if busy.state is not _State.LEAVING:
@@ -247,50 +272,120 @@ class Directory:
                 if busy.on_held is not None:
                     busy.on_held(0.0)
 
-    def _change(self, view: View) -> None:
-        before, self._view = self._view, view
-        if before is None:
+    def _come(self, view: View) -> None:
+        """Another hub is there. Until this hub says so, nobody is granted what it has, so its clients may be noted over several turns."""
+        if self._coming is None:
+            self._coming = view, iter(self._clients.connected_keys())
             self._note_clients()
-        entries = self._entries_of(view, before)
-        self._owner.set_view(view, entries.get(self._me, ()), is_whole=before is None)
-        for peer in self._linked:
-            self._introduce(peer, view, entries.get(peer, []), is_whole=before is None)
+        else:
+            self._coming = view, self._coming[1]
+
+    def _note_clients(self) -> None:
+        """This hub was alone: its clients have their keys without having asked."""
+        if self._coming is None:
+            return
+        view, keys = self._coming
+        noted = 0
+        for key in islice(keys, self._turn_keys):
+            self._note_client(key)
+            noted += 1
+        if noted == self._turn_keys:
+            self._have_turn()
+            return
+        self._coming = None
+        for key in self._clients.keys_in_use():
+            if key not in self._busy:
+                self._note_client(key)
+                self._use(key)
+        self._announce(view, is_whole=True)
+        self._owe_all(view, [self._me, *self._linked])
+
+    def _note_client(self, key: Key) -> None:
+        if key not in self._busy:
+            self._held[slot_of(key)].setdefault(key, self._next_number())
+
+    def _change(self, view: View, before: View) -> None:
+        self._announce(view, is_whole=False)
+        if view.members != before.members:
+            for slot, (old, new) in enumerate(zip(before.owners(), view.owners(), strict=True)):
+                if old != new:
+                    self._owed.get(old, set()).discard(slot)
+                    if new in self._owed and self._held.get(slot):
+                        self._owed[new].add(slot)
+        self._send_entries()
         for key, busy in list(self._busy.items()):
             if busy.state is _State.ASKED and busy.on_held is not None and view.owner(key) != busy.owner:
                 self._ask(key, busy.takes, busy.on_held, view)
 
-    def _note_clients(self) -> None:
-        """This hub was alone: its clients have their keys without having asked."""
-        for key in self._clients.connected_keys():
-            if key not in self._busy:
-                self._held[key] = self._next_number()
-        for key in self._clients.keys_in_use():
-            if key not in self._busy:
-                self._busy[key] = _Busy(_State.USED, self._held.pop(key, 0) or self._next_number())
+    def _announce(self, view: View, *, is_whole: bool) -> None:
+        """Say to all owners, this hub among them, which view it has; they are owed the last ENTRIES at least."""
+        self._view = view
+        self._owner.set_view(view)
+        for peer in (self._me, *self._linked):
+            self._send(peer, Announced(view, is_whole))
+            self._owed.setdefault(peer, set())
 
-    def _entries_of(self, view: View, before: View | None = None) -> dict[PeerId, list[tuple[Key, int]]]:
-        """Return what each owner has to know by this view; by the view before, if there was one, it does not know it yet."""
-        found: dict[PeerId, list[tuple[Key, int]]] = {}
-        if before is not None and before.members == view.members:
-            return found
-        busy = ((key, each.number) for key, each in self._busy.items() if each.state is not _State.ASKED)
-        for entries in (self._held.items(), busy):
-            for key, number in entries:
-                owner = view.owner(key)
-                if before is None or before.owner(key) != owner:
-                    found.setdefault(owner, []).append((key, number))
-        return found
+    def _owe_all(self, view: View, peers: Iterable[PeerId]) -> None:
+        """Send these owners all that they have to know by this view."""
+        for peer in peers:
+            self._owed[peer] = set()
+        owners = view.owners()
+        for slot, keys in self._held.items():
+            if keys and owners[slot] in peers:
+                self._owed[owners[slot]].add(slot)
+        self._send_entries()
 
-    def _introduce(self, peer: PeerId, view: View, entries: list[tuple[Key, int]], *, is_whole: bool) -> None:
-        self._send(peer, Announced(view, is_whole))
-        for part in parts(entries):
-            self._send(peer, part)
+    def _send_entries(self) -> None:
+        """Send what is owed, as much as may be sent in one turn."""
+        left = self._turn_keys
+        for peer, slots in list(self._owed.items()):
+            entries: list[tuple[Key, int]] = []
+            while slots and len(entries) < left:
+                entries += self._held.get(slots.pop(), {}).items()
+            if not slots:
+                del self._owed[peer]
+            for part in parts(entries, is_last=not slots):
+                self._send(peer, part)
+            left -= len(entries)
+            if left <= 0:
+                break
+        if self._owed:
+            self._have_turn()
+
+    def _have_turn(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_turn_due = False
+        if self._coming is not None:
+            self._note_clients()
+        elif self._owed:
+            self._send_entries()
+        self._apply_own()
 
     # --- private
 
     def _next_number(self) -> int:
         self._number += 1
         return self._number
+
+    def _number_of(self, key: Key) -> int | None:
+        keys = self._held.get(slot_of(key))
+        return None if keys is None else keys.get(key)
+
+    def _forget(self, key: Key) -> None:
+        keys = self._held.get(slot_of(key))
+        if keys is not None:
+            keys.pop(key, None)
+
+    def _use(self, key: Key) -> bool:
+        """Begin to work with a key of which nothing is going on. False: this hub does not have it."""
+        number = self._number_of(key)
+        if number is not None:
+            self._busy[key] = _Busy(_State.USED, number)
+        return number is not None
 
     def _ask(self, key: Key, takes: bool, on_held: OnHeld, view: View) -> None:
         busy = self._busy[key] = _Busy(_State.ASKED, self._next_number())
@@ -299,11 +394,11 @@ class Directory:
 
     def _leave(self, key: Key, busy: _Busy) -> None:
         busy.state = _State.LEAVING
-        self._busy[key] = busy
         self._clients.leave(key, partial(self._has_left, key, busy))
 
     def _has_left(self, key: Key, busy: _Busy, has_written: bool) -> None:
         del self._busy[key]
+        self._forget(key)
         self._release(key, busy.number, has_written=has_written)
         if busy.then is not None:
             takes, on_held = busy.then

@@ -143,15 +143,15 @@ BODIES: Mapping[FrameType, type[DirectoryFrame]] = {
 }
 
 
-def parts(entries: Sequence[tuple[Key, int]]) -> Iterator[Entries]:
-    """Yield as many frames as these entries need, at least one; the last one says so."""
+def parts(entries: Sequence[tuple[Key, int]], *, is_last: bool) -> Iterator[Entries]:
+    """Yield as many frames as these entries need, at least one. `is_last`: these are the last ones, and the last frame says so."""
     first = size = 0
     for at, (key, _) in enumerate(entries):
         if at - first == ENTRIES or (at > first and size + len(key[1]) > ENTRIES_BYTES // 4):  # a character has up to 4
             yield Entries(entries[first:at], is_last=False)
             first, size = at, 0
         size += len(key[1]) + 4
-    yield Entries(entries[first:], is_last=True)
+    yield Entries(entries[first:], is_last=is_last)
 
 
 def _unpack(body: bytes) -> dict[str, object]:

@@ -13,12 +13,12 @@ granted unless every view that may be in force says that this hub is the owner, 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from iothub.peers.directory_frames import DirectoryFrame, Held, Hold, Take
 from iothub.peers.ports import PeerId
-from iothub.peers.view import Key, View
+from iothub.peers.view import Key, View, slot_of
 
 REMEMBERED_S = (
     30.0  # how long it is known for each key when it was last written about; after that it was longer ago for all
@@ -39,15 +39,16 @@ class _Contest:
 
 
 class _Announcer:
-    """What another hub has announced: its views, the last one being the one that it has now, and whether all its entries have come.
+    """What a hub has announced, this one too: its views, the last one being the one that it has now, and whether all its entries have come.
 
     Invariant: a view counts until the entries by a later one have come; between the two frames the hub has keys that are not known here.
     """
 
-    __slots__ = ("is_complete", "is_known", "views")
+    __slots__ = ("is_complete", "is_known", "serves", "views")
 
     def __init__(self) -> None:
         self.views: list[View] = []
+        self.serves = False  # it has clients, so its views count, even if this hub's own view does not have it yet
         self.is_known = False  # what its earlier views left here is all there
         self.is_complete = False
 
@@ -96,7 +97,7 @@ class DirectoryOwner:
         self._me = me
         self._send = send
         self._now = now
-        self._holders: dict[Key, tuple[PeerId, int]] = {}
+        self._holders: dict[int, dict[Key, tuple[PeerId, int]]] = defaultdict(dict)  # by slot
         self._contests: dict[Key, _Contest] = {}
         self._announcers: dict[PeerId, _Announcer] = {}
         self._gone: set[PeerId] = set()
@@ -107,7 +108,12 @@ class DirectoryOwner:
 
     def __len__(self) -> int:
         """How many entries there are."""
-        return len(self._holders)
+        return sum(map(len, self._holders.values()))
+
+    def holder(self, key: Key) -> tuple[PeerId, int] | None:
+        """Return which hub has a key, and by what number."""
+        holders = self._holders.get(slot_of(key))
+        return None if holders is None else holders.get(key)
 
     @property
     def waiting(self) -> int:
@@ -116,29 +122,30 @@ class DirectoryOwner:
 
     # --- which hubs there are
 
-    def set_view(self, view: View, own: Iterable[tuple[Key, int]], *, is_whole: bool) -> None:
-        """This hub's view changes; `own`: entries of this hub that come to itself by it. `is_whole`: as in `Announced`."""
-        before, self._view = self._view, view
+    def set_view(self, view: View) -> None:
+        """This hub's view changes; what it has itself is announced like what others have."""
+        self._view = view
         if self._views:
             self._views.append(view)
         self._gone &= set(view.members)
-        self._drop_former(self._me, before, view, is_whole=is_whole)
-        self._add(self._me, own)
         self._judge()
 
     def announce(self, peer: PeerId, view: View, *, is_whole: bool) -> None:
-        """Another hub has a view from now on."""
+        """A hub has a view from now on."""
         announcer = self._announcers.setdefault(peer, _Announcer())
         before = announcer.views[-1] if announcer.views else None
         announcer.announce(view, is_whole=is_whole)
         self._drop_former(peer, before, view, is_whole=is_whole)
         self._judge()
 
-    def add_entries(self, peer: PeerId, entries: Iterable[tuple[Key, int]], *, is_last: bool) -> None:
-        """Another hub has these keys. Of two entries for a key the one with the higher number stays: the other hub is asked to release its own."""
+    def add_entries(self, peer: PeerId, entries: Sequence[tuple[Key, int]], *, is_last: bool) -> None:
+        """A hub has these keys. Of two entries for a key the one with the higher number stays: the other hub is asked to release its own."""
         self._add(peer, entries)
         announcer = self._announcers.get(peer)
-        if is_last and announcer is not None:
+        if announcer is None:
+            return
+        announcer.serves = announcer.serves or bool(entries)
+        if is_last:
             announcer.complete()
             self._judge()
 
@@ -146,13 +153,14 @@ class DirectoryOwner:
         """A hub is gone: nobody waits for it, and what it had is free."""
         self._announcers.pop(peer, None)
         self._gone.add(peer)
-        self._drop(peer, lambda _key: False)
+        self._drop(peer)
         self._written.note_all(self._now())
         self._judge()
 
     def stand_alone(self) -> None:
         """This hub is alone: it asks nobody, and answers nobody. What other hubs had is kept until they are gone."""
-        self._drop(self._me, lambda _key: False)
+        self._announcers.pop(self._me, None)
+        self._drop(self._me)
         self._views.clear()
         self._view, self._in_force = None, ()
 
@@ -160,6 +168,9 @@ class DirectoryOwner:
 
     def ask(self, peer: PeerId, hold: Hold) -> None:
         """A hub asks for a key; it is answered when it has it, or by what it must not disturb."""
+        announcer = self._announcers.get(peer)
+        if announcer is not None:
+            announcer.serves = True
         self._contest(hold.key).waiting.append((peer, hold))
         self._proceed(hold.key)
 
@@ -168,8 +179,8 @@ class DirectoryOwner:
         if has_written:
             self._written.note(key, self._now())
         contest = self._contests.get(key)
-        if self._holders.get(key) == (peer, number):
-            del self._holders[key]
+        if self.holder(key) == (peer, number):
+            del self._holders[slot_of(key)][key]
             if contest is not None:
                 contest.is_taken = False
         elif contest is not None:
@@ -182,15 +193,11 @@ class DirectoryOwner:
 
     def _drop_former(self, peer: PeerId, before: View | None, view: View, *, is_whole: bool) -> None:
         """A hub has another view: forget what it had from this owner by the view before alone."""
-        if is_whole:
-            self._drop(peer, lambda _key: False)
-        elif before is None or before.members != view.members:
-            self._drop(peer, self._is_given_by(view))
-
-    def _is_given_by(self, view: View) -> Callable[[Key], bool]:
-        if self._me not in view.members:
-            return lambda _key: False
-        return lambda key: view.owner(key) == self._me
+        if is_whole or before is None or self._me not in view.members:
+            self._drop(peer)
+        elif before.members != view.members:
+            owners = zip(before.owners(), view.owners(), strict=True)
+            self._drop(peer, {slot for slot, (old, new) in enumerate(owners) if old == self._me != new})
 
     def _judge(self) -> None:
         """Find out which views may be in force, and answer what can be answered by them."""
@@ -199,7 +206,8 @@ class DirectoryOwner:
         if self._views != [self._view] and all(map(self._has_announced, self._view.members)):
             self._views = [self._view]
             self._written.note_all(self._now())
-        announcers = [self._announcers[peer] for peer in self._view.members if peer in self._announcers]
+        members = self._view.members
+        announcers = [each for peer, each in self._announcers.items() if each.serves or peer in members]
         is_known = bool(self._views) and all(each.is_known for each in announcers)
         views = dict.fromkeys([*self._views, *(view for each in announcers for view in each.views)])
         self._in_force = tuple(views) if is_known else ()
@@ -207,9 +215,13 @@ class DirectoryOwner:
             self._proceed(key)
 
     def _has_announced(self, peer: PeerId) -> bool:
-        """Tell whether a hub has the view that this one has, and all its entries have come."""
-        if peer == self._me or peer in self._gone:
-            return True
+        """Tell whether a hub has the view that this one has, and all its entries have come.
+
+        A hub that is gone has none; but the first complete view is one that somebody else has said: by then others know this hub, and the next
+        incarnation of a hub that is gone asks it. Before that, the next one may be alone with its clients.
+        """
+        if peer in self._gone:
+            return bool(self._views)
         announcer = self._announcers.get(peer)
         return announcer is not None and announcer.is_complete and announcer.views[-1] == self._view
 
@@ -229,23 +241,23 @@ class DirectoryOwner:
             return
         while contest.waiting and self._may_grant(key):
             peer, hold = contest.waiting[0]
-            holder = self._holders.get(key)
+            holder = self.holder(key)
             if holder is None and not contest.losers:
-                self._holders[key] = peer, hold.number
+                self._holders[slot_of(key)][key] = holder = peer, hold.number
             elif hold.takes:
                 if holder is not None and not contest.is_taken:
                     contest.is_taken = True
                     self._send(holder[0], Take(key, holder[1]))
                 return
             contest.waiting.popleft()
-            is_granted = self._holders.get(key) == (peer, hold.number)
+            is_granted = holder == (peer, hold.number)
             self._send(peer, Held(key, hold.number, is_granted, self._written.ago_s(key, self._now())))
         if not contest.waiting and not contest.losers:
             del self._contests[key]
 
     def _add(self, peer: PeerId, entries: Iterable[tuple[Key, int]]) -> None:
-        holders = self._holders
         for key, number in entries:
+            holders = self._holders[slot_of(key)]
             holder = holders.setdefault(key, (peer, number))
             if holder[0] != peer:
                 self._part(key, holder, (peer, number))
@@ -258,20 +270,23 @@ class DirectoryOwner:
         contest = self._contest(key)
         contest.losers[loser[0]] = loser[1]
         if winner != one:
-            self._holders[key] = winner
+            self._holders[slot_of(key)][key] = winner
             contest.is_taken = False
         self._send(loser[0], Take(key, loser[1]))
 
-    def _drop(self, peer: PeerId, is_kept: Callable[[Key], bool]) -> None:
-        """Forget what a hub has and waits for, but for the keys that it still has from this owner."""
-        dropped = [key for key, holder in self._holders.items() if holder[0] == peer and not is_kept(key)]
-        for key in dropped:
-            del self._holders[key]
+    def _drop(self, peer: PeerId, slots: Collection[int] | None = None) -> None:
+        """Forget what a hub has and waits for, in these slots; None: in all."""
+        for slot in list(self._holders if slots is None else self._holders.keys() & slots):
+            left = {key: holder for key, holder in self._holders[slot].items() if holder[0] != peer}
+            if left:
+                self._holders[slot] = left
+            else:
+                del self._holders[slot]
         for key, contest in list(self._contests.items()):
-            if not is_kept(key):
+            if slots is None or slot_of(key) in slots:
                 contest.losers.pop(peer, None)
                 contest.waiting = deque(each for each in contest.waiting if each[0] != peer)
-                if key not in self._holders:
+                if self.holder(key) is None:
                     contest.is_taken = False
             if not contest.waiting and not contest.losers:
                 del self._contests[key]

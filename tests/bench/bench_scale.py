@@ -25,7 +25,7 @@ import structlog
 from iothub.engine.router import Router, Subscription
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.ports import PeerId
-from iothub.peers.view import View
+from iothub.peers.view import View, slot_of
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.testing.reactor_thread import ReactorThread
@@ -190,7 +190,8 @@ def directory() -> None:
         owner = DirectoryOwner(PeerId(1, 1), lambda *_: None, time.monotonic)
         holders = owner._holders
         for number in range(ENTRIES):
-            holders[1, f"device-{number:012}"] = (PeerId(number % 23, 1), number)
+            key = 1, f"device-{number:012}"
+            holders[slot_of(key)][key] = PeerId(number % 23, 1), number
         return owner
 
     print(f"entry of the directory: {_grown(make, ENTRIES):.0f} bytes")

@@ -13,23 +13,41 @@ from iothub.peers.directory import DIRECTORY_TYPES, Directory
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerAddress, PeerId
 from iothub.peers.view import Key, View
-from tests.simulation.simulation import Check, Simulation, ViolationError
+from tests.simulation.schedule import Schedule
+from tests.simulation.simulation import Check, Simulation, Suite, ViolationError
 
 if TYPE_CHECKING:
     from tests.simulation.hub import SimHub
 
 KEYS: tuple[Key, ...] = tuple((1, f"client-{number}") for number in range(6))
 GIVE_UP_S = 3.0
+TURN_KEYS = 1  # the most turns to note clients, and for an owner to get its entries
+NEXT_TURN = (0.02, 0.2)  # in each turn of a hub, one of these: views change before the last entries, or do not
 TAIL_S = 2.0  # of clients after the faults
 CHANGES = 0.1  # of the version, at each look
 _BURST = 60
 
 
 class DirectorySimulation(Simulation):
-    """Who there is changes without a change of whom the directory counts, as when a hub joins, or is declared gone and is still awaited."""
+    """Hubs join: others know one by its row and link it, and the directory counts it when it is up.
+
+    Who there is changes without a change of whom the directory counts, too, as when a hub is declared gone and is still awaited.
+    """
+
+    def __init__(self, schedule: Schedule, suite: Suite, log: Callable[[str], None] | None = None) -> None:
+        super().__init__(schedule, suite, log)
+        self.joined: set[PeerId] = set()
+
+    def join(self, hub: SimHub) -> None:
+        """A hub is linked to all members that it knows, and is one from now on, if those are all."""
+        if hub.id not in self.joined and self.is_member(hub.id) and hub.view_version == self.version:
+            self.note(hub, "is up")
+            self.joined.add(hub.id)
+            self.version += 1
 
     def _look(self, hub: SimHub) -> None:
         self.version += self.world.rng.random() < CHANGES
+        hub.joined = frozenset(self.joined)
         super()._look(hub)
 
 
@@ -70,7 +88,7 @@ class Holding(Check):
                     expected[devices.view.owner(key)].add((key, devices.hub.id))
         for devices in living:
             owned = devices.directory.owned
-            known = {(key, holder[0]) for key, holder in owned._holders.items()}
+            known = {(key, holder[0]) for holders in owned._holders.values() for key, holder in holders.items()}
             if known != expected[devices.hub.id] or owned._contests:
                 found.append(f"{devices.hub.id} owns {known}, expected {expected[devices.hub.id]}; {owned._contests}")
         return found
@@ -83,7 +101,10 @@ class Devices:
         self.receivers = ((DIRECTORY_TYPES, self, False),)
         self.hub = hub
         self.view: View | None = None
-        self.directory = Directory(hub.id, hub.links, self, hub)
+        self.is_joined = False
+        self.soon: list[Callable[[], None]] = []
+        self._next_turn = hub.world.rng.choice(NEXT_TURN)
+        self.directory = Directory(hub.id, hub.links, self, hub, self.soon.append, TURN_KEYS)
         self.connected: set[Key] = set()
         self.waiting: dict[Key, float] = {}  # since when
         self.working: dict[Key, int] = {}  # CONNECTs: turns that are left
@@ -95,9 +116,14 @@ class Devices:
         def note_members(rows: Sequence[PeerAddress]) -> None:
             """As the hub does at each look: links first."""
             members(rows)
-            peers = [PeerId(row.node, row.incarnation) for row in rows if row.node != hub.node]
+            listed = (PeerId(row.node, row.incarnation) for row in rows)
+            peers = [peer for peer in listed if peer.node != hub.node and peer in hub.joined]
             self.view = View(hub.view_version, [hub.id, *peers])
             self.directory.set_view(self.view)
+            assert isinstance(hub.sim, DirectorySimulation)
+            if set(peers) <= set(hub.links.up()):
+                hub.sim.join(hub)
+            self.is_joined = hub.id in hub.sim.joined
 
         hub.links.members = note_members  # type: ignore[method-assign]
 
@@ -120,7 +146,7 @@ class Devices:
         return key in self.connected
 
     def connected_keys(self) -> Iterable[Key]:
-        return list(self.connected)
+        return (key for key in sorted(self.connected) if key in self.connected)
 
     def keys_in_use(self) -> Iterable[Key]:
         return list(self.working)
@@ -144,12 +170,14 @@ class Devices:
 
     def act(self) -> None:
         rng, now = self.hub.world.rng, self.hub.world.now
+        if self.soon and (self.hub.sim.is_healing or rng.random() < self._next_turn):
+            self.soon.pop(0)()
         is_over = self.hub.sim.is_healing and now > self._due + TAIL_S
-        if self.view is not None and now >= self._due and not is_over:
+        if self.is_joined and now >= self._due and not is_over:
             self._due = now + rng.random() * 0.1 if not self.hub.sim.is_healing else now + TAIL_S
             self._do_something(rng.choice(KEYS), rng.random())
         for key, since in list(self.waiting.items()):
-            if now - since > GIVE_UP_S:
+            if now - since > GIVE_UP_S and not self.hub.sim.is_healing:
                 del self.waiting[key]
                 self.directory.give_up(key)
         closing, self.closing = self.closing, []
@@ -166,7 +194,7 @@ class Devices:
     def burst(self) -> None:
         """Many clients come and go."""
         for _ in range(_BURST):
-            if self.view is not None:
+            if self.is_joined:
                 self._do_something(self.hub.world.rng.choice(KEYS), self.hub.world.rng.random())
 
     def _do_something(self, key: Key, chance: float) -> None:

@@ -49,6 +49,7 @@ class SimHub:
         self.id = PeerId(node, incarnation)
         self.is_dead = False
         self.view_version = 0  # of the rows, as last read
+        self.joined: frozenset[PeerId] = frozenset()  # who was up then
         self.frozen_until = 0.0
         self.pause: tuple[int, float] | None = None  # (places until it freezes inside a turn, for how long)
         self.last_active = self.world.now

@@ -55,7 +55,7 @@ class DirectoryHub:
                 alarms=Alarms(clock),
             )
         )
-        self.directory = Directory(self.id, self.links, self, clock)
+        self.directory = Directory(self.id, self.links, self, clock, partial(thread.reactor.callLater, 0))
         self.links.register(DIRECTORY_TYPES, self.directory)
 
     def begin(self) -> HubRow:
@@ -86,7 +86,7 @@ class DirectoryHub:
         return key in self.connected
 
     def connected_keys(self) -> Iterable[Key]:
-        return list(self.connected)
+        return (key for key in list(self.connected) if key in self.connected)
 
     def keys_in_use(self) -> Iterable[Key]:
         return ()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from iothub.peers.directory import Directory
+from iothub.peers.directory import TURN_KEYS, Directory
 from iothub.peers.directory_frames import Announced, Hold
 from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import PeerId
@@ -34,7 +34,7 @@ class Hub:
         self.in_use: set[Key] = set()
         self.closing: dict[Key, Callable[[bool], None]] = {}
         self.sent: list[FrameType] = []
-        self.directory = Directory(me, self, self, self)
+        self.directory = Directory(me, self, self, self, net.soon.append, net.turn_keys)
 
     def boottime(self) -> float:
         return self.net.now
@@ -48,7 +48,7 @@ class Hub:
         return key in self.connected
 
     def connected_keys(self) -> Iterable[Key]:
-        return self.connected
+        return (key for key in sorted(self.connected) if key in self.connected)
 
     def keys_in_use(self) -> Iterable[Key]:
         return self.in_use
@@ -85,10 +85,12 @@ class Hub:
 class Net:
     """Hubs that are all linked; frames arrive with `settle`, but those to and from `silent` hubs wait."""
 
-    def __init__(self, *ids: PeerId) -> None:
+    def __init__(self, *ids: PeerId, turn_keys: int = TURN_KEYS) -> None:
         self.now = 100.0
+        self.turn_keys = turn_keys
         self.frames: deque[tuple[PeerId, PeerId, FrameType, bytes]] = deque()
         self.silent: set[PeerId] = set()
+        self.soon: list[Callable[[], None]] = []
         self.hubs = {each: Hub(self, each) for each in ids}
         for hub in self.hubs.values():
             for other in ids:
@@ -104,6 +106,14 @@ class Net:
             elif target in self.hubs and source in self.hubs:
                 self.hubs[target].directory.frame(source, frame_type, body)
         self.frames.extend(waiting)
+
+    def turn(self) -> None:
+        """Another turn at all hubs."""
+        soon = list(self.soon)
+        self.soon.clear()
+        for call in soon:
+            call()
+        self.settle()
 
     def kill(self, peer: PeerId) -> None:
         del self.hubs[peer]
@@ -257,7 +267,7 @@ def test_an_answer_that_crosses_a_release_is_not_taken() -> None:
     one.net.settle()
 
     assert (answers, len(again)) == ([], 1)
-    assert three.directory.owned._holders == {key: (ONE, 2)}
+    assert three.directory.owned.holder(key) == (ONE, 2)
 
 
 def test_who_wants_a_key_that_is_being_left_gets_it_afterwards() -> None:
@@ -370,6 +380,28 @@ def test_a_key_whose_owner_stays_waits_for_nobody() -> None:
     assert len(two.hold(key_of(ONE))) == 1
 
 
+def test_a_key_that_a_hub_moves_is_not_granted_by_an_owner_that_does_not_count_that_hub_yet() -> None:
+    """The hub is up, and has asked: its clients are as real as those of hubs that are counted."""
+    four = PeerId(4, 1)
+    net = Net(*ALL, four)
+    one, two, three, _ = net.hubs.values()
+    views = [View(0, members) for members in ((ONE, TWO), ALL, (*ALL, four))]
+    key = next((1, f"k{n}") for n in range(1_000) if [view.owner((1, f"k{n}")) for view in views] == [ONE, ONE, four])
+    one.see(ONE, TWO)
+    two.see(ONE, TWO)
+    three.see(*ALL)
+    three.connect(key)
+
+    three.see(*ALL, four)
+    answers = two.hold(key)
+    assert answers == []
+    for hub in net.hubs.values():
+        hub.see(*ALL, four)
+    three.finish(key)
+
+    assert len(answers) == 1
+
+
 def test_of_two_hubs_that_have_a_key_the_one_with_the_higher_number_stays() -> None:
     """Their views did not have each other; a third hub has both."""
     net = Net(*ALL)
@@ -385,7 +417,7 @@ def test_of_two_hubs_that_have_a_key_the_one_with_the_higher_number_stays() -> N
     waiting = three.hold(key, takes=False)
     one.finish(key)
 
-    assert three.directory.owned._holders == {key: (TWO, 8)}
+    assert three.directory.owned.holder(key) == (TWO, 8)
     assert waiting == [None]
 
 
@@ -433,7 +465,7 @@ def test_a_new_version_of_the_same_hubs_is_announced_and_moves_no_key() -> None:
     for hub in (one, two, three):
         hub.see(*ALL, version=1)
 
-    assert one.sent == [FrameType.VIEW, FrameType.ENTRIES] * 2
+    assert one.sent == [FrameType.VIEW] * 2 + [FrameType.ENTRIES] * 2
     assert len(two.directory.owned) == 1
     assert three.hold(key) == []
     one.finish(key)
@@ -449,3 +481,119 @@ def test_a_connect_is_granted_while_hubs_have_read_different_versions_of_the_sam
 
     assert len(one.hold(key)) == 1
     assert len(two.directory.owned) == 1
+
+
+# --- many keys
+
+
+def connected(hub: Hub, owner: PeerId, count: int) -> list[Key]:
+    """Connect so many clients whose keys this hub owns among all."""
+    view = View(0, ALL)
+    keys = [key for key in ((1, f"m{number}") for number in range(1_000)) if view.owner(key) == owner][:count]
+    for key in keys:
+        hub.connect(key)
+    return keys
+
+
+def test_an_owner_answers_once_it_has_the_last_entries() -> None:
+    """Clients are noted over three turns, and their entries sent over three more, the first of which is the last of the others."""
+    net = Net(ONE, TWO, THREE, turn_keys=2)
+    one, two, three = net.hubs.values()
+    keys = connected(one, THREE, 5)
+    for hub in (one, two, three):
+        hub.see(*ALL)
+    two.hold(keys[0])
+    assert one.sent == []
+
+    owned = []
+    for _ in range(4):
+        assert one.closing == {}
+        net.turn()
+        owned.append(len(three.directory.owned))
+
+    assert (owned, list(one.closing)) == ([0, 2, 4, 5], [keys[0]])
+
+
+def test_what_is_released_before_its_entry_is_sent_is_not_sent() -> None:
+    net = Net(ONE, THREE, turn_keys=2)
+    one, three = net.hubs.values()
+    keys = connected(one, THREE, 5)
+    for hub in (one, three):
+        hub.see(ONE, THREE)
+    net.turn()
+    net.turn()
+    assert len(three.directory.owned) == 2
+    for key in keys:
+        one.disconnect(key)
+        one.finish(key)
+
+    net.turn()
+    net.turn()
+
+    assert (len(three.directory.owned), net.soon) == (0, [])
+    assert len(three.hold(keys[0])) == 1
+
+
+def test_clients_that_come_and_go_while_others_are_noted_are_entries_if_they_are_there_then() -> None:
+    net = Net(ONE, THREE, turn_keys=2)
+    one, three = net.hubs.values()
+    first, *others, last = connected(one, THREE, 8)
+    one.disconnect(last)
+    one.see(ONE, THREE)
+    three.see(ONE, THREE)
+    one.connect(last)
+    one.disconnect(first)
+    assert one.hold(others[0]) == [0.0]
+    one.connected.remove(others[0])
+    one.directory.let_go(others[0])
+
+    while net.soon:
+        net.turn()
+
+    assert {key for key in (first, *others, last) if three.directory.owned.holder(key)} == {*others[1:], last}
+
+
+def test_a_hub_that_is_alone_again_before_its_clients_are_noted_has_said_nothing() -> None:
+    net = Net(ONE, THREE, turn_keys=2)
+    one, _ = net.hubs.values()
+    connected(one, THREE, 5)
+    one.see(ONE, THREE)
+    one.see(ONE)
+
+    net.turn()
+
+    assert (one.sent, net.soon) == ([], [])
+
+
+def test_a_view_that_changes_before_the_last_entries_loses_no_key() -> None:
+    """An owner that was none for a moment has forgotten what it had."""
+    net = Net(ONE, TWO, THREE, turn_keys=2)
+    one, _, three = net.hubs.values()
+    keys = connected(one, THREE, 5)
+    one.see(*ALL)
+    while not len(three.directory.owned):
+        net.turn()
+    for version, members in enumerate((ALL, (ONE, TWO), ALL)):
+        for hub in net.hubs.values():
+            if hub.id in members:
+                hub.directory.set_view(View(version, members))
+        net.settle()
+    while net.soon:
+        net.turn()
+
+    assert {key for key in keys if (three.directory.owned.holder(key) or (None,))[0] == ONE} == set(keys)
+
+
+def test_a_hub_that_is_alone_sends_no_further_entries() -> None:
+    net = Net(ONE, THREE, turn_keys=2)
+    one, three = net.hubs.values()
+    connected(one, THREE, 5)
+    one.see(ONE, THREE)
+    while not len(three.directory.owned):
+        net.turn()
+    one.sent.clear()
+    one.see(ONE)
+
+    net.turn()
+
+    assert (one.sent, net.soon) == ([], [])

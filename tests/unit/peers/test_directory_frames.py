@@ -46,7 +46,7 @@ def test_many_entries_are_parted_by_number_and_by_size_and_the_last_part_says_so
     many = [((1, f"{number}"), number) for number in range(ENTRIES + 1)]
     large = [((1, f"{number:0>60000}"), number) for number in range(3)]
 
-    by_number, by_size = list(parts(many)), list(parts(large))
+    by_number, by_size = list(parts(many, is_last=True)), list(parts(large, is_last=True))
 
     assert [(len(each.entries), each.is_last) for each in by_number] == [(ENTRIES, False), (1, True)]
     assert [(len(each.entries), each.is_last) for each in by_size] == [(1, False), (1, False), (1, True)]
@@ -55,7 +55,7 @@ def test_many_entries_are_parted_by_number_and_by_size_and_the_last_part_says_so
 
 
 def test_no_entries_are_one_part() -> None:
-    assert list(parts([])) == [Entries([], is_last=True)]
+    assert list(parts([], is_last=True)) == [Entries([], is_last=True)]
 
 
 def body(**fields: object) -> bytes:
