@@ -62,6 +62,7 @@ class Heartbeat:
         self._is_stopping = False
         self._has_left = False
         self._is_looking = False
+        self._is_hurried = False
         self.unseen = ""  # what keeps the other hubs from being looked at
 
     async def join(self) -> Peers:
@@ -111,6 +112,18 @@ class Heartbeat:
             await self._look()
             if not membership.is_up:
                 await self._parts.pause(_UP_S)
+        self.look_soon()  # so that the others hear that this hub counts them and itself
+
+    def look_soon(self) -> None:
+        """Another hub has said how it sees who is there: its look was later than this hub's, perhaps."""
+        self._is_hurried = True
+        if not self._is_looking:
+            self._look_at_once()
+
+    def _look_at_once(self) -> None:
+        if self._is_hurried and not self._has_left:
+            self._is_hurried = False
+            Deferred.fromCoroutine(self._look())
 
     async def evict(self, row: HubRow) -> None:
         """Declare a hub gone because an administrator says so, or note that one that is gone is known to be.
@@ -239,6 +252,7 @@ class Heartbeat:
             self._log.error("defect in reading the other hubs' heartbeats", exc_info=error)
         finally:
             self._is_looking = False
+            self._look_at_once()
 
     def _not_seen(self, why: str) -> None:
         """Say it once: a hub that starts looks ten times a second."""
