@@ -70,7 +70,7 @@ class Heartbeat:
         parts = self._parts
         links = parts.links
         await self.members.join(parts.data_dir.read_member(), parts.pause, "" if links is None else links.open())
-        await require_links(self.members, has_links=links is not None, pause=parts.pause)
+        await require_links(self.members, has_links=links is not None, pause=parts.pause, beside=self._beside())
         await self._require_shared_queues()
         await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
         me = PeerId(self.members.number, self.members.incarnation)
@@ -82,6 +82,10 @@ class Heartbeat:
             self.accompanied_at = self.came_at
         parts.reactor.callLater(HEARTBEAT_S, self._beat)
         return Peers(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
+
+    def _beside(self) -> range | None:
+        settings, data_dir = self._parts.settings, self._parts.data_dir
+        return node_numbers(settings, data_dir) if data_dir.worker and settings.events.driver == "sqlite" else None
 
     async def _require_shared_queues(self) -> None:
         """Raises ConfigError: a hub that is no worker of this data directory uses the same stores, and cannot reach a file here."""
