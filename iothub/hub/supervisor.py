@@ -80,6 +80,11 @@ class Child(LoggingProtocol):
             self.service.answers_again(self)
         self.silent_looks = 0
 
+    def look(self) -> int:
+        """Look whether it has said anything; return at how many looks in a row it had not."""
+        self.silent_looks += 1
+        return self.silent_looks
+
     def tell(self, text: str) -> None:
         """Say to a worker how the store process is."""
         transport: IProcessTransport | None = self.transport
@@ -193,10 +198,10 @@ class Supervisor(ProcessMonitor):
         self._main.callLater(BEAT_S, self._look)
         for child in list(self._children.values()):
             if child.report.is_ready:
-                child.silent_looks += 1
-                if child.silent_looks == LATE_LOOKS:
+                looks = child.look()
+                if looks == LATE_LOOKS:
                     self._note_silence(child)
-                elif child.silent_looks == LOST_LOOKS:
+                elif looks == LOST_LOOKS:
                     self._log.error("a process of this hub does not answer, killing it", name=child.name)
                     self._signal(child, "KILL")
 
