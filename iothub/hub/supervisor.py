@@ -288,10 +288,10 @@ class Supervisor(ProcessMonitor):
         self._stop_next()
 
     def _stop_worker(self, name: str) -> None:
-        if self._is_started:
+        if self._children[name].report.is_ready:
             self.stopProcess(name)
         else:
-            self._signal(self.protocols[name], "KILL")  # nothing was promised to anybody yet
+            self._signal(self.protocols[name], "KILL")  # it has promised nothing to anybody yet
 
     def _stop_next(self) -> None:
         """The workers need the store process to the end."""

@@ -1,7 +1,7 @@
 """A child of a supervisor that serves nobody: `python supervised_child.py DIRECTORY --as-worker K | --store-process`.
 
 It writes what happens to it into `DIRECTORY/events`, a line each. `DIRECTORY/refuse-NAME` holds the text with which it refuses to start,
-`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/finish-NAME` lets it end once as a worker that is gone without.
+`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, `DIRECTORY/finish-NAME` lets it end once as a worker that is gone without.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def main() -> int:
     signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
     if name != "store":
         threading.Thread(target=_note_news, args=(note,), daemon=True).start()
+    while (place / f"wait-{name}").exists():
+        time.sleep(BEAT_S)
     note("ready")
     report.ready()
     while True:

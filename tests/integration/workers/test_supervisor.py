@@ -203,6 +203,20 @@ def test_sighup_reaches_each_worker(ready: Supervised) -> None:
     )
 
 
+def test_worker_that_serves_is_stopped_also_while_others_start(
+    tmp_path: Path, supervise: Callable[[], Supervised]
+) -> None:
+    """It has clients."""
+    (tmp_path / "wait-w3").touch()
+    starting = supervise()
+    until(lambda: {name for name, _ in starting.events("ready")} == {"store", "w1", "w2"}, "two workers", 30)
+
+    starting.process.send_signal(signal.SIGTERM)
+
+    assert starting.process.wait(10) == 0
+    assert sorted(name for name, _ in starting.events("stopped")) == ["store", "w1", "w2"]
+
+
 def test_second_signal_ends_everything_at_once(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
     (tmp_path / "ignore-w1").touch()
     hanging = supervise()
