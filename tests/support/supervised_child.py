@@ -1,7 +1,8 @@
 """A child of a supervisor that serves nobody: `python supervised_child.py DIRECTORY --as-worker K | --store-process`.
 
 It writes what happens to it into `DIRECTORY/events`, a line each. `DIRECTORY/refuse-NAME` holds the text with which it refuses to start,
-`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, `DIRECTORY/finish-NAME` lets it end once as a worker that is gone without.
+`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, and `DIRECTORY/finish-NAME` lets it end once as a
+worker that the other hubs go on without.
 """
 
 from __future__ import annotations
