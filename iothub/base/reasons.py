@@ -106,6 +106,7 @@ class LinkClose(Enum):
     REFUSED = "peer_refused"  # by the other side
     RELINKED = "relinked"  # the peer came again on another connection
     PEER_GONE = "peer_gone"  # what it had not acknowledged is dropped
+    LEFT = "peer_left"  # the other side stops, and said so before it closed
     CLOSED = "closed"
 
 

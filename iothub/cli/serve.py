@@ -11,6 +11,7 @@ from functools import partial
 
 import click
 
+from iothub.base.errors import IotHubError
 from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.config import value_types
@@ -76,6 +77,8 @@ def command(
         from iothub.cli import serve_child
 
         code = serve_child.serve(app, flags, worker, is_fail_fast=is_fail_fast)
+    elif is_check and app.form != "table":
+        code = _report_check(app, flags)
     else:
         code = _serve(app, flags, is_check=is_check, is_fail_fast=is_fail_fast)
     from iothub.hub.serve import BEGIN_AGAIN
@@ -96,8 +99,20 @@ def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bo
 
     read = partial(app.load_checked, flags)
     code = serve(config, app.data_dir, read, is_fail_fast=is_fail_fast, is_only_checked=is_check)
-    if is_check:
-        app.done("nothing keeps the hub from starting")
+    if is_check and app.form == "table":
+        app.say("nothing keeps the hub from starting")
+    return code
+
+
+def _report_check(app: App, flags: tuple[str, ...]) -> int:
+    """Print what keeps the hub from starting as one record."""
+    errors: list[str] = []
+    code = 0
+    try:
+        _serve(app, flags, is_check=True, is_fail_fast=False)
+    except IotHubError as error:
+        errors, code = [str(error), *error.details], error.exit_code
+    app.record({"name": "hub", "is_startable": not errors, "exit_code": code, "errors": errors})
     return code
 
 

@@ -15,7 +15,7 @@ from iothub.config.check import Checked
 from iothub.config.datadir import DataDir
 from iothub.config.workers import of_worker
 from iothub.hub import supervised
-from iothub.hub.serve import serve_worker
+from iothub.hub.serve import BEGIN_AGAIN, serve_worker
 from iothub.hub.supervised import Reporter
 
 
@@ -39,7 +39,7 @@ def _serve_stores(app: App, flags: tuple[str, ...], report: Reporter) -> int:
     settings = app.load_checked(flags).loaded.config
     from iothub.hub import store_process  # a worker needs none of it
 
-    return store_process.run(settings, app.data_dir, report.ready)
+    return store_process.run(settings, app.data_dir, report)
 
 
 def _serve_worker(app: App, flags: tuple[str, ...], report: Reporter, worker: int, *, is_fail_fast: bool) -> int:
@@ -47,7 +47,8 @@ def _serve_worker(app: App, flags: tuple[str, ...], report: Reporter, worker: in
     read = partial(_read_for, app, flags, data_dir)
     settings = read().loaded.config
     log.name_process(settings.node.name)
-    return serve_worker(settings, data_dir, read, report.ready, is_fail_fast=is_fail_fast)
+    code = serve_worker(settings, data_dir, read, report, is_fail_fast=is_fail_fast)
+    return supervised.BEGINS_AGAIN if code == BEGIN_AGAIN else code
 
 
 def _read_for(app: App, flags: tuple[str, ...], data_dir: DataDir) -> Checked:

@@ -67,10 +67,11 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     facts.update({name: value for name, value in noted.items() if name not in facts})
     facts["started"] = _iso(noted.get("started"))
     count, trouble = _tenants(app)
-    answer = {} if starting else _ask(app, facts)
+    answer = _ask(app, facts)  # also while workers start: one that serves makes the hub ready
     address = noted.get("http")
     readiness, page = _over_http(address) if isinstance(address, str) and address else ({}, {})
-    if starting:
+    if starting and not answer:
+        facts.pop("problem", None)
         facts["state"] = "starting"
         answer = {"ready": False, "reasons": [starting]}
     elif page and not answer:

@@ -7,7 +7,6 @@ own; a flag or an environment variable has only text, so there "1883" is a numbe
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,6 +31,7 @@ from iothub.base.units import (
     parse_size,
     parse_time_of_day,
 )
+from iothub.config.cpus import usable_cpus
 
 T = TypeVar("T")
 
@@ -95,9 +95,9 @@ def integer(least: int, most: int) -> Kind[int]:
 
 
 def _read_workers(raw: object) -> int:
-    """`auto`: as many as this process has CPUs; what a container may use of them is not known here."""
+    """`auto`: as many as this process may use CPUs."""
     if raw == "auto":
-        return min(len(os.sched_getaffinity(0)), MOST_WORKERS)
+        return min(usable_cpus(), MOST_WORKERS)
     if isinstance(raw, bool) or not isinstance(raw, int) or not 1 <= raw <= MOST_WORKERS:
         raise ValueError(f'expected a whole number from 1 to {MOST_WORKERS}, or "auto"')
     return raw

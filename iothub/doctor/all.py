@@ -5,6 +5,7 @@ Knows the parts by name.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from iothub.config.datadir import DataDir
@@ -30,6 +31,7 @@ from iothub.hub.drivers import file_versions, needed_tables, queue_drivers
 
 def checks(data_dir: DataDir, settings: Config) -> list[Check]:
     """Return the checks; before `init` there are no files and no accounts, only servers."""
+    settings = _as_running(data_dir, settings)
     libraries.load(data_dir, settings)
     chosen = listeners.checks(data_dir, settings)
     chosen.append(accounts.check(data_dir, settings))
@@ -45,6 +47,14 @@ def checks(data_dir: DataDir, settings: Config) -> list[Check]:
     else:
         chosen += machine.checks_before(data_dir)
     return chosen + _servers(data_dir, settings)
+
+
+def _as_running(data_dir: DataDir, settings: Config) -> Config:
+    """Take the number of workers from the hub that runs: it may be of its command line."""
+    workers = (data_dir.read_hub() or {}).get("workers", 1)
+    if data_dir.holder() is None or not isinstance(workers, int):
+        return settings
+    return replace(settings, node=replace(settings.node, workers=workers))
 
 
 def _servers(data_dir: DataDir, settings: Config) -> list[Check]:

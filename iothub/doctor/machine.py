@@ -39,13 +39,14 @@ _CLOCK_UNSYNCHRONISED = 5
 
 def checks(data_dir: DataDir, settings: Config, files: Mapping[Path, int]) -> list[Check]:
     """`files`: the SQLite files that these settings use, each with the schema version that this program knows."""
+    named = [(str(file.relative_to(data_dir.path)), file, known) for file, known in files.items()]
     return [
         Check(_DIRECTORY, lambda: _directory(data_dir, settings)),
         Check("disk sync", lambda: _sync(data_dir.path)),
         Check("clock", lambda: clock(data_dir.last_heartbeat(), time.time(), _is_clock_synchronised)),
         Check("pepper", lambda: _pepper(data_dir, settings)),
         Check(_DESCRIPTORS, lambda: descriptors(settings, _file_limit(data_dir))),
-        *(Check(file.name, partial(_file, file, known)) for file, known in files.items()),
+        *(Check(name, partial(_file, name, file, known)) for name, file, known in named),
     ]
 
 
@@ -165,9 +166,10 @@ def descriptors(settings: Config, limit: int) -> Iterator[Finding]:
         yield Finding(_DESCRIPTORS, State.OK, text)
 
 
-def _file(path: Path, known: int) -> Iterator[Finding]:
+def _file(name: str, path: Path, known: int) -> Iterator[Finding]:
+    """`name`: below the data directory."""
     if not path.exists():
-        yield Finding(path.name, State.OK, "does not exist yet: the first `iothub serve` creates it")
+        yield Finding(name, State.OK, "does not exist yet: the first `iothub serve` creates it")
         return
     try:
         seen, seconds = timed(partial(inspect_file, path))
@@ -175,12 +177,12 @@ def _file(path: Path, known: int) -> Iterator[Finding]:
         advice = (
             "" if error.retryable else "restore it from a backup; a start sets it aside and copies its readable rows"
         )
-        yield Finding(path.name, State.FAIL, str(error), advice)
+        yield Finding(name, State.FAIL, str(error), advice)
         return
     if seen.version > known:
         text = f"schema version {seen.version}, this program knows up to {known}: the next start is refused"
-        yield Finding(path.name, State.FAIL, text, "start the newer program, or restore a backup", seconds)
+        yield Finding(name, State.FAIL, text, "start the newer program, or restore a backup", seconds)
         return
     size = format_size_roughly(path.stat().st_size)
     text = f"{size}, schema version {seen.version}" if seen.tables else "empty"
-    yield Finding(path.name, State.OK, text, seconds=seconds)
+    yield Finding(name, State.OK, text, seconds=seconds)

@@ -16,6 +16,7 @@ def findings(facts: Mapping[str, object]) -> Iterator[Finding]:
     """`facts`: as `iothub status -o json` has them."""
     yield _readiness(facts)
     yield from _other_hubs(facts)
+    yield from _quota(facts)
     alarms = facts.get("alarms")
     for alarm in alarms if isinstance(alarms, list) else []:
         subject = f" ({alarm['subject']})" if alarm.get("subject") else ""
@@ -38,6 +39,18 @@ def _other_hubs(facts: Mapping[str, object]) -> Iterator[Finding]:
     )
     text = f"{who}; not across hubs: {'; '.join(map(str, missing))}"
     yield Finding("other hubs", State.OK, text, "connect clients that need one of these to the same hub")
+
+
+def _quota(facts: Mapping[str, object]) -> Iterator[Finding]:
+    """The ledger of workers answers: their store process has it, or Redis."""
+    workers, mode = facts.get("worker_states"), facts.get("quota")
+    if not isinstance(workers, list) or not isinstance(mode, str):
+        return
+    if mode == "shared":
+        yield Finding("quota of workers", State.OK, f"limits hold for {len(workers)} workers together")
+    else:
+        advice = "wait some seconds; if it lasts, see the alarms and the log of the store process"
+        yield Finding("quota of workers", State.WARN, f"{mode}: each worker keeps its last share of the limits", advice)
 
 
 def _readiness(facts: Mapping[str, object]) -> Finding:

@@ -197,6 +197,10 @@ class HubCluster:
         """`joining` or `up`, as the others see this hub."""
         return self._heartbeat.state
 
+    def look_soon(self) -> None:
+        """As `Heartbeat.look_soon`."""
+        self._heartbeat.look_soon()
+
     async def evict(self, row: HubRow) -> None:
         """As `Heartbeat.evict`."""
         await self._heartbeat.evict(row)

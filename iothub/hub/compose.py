@@ -359,6 +359,7 @@ def _health(foundation: Foundation, writers: Writers, control: Control) -> Healt
         phase=process.phase,
         waiting=process.waiting,
         alarms=monitoring.alarms,
+        store_alarms=monitoring.store_alarms,
         watch=monitoring.watch,
         plane=control.plane,
         writer=writers.writer,

@@ -105,7 +105,13 @@ def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager
         return SessionLocks()
     members = foundation.members
     made = PeerDirectory(
-        links, lambda: links.me, lambda: members.view.version, foundation.brokers, sessions, foundation.process.reactor
+        links,
+        lambda: links.me,
+        lambda: members.view.version,
+        foundation.brokers,
+        sessions,
+        foundation.process.reactor,
+        on_view=lambda: foundation.cluster().look_soon(),
     )
     links.register(DIRECTORY_TYPES, made)
     foundation.monitoring.telemetry.registry.feed(metrics.CLIENTS_GIVEN_UP, lambda: made.given_up)

@@ -371,9 +371,16 @@ def file_versions(settings: Config, data_dir: DataDir) -> dict[Path, int]:
         data_dir.retained: RETAINED.version,
         data_dir.events: EVENTS.version,
         data_dir.state: STATES.version,
-        data_dir.usage: USAGE.version,
+        **dict.fromkeys(_usage_files(settings, data_dir), USAGE.version),
     }
     return {file: version for file, version in files.items() if file not in unused}
+
+
+def _usage_files(settings: Config, data_dir: DataDir) -> list[Path]:
+    """Return the file of each worker, if there are several and `data_dir` is that of the whole."""
+    if settings.node.workers == 1 or data_dir.worker:
+        return [data_dir.usage]
+    return [DataDir.of_worker(data_dir.path, number).usage for number in range(1, settings.node.workers + 1)]
 
 
 def needs_store_process(settings: Config, data_dir: DataDir) -> bool:

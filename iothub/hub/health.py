@@ -14,6 +14,7 @@ from iothub.engine.plane import Plane
 from iothub.hub.cluster import HubCluster
 from iothub.hub.peer_links import PeerLinks
 from iothub.hub.phase import Phase
+from iothub.hub.store_alarms import StoreAlarms
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.hub.wait_for_servers import Waiting
 from iothub.net.descriptors import Descriptors
@@ -39,6 +40,7 @@ class Readiness:
     phase: Phase
     waiting: Waiting
     alarms: Alarms
+    store_alarms: StoreAlarms
     watch: Watch
     plane: Plane
     writer: QueueWriter
@@ -48,7 +50,9 @@ class Readiness:
 
     def reasons(self) -> list[str]:
         reasons = self._phase_reasons()
-        if self.writer.is_failing or self.journal_thread.is_failing:
+        if why := self.store_alarms.told_away:
+            reasons.append(f"{why}; until it is back nothing is stored, and publishers wait")
+        elif self.writer.is_failing or self.journal_thread.is_failing:
             reasons.append(f"a store refuses writes; see the alarms{self._failing_stores()}")
         if not self.waiting.reason and (silent := self._silent_gateways()):
             reasons.append(f"no gateway of HBase answers: {'; '.join(silent)}; {ADVICE}")

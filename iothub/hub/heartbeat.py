@@ -62,6 +62,7 @@ class Heartbeat:
         self._is_stopping = False
         self._has_left = False
         self._is_looking = False
+        self._is_hurried = False
         self.unseen = ""  # what keeps the other hubs from being looked at
 
     async def join(self) -> Peers:
@@ -69,7 +70,7 @@ class Heartbeat:
         parts = self._parts
         links = parts.links
         await self.members.join(parts.data_dir.read_member(), parts.pause, "" if links is None else links.open())
-        await require_links(self.members, has_links=links is not None, pause=parts.pause)
+        await require_links(self.members, has_links=links is not None, pause=parts.pause, beside=self._beside())
         await self._require_shared_queues()
         await parts.run("housekeeping.member", parts.data_dir.write_member, self.members.incarnation)
         me = PeerId(self.members.number, self.members.incarnation)
@@ -81,6 +82,10 @@ class Heartbeat:
             self.accompanied_at = self.came_at
         parts.reactor.callLater(HEARTBEAT_S, self._beat)
         return Peers(self.members.number, self.members.living, self._look_again, lambda: frozenset(self._met))
+
+    def _beside(self) -> range | None:
+        settings, data_dir = self._parts.settings, self._parts.data_dir
+        return node_numbers(settings, data_dir) if data_dir.worker and settings.events.driver == "sqlite" else None
 
     async def _require_shared_queues(self) -> None:
         """Raises ConfigError: a hub that is no worker of this data directory uses the same stores, and cannot reach a file here."""
@@ -111,6 +116,18 @@ class Heartbeat:
             await self._look()
             if not membership.is_up:
                 await self._parts.pause(_UP_S)
+        self.look_soon()  # so that the others hear that this hub counts them and itself
+
+    def look_soon(self) -> None:
+        """Another hub has said how it sees who is there: its look was later than this hub's, perhaps."""
+        self._is_hurried = True
+        if not self._is_looking:
+            self._look_at_once()
+
+    def _look_at_once(self) -> None:
+        if self._is_hurried and not self._has_left:
+            self._is_hurried = False
+            Deferred.fromCoroutine(self._look())
 
     async def evict(self, row: HubRow) -> None:
         """Declare a hub gone because an administrator says so, or note that one that is gone is known to be.
@@ -239,6 +256,7 @@ class Heartbeat:
             self._log.error("defect in reading the other hubs' heartbeats", exc_info=error)
         finally:
             self._is_looking = False
+            self._look_at_once()
 
     def _not_seen(self, why: str) -> None:
         """Say it once: a hub that starts looks ten times a second."""

@@ -85,7 +85,7 @@ class LinkAlarms:
         self._log.refused(node, address, refusal, detail, by_peer=by_peer)
         if by_peer and refusal is PeerRefusal.GONE:
             self._on_told_gone()
-        if node is not None:
+        if node is not None and refusal is not PeerRefusal.GONE:  # that is decided, and whoever is gone begins again
             text = f"{refusal.value}: {detail}" if detail else refusal.value
             self._troubles[node] = f"it refuses this hub: {text}" if by_peer else text
             self._raise(AlarmName.PEER_REFUSED, node, self._troubles[node])

@@ -18,7 +18,12 @@ from iothub.hub.phase import Phase
 from iothub.peers.ports import LinkObserver, LinkStatus, PeerId
 from iothub_tenants.accounts.hubs import CUT_OFF, EVICTED, HubRow
 
-_NO_EVENT = (LinkClose.RELINKED, LinkClose.CLOSED, LinkClose.PEER_GONE)  # the last one: `peer_gone` says it
+_NO_EVENT = (
+    LinkClose.RELINKED,
+    LinkClose.CLOSED,
+    LinkClose.LEFT,
+    LinkClose.PEER_GONE,
+)  # the last two: `peer_gone` says it
 
 log = logging.get(__name__)
 

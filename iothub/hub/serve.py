@@ -38,6 +38,7 @@ from iothub.hub.service_manager import ServiceManager
 from iothub.hub.start import Start
 from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
+from iothub.hub.supervised import BEAT_S, NewsReader, Reporter
 from iothub.net.backend import select_backend
 from iothub.net.descriptors import file_limit, raise_file_limit
 
@@ -74,9 +75,11 @@ def serve(
 
 
 def serve_worker(
-    settings: Config, data_dir: DataDir, read: Read, on_ready: Callable[[], None], *, is_fail_fast: bool = False
+    settings: Config, data_dir: DataDir, read: Read, report: Reporter, *, is_fail_fast: bool = False
 ) -> int:
     """Run one of several workers, whose supervisor has made the checks of a start; returns as `serve`. `settings`, `data_dir`: the worker's.
+
+    `report`: hears that it is ready, and from then on each second that it runs.
 
     Raises: as `serve`.
     """
@@ -85,16 +88,24 @@ def serve_worker(
     data_dir.make_own()
     lock = data_dir.lock("iothub serve")
 
-    def announce(address: str) -> None:
-        lock.announce(address)
-        on_ready()
-
     try:
         reactor = _install_reactor(settings)
+
+        def announce(address: str) -> None:
+            lock.announce(address)
+            report.ready()
+            _beat(reactor, report)
+
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
+        reactor.addReader(NewsReader(parts.monitoring.store_alarms.told, reactor.removeReader))
         return HubProcess(parts, announce, read, ServiceManager(), is_supervised=True).run()
     finally:
         lock.release()
+
+
+def _beat(reactor: Any, report: Reporter) -> None:
+    report.beat()
+    reactor.callLater(BEAT_S, _beat, reactor, report)
 
 
 def _supervise(settings: Config, data_dir: DataDir, lock: Lock) -> int:
@@ -222,6 +233,7 @@ class HubProcess:
         self._phase.stop()
         self._phase.end_ready()
         self._stop.expel()
+        self._parts.process.data_dir.remove_hub()  # or the next start would take it for a crash
         self._reactor.callLater(_FINAL_PACKET_S, self._reactor.stop)
 
     def _signalled(self, number: int, _frame: object) -> None:

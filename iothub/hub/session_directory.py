@@ -20,6 +20,7 @@ from iothub.engine.state import Session
 from iothub.hub.peer_receiver import PeerReceiver
 from iothub.hub.session_locks import SessionLocks
 from iothub.peers.directory import Directory
+from iothub.peers.frames import FrameType
 from iothub.peers.ports import Announcer, PeerId
 from iothub.peers.view import Key, View
 from iothub_services.sessions.manager import SessionManager
@@ -46,11 +47,13 @@ class PeerDirectory(PeerReceiver[Directory]):
         sessions: Callable[[], SessionManager],
         reactor: Any,
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
+        on_view: Callable[[], None] = lambda: None,
     ) -> None:
-        """`view_version`: of who there is, as of this hub's last look at the accounts."""
+        """`view_version`: of who there is, as of this hub's last look at the accounts. `on_view`: another hub has said how it sees that."""
         super().__init__(lambda: Directory(me(), links, self, clock, partial(reactor.callLater, 0)))
         self._me = me
         self._view_version = view_version
+        self._on_view = on_view
         self._brokers = brokers
         self._sessions = sessions
         self._reactor = reactor
@@ -105,6 +108,11 @@ class PeerDirectory(PeerReceiver[Directory]):
         self._locks.give(key)
 
     # --- links
+
+    def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
+        super().frame(peer, frame_type, body)
+        if frame_type is FrameType.VIEW:
+            self._on_view()
 
     def members(self, peers: Sequence[PeerId]) -> None:
         """Say which other hubs there are, at each look at the accounts."""

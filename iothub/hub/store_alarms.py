@@ -10,6 +10,10 @@ from pathlib import Path
 
 from iothub.config.datadir import DataDir
 from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.store_process.connection import AWAY
+
+STORE_PROCESS = "store process"
+"""The one subject of the alarms of all stores while their process is away."""
 
 _FAILING = "_failing"
 _GONE = "_gone"
@@ -24,6 +28,8 @@ class StoreAlarms:
     def __init__(self, alarms: Alarms) -> None:
         self._alarms = alarms
         self._is_over = False
+        self._waiting: set[str] = set()  # stores that have not heard from their process since it was away
+        self.told_away = ""  # what the supervisor says of the store process; empty: it works
 
     def end(self) -> None:
         """The hub has closed its stores: raise no further alarm."""
@@ -46,9 +52,34 @@ class StoreAlarms:
         if self._is_over:
             return
         store = word.removesuffix(_FAILING)
+        if text and (self.told_away or text.startswith(AWAY)):
+            self._is_away(store, text)
+            return
+        self._is_back(store)
         is_full = any(words in text.lower() for words in _DISK_FULL)
         self._alarms.set(AlarmName.DISK_FULL, is_full, subject=store, detail=text)
         self._alarms.set(AlarmName.STORE_FAILED, bool(text) and not is_full, subject=store, detail=text)
+
+    def told(self, text: str) -> None:
+        """The supervisor says why the store process does not work, nothing if it does."""
+        self.told_away = text
+        if self._is_over:
+            return
+        if text:
+            self._is_away(STORE_PROCESS, text)
+        else:
+            self._is_back(STORE_PROCESS)
+
+    def _is_away(self, store: str, text: str) -> None:
+        self._waiting.add(store)
+        self._alarms.raise_(
+            AlarmName.STORE_FAILED, subject=STORE_PROCESS, detail=text, is_newest=store == STORE_PROCESS
+        )
+
+    def _is_back(self, store: str) -> None:
+        self._waiting.discard(store)
+        if not self._waiting:
+            self._alarms.clear(AlarmName.STORE_FAILED, subject=STORE_PROCESS)
 
 
 def report_lost(data_dir: DataDir, on_alarm: Callable[[str, str], None], unused: Collection[Path] = ()) -> None:

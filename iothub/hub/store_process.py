@@ -24,6 +24,7 @@ from iothub.hub.from_settings import configure_log
 from iothub.hub.queue_repair import lost_queues_text
 from iothub.hub.quota_ledger import ledger_of_workers
 from iothub.hub.store_alarms import report_lost
+from iothub.hub.supervised import BEAT_S, Reporter
 from iothub_services.damaged import DamagedRecords
 from iothub_services.events.port import reached
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
@@ -50,10 +51,10 @@ from iothub_services.store_process.server import StoreServer
 _SWITCH_S = 0.0005  # a thread that has an answer to send must not wait 5 ms for one that writes
 
 
-def run(settings: Config, data_dir: DataDir, on_ready: Callable[[], None]) -> int:
+def run(settings: Config, data_dir: DataDir, report: Reporter) -> int:
     """Serve the stores until SIGTERM or SIGINT; what was accepted is committed, and answered, before it returns. Returns the exit code.
 
-    `on_ready`: called when workers may come.
+    `report`: hears when workers may come, and from then on that this process runs: also while a commit waits for a slow disk.
 
     Raises: ConflictError (a file of a newer version, log and states that do not belong together), UnavailableError (a file or the socket cannot
     be used).
@@ -67,8 +68,9 @@ def run(settings: Config, data_dir: DataDir, on_ready: Callable[[], None]) -> in
     process = StoreProcess(settings, data_dir, SystemClock())
     try:
         process.serve()
-        on_ready()
-        is_stopped.wait()
+        report.ready()
+        while not is_stopped.wait(BEAT_S):
+            report.beat()
     finally:
         is_whole = process.close()
     return 0 if is_whole else 1

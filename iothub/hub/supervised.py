@@ -1,6 +1,7 @@
-"""What a process that a supervisor starts does first, and what it says to its supervisor: that it is ready, or why it cannot start.
+"""What a process that a supervisor starts does first, and what the two say to each other.
 
-Knows neither hub nor stores. The supervisor reads one line of JSON from descriptor `REPORT`.
+Knows neither hub nor stores. On descriptor `REPORT` the supervisor reads one line of JSON, that the process is ready or why it cannot start, and
+from then on an empty line each second: it runs. On `NEWS` a worker reads how the store process is, a line of JSON each time.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from iothub.base.errors import ConfigError, IotHubError, error_of
 
-REPORT = 3
+REPORT, NEWS = 3, 4
+BEAT_S = 1.0
+BEGINS_AGAIN = os.EX_TEMPFAIL
+"""Exit code of a worker that the other hubs go on without: it is started again."""
+
+_NEWS_BYTES = 65536
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,16 +49,25 @@ def begin() -> None:
 
 
 class Reporter:
-    """One report to the supervisor. If nobody reads it, the supervisor is gone, and this process ends.
-
-    The descriptor stays open: a hub that begins again is this process with another program, and reports again.
-    """
+    """Reports to the supervisor. If nobody reads it, the supervisor is gone, and this process ends."""
 
     def __init__(self) -> None:
         self._has_reported = False
 
     def ready(self) -> None:
+        """From now on `beat` is called every `BEAT_S`."""
         self._write({"ready": True})
+        os.set_blocking(REPORT, False)
+
+    @staticmethod
+    def beat() -> None:
+        """Say that this process runs. A supervisor that does not read is frozen itself."""
+        try:
+            os.write(REPORT, b"\n")
+        except BlockingIOError:
+            return
+        except OSError:
+            os._exit(1)
 
     def failed(self, error: IotHubError) -> bool:
         """Let the supervisor print it; False: it has heard of a start that succeeded, and prints nothing."""
@@ -78,7 +93,7 @@ class Report:
     _bytes: bytearray = field(default_factory=bytearray)
 
     def received(self, data: bytes) -> bool:
-        """Take what was read; say whether the report is complete. Later reports are of a hub that begins again, and change nothing."""
+        """Take what was read; say whether the report is complete now."""
         if self.is_ready:
             return False
         self._bytes += data
@@ -92,6 +107,43 @@ class Report:
         if "error" in said:
             self.error = error_of(said.get("exit_code"), str(said["error"]), _texts(said.get("details")))
         return True
+
+
+def news(text: str) -> bytes:
+    """Return what a worker is told: why the store process does not work, nothing if it does."""
+    return json.dumps(text).encode() + b"\n"
+
+
+class NewsReader:
+    """Fulfils Twisted's `IReadDescriptor`: reads what the supervisor says. On the reactor thread."""
+
+    def __init__(self, on_store: Callable[[str], None], on_end: Callable[[NewsReader], None]) -> None:
+        """`on_store`: gets each text of `news`. `on_end`: called when the supervisor has gone."""
+        self._on_store = on_store
+        self._on_end = on_end
+        self._bytes = b""
+        os.set_blocking(NEWS, False)
+
+    def fileno(self) -> int:
+        return NEWS
+
+    def logPrefix(self) -> str:  # noqa: N802 - Twisted's name
+        return "news"
+
+    def doRead(self) -> None:  # noqa: N802 - Twisted's name
+        try:
+            read = os.read(NEWS, _NEWS_BYTES)
+        except BlockingIOError:
+            return
+        if not read:
+            self._on_end(self)
+            return
+        *lines, self._bytes = (self._bytes + read).split(b"\n")
+        for line in lines:
+            self._on_store(str(json.loads(line)))
+
+    def connectionLost(self, _reason: object) -> None:  # noqa: N802 - Twisted's name
+        """The reactor stops."""
 
 
 def _texts(details: object) -> Sequence[str]:

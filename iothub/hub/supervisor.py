@@ -6,6 +6,7 @@ Imported when it is used only: Twisted's monitor needs the reactor to be there.
     store process -> ready -> workers, all at once -> ready: the hub is ready
     a child ends before that     the start fails with its error, said once
     a child ends afterwards      it is started again: at once after a long life, else later each time
+    a child says nothing         it is killed, and started again once its process has ended
     SIGTERM, SIGINT              workers stop, all at once, then the store process; a second signal kills
     SIGHUP                       each worker reloads
 
@@ -17,7 +18,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
@@ -33,13 +35,15 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.workers import worker_name
 from iothub.hub.ended_workers import EndedWorkers
-from iothub.hub.supervised import REPORT, Report
+from iothub.hub.supervised import BEAT_S, BEGINS_AGAIN, NEWS, REPORT, Report, news
 from iothub_services.metrics.exported import forget_exported
+from iothub_services.store_process.connection import AWAY
 
 STORE = "store"
 SHORT_LIFE_S = 30.0  # who ends sooner is started later each time
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
 KEEPS_ENDING = 3  # ends in a row after short lives, from which on it is an error
+LATE_LOOKS, LOST_LOOKS = 5, 10  # in a row, one each `BEAT_S`, without a sign of a child: it is told, then ended
 _KILL_AFTER_S = 5.0  # more than a hub may take to stop
 
 Announce = Callable[[dict[str, object]], None]
@@ -47,7 +51,11 @@ Announce = Callable[[dict[str, object]], None]
 
 
 class Child(LoggingProtocol):
-    """One process. `reported`: fires when it is ready."""
+    """One process. `reported`: fires when it is ready.
+
+    `silent_looks`: looks in a row at which it had said nothing. They are counted, and no time is measured: a machine that was suspended, or a
+    supervisor that was frozen itself, has looked at nobody.
+    """
 
     service: Supervisor
 
@@ -56,13 +64,33 @@ class Child(LoggingProtocol):
         self.name = name
         self.report = Report()
         self.reported: Deferred[None] = Deferred()
+        self.silent_looks = 0
 
     def connectionMade(self) -> None:  # noqa: N802
         """It writes its lines itself."""
 
     def childDataReceived(self, childFD: int, data: bytes) -> None:  # noqa: N802, N803
-        if childFD == REPORT and self.report.received(data) and self.report.is_ready:
-            self.reported.callback(None)
+        if childFD != REPORT:
+            return
+        if self.report.received(data):
+            if self.report.is_ready:
+                self.service.became_ready(self)
+                self.reported.callback(None)
+        elif self.silent_looks >= LATE_LOOKS:
+            self.service.answers_again(self)
+        self.silent_looks = 0
+
+    def look(self) -> int:
+        """Look whether it has said anything; return at how many looks in a row it had not."""
+        self.silent_looks += 1
+        return self.silent_looks
+
+    def tell(self, text: str) -> None:
+        """Say to a worker how the store process is."""
+        transport: IProcessTransport | None = self.transport
+        if transport is not None:
+            with suppress(KeyError):  # its end of the pipe is closed: it is ending
+                transport.writeToChild(NEWS, news(text))
 
     def processEnded(self, reason: Failure) -> None:  # noqa: N802
         self.service.ended(self, reason)
@@ -97,6 +125,7 @@ class Supervisor(ProcessMonitor):
         self._ended_workers = EndedWorkers(settings, data_dir)
         self._short_lives: dict[str, int] = {}  # in a row
         self._is_started = False
+        self._store_away = ""  # why the store process does not work, as the workers are told
         self._failure: IotHubError | None = None
         self._exit_code = 0
         self._log = logging.get(__name__)
@@ -126,6 +155,7 @@ class Supervisor(ProcessMonitor):
         made = [self._started(name, "--as-worker", str(number)) for name, number in self._workers.items()]
         await DeferredList(made)
         self._is_started = True
+        self._look()
         worker = DataDir.of_worker(self._data_dir.path, 1)
         try:
             self._announce(worker.read_hub() or {})
@@ -153,7 +183,57 @@ class Supervisor(ProcessMonitor):
         self.timeStarted[name] = self._clock.seconds()
         arguments = self._processes[name].args
         files = {0: 0, 1: 1, 2: 2, REPORT: "r"}
+        if name in self._workers:
+            files[NEWS] = "w"
         self._reactor.spawnProcess(child, arguments[0], arguments, env=None, childFDs=files)  # type: ignore[arg-type]
+        if self._store_away and name in self._workers:
+            child.tell(self._store_away)
+
+    # --- who is silent
+
+    def _look(self) -> None:
+        """Look who has said nothing since the last look. A stop has a limit of its own."""
+        if not self.running:
+            return
+        self._main.callLater(BEAT_S, self._look)
+        for child in list(self._children.values()):
+            if child.report.is_ready:
+                looks = child.look()
+                if looks == LATE_LOOKS:
+                    self._note_silence(child)
+                elif looks == LOST_LOOKS:
+                    self._log.error("a process of this hub does not answer, killing it", name=child.name)
+                    self._signal(child, "KILL")
+
+    def _note_silence(self, child: Child) -> None:
+        late_s, lost_s = round(LATE_LOOKS * BEAT_S), round(LOST_LOOKS * BEAT_S)
+        self._log.warning(
+            "a process of this hub does not answer", name=child.name, seconds=late_s, killed_after_s=lost_s
+        )
+        if child.name == STORE:
+            self._tell_workers(
+                f"{AWAY}: it has not answered for {late_s} s (frozen, or without CPU time); after {lost_s} s its supervisor kills it "
+                "and starts it again"
+            )
+
+    def answers_again(self, child: Child) -> None:
+        """It was silent, and was not killed for it."""
+        self._log.info("a process of this hub answers again", name=child.name)
+        if child.name == STORE:
+            self._tell_workers("")
+
+    def became_ready(self, child: Child) -> None:
+        """It works."""
+        if child.name == STORE:
+            self._tell_workers("")
+
+    def _tell_workers(self, store_away: str) -> None:
+        if store_away == self._store_away:
+            return
+        self._store_away = store_away
+        for name in self._workers:
+            if name in self.protocols:
+                self._children[name].tell(store_away)
 
     # --- what ends
 
@@ -179,7 +259,10 @@ class Supervisor(ProcessMonitor):
             self._log.error("a process of this hub keeps ending", **facts)
         else:
             self._log.warning("a process of this hub has ended, starting it again", **facts)
-        if name in self._workers:
+        if name == STORE:
+            when = f"in {pause_s:g} s" if pause_s else "now"
+            self._tell_workers(f"{AWAY}: {why}; its supervisor starts it again {when}")
+        else:
             number = self._workers[name]
             self._in_thread(lambda: self._ended_workers.note(number)).addErrback(self._defect)
 
@@ -205,10 +288,10 @@ class Supervisor(ProcessMonitor):
         self._stop_next()
 
     def _stop_worker(self, name: str) -> None:
-        if self._is_started:
+        if self._children[name].report.is_ready:
             self.stopProcess(name)
         else:
-            self._signal(self.protocols[name], "KILL")  # nothing was promised to anybody yet
+            self._signal(self.protocols[name], "KILL")  # it has promised nothing to anybody yet
 
     def _stop_next(self) -> None:
         """The workers need the store process to the end."""
@@ -218,7 +301,7 @@ class Supervisor(ProcessMonitor):
             self.stopProcess(STORE)
 
     def _note_stop(self, name: str, why: IotHubError, reason: Failure) -> None:
-        has_stopped = getattr(reason.value, "exitCode", 1) == 0
+        has_stopped = getattr(reason.value, "exitCode", 1) in (0, BEGINS_AGAIN)
         is_second_signal = getattr(reason.value, "signal", None) == signal.SIGTERM  # it was at its very end
         if self._is_started and not (has_stopped or is_second_signal):
             self._exit_code = 1
@@ -246,6 +329,11 @@ class Supervisor(ProcessMonitor):
 
     # --- private
 
+    @property
+    def _children(self) -> dict[str, Child]:
+        """Those whose process has not ended."""
+        return cast("dict[str, Child]", self.protocols)
+
     def _in_thread(self, work: Callable[[], None]) -> Deferred[None]:
         return deferToThreadPool(self._main, self._main.getThreadPool(), work)
 
@@ -257,6 +345,10 @@ def _why(child: Child, reason: Failure) -> IotHubError:
     """Return what a process said before it ended, else how it ended."""
     if child.report.error is not None:
         return child.report.error
+    if child.silent_looks >= LOST_LOOKS:
+        return IotHubError(f"the process {child.name} did not answer for {LOST_LOOKS * BEAT_S:g} s and was killed")
     number, code = getattr(reason.value, "signal", None), getattr(reason.value, "exitCode", None)
+    if code == BEGINS_AGAIN:
+        return IotHubError(f"the other hubs went on without {child.name}; its lines in the log say why")
     how = f"signal {signal.Signals(number).name}" if number else f"exit code {code}"
     return error_of(code, f"the process {child.name} ended: {how}; its lines in the log say more")

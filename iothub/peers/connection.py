@@ -21,6 +21,8 @@ class ConnectionJudge(Protocol):
 
     def take_refusal(self, connection: Connection, refusal: PeerRefusal, detail: str) -> None: ...
 
+    def take_leaving(self, connection: Connection) -> None: ...
+
     def take_bad_frame(self, connection: Connection, error: BadFrameError) -> None: ...
 
     def take_loss(self, connection: Connection, reason: str) -> None: ...
@@ -74,6 +76,8 @@ class Connection:
     def _take_frame(self, frame_type: FrameType, number: int, body: bytes) -> None:
         if frame_type == FrameType.REFUSED:
             self._take_refusal(body)
+        elif self.link is not None and frame_type == FrameType.LEAVING:
+            self._judge.take_leaving(self)
         elif self.link is not None:
             self.link.take_frame(frame_type, number, body)
         elif frame_type == FrameType.HELLO:

@@ -45,6 +45,7 @@ class FrameType(IntEnum):
     PING = 3  # 8 bytes: the sender's clock in ns, opaque to the other side
     ECHO = 4  # the same 8 bytes back
     ACK = 5  # 8 bytes: the last number applied
+    LEAVING = 6  # empty: this hub stops; the connection closes after it
     REQUEST = 64  # msgpack {"id", "verb", "tenant", "argument"}
     ROWS = 65  # msgpack {"id", "rows"}
     ANSWER = 66  # msgpack {"id", "result"} or {"id", "error", "exit_code", "details"}

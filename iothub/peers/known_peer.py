@@ -30,6 +30,7 @@ class KnownPeer:
         self.refusal: PeerRefusal | None = None
         self.is_muted = False  # nothing of it is answered: perhaps it is being declared gone
         self.is_expelled = False  # it is gone, and gets that for an answer, until this hub goes on without it
+        self.has_left = False  # it stops, and has closed its links
         self.since = now
 
     @property

@@ -12,6 +12,7 @@ from iothub.peers.ports import PeerId
 
 REPEAT_S = 60.0
 _REMEMBERED = 256
+_IN_ORDER = (LinkClose.LEFT, LinkClose.CLOSED, LinkClose.RELINKED)
 
 _log = log.get(__name__)
 
@@ -27,7 +28,8 @@ class LinkLog:
         _log.info("link up", peer=peer.node, incarnation=peer.incarnation, name=name, address=address)
 
     def link_down(self, peer: PeerId, reason: LinkClose, detail: str) -> None:
-        _log.warning("link down", peer=peer.node, incarnation=peer.incarnation, reason=reason.value, detail=detail)
+        log_line = _log.info if reason in _IN_ORDER else _log.warning
+        log_line("link down", peer=peer.node, incarnation=peer.incarnation, reason=reason.value, detail=detail)
 
     def refused(self, node: int | None, address: str, refusal: PeerRefusal, detail: str, *, by_peer: bool) -> None:
         key, now = (node, refusal, by_peer), self._clock.boottime()

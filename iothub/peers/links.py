@@ -209,12 +209,14 @@ class Links:
                 self._tick_peer(peer, now)
 
     def close(self) -> None:
-        """Close every link; what is unacknowledged is forgotten."""
+        """Say that this hub stops, and close every link; what is unacknowledged is forgotten."""
         self._is_closed = True
         for connection in list(self._strangers):
             connection.close()
         for peer in list(self._peers.values()):
             if peer.connection is not None:
+                if peer.is_up:
+                    peer.connection.wire.write(frames.encode(FrameType.LEAVING, b""))
                 self._end(peer.connection, LinkClose.CLOSED, "")
         self._strangers.clear()
         self._peers.clear()
@@ -256,6 +258,13 @@ class Links:
         """Note that the other side refuses this hub. Called by connections alone."""
         self._note_refusal(connection, refusal, detail, by_peer=True)
         self._end(connection, LinkClose.REFUSED, refusal.value)
+
+    def take_leaving(self, connection: Connection) -> None:
+        """Note that the peer stops: it is not dialled any more, and its row will say the rest. Called by connections alone."""
+        peer = self._peers.get(connection.node) if connection.node is not None else None
+        if peer is not None and peer.connection is connection:
+            peer.has_left = True
+        self._end(connection, LinkClose.LEFT, "")
 
     def take_bad_frame(self, connection: Connection, error: BadFrameError) -> None:
         """Close a connection whose other side breaks the protocol, and say why. Called by connections alone."""
@@ -391,7 +400,7 @@ class Links:
     def _dial_if_due(self, peer: KnownPeer, now: float) -> None:
         if peer.id.node < self._me.node or peer.connection is not None or peer.is_dialled or now < peer.backoff.due:
             return
-        if peer.is_muted:
+        if peer.is_muted or peer.has_left:
             return  # one that is expelled is dialled: so it hears that it is gone
         peer.is_dialled = True
         address = PeerAddress(peer.id.node, peer.id.incarnation, peer.name, peer.address)

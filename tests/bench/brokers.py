@@ -41,8 +41,8 @@ def mosquitto(folder: Path, *, second: str = "", args: str = IDENTITY, anonymous
     }
 
 
-def iothub(folder: Path, *settings: str, args: str = IDENTITY, is_plain: bool = False) -> Broker:
-    """The hub of this checkout on a copy of the prepared data directory."""
+def iothub(folder: Path, *settings: str, args: str = IDENTITY, is_plain: bool = False, ready_text: str = "") -> Broker:
+    """The hub of this checkout on a copy of the prepared data directory. `ready_text`: in its log once it may be loaded."""
     chosen = " ".join(f"--set {setting}" for setting in ("listeners.tcp.port={port}", *settings))
     serve = f"exec {accounts.IOTHUB} --data-dir {{dir}}/data serve {chosen}"
     twin = {"IOTHUB_PURE_PYTHON": "1"} if is_plain else {"IOTHUB_REQUIRE_COMPILED": "1"}
@@ -52,6 +52,7 @@ def iothub(folder: Path, *settings: str, args: str = IDENTITY, is_plain: bool = 
         "args": args,
         "version": f"{accounts.IOTHUB} --version",
         "ready_seconds": 60,
+        "ready_text": ready_text,
     }
 
 
@@ -69,6 +70,7 @@ def roster(many: Path, few: Path) -> dict[str, Broker]:
         ),
         "mosquitto-tls": mosquitto(many, second="listener {port2} 127.0.0.1\n" + certificate, args=f"{IDENTITY} {TLS}"),
         "iothub": iothub(many),
+        "iothub-workers": iothub(many, "node.workers=2", "log.format=json", ready_text='"workers": 2'),
         "iothub-plain": iothub(many, is_plain=True),
         "iothub-few": iothub(few),
         "iothub-few-chosen": iothub(few, args=CHOSEN_IDENTITY),

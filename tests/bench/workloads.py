@@ -82,6 +82,31 @@ WORKLOADS = (
         least=5.0,
         goal=None,
     ),
+    *(
+        Workload(
+            f"2 workers against one hub, {name}",
+            options,
+            "iothub",
+            "iothub-workers",
+            most=1.25,  # half of the pairs are across workers
+            goal=1.25,
+            is_quick=False,
+        )
+        for name, options in (
+            ("pair QoS 0", "pair -n 50 -s 256 -q 0 -W 20"),
+            ("pair QoS 1", "pair -n 50 -s 256 -q 1 -W 20"),
+        )
+    ),
+    Workload(
+        "2 workers, idle connection, bytes",
+        "conn -n 5000 -k 300 --src-ips 4",
+        "iothub",
+        "iothub-workers",
+        BYTES,
+        most=1.25,
+        goal=None,
+        is_quick=False,
+    ),
 )
 
 OFFLINE = "offline -n 256 --messages {messages} --pubs 256 -s 1024 -q 1"

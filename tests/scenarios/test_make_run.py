@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -22,11 +23,12 @@ FILES = ("prlimit", "--nofile=1024:1024")  # as many descriptors as a plain mach
 
 
 @contextmanager
-def demo(data_dir: Path, port: int) -> Iterator[list[str]]:
+def demo(data_dir: Path, port: int, workers: int = 1) -> Iterator[list[str]]:
     """`make run` without the Makefile; the two commands that it prints. Ended as by Ctrl-C; the hub's log is beside its directory."""
+    options = [f"--port={port}", f"--data-dir={data_dir}", f"--workers={workers}"]
     with data_dir.with_suffix(".log").open("ab") as log:
         running = subprocess.Popen(
-            [*FILES, sys.executable, str(ROOT / "ops" / "demo.py"), "--port", str(port), "--data-dir", str(data_dir)],
+            [*FILES, sys.executable, str(ROOT / "ops" / "demo.py"), *options],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -77,6 +79,26 @@ def test_printed_commands_work_word_by_word(program: Callable[[str], str], tmp_p
         assert received(subscribe, 1) == ["room/temperature 21.5"]
     log = [json.loads(line) for line in data_dir.with_suffix(".log").read_text().splitlines()]
     assert "ready" in [line["event"] for line in log]
+    assert [line for line in log if line["level"] != "info"] == [], "whoever tries the hub is not bothered"
+
+
+def test_session_made_with_two_workers_gets_its_messages_from_one_hub(
+    program: Callable[[str], str], tmp_path: Path
+) -> None:
+    """`make run WORKERS=2`, Ctrl-C, `make run`."""
+    for name in ("mosquitto_sub", "mosquitto_pub"):
+        program(name)
+    data_dir, port = tmp_path / "demo", free_port()
+
+    with demo(data_dir, port, workers=2) as (subscribe, publish):
+        subprocess.run([*shlex.split(subscribe), "-E"], check=True, timeout=TIMEOUT_S)
+        subprocess.run(["/bin/sh", "-c", publish], check=True, timeout=TIMEOUT_S)
+        until(lambda: '"workers": 2' in data_dir.with_suffix(".log").read_text(), "both workers", TIMEOUT_S)
+    with demo(data_dir, port) as again:
+        assert again == [subscribe, publish]
+        assert received(subscribe, 1) == ["room/temperature 21.5"]
+
+    log = [json.loads(line) for line in data_dir.with_suffix(".log").read_text().splitlines()]
     assert [line for line in log if line["level"] != "info"] == [], "whoever tries the hub is not bothered"
 
 

@@ -1,18 +1,25 @@
 """A child of a supervisor that serves nobody: `python supervised_child.py DIRECTORY --as-worker K | --store-process`.
 
 It writes what happens to it into `DIRECTORY/events`, a line each. `DIRECTORY/refuse-NAME` holds the text with which it refuses to start,
-`DIRECTORY/ignore-NAME` lets it ignore SIGTERM.
+`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, and `DIRECTORY/finish-NAME` lets it end once as a
+worker that the other hubs go on without.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from iothub.base.errors import ConfigError
 from iothub.hub import supervised
+
+BEAT_S = 0.2
 
 
 def main() -> int:
@@ -38,10 +45,24 @@ def main() -> int:
         return error.exit_code
     signal.signal(signal.SIGTERM, signal.SIG_IGN if (place / f"ignore-{name}").exists() else stop)
     signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
+    if name != "store":
+        threading.Thread(target=_note_news, args=(note,), daemon=True).start()
+    while (place / f"wait-{name}").exists():
+        time.sleep(BEAT_S)
     note("ready")
     report.ready()
     while True:
-        signal.pause()
+        time.sleep(BEAT_S)
+        if (place / f"finish-{name}").exists():
+            (place / f"finish-{name}").unlink()
+            os._exit(supervised.BEGINS_AGAIN)
+        report.beat()
+
+
+def _note_news(note: Callable[[str], None]) -> None:
+    with open(supervised.NEWS, closefd=False) as news:
+        for line in news:
+            note("store-away" if json.loads(line) else "store-back")
 
 
 if __name__ == "__main__":

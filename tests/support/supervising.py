@@ -16,13 +16,16 @@ from twisted.internet.main import installReactor
 from iothub.base.errors import IotHubError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Log, Node
+from iothub.hub import supervised
 from iothub.hub.from_settings import configure_log
+from tests.support.supervised_child import BEAT_S
 
 
 def main() -> int:
     place, workers = Path(sys.argv[1]), int(sys.argv[2])
     reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
     installReactor(reactor)  # type: ignore[no-untyped-call]
+    supervised.BEAT_S = BEAT_S
     from iothub.hub.supervisor import Supervisor
 
     configure_log(replace(Log(), format="json"))

@@ -175,6 +175,7 @@ class Alarms:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._raised: dict[tuple[AlarmName, str], Alarm] = {}
+        self._times: dict[tuple[AlarmName, str], int] = {}  # that each of them was found, the first one included
         self._listeners: list[Listener] = []
         self._log = log.get(__name__)
 
@@ -193,11 +194,13 @@ class Alarms:
         """Raise the alarm; does nothing if it is raised. `is_newest`: its detail becomes this one all the same."""
         raised = self._raised.get((name, subject))
         if raised is not None:
+            self._times[name, subject] += 1
             if is_newest:
                 self._raised[name, subject] = replace(raised, detail=detail)
             return
         alarm = Alarm(name, subject, detail, self._clock.wall())
         self._raised[name, subject] = alarm
+        self._times[name, subject] = 1
         self._log.log(
             LEVELS[name.severity],
             "alarm raised",
@@ -213,7 +216,9 @@ class Alarms:
         alarm = self._raised.pop((name, subject), None)
         if alarm is None:
             return
-        self._log.info("alarm cleared", alarm=name.word, subject=subject)
+        seconds = round(self._clock.wall() - alarm.since, 1)
+        times = self._times.pop((name, subject))
+        self._log.info("alarm cleared", alarm=name.word, subject=subject, seconds=seconds, times=times)
         self._notify(alarm, False)
 
     def active(self) -> list[Alarm]:

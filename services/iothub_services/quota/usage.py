@@ -197,13 +197,16 @@ class Usage:
             self._free(cell)
             self.unreported.pop(cell, None)
         self._stored = {key: row for key, row in self._stored.items() if key.tenant_id != tenant_id}
+        for key, start in [each for each in self._before if each[0].tenant_id == tenant_id]:
+            del self._before[key, start]
         gone = [digest for digest, record in self._mapped.items() if record.tenant_id == tenant_id]
         for digest in gone:
             self._release(self._mapped.pop(digest).slot)
 
     def forget_devices(self, tenant_id: int, names: Collection[str]) -> None:
         """Begin anew for devices that were deleted: others may get their names. The next flush stores it. O(cells)."""
-        keys = [key for key in (*self._cells, *self._stored) if key.tenant_id == tenant_id and key.subject in names]
+        known = {*self._cells, *self._stored, *(key for key, _ in self._before)}
+        keys = [key for key in known if key.tenant_id == tenant_id and key.subject in names]
         for key in keys:
             cell = self.cell(key)
             cell.used = cell.elsewhere = 0

@@ -37,7 +37,11 @@ from iothub_services.store_process.verbs import ANSWER, PROBE, RECALL, WELCOME, 
 ANSWER_S = 30.0
 CONNECT_S = 5.0
 
-REMEDY = "the supervisor starts it again; see the log of the store process if this lasts"
+AWAY = "the store process is away"
+"""With it begins what is said of one that has ended, or that is no longer reached: its supervisor starts it again."""
+
+_REMEDY = "its supervisor starts it again"
+_SLOW = "it is busy or frozen, or its disk is slow: its lines in the log say more"
 _CLIENT_BYTES = 16
 _NOTICES = many(row(pair, text, text))
 _RECALLED = maybe(data)
@@ -165,7 +169,7 @@ class StoreConnection:
         try:
             return read_outcome(outcome, shape)
         except FrameError as error:
-            raise self._lost(f"answered {verb} with what is none ({error})", is_written=True) from None
+            raise self._senseless(verb, error) from None
 
     def _asked_for(self, connection: socket.socket, verb: str, frame: bytes) -> bytes:
         """Send a request and return the outcome."""
@@ -180,11 +184,13 @@ class StoreConnection:
             if self._on_notes is not None and notes is not None:
                 self._on_notes(notes)
         except BlockingIOError:
-            raise self._lost(f"has not answered {verb} in {self._answer_s:g} s", is_written=is_sent) from None
+            text = f"the store process has not answered {self._port}.{verb} in {self._answer_s:g} s"
+            raise self._lost(text, _SLOW, is_written=is_sent) from None
         except OSError as error:
-            raise self._lost(f"was lost during {verb}: {error.strerror or error}", is_written=is_sent) from None
+            text = f"{AWAY} since {self._port}.{verb}: {error.strerror or error}"
+            raise self._lost(text, _REMEDY, is_written=is_sent) from None
         except FrameError as error:
-            raise self._lost(f"answered {verb} with what is none ({error})", is_written=True) from None
+            raise self._senseless(verb, error) from None
         except BaseException:
             self.close()
             raise
@@ -206,8 +212,7 @@ class StoreConnection:
             set_time_limit(connection, self._answer_s)
         except OSError as error:
             connection.close()
-            why = f"the store process is not reached at {self._path} ({error.strerror or error})"
-            raise BackendError(why, retryable=True, remedy=REMEDY) from None
+            raise self._unreached(error) from None
         except FrameError as error:
             connection.close()
             raise BackendError(f"the store process answers with what is none ({error})", retryable=False) from None
@@ -236,9 +241,20 @@ class StoreConnection:
         welcome = read_outcome(answer[1], WELCOME)
         return data(welcome[1]), [(str(word), str(what)) for word, what in _NOTICES(welcome[2])]
 
-    def _lost(self, what: str, *, is_written: bool) -> _LostError:
+    def _unreached(self, error: OSError) -> BackendError:
+        if isinstance(error, BlockingIOError):
+            return BackendError(f"the store process takes no connection at {self._path}", retryable=True, remedy=_SLOW)
+        why = f"{AWAY}: it is not reached at {self._path} ({error.strerror or error})"
+        return BackendError(why, retryable=True, remedy=_REMEDY)
+
+    def _senseless(self, verb: str, error: FrameError) -> _LostError:
+        return self._lost(
+            f"the store process answered {self._port}.{verb} with what is none ({error})", is_written=True
+        )
+
+    def _lost(self, text: str, remedy: str = "", *, is_written: bool) -> _LostError:
         self.close()
-        return _LostError(f"the store process {what}", retryable=True, is_written=is_written, remedy=REMEDY)
+        return _LostError(text, retryable=True, is_written=is_written, remedy=remedy)
 
 
 class _LostError(BackendError):

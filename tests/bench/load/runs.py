@@ -96,7 +96,8 @@ class Broker:
             if self.ended():
                 self.problems.append(f"ended before it was ready ({self.ended()}): {self.tail()}")
                 return False
-            if listens(tree(self.pid), self.port) and self.load("conn -n 1 -t 0 --phase-timeout 3")["ok"]:
+            is_said = self.spec.get("ready_text", "") in self.said()
+            if is_said and listens(tree(self.pid), self.port) and self.load("conn -n 1 -t 0 --phase-timeout 3")["ok"]:
                 return True
             time.sleep(0.1)
         self.problems.append(f"not ready: does not listen on port {self.port}, or refuses clients: {self.tail()}")
@@ -111,11 +112,15 @@ class Broker:
             return None
         return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
 
-    def tail(self) -> str:
+    def said(self) -> str:
+        """What it has logged."""
         if not self.log:
             return ""
         self.log.flush()
-        lines = pathlib.Path(self.log.name).read_text(errors="replace").strip().splitlines()
+        return pathlib.Path(self.log.name).read_text(errors="replace")
+
+    def tail(self) -> str:
+        lines = self.said().strip().splitlines()
         return " / ".join(lines[-3:])[-300:]
 
     def load(self, spec: str) -> dict:

@@ -37,7 +37,15 @@ from pathlib import Path
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.store_process import run
-sys.exit(run(Config(), DataDir(Path(sys.argv[1])), lambda: print("ready", flush=True)))
+
+class Report:
+    def ready(self):
+        print("ready", flush=True)
+
+    def beat(self):
+        pass
+
+sys.exit(run(Config(), DataDir(Path(sys.argv[1])), Report()))
 """
 COUNT = 400
 KILLS = 6

@@ -124,6 +124,9 @@ def test_doctor_finds_nothing_wrong(workers: Workers) -> None:
     rows = {str(row["name"]): row for row in json.loads(workers.hub.run("doctor", "-o", "json", check=False).stdout)}
 
     assert rows["running hub"]["state"] == "ok"
+    assert rows["quota of workers"]["text"] == "limits hold for 2 workers together"
+    assert "schema version" in str(rows["workers/1/usage.db"]["text"])
+    assert {"workers/2/usage.db", "usage.db"}.intersection(rows) == {"workers/2/usage.db"}
     assert [name for name, row in rows.items() if row["state"] == "fail"] == []
 
 

@@ -135,6 +135,46 @@ def test_child_that_is_killed_is_started_again(ready: Supervised, name: str) -> 
     assert "signal SIGKILL" in str(line["cause"])
 
 
+@pytest.mark.parametrize("name", ["w2", "store"])
+def test_child_that_is_frozen_is_killed_and_started_again(ready: Supervised, name: str) -> None:
+    """What is said of it is true: it did not answer. The workers are told of the store process when it is late, and when it is back."""
+    before = {each: ready.pid(each) for each in ("store", "w1", "w2", "w3")}
+
+    os.kill(before[name], signal.SIGSTOP)
+    until(lambda: ready.pid(name) != before[name], "a process of the supervisor", 20)
+
+    assert [each for each in before if ready.pid(each) != before[each]] == [name]
+    (late,) = [line for line in ready.lines if line["event"] == "a process of this hub does not answer"]
+    (line,) = [line for line in ready.lines if "has ended" in str(line["event"])]
+    assert late["name"] == line["name"] == (name if name == "store" else f"hub-1-{name}")
+    assert line["cause"] == f"the process {line['name']} did not answer for 2 s and was killed"
+    told = ["w1", "w2", "w3"] if name == "store" else []
+    until(lambda: sorted(who for who, _ in ready.events("store-back")) == told, "what the workers are told", 10)
+    assert {who for who, _ in ready.events("store-away")} == set(told)
+
+
+def test_child_that_goes_on_in_time_stays(ready: Supervised) -> None:
+    frozen = ready.pid("store")
+    os.kill(frozen, signal.SIGSTOP)
+    until(lambda: len(ready.events("store-away")) == 3, "what the workers are told", 20)
+
+    os.kill(frozen, signal.SIGCONT)
+
+    until(lambda: len(ready.events("store-back")) == 3, "what the workers are told", 10)
+    assert ready.pid("store") == frozen
+    assert [line["name"] for line in ready.lines if "answers again" in str(line["event"])] == ["store"]
+
+
+def test_worker_that_the_others_go_on_without_is_started_again(ready: Supervised, tmp_path: Path) -> None:
+    before = ready.pid("w2")
+
+    (tmp_path / "finish-w2").touch()
+
+    until(lambda: ready.pid("w2") != before, "a process of the supervisor", 20)
+    (line,) = [line for line in ready.lines if "has ended" in str(line["event"])]
+    assert "the other hubs went on without hub-1-w2" in str(line["cause"])
+
+
 def test_child_that_keeps_ending_is_started_later_each_time(ready: Supervised, tmp_path: Path) -> None:
     (tmp_path / "refuse-w1").write_text("the disk is full")
     os.kill(ready.pid("w1"), signal.SIGKILL)
@@ -161,6 +201,20 @@ def test_sighup_reaches_each_worker(ready: Supervised) -> None:
         "a process of the supervisor",
         10,
     )
+
+
+def test_worker_that_serves_is_stopped_also_while_others_start(
+    tmp_path: Path, supervise: Callable[[], Supervised]
+) -> None:
+    """It has clients."""
+    (tmp_path / "wait-w3").touch()
+    starting = supervise()
+    until(lambda: {name for name, _ in starting.events("ready")} == {"store", "w1", "w2"}, "two workers", 30)
+
+    starting.process.send_signal(signal.SIGTERM)
+
+    assert starting.process.wait(10) == 0
+    assert sorted(name for name, _ in starting.events("stopped")) == ["store", "w1", "w2"]
 
 
 def test_second_signal_ends_everything_at_once(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:

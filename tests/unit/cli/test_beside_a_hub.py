@@ -226,6 +226,16 @@ def test_second_init_beside_a_hub_is_a_conflict(cli: Cli, call: Callable[..., Re
         assert call("--data-dir", str(cli.data_dir), "init").code == 4
 
 
+def test_status_of_workers_that_start_is_that_of_readyz(cli: Cli) -> None:
+    """One that serves answers for all: the hub is ready, though its supervisor still waits for the others."""
+    answer = {"ready": True, "reasons": [], "connections": 0, "tenants": 0, "alarms": []}
+    with AnsweringHub(cli.data_dir, lambda _request: ((), answer)) as hub:
+        hub.data_dir.write_hub({"started": 1_800_000_000.5, "starting": "its workers are starting"})
+        shown = cli("status", "-o", "json").json
+
+    assert (shown["state"], shown["ready"], shown["reasons"]) == ("running", True, [])
+
+
 def test_status_of_a_hub_that_starts_says_what_it_waits_for(cli: Cli) -> None:
     """It takes no command yet, and has perhaps no HTTP: what it waits for is in its notes."""
     with AnsweringHub(cli.data_dir) as hub:

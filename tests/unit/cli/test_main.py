@@ -294,6 +294,24 @@ def test_check_of_a_start_finds_what_a_start_refuses(cli: Cli) -> None:
     assert f"pepper: readable by others (mode 0644); run `chmod 600 {cli.data_dir / 'pepper'}`" in found
 
 
+def test_check_of_a_start_is_a_record_for_programs(cli: Cli) -> None:
+    """With its errors, and with several workers, too; the exit code is that of the start."""
+    fine = cli("serve", "--check", "-o", "json", *ANY_PORT)
+    assert fine.json == {"name": "hub", "is_startable": True, "exit_code": 0, "errors": []}
+    assert fine.err == ""
+    (cli.data_dir / "pepper").chmod(0o644)
+
+    with socket.create_server(("127.0.0.1", 0)) as rival:
+        flags = ("--set", f"listeners.tcp.port={rival.getsockname()[1]}", "--workers", "2")
+        found = cli("serve", "--check", "-o", "json", *flags, code=2)
+    wrong = cli("serve", "--check", "-o", "json", "--set", "node.wrong=1", "--workers", "2", code=2)
+
+    assert (found.json["is_startable"], found.json["exit_code"], found.err) == (False, 2, "")
+    assert [error.partition(" ")[0] for error in found.json["errors"]][1:] == ["listener"]
+    assert "readable by others" in found.json["errors"][0]
+    assert "node.wrong" in wrong.json["errors"][0]
+
+
 def test_check_of_a_start_finds_that_init_is_missing(call: Callable[..., Result], tmp_path: Path) -> None:
     for words in (("serve", "--check"), ("serve",)):
         result = call("--data-dir", str(tmp_path / "new"), *words, *ANY_PORT)

@@ -72,3 +72,12 @@ def test_hub_without_others_has_no_line_about_them() -> None:
     facts: dict[str, object] = {"state": "running", "ready": True, "other_hubs": [], "not_across_hubs": []}
 
     assert [found.name for found in running.findings(facts)] == ["running hub"]
+
+
+@pytest.mark.parametrize(("mode", "state"), [("shared", State.OK), ("degraded", State.WARN)])
+def test_ledger_of_workers_has_a_line(mode: str, state: State) -> None:
+    facts = {"state": "running", "ready": True, "reasons": [], "worker_states": [{}, {}], "quota": mode}
+
+    found = {finding.name: finding.state for finding in running.findings(facts)}
+
+    assert found["quota of workers"] is state

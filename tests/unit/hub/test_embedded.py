@@ -61,7 +61,7 @@ def test_worker_waits_for_the_store_process(tmp_path: Path) -> None:
     chosen = drivers(worker)
 
     assert list(chosen.needed) == ["the store process"]
-    with pytest.raises(UnavailableError, match="the store process is not reached"):
+    with pytest.raises(UnavailableError, match="the store process is away: it is not reached"):
         chosen.needed["the store process"]()
 
 

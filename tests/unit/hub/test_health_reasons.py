@@ -20,6 +20,7 @@ class Hub:
         )
         self.waiting = SimpleNamespace(reason="")
         self.watch = SimpleNamespace(no_writes="", is_overloaded=False)
+        self.store_alarms = SimpleNamespace(told_away="")
         self.plane = SimpleNamespace(overload_level=lambda: 2)
         self.cluster = SimpleNamespace(held_back="") if is_among_others else None
         self.phase = Phase()
@@ -30,6 +31,7 @@ class Hub:
             "phase": self.phase,
             "waiting": self.waiting,
             "alarms": None,
+            "store_alarms": self.store_alarms,
             "watch": self.watch,
             "plane": self.plane,
             "writer": thread,
@@ -38,6 +40,17 @@ class Hub:
             "cluster": self.cluster,
         }
         self.reasons = Readiness(**parts).reasons
+
+
+def test_worker_whose_store_process_is_away_is_not_ready_and_says_why() -> None:
+    """Also while nobody publishes."""
+    hub = Hub()
+
+    hub.store_alarms.told_away = "the store process is away: it has not answered for 5 s"
+
+    assert hub.reasons() == [
+        "the store process is away: it has not answered for 5 s; until it is back nothing is stored, and publishers wait"
+    ]
 
 
 def test_hub_that_refuses_new_connections_is_not_ready() -> None:

@@ -39,6 +39,18 @@ def test_publishers_go_on_while_the_others_are_heard_of_or_their_heartbeats_seen
     assert node.plane.turn.held_at <= node.clock.monotonic()
 
 
+def test_hub_that_hears_how_another_one_sees_who_is_there_looks_at_once(node: Node) -> None:
+    """Clients of both wait until the two see the same."""
+    node.begin()
+    node.pass_time(1.5)
+    two = other(node)
+    assert node.members.living == set()
+
+    node.stores.look_soon()
+
+    assert node.members.living == {two.number}
+
+
 def test_hub_that_was_held_reads_the_log_before_it_goes_on(node: Node) -> None:
     """It may have been frozen, and the others have acknowledged subscriptions without it."""
     two = other(node)

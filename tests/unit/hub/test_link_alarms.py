@@ -80,6 +80,14 @@ def test_silent_link_is_an_alarm_at_once_and_a_lost_one_is_not(observed: Observe
     assert observed.raised() == []
 
 
+@pytest.mark.parametrize("by_peer", [True, False])
+def test_hub_that_hears_that_it_is_gone_raises_no_alarm_of_a_refusal(observed: Observed, by_peer: bool) -> None:
+    """It begins again; the alarm of who was declared gone is of its row."""
+    observed.links.refused(2, "192.0.2.2:7883", PeerRefusal.GONE, "incarnation 7 is gone", by_peer=by_peer)
+
+    assert observed.raised() == []
+
+
 def test_stranger_has_a_line_a_minute_and_no_alarm(observed: Observed) -> None:
     """Any program that finds the port can be refused."""
     for port in range(100):

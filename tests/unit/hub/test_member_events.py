@@ -66,7 +66,7 @@ def test_hub_comes_and_is_lost_and_is_gone(watched: Watched) -> None:
     assert +events.counts == {"peer_up": 2, "peer_unreachable": 1, "peer_down": 1}
 
 
-@pytest.mark.parametrize("reason", [LinkClose.RELINKED, LinkClose.CLOSED, LinkClose.PEER_GONE])
+@pytest.mark.parametrize("reason", [LinkClose.RELINKED, LinkClose.CLOSED, LinkClose.LEFT, LinkClose.PEER_GONE])
 def test_end_of_a_link_that_says_nothing_of_the_hub_is_no_event(watched: Watched, reason: LinkClose) -> None:
     """It came again on another connection, this hub stops, or `peer_down` follows."""
     watched.events.link_up(PEER, "two", "two:1")

@@ -89,6 +89,20 @@ def test_hub_does_not_start_beside_one_that_it_cannot_be_linked_to(
     assert not accounts.ended(2)
 
 
+def test_hub_with_files_does_not_start_beside_one_of_another_directory(accounts: Accounts) -> None:
+    """Its workers have links over sockets of the directory, where nobody else is; the other one would wait for it in vain."""
+    accounts.living += [accounts.join(2, "unix:/here/run/peer-2.sock"), accounts.join(3, "unix:/there/run/peer-1.sock")]
+    members = accounts.join(1, "unix:/here/run/peer-1.sock")
+
+    with pytest.raises(
+        ConfigError, match=r"\(hub-3, number 3\) uses the same accounts, and the stores of this one are files"
+    ):
+        now(require_links(members, has_links=True, pause=accounts.pause, beside=range(1, 3)))
+
+    assert accounts.ended(1)
+    assert not accounts.ended(3)
+
+
 def test_row_of_a_hub_that_was_killed_keeps_no_other_one_from_starting(accounts: Accounts) -> None:
     """It is watched until it is gone."""
     accounts.join(2, "")

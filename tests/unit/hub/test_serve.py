@@ -72,7 +72,7 @@ class Process:
             process=some(
                 reactor=self.reactor,
                 phase=self.phase,
-                data_dir=None,
+                data_dir=some(remove_hub=lambda: note("hub.json")),
                 settings=some(http=None),
                 threads=some(run=None, start=lambda: None),
                 waiting=some(end=lambda: None),
@@ -99,7 +99,7 @@ def test_hub_that_is_gone_begins_again_without_an_orderly_end(monkeypatch: pytes
 
     code = process.end_with(ExpelledError("the others go on"), ExpelledError("and say so again"))
 
-    assert (code, process.done) == (BEGIN_AGAIN, ["expelled"])
+    assert (code, process.done) == (BEGIN_AGAIN, ["expelled", "hub.json"])
     assert process.phase.is_stopping
     assert not process.phase.is_ready
 

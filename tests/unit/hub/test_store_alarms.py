@@ -7,6 +7,7 @@ import pytest
 from iothub.hub.store_alarms import StoreAlarms
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
+from iothub_services.store_process.connection import AWAY
 
 
 @pytest.fixture
@@ -44,6 +45,33 @@ def test_each_store_has_its_own_alarm(alarms: Alarms) -> None:
     store_alarms("queues_failing", "")
 
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "retained")]
+
+
+def test_store_process_that_is_away_is_one_alarm_for_all_stores(alarms: Alarms) -> None:
+    """It ends when its supervisor and every store that has missed it say so; its text is the supervisor's."""
+    heard: list[bool] = []
+    alarms.listen(lambda _alarm, is_raised: heard.append(is_raised))
+    store_alarms = StoreAlarms(alarms)
+    for word in ("queues_failing", "follower_failing"):
+        store_alarms(word, f"{AWAY} since {word}: Connection reset by peer")
+    store_alarms.told(f"{AWAY}: the process store ended: signal SIGKILL")
+    store_alarms("queues_failing", f"{AWAY}: it is not reached")
+
+    assert raised(alarms) == [(AlarmName.STORE_FAILED, "store process")]
+    assert alarms.active()[0].detail.endswith("signal SIGKILL")
+    store_alarms("queues_failing", "")
+    store_alarms.told("")
+    assert raised(alarms) == [(AlarmName.STORE_FAILED, "store process")]
+    store_alarms("follower_failing", "")
+    assert (raised(alarms), heard) == ([], [True, False])
+
+
+def test_store_that_fails_once_its_process_is_back_has_its_own_alarm(alarms: Alarms) -> None:
+    store_alarms = StoreAlarms(alarms)
+    store_alarms("queues_failing", f"{AWAY}: it is not reached")
+    store_alarms("queues_failing", "disk I/O error")
+
+    assert raised(alarms) == [(AlarmName.STORE_FAILED, "queues")]
 
 
 @pytest.mark.parametrize("word", ["queues_corrupt", "event_log_lost", "state_incomplete", "queue_lost"])

@@ -52,6 +52,12 @@ def test_link_is_logged_as_it_comes_and_goes() -> None:
 
     with capture_logs() as lines:
         seen.link_up(PeerId(2, 7), "hub-2", "10.0.0.2:7883")
-        seen.link_down(PeerId(2, 7), LinkClose.SILENT, "")
+        for reason in (LinkClose.SILENT, LinkClose.LEFT, LinkClose.CLOSED):
+            seen.link_down(PeerId(2, 7), reason, "")
 
-    assert [(line["event"], line["log_level"]) for line in lines] == [("link up", "info"), ("link down", "warning")]
+    assert [(line["event"], line["log_level"]) for line in lines] == [
+        ("link up", "info"),
+        ("link down", "warning"),
+        ("link down", "info"),
+        ("link down", "info"),
+    ]

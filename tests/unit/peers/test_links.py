@@ -318,7 +318,20 @@ def test_closed_links_take_nobody() -> None:
     assert end.is_closed
     assert two.links.up() == ()
     assert two.observer.downs == [(one.id, LinkClose.CLOSED, "")]
-    assert [reason for _, reason, _ in one.observer.downs] == [LinkClose.LOST]
+    assert [reason for _, reason, _ in one.observer.downs] == [LinkClose.LEFT]
+
+
+def test_hub_that_has_left_is_not_dialled_any_more() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    two.links.close()
+    settle((mine, theirs))
+
+    for _ in range(5):
+        clock.advance(1.0)
+        one.links.tick(clock.boottime())
+
+    assert one.dialer.waiting == []
 
 
 def test_hub_that_is_alone_needs_no_ticks() -> None:

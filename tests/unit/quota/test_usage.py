@@ -193,3 +193,18 @@ def test_what_others_used_before_counts_in_its_window(clock: ManualClock, store:
     assert (cell.used, cell.elsewhere) == (0, 12)
     clock.advance(DAY)
     assert usage.cell(KEY).elsewhere == 0
+
+
+@pytest.mark.parametrize("by", ["device", "tenant"])
+def test_what_others_used_before_ends_with_the_device_or_tenant(clock: ManualClock, store: UsageStore, by: str) -> None:
+    """Another device may get the name, and nobody has asked for the counter in this process yet."""
+    mine = usage_key(1, "dev1", Quota.PUBLISH_MESSAGES, DAY)
+    other = usage_key(2, "dev1", Quota.PUBLISH_MESSAGES, DAY)
+    usage = Usage(store, clock, before=[row(5, mine), row(7, other)])
+
+    if by == "device":
+        usage.forget_devices(1, {"dev1"})
+    else:
+        usage.forget_tenant(1)
+
+    assert (usage.cell(mine).elsewhere, usage.cell(other).elsewhere) == (0, 7)
