@@ -1,4 +1,4 @@
-"""`iothub admin`: the REST API, and the keys that may use it. Keys are on the accounts store, whether or not anything runs.
+"""`iothub admin`: the REST API, and the users and keys that may use it. Keys are on the accounts store, whether or not anything runs.
 
 Knows no HTTP: `iothub.rest` is loaded when it is to be served.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import account_verbs, accounts, output
+from iothub.cli import account_verbs, accounts, admin_user, output
 from iothub.cli.app import SET, App, destroying_verb, noun, verb
 from iothub_tenants.accounts.plain import plain
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from iothub.config.datadir import DataDir
     from iothub.records.admin_commands import Json, Verb
 
-command = noun("admin", "Serve the REST API, and manage the keys that may use it.")
+command = noun("admin", "Serve the REST API, and manage the users and keys that may use it.")
 key = noun("key", "Keys of the REST API: who may do what, for the whole platform or for one tenant.")
 command.add_command(key)
+command.add_command(admin_user.command)
 
 ROLES = ("platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer", "scrape")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -123,8 +124,8 @@ def show(app: App, name: str) -> None:
 def create(app: App, name: str, role: str, tenant: str | None) -> None:
     """Create a key and print it, once. It is used as `Authorization: Bearer KEY`.
 
-    platform-admin may do everything, operator everything but keys, viewer reads without payloads; tenant-admin and tenant-viewer are the same
-    for one tenant, without its plan, limits and state; scrape reads metrics.
+    platform-admin may do everything, operator everything but keys and users, viewer reads without payloads; tenant-admin and tenant-viewer are
+    the same for one tenant, without its plan, limits and state; scrape reads metrics.
 
     Examples:
       iothub --data-dir ./hub admin key create portal --role platform-admin
