@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -56,7 +57,8 @@ def drop(response: Response, scope: Scope, name: str = LOGIN) -> None:
 def origins(scope: Scope, public_url: str) -> frozenset[str]:
     """Return the origins of pages that are this server's own. `public_url`: where people reach it, if that is set."""
     host = Headers(scope=scope).get("host", "")
-    return frozenset(each.lower() for each in (f"{scope['scheme']}://{host}", public_url) if each)
+    public = urlsplit(public_url)
+    return frozenset({f"{scope['scheme']}://{host}".lower(), f"{public.scheme}://{public.netloc}".lower()})
 
 
 def require_own_origin(scope: Scope, public_url: str, *, is_required: bool) -> None:

@@ -55,7 +55,7 @@ class Edge:
         self._settings = settings
         self._answers = Answers(monotonic)
         self._logins = Logins(store, monotonic)
-        self._url = ""
+        self._url = settings.admin.url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
