@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse
 
-from iothub.rest import answers, cookies, models
+from iothub.rest import answers, cookies, models, oidc
 from iothub.rest.caller import Principal
 from iothub.rest.logins import Logins
 from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import login_sessions
+from iothub_tenants.identity import shown
 
 routes = Routes("auth")
+# A page and no redirect: a browser does not send a SameSite=Strict cookie along a chain that another site has begun.
+_BACK = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>iothub</title>
+<p><a href="/">Continue</a></p>
+</html>
+"""
 
 
 async def _logins(request: Request) -> Logins:
@@ -31,6 +39,33 @@ async def log_in(request: Request, logins: LoginService, body: models.Login) -> 
     """Log in with name and password. The answer sets the cookie of the login; it says who has logged in."""
     begun = await logins.log_in(body.name, body.password, address_of(request))
     return logged_in(request, answers.secret(self_of(Principal.of_user(begun.user))), begun)
+
+
+@routes.get("/auth/oidc", Scope.OPEN, status=303)
+async def begin_oidc(request: Request, logins: LoginService) -> Response:
+    """Send a browser to the OpenID provider."""
+    departure = await logins.begin_oidc()
+    response = Response(status_code=303, headers={"Location": departure.url, "Cache-Control": "no-store"})
+    cookies.put(response, request.scope, departure.cookie, oidc.FLOW_S, oidc.COOKIE, "lax")
+    return response
+
+
+@routes.get("/auth/oidc/callback", Scope.OPEN, media_type="text/html")
+async def finish_oidc(
+    request: Request,
+    logins: LoginService,
+    state: Annotated[str, Query(max_length=1024)] = "",
+    code: Annotated[str, Query(max_length=4096)] = "",
+    error: Annotated[str, Query(max_length=1024, description="Why the provider has logged in nobody.")] = "",
+) -> Response:
+    """Log in whom the OpenID provider has sent back, and go to the first page."""
+    if error:
+        raise ProblemError(Code.FORBIDDEN, f"the OpenID provider has logged in nobody: {shown(error)}")
+    cookie = cookies.read(request.scope, oidc.COOKIE)
+    begun = await logins.finish_oidc(cookie, state, code, address_of(request))
+    response = HTMLResponse(_BACK, headers={"Cache-Control": "no-store"})
+    cookies.drop(response, request.scope, oidc.COOKIE)
+    return logged_in(request, response, begun)
 
 
 @routes.post("/auth/logout", Scope.SELF_LOGIN, status=204)

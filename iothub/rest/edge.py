@@ -18,8 +18,10 @@ from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
 from iothub.rest import cookies
 from iothub.rest.caller import BoundedHub, Caller, Principal
+from iothub.rest.fetching import fetch_json
 from iothub.rest.idempotency import Answers
 from iothub.rest.logins import CHALLENGE, Logins
+from iothub.rest.oidc_provider import Fetch
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
 from iothub_tenants.accounts import api_keys, login_sessions
 from iothub_tenants.accounts.store import AccountStore
@@ -32,7 +34,9 @@ BODY_BYTES = 1 << 20
 IMPORT_BYTES = 16 << 20
 BODY_S = 15.0  # for the whole of it
 _IMPORT = ":import"
-OPEN = frozenset(f"{PREFIX}/auth/{name}" for name in ("login",))  # paths that take whoever comes
+OPEN = frozenset(
+    f"{PREFIX}/auth/{name}" for name in ("login", "oidc", "oidc/callback")
+)  # paths that take whoever comes
 
 log = logging.get(__name__)
 
@@ -48,13 +52,15 @@ class Edge:
         hub: BoundedHub,
         settings: Config,
         monotonic: Callable[[], float] = time.monotonic,
+        fetch: Fetch = fetch_json,
     ) -> None:
+        """Raises ConfigError, UnavailableError: what the settings name cannot be read."""
         self._app = app
         self._store = store
         self._hub = hub
         self._settings = settings
         self._answers = Answers(monotonic)
-        self._logins = Logins(store, monotonic)
+        self._logins = Logins(store, settings, fetch, monotonic)
         self._url = settings.admin.url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

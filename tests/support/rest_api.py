@@ -21,6 +21,8 @@ from iothub.records.admin_commands import Json, Verb
 from iothub.rest.app import make_paths
 from iothub.rest.caller import Asked, BoundedHub
 from iothub.rest.edge import Edge
+from iothub.rest.fetching import fetch_json
+from iothub.rest.oidc_provider import Fetch
 from iothub_tenants.accounts import api_keys, users
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
@@ -106,11 +108,13 @@ class Answer:
 class Api:
     """The application; requests are made with a key, `root` unless a test says otherwise."""
 
-    def __init__(self, store: AccountStore, settings: Config | None = None) -> None:
+    def __init__(
+        self, store: AccountStore, settings: Config | None = None, fetch: Fetch = fetch_json, name: str = "root"
+    ) -> None:
         self.store = store
         self.hub = HubDouble()
-        self.app = Edge(paths(), store=store, hub=BoundedHub(self.hub), settings=settings or Config())
-        self.root = self.key("root", "platform-admin")
+        self.app = Edge(paths(), store=store, hub=BoundedHub(self.hub), settings=settings or Config(), fetch=fetch)
+        self.root = self.key(name, "platform-admin")
 
     def key(self, name: str, role: str, tenant: str | None = None) -> str:
         return api_keys.create(self.store, name, role, tenant).text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from iothub.config.sections.admin import Admin
+from iothub.config.sections.admin import Admin, Oidc
 from iothub.config.sections.cluster import Cluster
 from iothub.config.sections.hub import (
     RESERVED_WORDS,
@@ -58,6 +58,7 @@ __all__ = [
     "Metrics",
     "Mqtt",
     "Node",
+    "Oidc",
     "Overload",
     "Queues",
     "QuotaLedger",
