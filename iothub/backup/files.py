@@ -25,6 +25,7 @@ _LEFT = re.compile(r".+\.db\.(corrupt-.+|salvaged)")  # of a damaged database
 _OF_A_PROCESS = {
     "lock",
     "hub.json",
+    "api.json",
     "admin.sock",
     "init-unfinished",
     "usage.map",

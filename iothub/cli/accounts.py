@@ -74,6 +74,9 @@ if TYPE_CHECKING:
         usage_hours as usage_hours,
     )
     from iothub_tenants.accounts import (
+        users as users,
+    )
+    from iothub_tenants.accounts import (
         verdicts as verdicts,
     )
 else:

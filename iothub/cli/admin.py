@@ -1,27 +1,31 @@
-"""`iothub admin`: the REST API, and the keys that may use it. Keys are on the accounts store, whether or not anything runs.
+"""`iothub admin`: the REST API, and the users and keys that may use it. Keys are on the accounts store, whether or not anything runs.
 
 Knows no HTTP: `iothub.rest` is loaded when it is to be served.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
-from iothub.base.errors import ConfigError
-from iothub.cli import account_verbs, accounts, output
+from iothub.base.errors import ConfigError, IotHubError
+from iothub.cli import account_verbs, accounts, admin_user, output
 from iothub.cli.app import SET, App, destroying_verb, noun, verb
 from iothub_tenants.accounts.plain import plain
 
 if TYPE_CHECKING:
     from iothub.cli.local_hub import Answer, LocalHub
     from iothub.config.datadir import DataDir
+    from iothub.config.sections import Config
     from iothub.records.admin_commands import Json, Verb
 
-command = noun("admin", "Serve the REST API, and manage the keys that may use it.")
+command = noun("admin", "Serve the REST API, and manage the users and keys that may use it.")
 key = noun("key", "Keys of the REST API: who may do what, for the whole platform or for one tenant.")
 command.add_command(key)
+command.add_command(admin_user.command)
 
 ROLES = ("platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer", "scrape")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -29,13 +33,16 @@ COLUMNS = ("name", "role", "tenant", "prefix", "is_enabled", "created")
 
 
 @verb(command, "serve")
-@click.option("--port", type=click.IntRange(0, 65535), default=8081, show_default=True, help="0: any free one.")
-@click.option("--bind", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), help="0: any free one. Default: the setting admin.port, 8081.")
+@click.option("--bind", help="The address to listen on. Default: the setting admin.bind, 127.0.0.1.")
+@click.option("--of-hub", "hub_pid", type=int, hidden=True, help="The process id of the hub that starts it.")
 @SET
-def serve(app: App, port: int, bind: str, flags: tuple[str, ...]) -> None:
+def serve(app: App, port: int | None, bind: str | None, hub_pid: int | None, flags: tuple[str, ...]) -> None:
     """Serve the REST API in the foreground, under /api/v1.
 
     It needs the extra `admin`; SIGTERM or Ctrl-C stops it (exit code 0).
+
+    `iothub serve` starts it by itself (settings of the section `admin`); by hand it is for accounts without a hub, or another port.
 
     It is a process of its own beside the hub: it works on the accounts of this data directory, and asks the hub that runs here for sessions,
     queues, retained messages and status. Without a hub these answer 503. It speaks HTTP without TLS: put a proxy with TLS in front of it before
@@ -46,6 +53,22 @@ def serve(app: App, port: int, bind: str, flags: tuple[str, ...]) -> None:
       iothub --data-dir ./hub admin serve --port 9000
     """
     settings = app.load(flags).config
+    if hub_pid is None:
+        _serve(app, settings, bind, port, lambda _address: None)
+        return
+    from iothub.hub import supervised
+
+    supervised.begin()
+    if os.getppid() != hub_pid:
+        return  # the hub has ended meanwhile
+    try:
+        _serve(app, settings, bind, port, lambda address: app.data_dir.write_api({"address": address}))
+    except IotHubError as error:
+        app.data_dir.write_api({"cause": str(error)})
+        raise
+
+
+def _serve(app: App, settings: Config, bind: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
     store = app.store()
     try:
         from iothub.rest.serve import serve as serve_api
@@ -59,10 +82,20 @@ def serve(app: App, port: int, bind: str, flags: tuple[str, ...]) -> None:
     from iothub.cli.version import program_version
 
     log.configure(level=settings.log.level, form=settings.log.format)
+    bind = bind or settings.admin.bind
+    port = (settings.admin.port or 0) if port is None else port
     if bind not in _LOOPBACK:
         app.say("iothub: warning: keys travel in clear: put a proxy with TLS in front of this address")
     hub = ServedHub(app.data_dir)
-    serve_api(store=store, hub=hub, settings=settings, version=program_version(), bind=bind, port=port)
+    serve_api(
+        store=store,
+        hub=hub,
+        settings=settings,
+        version=program_version(),
+        bind=bind,
+        port=port,
+        on_ready=on_ready,
+    )
 
 
 class ServedHub:
@@ -123,8 +156,8 @@ def show(app: App, name: str) -> None:
 def create(app: App, name: str, role: str, tenant: str | None) -> None:
     """Create a key and print it, once. It is used as `Authorization: Bearer KEY`.
 
-    platform-admin may do everything, operator everything but keys, viewer reads without payloads; tenant-admin and tenant-viewer are the same
-    for one tenant, without its plan, limits and state; scrape reads metrics.
+    platform-admin may do everything, operator everything but keys and users, viewer reads without payloads; tenant-admin and tenant-viewer are
+    the same for one tenant, without its plan, limits and state; scrape reads metrics.
 
     Examples:
       iothub --data-dir ./hub admin key create portal --role platform-admin

@@ -49,7 +49,7 @@ NOUNS = {
     "job": ("job", "Jobs, such as compaction: list, run, status, history, show, logs, plan, forget, schedule."),
     "db": ("db", "The accounts database: status, upgrade, copy, adopt."),
     "hbase": ("hbase", "The hub's tables in HBase: create-tables, status, sweep."),
-    "admin": ("admin", "The REST API and who may use it: serve, key."),
+    "admin": ("admin", "The REST API and who may use it: serve, user, key."),
     "audit": ("audit", "Who has changed what."),
     "backup": ("backup", "Copy the data directory as of one moment, beside a running hub or without one."),
     "restore": ("restore", "Put a backup into a data directory."),

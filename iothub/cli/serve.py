@@ -8,14 +8,18 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from importlib.util import find_spec
 
 import click
 
-from iothub.base.errors import IotHubError
+from iothub.base.errors import ConfigError, IotHubError
 from iothub.cli import output
 from iothub.cli.app import App, Command
 from iothub.config import value_types
+from iothub.config.sections import Admin
 from iothub.net.backend import require_fresh_build, select_backend
+
+_OF_EXTRA = ("fastapi", "uvicorn")
 
 
 def _workers(_context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
@@ -55,6 +59,8 @@ def command(
     is_store: bool,
 ) -> None:
     """Run the hub in the foreground; SIGTERM or Ctrl-C stops it cleanly (exit code 0).
+
+    If the extra `admin` is installed, it starts the REST API as a process beside the hub (settings of the section `admin`).
 
     With several workers this process starts them, starts anew what ends unexpectedly, and stops them all.
 
@@ -98,9 +104,16 @@ def _serve(app: App, flags: tuple[str, ...], *, is_check: bool, is_fail_fast: bo
     from iothub.hub.serve import serve
 
     read = partial(app.load_checked, flags)
-    code = serve(config, app.data_dir, read, is_fail_fast=is_fail_fast, is_only_checked=is_check)
+    code = serve(
+        config,
+        app.data_dir,
+        read,
+        api_command=_api_command(app, config.admin, flags),
+        is_fail_fast=is_fail_fast,
+        is_only_checked=is_check,
+    )
     if is_check and app.form == "table":
-        app.say("nothing keeps the hub from starting")
+        app.done("nothing keeps the hub from starting")
     return code
 
 
@@ -114,6 +127,22 @@ def _report_check(app: App, flags: tuple[str, ...]) -> int:
         errors, code = [str(error), *error.details], error.exit_code
     app.record({"name": "hub", "is_startable": not errors, "exit_code": code, "errors": errors})
     return code
+
+
+def _api_command(app: App, admin: Admin, flags: tuple[str, ...]) -> list[str]:
+    """Return the command line of the REST API's process; empty: none is wanted, or the extra is missing. Raises ConfigError: it is required."""
+    if admin.enabled == "off" or admin.port is None:
+        return []
+    missing = [name for name in _OF_EXTRA if find_spec(name) is None]
+    if missing and admin.enabled == "on":
+        raise ConfigError(
+            f'admin.enabled = "on" needs the extra `admin` ({missing[0]} is missing): install iothub[admin]'
+        )
+    if missing:
+        return []
+    config = [] if app.config_file is None else ["--config", str(app.config_file)]
+    words = ["--data-dir", str(app.data_dir.path), *config, "admin", "serve", "--of-hub", str(os.getpid())]
+    return [sys.executable, "-P", "-m", "iothub.cli", *words, *(word for flag in flags for word in ("--set", flag))]
 
 
 def _check_twin() -> None:

@@ -68,6 +68,8 @@ def _check_files(examined: Examined) -> list[str]:
     if (redis := config.redis).addresses:
         secrets = {"key_file": redis.key_file, "password_file": redis.password_file}
         files.check("redis", {"ca_file": redis.ca_file, "cert_file": redis.cert_file}, secrets)
+    if (oidc := config.admin.oidc).issuer:
+        files.check("admin.oidc", {}, {"client_secret_file": oidc.client_secret_file})
     if examined.is_known("cluster.listen", "cluster.insecure") and _has_certificates(cluster := config.cluster):
         names = {"ca_file": cluster.ca_file, "certificate_file": cluster.certificate_file}
         files.check("cluster", names, {"key_file": cluster.key_file})

@@ -103,6 +103,7 @@ class DataDir:
         self.lock_file = self.own / "lock"
         self.pepper_file = path / "pepper"
         self.hub_file = self.own / "hub.json"
+        self.api_file = path / "api.json"
         self.applied_file = self.own / "applied-changes.json"
         self.member_file = self.own / "member.json"
         self.id_file = self.own / "hub-id"
@@ -392,6 +393,20 @@ class DataDir:
     def read_hub(self) -> dict[str, object] | None:
         """Return what the running hub wrote, None if nothing is readable."""
         return _read_note(self.hub_file)
+
+    def write_api(self, facts: Mapping[str, object]) -> None:
+        """Write `api.json`: where the REST API that the hub has started listens, or why it cannot. Raises UnavailableError."""
+        with _unavailable(self.path):
+            write_atomically(self.api_file, (json.dumps(facts, indent=2) + "\n").encode())
+
+    def read_api(self) -> dict[str, object] | None:
+        """Return what is noted of that process, None if nothing is readable."""
+        return _read_note(self.api_file)
+
+    def remove_api(self) -> None:
+        """Forget it; a file that cannot be removed is overwritten by the next one."""
+        with suppress(OSError):
+            self.api_file.unlink()
 
     def write_applied(self, change: int) -> None:
         """Save the last account change up to which the sessions of deleted devices have ended here."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from iothub.base.errors import ConfigError, ErrorList, UnavailableError
-from iothub.config import cluster_rules, worker_rules
+from iothub.config import admin_rules, cluster_rules, worker_rules
 from iothub.config.sections import Config, Key, Listener, Listeners, TlsListener, kind_of
 from iothub.config.toml_lines import line_numbers, nearest_line, table_name
 from iothub.config.value_types import RemovedError, WrongTablesError
@@ -429,7 +429,7 @@ def _check_together(examined: Examined, given: Mapping[str, _Given]) -> None:
         _shared_cache_rules,
         _server_rules,
         _cluster_rules,
-        _worker_rules,
+        _module_rules,
     )
     for rule in rules:
         for names, text in rule(config, given):
@@ -566,9 +566,9 @@ def _cluster_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rul
         yield from cluster_rules.mistakes(config, given["cluster.listen"].where)
 
 
-def _worker_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
-    if config.node.workers > 1:
-        yield from worker_rules.mistakes(config, lambda name: given[name].where if name in given else None)
+def _module_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:
+    for rules in (worker_rules, admin_rules):
+        yield from rules.mistakes(config, lambda name: given[name].where if name in given else None)
 
 
 def _address_rules(config: Config, given: Mapping[str, _Given]) -> Iterator[_Rule]:

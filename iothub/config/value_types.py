@@ -37,6 +37,11 @@ T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_]{1,64}")
+_LOOPBACK = ("127.0.0.1", "[::1]", "localhost")
+_WEB_ADDRESS = re.compile(r"(?P<scheme>https?)://(?P<host>[a-zA-Z0-9.-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[!-~]*)?")
+_GROUP_ROLE = re.compile(
+    r"[ -~]*[!-~]=((platform-admin|operator|viewer)|(tenant-admin|tenant-viewer)(:" + TENANT_NAME.pattern + r")?)"
+)
 _PATH_LIMIT = 200
 MOST_WORKERS = 64
 _NONE_REMOVED: Mapping[str, str] = {}
@@ -246,6 +251,29 @@ def _read_url_path(raw: object) -> str:
     return raw
 
 
+def _read_web_address(raw: object) -> str:
+    """In the clear only on this machine."""
+    if raw == "":
+        return ""
+    found = _WEB_ADDRESS.fullmatch(raw) if isinstance(raw, str) and len(raw) <= _PATH_LIMIT else None
+    if found is None or (found["scheme"] == "http" and found["host"] not in _LOOPBACK):
+        raise ValueError(
+            'expected an address such as "https://iothub.example.com" (http:// only with 127.0.0.1 or localhost)'
+        )
+    return str(raw)
+
+
+def _read_group_roles(raw: object) -> tuple[str, ...]:
+    lines = _read_words(raw)
+    for line in lines:
+        if _GROUP_ROLE.fullmatch(line) is None:
+            raise ValueError(
+                'expected texts such as "GROUP=operator" or "GROUP=tenant-admin:TENANT", with platform-admin, operator, viewer, tenant-admin or '
+                "tenant-viewer"
+            )
+    return lines
+
+
 def _read_rate(raw: object) -> Rate | None:
     if not isinstance(raw, str):
         raise ValueError('expected a rate such as "100/10s", or "off"')
@@ -410,6 +438,8 @@ flag: Kind[bool] = Kind(
 )
 path: Kind[Path | None] = Kind("file", _read_path, str, lambda path: _quote("" if path is None else str(path)))
 url_path: Kind[str] = Kind("URL path", _read_url_path, str, _quote)
+web_address: Kind[str] = Kind("http(s) address", _read_web_address, str, _quote)
+group_roles: Kind[tuple[str, ...]] = Kind("list of GROUP=ROLE", _read_group_roles, _list_from_text, _quote_list)
 rate: Kind[Rate | None] = Kind(
     'count/duration or "off"', _read_rate, str, lambda rate: _quote("off" if rate is None else str(rate))
 )

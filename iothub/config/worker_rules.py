@@ -19,6 +19,8 @@ Where = Callable[[str], str | None]
 
 def mistakes(config: Config, where: Where) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each mistake: the settings that it follows from, and its text."""
+    if config.node.workers == 1:
+        return
     yield from _of_nodes(config, where)
     yield from _of_ports(config, where)
     yield from _of_links(config, where)

@@ -144,6 +144,7 @@ class MachineCheck:
         self.data_dir.write_heartbeat()
         self.watch.sample()
         self._look_at_descriptors()
+        self._look_at_api()
         if self.shared_records is not None:
             is_forged = self.shared_records.is_forged_lately
             self.alarms.set(
@@ -159,6 +160,12 @@ class MachineCheck:
             f"{found.clients} connections, {found.servable} possible with a limit of {found.limit} file descriptors"
         )
         self.alarms.set(AlarmName.DESCRIPTORS_LOW, found.is_low, detail=detail)
+
+    def _look_at_api(self) -> None:
+        """Of workers the first one does."""
+        if self.data_dir.worker <= 1:
+            cause = (self.data_dir.read_api() or {}).get("cause", "")
+            self.alarms.set(AlarmName.API_DOWN, bool(cause), detail=str(cause))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
@@ -25,6 +25,7 @@ from iothub.config.datadir import DataDir, Lock
 from iothub.config.sections import Config
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
+from iothub.hub.api_process import ApiProcess
 from iothub.hub.backup_hold import BackupHold
 from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
@@ -49,11 +50,18 @@ _FINAL_PACKET_S = 0.5  # until clients have their DISCONNECT; nobody is waited f
 
 
 def serve(
-    settings: Config, data_dir: DataDir, read: Read, *, is_fail_fast: bool = False, is_only_checked: bool = False
+    settings: Config,
+    data_dir: DataDir,
+    read: Read,
+    *,
+    api_command: Sequence[str] = (),
+    is_fail_fast: bool = False,
+    is_only_checked: bool = False,
 ) -> int:
     """Run one hub on a data directory until SIGTERM or SIGINT; returns the exit code, or BEGIN_AGAIN.
 
-    `read`: reads the settings again, for a reload. `is_fail_fast`: do not wait for servers that must answer before the start.
+    `read`: reads the settings again, for a reload. `api_command`: of the REST API's process; empty: there is none.
+    `is_fail_fast`: do not wait for servers that must answer before the start.
     `is_only_checked`: look for what keeps a hub from starting here, and start none.
 
     Raises: ConflictError (somebody else runs on it, future schema), UnavailableError (port in use, directory not writable), ConfigError.
@@ -65,11 +73,21 @@ def serve(
         require_startable(settings, data_dir)
         if is_only_checked:
             return 0
+        data_dir.remove_api()  # of a hub that was killed
         if settings.node.workers > 1:
-            return _supervise(settings, data_dir, lock)
+            return _supervise(settings, data_dir, lock, api_command)
         reactor = _install_reactor(settings)
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
-        return HubProcess(parts, lock.announce, read, ServiceManager(os.environ)).run()
+        api = ApiProcess(api_command, data_dir, reactor)
+
+        def announce(address: str) -> None:
+            lock.announce(address)
+            api.start()
+
+        try:
+            return HubProcess(parts, announce, read, ServiceManager(os.environ)).run()
+        finally:
+            api.end()
     finally:
         lock.release()
 
@@ -108,7 +126,7 @@ def _beat(reactor: Any, report: Reporter) -> None:
     reactor.callLater(BEAT_S, _beat, reactor, report)
 
 
-def _supervise(settings: Config, data_dir: DataDir, lock: Lock) -> int:
+def _supervise(settings: Config, data_dir: DataDir, lock: Lock, api_command: Sequence[str]) -> int:
     log.name_process("supervisor")
     reactor = _install_reactor(settings)
     from iothub.hub.supervisor import Supervisor  # what it stands on takes the reactor that is there
@@ -120,14 +138,17 @@ def _supervise(settings: Config, data_dir: DataDir, lock: Lock) -> int:
         addresses = {name: address for name, address in worker.items() if name not in facts}
         data_dir.write_hub({**facts, **addresses})
         lock.announce(", ".join(str(address) for name, address in addresses.items() if name != "http"))
+        api.start()
 
     data_dir.write_hub({**facts, "starting": "its workers are starting"})
     command = [sys.executable, *sys.orig_argv[1:]]
+    api = ApiProcess(api_command, data_dir, reactor)
     try:
         return Supervisor(
             settings, data_dir, reactor, command, announce, has_store=needs_store_process(settings, data_dir)
         ).run()
     finally:
+        api.end()
         data_dir.remove_hub()
 
 

@@ -18,15 +18,16 @@ from starlette.routing import Match
 
 from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
-from iothub.rest import devices, live, platform, quotas, rules, tenants
+from iothub.rest import auth, devices, live, platform, quotas, rules, tenants, users
 from iothub.rest.caller import BoundedHub, Hub
+from iothub.rest.cookies import LOGIN
 from iothub.rest.edge import PREFIX, Edge
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts.store import AccountStore
 
-SUBJECTS = (tenants, devices, rules, quotas, live, platform)
+SUBJECTS = (auth, tenants, devices, rules, quotas, live, platform, users)
 THREADS = 12  # an embedded database has 15 connections
 OPENAPI = f"{PREFIX}/openapi.json"
 _PAGE = """<!doctype html>
@@ -72,7 +73,8 @@ def openapi_of(app: FastAPI) -> dict[str, Any]:
     document = app.openapi()
     schemes = document.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["key"] = {"type": "http", "scheme": "bearer", "description": "`iothub admin key create` makes one."}
-    document["security"] = [{"key": []}]
+    schemes["login"] = {"type": "apiKey", "in": "cookie", "name": LOGIN, "description": "`POST /auth/login` sets it."}
+    document["security"] = [{"key": []}, {"login": []}]
     return document
 
 

@@ -1,4 +1,4 @@
-"""Who makes a request, and what is done for him: his key, the accounts that he changes, the hub.
+"""Who makes a request, and what is done for him: the accounts that he changes, the hub.
 
 Knows no path and no HTTP.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 from iothub.base.errors import NotFoundError, UnavailableError
 from iothub.config.sections import Config
@@ -18,7 +18,9 @@ from iothub.rest.problems import Code, ProblemError
 from iothub.rest.scopes import SCOPES_OF, Scope
 from iothub_tenants.accounts import audit
 from iothub_tenants.accounts.api_keys import ApiKey
+from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.users import User
 from iothub_tenants.identity import shown
 
 ASK_S = 10.0  # how long a hub may be silent
@@ -101,31 +103,61 @@ class BoundedHub:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """One request's. `store` writes down the key's name with each change."""
+class Principal:
+    """A key, or a user who has logged in. `tenant`: the only one that is there for him; None: he is of the platform.
 
-    key: ApiKey
+    `id`: is never another's; a name may be.
+    """
+
+    kind: Literal["key", "user"]
+    id: str
+    name: str
+    role: Role
+    tenant: str | None
+
+    @classmethod
+    def of_key(cls, key: ApiKey) -> Principal:
+        return cls("key", f"key:{key.prefix}", key.name, key.role, key.tenant)
+
+    @classmethod
+    def of_user(cls, user: User) -> Principal:
+        return cls("user", f"user:{user.id}", user.name, user.role, user.tenant)
+
+    @property
+    def actor(self) -> str:
+        """What the audit log calls him."""
+        return f"{self.kind}:{self.name}"
+
+    @property
+    def scopes(self) -> frozenset[Scope]:
+        return SCOPES_OF[self.role]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """One request's. `store` writes down his name with each change."""
+
+    principal: Principal
     store: AccountStore
     hub: BoundedHub
     settings: Config
 
     @property
     def is_platform(self) -> bool:
-        return self.key.tenant is None
+        return self.principal.tenant is None
 
     def require(self, scope: Scope, tenant: str | None) -> None:
         """Let the request through, or not. Another tenant than the key's own does not exist for it, whatever is asked.
 
         Raises NotFoundError, ProblemError.
         """
-        if self.key.tenant is not None and tenant is not None and tenant != self.key.tenant:
+        who = self.principal
+        if who.tenant is not None and tenant is not None and tenant != who.tenant:
             raise NotFoundError(f"there is no tenant {shown(tenant)}")
-        if scope not in SCOPES_OF[self.key.role] or (
-            self.key.tenant is not None and tenant is None and _is_wide(scope)
-        ):
+        if scope not in who.scopes or (who.tenant is not None and tenant is None and _is_wide(scope)):
             raise ProblemError(
                 Code.FORBIDDEN,
-                f"the key {self.key.name} has the role {self.key.role.value}, without the scope {scope.value}",
+                f"the {who.kind} {who.name} has the role {who.role.value}, without the scope {scope.value}",
             )
 
     def unanswered(self, result: Json) -> list[str]:
@@ -143,7 +175,7 @@ class Caller:
 
 def _is_wide(scope: Scope) -> bool:
     """Whether a path without a tenant that has this scope is about all of them."""
-    return scope is not Scope.SELF_READ
+    return scope not in (Scope.SELF_READ, Scope.SELF_LOGIN)
 
 
 def _parts(answer: Answer) -> tuple[list[Json], Json]:

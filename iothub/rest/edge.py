@@ -16,10 +16,14 @@ from starlette.datastructures import Headers
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
-from iothub.rest.caller import BoundedHub, Caller
+from iothub.rest import cookies
+from iothub.rest.caller import BoundedHub, Caller, Principal
+from iothub.rest.fetching import fetch_json
 from iothub.rest.idempotency import Answers
+from iothub.rest.logins import CHALLENGE, Logins
+from iothub.rest.oidc_provider import Fetch
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
-from iothub_tenants.accounts import api_keys
+from iothub_tenants.accounts import api_keys, login_sessions
 from iothub_tenants.accounts.store import AccountStore
 
 if TYPE_CHECKING:
@@ -30,7 +34,9 @@ BODY_BYTES = 1 << 20
 IMPORT_BYTES = 16 << 20
 BODY_S = 15.0  # for the whole of it
 _IMPORT = ":import"
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="iothub"'}
+OPEN = frozenset(
+    f"{PREFIX}/auth/{name}" for name in ("login", "oidc", "oidc/callback")
+)  # paths that take whoever comes
 
 log = logging.get(__name__)
 
@@ -46,12 +52,16 @@ class Edge:
         hub: BoundedHub,
         settings: Config,
         monotonic: Callable[[], float] = time.monotonic,
+        fetch: Fetch = fetch_json,
     ) -> None:
+        """Raises ConfigError, UnavailableError: what the settings name cannot be read."""
         self._app = app
         self._store = store
         self._hub = hub
         self._settings = settings
         self._answers = Answers(monotonic)
+        self._logins = Logins(store, settings, fetch, monotonic)
+        self._url = settings.admin.url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -75,27 +85,42 @@ class Edge:
             await self._app(scope, receive, reply)
             return
         headers = Headers(scope=scope)
-        caller = await self._caller(headers)
+        scope["iothub.logins"] = self._logins
+        if path in OPEN:
+            cookies.require_own_origin(scope, self._url, is_required=False)
+            await self._app(scope, _whole(await _body(scope, receive, headers)), reply)
+            return
+        caller = Caller(*await self._principal(scope, headers), self._hub, self._settings)
         scope["iothub.caller"] = caller
-        body = await _in_time(_read(receive, headers, _most(path))) if _has_body(scope) else b""
-        _check_media_type(path, headers, body)
+        body = await _body(scope, receive, headers)
         scope["iothub.body"] = body
         reply.before = lambda: self._hint(caller)
         await self._done_once(scope, headers, body, reply)
 
-    async def _caller(self, headers: Headers) -> Caller:
-        """Raises ProblemError: there is no key, or it is nobody's."""
-        kind, _, text = headers.get("authorization", "").partition(" ")
-        key = None
-        if kind.lower() == "bearer" and text:
-            key = await run_in_threadpool(api_keys.holder, self._store, text.strip())
-        if key is None:
+    async def _principal(self, scope: Scope, headers: Headers) -> tuple[Principal, AccountStore]:
+        """Return who asks, by his key or else by the cookie of his login, and the accounts as he changes them.
+
+        Raises ProblemError: there is neither, or it is nobody's; or a page of another origin makes a change.
+        """
+        given = headers.get("authorization")
+        found = None
+        if given is not None:
+            kind, _, text = given.partition(" ")
+            if kind.lower() == "bearer" and text:
+                key = await run_in_threadpool(api_keys.holder, self._store, text.strip())
+                found = None if key is None else Principal.of_key(key)
+        elif (token := cookies.read(scope)) is not None:
+            user = await run_in_threadpool(login_sessions.holder, self._store, token)
+            if user is not None:
+                cookies.require_own_origin(scope, self._url, is_required=True)
+                found = Principal.of_user(user)
+        if found is None:
             raise ProblemError(
                 Code.UNAUTHENTICATED,
-                "no valid key: send the header `Authorization: Bearer KEY`",
-                headers=_CHALLENGE,
+                "neither a valid key nor a login: send the header `Authorization: Bearer KEY`, or log in",
+                headers=CHALLENGE,
             )
-        return Caller(key, self._store.acting_as(f"key:{key.name}"), self._hub, self._settings)
+        return found, self._store.acting_as(found.actor)
 
     async def _done_once(self, scope: Scope, headers: Headers, body: bytes, reply: _Reply) -> None:
         given = headers.get("idempotency-key")
@@ -106,7 +131,7 @@ class Edge:
             raise ProblemError(Code.INVALID, "Idempotency-Key: expected 1 to 200 characters")
         caller: Caller = scope["iothub.caller"]
         asked = scope["path"] + "?" + scope["query_string"].decode("latin-1")
-        name = (caller.key.prefix, asked, given)  # a key that gets the name of a deleted one is another caller
+        name = (caller.principal.id, asked, given)  # a key that gets the name of a deleted one is another caller
         known = self._answers.begin(name, body)
         if known is not None and known.status is not None:
             headers_again = [*known.headers, (b"idempotent-replayed", b"true")]
@@ -160,6 +185,13 @@ _SAFE = [
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 ]
+
+
+async def _body(scope: Scope, receive: Receive, headers: Headers) -> bytes:
+    path = scope["path"]
+    body = await _in_time(_read(receive, headers, _most(path))) if _has_body(scope) else b""
+    _check_media_type(path, headers, body)
+    return body
 
 
 async def _in_time(reading: Coroutine[object, object, bytes]) -> bytes:

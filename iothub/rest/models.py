@@ -230,6 +230,48 @@ class NewScrapeKey(Body):
     tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))] | None = None
 
 
+UserSecret = Annotated[
+    str, Field(min_length=12, max_length=1024, description="At least 12 characters, and no obvious ones.")
+]
+
+
+class NewPlatformUser(Body):
+    """A user of the platform that is to be."""
+
+    name: Group
+    role: Literal["platform-admin", "operator", "viewer"]
+    password: UserSecret | None = None
+
+
+class NewTenantUser(Body):
+    """A user of one tenant that is to be."""
+
+    name: Group
+    role: Literal["tenant-admin", "tenant-viewer"]
+    tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))]
+    password: UserSecret | None = None
+
+
+class NewUserPassword(Body):
+    """Another password of a user."""
+
+    password: UserSecret | None = None
+
+
+class Login(Body):
+    """Who logs in."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128)]
+    password: Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class PasswordChange(Body):
+    """Another password of the user who asks."""
+
+    old: Annotated[str, Field(min_length=1, max_length=1024)]
+    new: UserSecret
+
+
 class Drain(Body):
     """How a hub is drained."""
 
@@ -310,6 +352,30 @@ class KeyWithText(KeyShown):
     """A key, and its text."""
 
     key: str
+
+
+class UserShown(Item):
+    """A user, without the password."""
+
+    role: str
+    tenant: str | None
+    is_local: bool
+    is_enabled: bool
+
+
+class UserWithPassword(UserShown):
+    """A user, and the password that was generated."""
+
+    password: str | None = None
+
+
+class Self(Item):
+    """Who makes a request."""
+
+    kind: Literal["key", "user"]
+    role: str
+    tenant: str | None
+    scopes: list[str]
 
 
 class Anything(BaseModel):

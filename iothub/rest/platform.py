@@ -1,4 +1,4 @@
-"""/whoami, /status, /alarms, /nodes, /jobs, /api-keys and /metrics: the platform as a whole."""
+"""/status, /alarms, /nodes, /jobs, /api-keys and /metrics: the platform as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from iothub.rest.answers import Page
 from iothub.rest.caller import Caller
 from iothub.rest.models import Anything, Items, Name, TenantName
 from iothub.rest.routes import Call, Routes
-from iothub.rest.scopes import SCOPES_OF, Scope
+from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import api_keys, job_runs, tenants
 from iothub_tenants.accounts.plain import plain
 
@@ -25,12 +25,6 @@ Node = Annotated[int, Path(ge=0, le=65_535, description="A node number.")]
 _METRICS_BYTES = 64 << 20
 _METRICS_S = 10.0
 _TEXT = "text/plain"
-
-
-@routes.get("/whoami", Scope.SELF_READ, returns=Anything)
-def show_self(call: Call) -> Response:
-    """Show the key of this request: its role, tenant and scopes."""
-    return answers.shown({**plain(call.key), "scopes": sorted(SCOPES_OF[call.key.role])})
 
 
 @routes.get("/status", Scope.STATUS_READ, returns=Anything)

@@ -35,7 +35,9 @@ class Code(Enum):
 
     MALFORMED_JSON = 400, "malformed_json"
     UNAUTHENTICATED = 401, "unauthenticated"
+    LOGIN_FAILED = 401, "login_failed"
     FORBIDDEN = 403, "forbidden"
+    CROSS_ORIGIN = 403, "cross_origin"
     NOT_FOUND = 404, "not_found"
     METHOD_NOT_ALLOWED = 405, "method_not_allowed"
     BODY_TOO_SLOW = 408, "body_too_slow"
@@ -47,6 +49,7 @@ class Code(Enum):
     INVALID = 422, "invalid"
     IDEMPOTENCY_KEY_REUSED = 409, "idempotency_key_reused"
     LIMIT_EXCEEDED = 429, "limit_exceeded"
+    TOO_MANY_FAILURES = 429, "too_many_failures"
     DEFECT = 500, "defect"
     FAILED = 500, "failed"
     UNAVAILABLE = 503, "unavailable"

@@ -108,8 +108,9 @@ class Routes:
         media_type: str = "application/json",
     ) -> Callable[[Handler], Handler]:
         """`returns`: the model of the answer, for the OpenAPI; `extra`: more of it."""
-        depends = [Depends(_scoped(scope))]
-        if method == "POST":
+        is_open = scope is Scope.OPEN
+        depends = [] if is_open else [Depends(_scoped(scope))]
+        if method == "POST" and not is_open:
             depends.append(Depends(_idempotency))
         done: dict[str, Any] = {"description": "Done."}
         if returns is not None:
@@ -126,7 +127,7 @@ class Routes:
                 "response_model": None,
                 "responses": {status: done, "default": problem},
                 "operation_id": handler.__name__,
-                "openapi_extra": {SCOPE: scope.value, **(extra or {})},
+                "openapi_extra": {SCOPE: scope.value, **({"security": []} if is_open else {}), **(extra or {})},
                 "summary": (handler.__doc__ or "").split("\n", 1)[0].rstrip("."),
                 "tags": [self._tag],
             }

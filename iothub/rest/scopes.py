@@ -1,4 +1,4 @@
-"""What a key may do: scopes, of which each path has exactly one, and the scopes of each role.
+"""What a key or a user may do: scopes, of which each path has exactly one, and the scopes of each role.
 
 Knows no path: `iothub.rest.routes` gives each one its scope, and a test holds that.
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from iothub_tenants.accounts.api_keys import Role
+from iothub_tenants.accounts.roles import Role
 
 
 class Scope(StrEnum):
     """One thing that a role has or has not."""
 
+    OPEN = "open"  # to log in: of paths that take whoever comes
     SELF_READ = "self:read"  # who am I, and what is there
+    SELF_LOGIN = "self:login"  # a user's own login and password
     TENANTS_READ = "tenants:read"
     TENANTS_WRITE = "tenants:write"
     TENANTS_LIST = "tenants:list"  # of all tenants
@@ -41,17 +43,22 @@ class Scope(StrEnum):
     JOBS_READ = "jobs:read"
     KEYS_READ = "keys:read"
     KEYS_WRITE = "keys:write"
+    USERS_READ = "users:read"
+    USERS_WRITE = "users:write"
     AUDIT_READ = "audit:read"
     TENANT_AUDIT_READ = "tenant-audit:read"
     METRICS_READ = "metrics:read"
     TENANT_METRICS_READ = "tenant-metrics:read"
 
 
-_ALL = frozenset(Scope)
-_KEYS = frozenset({Scope.KEYS_READ, Scope.KEYS_WRITE})
+_ALL = frozenset(Scope) - {Scope.OPEN}
+_KEYS = frozenset(
+    {Scope.KEYS_READ, Scope.KEYS_WRITE, Scope.USERS_READ, Scope.USERS_WRITE}
+)  # whoever has these can be anybody
 _TENANT_ADMIN = frozenset(
     {
         Scope.SELF_READ,
+        Scope.SELF_LOGIN,
         Scope.TENANTS_READ,
         Scope.DEVICES_READ,
         Scope.DEVICES_WRITE,

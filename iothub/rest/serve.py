@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging as standard_logging
 import signal
 import socket
+from collections.abc import Callable
 
 import uvicorn
 
@@ -26,7 +27,16 @@ _STOP_S = 10
 log = logging.get(__name__)
 
 
-def serve(*, store: AccountStore, hub: Hub, settings: Config, version: str, bind: str, port: int) -> None:
+def serve(
+    *,
+    store: AccountStore,
+    hub: Hub,
+    settings: Config,
+    version: str,
+    bind: str,
+    port: int,
+    on_ready: Callable[[str], None],
+) -> None:
     """Serve until SIGTERM or SIGINT; requests that are under way have a moment to end. The caller closes the store.
 
     Raises UnavailableError: the port is in use, or the address is not of this machine.
@@ -40,6 +50,7 @@ def serve(*, store: AccountStore, hub: Hub, settings: Config, version: str, bind
         access_log=False,
         log_config=None,
         server_header=False,
+        forwarded_allow_ips=list(settings.admin.trusted_proxies),
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_STOP_S,
@@ -48,7 +59,9 @@ def serve(*, store: AccountStore, hub: Hub, settings: Config, version: str, bind
     standard_logging.getLogger("uvicorn").setLevel(standard_logging.WARNING)
     with listening(bind, port) as opened:
         host, port = opened.getsockname()[:2]
-        log.info("ready", address=f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        on_ready(address)
+        log.info("ready", address=address)
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn has its own, and then sends the signal again
             signal.signal(number, signal.SIG_IGN)
         uvicorn.Server(configuration).run(sockets=[opened])
@@ -69,6 +82,7 @@ def listening(bind: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         raise UnavailableError(
-            f"the API cannot listen on {bind}:{port}: {error.strerror}: choose another with --port or --bind"
+            f"the API cannot listen on {bind}:{port}: {error.strerror}: choose another with --port or --bind "
+            "(settings admin.port, admin.bind)"
         ) from None
     return opened

@@ -77,6 +77,11 @@ def check_key_name(name: str) -> None:
     _check("key", name, GROUP_NAME, _GROUP_RULE)
 
 
+def check_user_name(name: str) -> None:
+    """Raise ConfigError unless a user of the API may have this name."""
+    _check("user", name, GROUP_NAME, _GROUP_RULE)
+
+
 def check_stream_name(name: str) -> None:
     """Raise ConfigError unless a stream may have this name."""
     _check("stream", name, STREAM_NAME, _STREAM_RULE)

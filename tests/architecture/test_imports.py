@@ -51,7 +51,7 @@ ALLOWED = {
         "iothub_services.auth.token_keys",
         "iothub.testing.certificates",
     ),
-    "jwt": ("iothub_services.auth.tokens", "iothub_services.auth.token_keys"),
+    "jwt": ("iothub_services.auth.tokens", "iothub_services.auth.token_keys", "iothub.rest.oidc_provider"),
     "click": ("iothub.cli.",),
     "fastapi": ("iothub.rest.",),
     "starlette": ("iothub.rest.",),  # fastapi stands on it

@@ -21,11 +21,14 @@ from iothub.records.admin_commands import Json, Verb
 from iothub.rest.app import make_paths
 from iothub.rest.caller import Asked, BoundedHub
 from iothub.rest.edge import Edge
-from iothub_tenants.accounts import api_keys
+from iothub.rest.fetching import fetch_json
+from iothub.rest.oidc_provider import Fetch
+from iothub_tenants.accounts import api_keys, users
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
 
 ROOT = "/api/v1"
+HOST = "hub.example.com:8081"
 
 
 @cache
@@ -105,14 +108,23 @@ class Answer:
 class Api:
     """The application; requests are made with a key, `root` unless a test says otherwise."""
 
-    def __init__(self, store: AccountStore, settings: Config | None = None) -> None:
+    def __init__(
+        self, store: AccountStore, settings: Config | None = None, fetch: Fetch = fetch_json, name: str = "root"
+    ) -> None:
         self.store = store
         self.hub = HubDouble()
-        self.app = Edge(paths(), store=store, hub=BoundedHub(self.hub), settings=settings or Config())
-        self.root = self.key("root", "platform-admin")
+        self.app = Edge(paths(), store=store, hub=BoundedHub(self.hub), settings=settings or Config(), fetch=fetch)
+        self.root = self.key(name, "platform-admin")
 
     def key(self, name: str, role: str, tenant: str | None = None) -> str:
         return api_keys.create(self.store, name, role, tenant).text
+
+    def login(self, name: str, role: str, tenant: str | None = None) -> dict[str, str]:
+        """Make a user and log in: the headers of a browser on a page of this server."""
+        made = users.create(self.store, name, role, tenant)
+        answer = self.post("/auth/login", {"name": name, "password": made.password}, key=None)
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        return {"cookie": cookie, "host": HOST, "origin": f"http://{HOST}"}
 
     def __call__(
         self,
@@ -123,6 +135,8 @@ class Api:
         key: str | None = "",
         headers: Mapping[str, str] | None = None,
         raw: bytes | None = None,
+        scheme: str = "http",
+        address: str = "127.0.0.1",
     ) -> Answer:
         """Make one request below /api/v1, or elsewhere with a path that begins with `//`. `key` None: without one."""
         given = {} if key is None else {"authorization": f"Bearer {key or self.root}"}
@@ -131,7 +145,7 @@ class Api:
             given["content-type"] = "application/json"
         given |= {name.lower(): value for name, value in (headers or {}).items()}
         target = path.removeprefix("/") if path.startswith("//") else ROOT + path
-        return asyncio.run(request(self.app, method, target, given, content))
+        return asyncio.run(request(self.app, method, target, given, content, scheme=scheme, address=address))
 
     def get(self, path: str, **options: Any) -> Answer:
         return self("GET", path, **options)
@@ -141,7 +155,15 @@ class Api:
 
 
 async def request(
-    app: Callable[..., Any], method: str, target: str, headers: Mapping[str, str], body: bytes, *, is_whole: bool = True
+    app: Callable[..., Any],
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    is_whole: bool = True,
+    scheme: str = "http",
+    address: str = "127.0.0.1",
 ) -> Answer:
     """Speak ASGI as uvicorn does. Not `is_whole`: the rest of the body never comes."""
     parts = urlsplit(target)
@@ -150,13 +172,13 @@ async def request(
         "asgi": {"version": "3.0"},
         "http_version": "1.1",
         "method": method,
-        "scheme": "http",
+        "scheme": scheme,
         "path": unquote(parts.path),
         "raw_path": parts.path.encode(),
         "query_string": parts.query.encode(),
         "root_path": "",
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1),
+        "client": (address, 1),
         "server": ("127.0.0.1", 80),
     }
     sent: list[dict[str, Any]] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iothub.config.sections.admin import Admin, Oidc
 from iothub.config.sections.cluster import Cluster
 from iothub.config.sections.hub import (
     RESERVED_WORDS,
@@ -40,6 +41,7 @@ __all__ = [
     "NIGHTLY_JOBS",
     "QUEUE_DRIVERS",
     "RESERVED_WORDS",
+    "Admin",
     "AlarmLevels",
     "Auth",
     "Cluster",
@@ -56,6 +58,7 @@ __all__ = [
     "Metrics",
     "Mqtt",
     "Node",
+    "Oidc",
     "Overload",
     "Queues",
     "QuotaLedger",
@@ -95,6 +98,7 @@ class Config:
     listeners: Listeners = field(default_factory=Listeners)
     auth: Auth = field(default_factory=Auth)
     http: Http = field(default_factory=Http)
+    admin: Admin = field(default_factory=Admin)
     sql: Sql = field(default_factory=Sql)
     hbase: HBase = field(default_factory=HBase)
     spark: Spark = field(default_factory=Spark)

@@ -141,6 +141,12 @@ class AlarmName(Enum):
         "Two hubs live and do not reach each other, so one of them was expelled: it begins again by itself and serves nobody until it reaches all "
         "others. Check the network between the hubs and the port of `cluster.listen`.",
     )
+    API_DOWN = (
+        "api_down",
+        "warning",
+        "The REST API does not run; the hub tries again, up to a minute apart. If its port is in use, set another `admin.port`, or "
+        '`admin.enabled = "off"`.',
+    )
     JOB_MARK_STALE = (
         "job_mark_stale",
         "warning",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from sqlalchemy import Connection, RowMapping, Select, delete, insert, select, update
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.secrets import generate_secret, hash_generated, verify_generated
 from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.roles import Role, checked_role
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import api_key as table
 from iothub_tenants.accounts.tables import tenant as tenant_table
@@ -25,21 +25,6 @@ MARK = "iothub_"  # what a search for keys in other people's files looks for
 _PREFIX_BYTES = 6
 _TEXT = re.compile(MARK + r"([0-9a-f]{12})_([A-Za-z0-9_-]{32})")
 _KIND = "api_key"
-
-
-class Role(StrEnum):
-    """What the holder of a key is. Those of a tenant see nothing of any other."""
-
-    PLATFORM_ADMIN = "platform-admin"
-    OPERATOR = "operator"
-    VIEWER = "viewer"
-    TENANT_ADMIN = "tenant-admin"
-    TENANT_VIEWER = "tenant-viewer"
-    SCRAPE = "scrape"
-
-
-OF_TENANT = frozenset({Role.TENANT_ADMIN, Role.TENANT_VIEWER})
-OF_EITHER = frozenset({Role.SCRAPE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +57,7 @@ def create(store: AccountStore, name: str, role: str, tenant: str | None = None)
         NotFoundError: no such tenant.
     """
     check_key_name(name)
-    kind = _role(role, tenant)
+    kind = checked_role(role, tenant)
     prefix, text, credential = _made(store)
     with store.write() as writer:
         owner = None if tenant is None else tenants.living(writer.connection, tenant).id
@@ -143,18 +128,6 @@ def holder(store: AccountStore, text: str) -> ApiKey | None:
 
 
 # --- private
-
-
-def _role(word: str, tenant: str | None) -> Role:
-    try:
-        role = Role(word)
-    except ValueError:
-        raise ConfigError(f"{shown(word)} is not a role: expected one of {', '.join(Role)}") from None
-    if role in OF_TENANT and tenant is None:
-        raise ConfigError(f"a key with the role {role.value} is for one tenant: name it (--tenant)")
-    if role not in OF_TENANT | OF_EITHER and tenant is not None:
-        raise ConfigError(f"a key with the role {role.value} is for the whole platform: leave out the tenant")
-    return role
 
 
 def _made(store: AccountStore) -> tuple[str, str, str]:

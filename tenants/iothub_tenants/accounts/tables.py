@@ -1,4 +1,4 @@
-"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, jobs, usage, keys, audit.
+"""The SQL tables of the accounts database: tenants, devices, rules, plans, limits, bans, ids, changes, jobs, usage, keys, users, audit.
 
 Knows no verbs and no engine: `iothub_migrations` creates these tables (a test holds both to each other), `store.py` opens them.
 
@@ -202,13 +202,43 @@ api_key = Table(
     sqlite_autoincrement=True,
 )
 
+# Who may log in to the REST API and the dashboard: with a password, or by the OpenID provider.
+admin_user = Table(
+    "admin_user",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("name", exact(128), nullable=False, unique=True),
+    Column("role", exact(16), nullable=False),
+    Column("tenant_id", Integer, ForeignKey("tenant.id"), nullable=True),  # None: of the platform
+    Column("credential", String(512), nullable=False),  # a hash; "": the provider says who it is
+    Column("subject", exact(64), nullable=True, unique=True),  # a hash of the provider's issuer and subject
+    Column("is_enabled", Boolean, nullable=False),
+    Column("created_ms", Big, nullable=False),
+    Column("changed_ms", Big, nullable=False),
+    Column("login_ms", Big, nullable=False),  # the last one; 0: never
+    sqlite_autoincrement=True,
+)
+
+# One row for each login that is in force. It outlives a restart of the API, and ends with its user.
+login_session = Table(
+    "login_session",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("token", exact(64), nullable=False, unique=True),  # a hash of what the browser has
+    Column("user_id", Big, ForeignKey("admin_user.id"), nullable=False, index=True),
+    Column("made_ms", Big, nullable=False),
+    Column("seen_ms", Big, nullable=False),  # to the minute
+    Column("ends_ms", Big, nullable=False),  # however much it is used
+    sqlite_autoincrement=True,
+)
+
 # Who has changed what, written in the transaction of the change. No foreign key: it outlives the tenant.
 audit = Table(
     "audit",
     metadata,
     Column("id", Big, primary_key=True, autoincrement=True),
     Column("at_ms", Big, nullable=False, index=True),
-    Column("actor", String(128), nullable=False),  # "key:NAME", "cli:USER", "hub"
+    Column("actor", String(128), nullable=False),  # "key:NAME", "user:NAME", "cli:USER", "hub"
     Column("tenant_id", Integer, nullable=False),  # 0: concerns the whole hub
     Column("tenant", exact(32), nullable=False),  # its name then
     Column("kind", exact(16), nullable=False),  # of ChangeKind, or what a hub did

@@ -19,11 +19,13 @@ from iothub_tenants.accounts.counters import next_id
 from iothub_tenants.accounts.store import AccountStore, ChangeKind, Writer
 from iothub_tenants.accounts.tables import (
     acl_rule,
+    admin_user,
     api_key,
     ban,
     device,
     device_group,
     group_member,
+    login_session,
     quota_override,
     stream,
     token_issuer,
@@ -338,7 +340,9 @@ def _remove_belongings(connection: Connection, tenant_id: int) -> None:
     """All but the streams, which say until the end which topics there are to delete."""
     groups = select(device_group.c.id).where(device_group.c.tenant_id == tenant_id)
     connection.execute(delete_from(group_member).where(group_member.c.group_id.in_(groups)))
-    for owned in (device_group, acl_rule, quota_override, ban, token_issuer, usage_hour, api_key, device):
+    users = select(admin_user.c.id).where(admin_user.c.tenant_id == tenant_id)
+    connection.execute(delete_from(login_session).where(login_session.c.user_id.in_(users)))
+    for owned in (device_group, acl_rule, quota_override, ban, token_issuer, usage_hour, api_key, admin_user, device):
         connection.execute(delete_from(owned).where(owned.c.tenant_id == tenant_id))
 
 

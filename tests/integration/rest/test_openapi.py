@@ -26,6 +26,7 @@ BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, or a
     ("patch", f"{ROOT}/tenants/{{tenant}}"),
     ("post", f"{ROOT}/tenants/{{tenant}}/bans"),
 }
+WITHOUT_INPUT = {("get", f"{ROOT}/auth/oidc")}  # neither a parameter nor a key that could be wrong
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
 
@@ -48,7 +49,14 @@ def schema(api: Api) -> schemathesis.BaseSchema:
     return schemathesis.openapi.from_asgi(f"{ROOT}/openapi.json", api.app, headers=key)
 
 
-@pytest.mark.parametrize(("operation", "mode"), list(product(OPERATIONS, MODES)), ids=str)
+CASES = [
+    (operation, mode)
+    for operation, mode in product(OPERATIONS, MODES)
+    if mode is GenerationMode.POSITIVE or operation not in WITHOUT_INPUT
+]
+
+
+@pytest.mark.parametrize(("operation", "mode"), CASES, ids=str)
 def test_openapi_is_what_the_api_does(
     api: Api, schema: schemathesis.BaseSchema, operation: tuple[str, str], mode: GenerationMode
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 
 from iothub.cli.admin import ROLES
-from iothub_tenants.accounts.api_keys import Role
+from iothub_tenants.accounts.roles import Role
 from tests.support.command import Cli
 
 

@@ -35,6 +35,7 @@ REPAIRABLE = {
 }
 DECLINED = {  # each destroying command, on something that is there
     "admin key delete": ("ci",),
+    "admin user delete": ("alice",),
     "cluster evict": ("2",),
     "device delete": ("acme", "dev1"),
     "group delete": ("acme", "sensors"),
@@ -60,6 +61,7 @@ def full(acme: Cli, tmp_path: Path) -> Cli:
     acme("group", "create", "acme", "sensors")
     acme("plan", "create", "small")
     acme("admin", "key", "create", "ci", "--role", "viewer")
+    acme("admin", "user", "create", "alice", "--role", "viewer", "--generate")
     acme("token-issuer", "add", "acme", "fleet", "--public-key-file", str(key))
     with closing(AccountStore(sqlite_url(acme.data_dir / "accounts.db"))) as store:
         streams.create(store, "acme", Wanted("telemetry", "#"))

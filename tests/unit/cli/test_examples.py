@@ -60,6 +60,7 @@ GONE_BEFORE = {  # what an example makes must not be there yet
     "tenant create": ("tenant", "delete", "acme", "--confirm", "acme"),
     "device create": ("device", "delete", "acme", "dev1", "--yes"),
     "device import": ("device", "delete", "acme", "dev1", "--yes"),
+    "admin user create": ("admin", "user", "delete", "alice", "--yes"),
     "group create": ("group", "delete", "acme", "sensors", "--yes"),
     "token-issuer add": ("token-issuer", "remove", "acme", "fleet", "--yes"),
 }
@@ -94,6 +95,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "ban add acme device dev1",
         f"token-issuer add acme fleet --public-key-file {base / 'fleet.pem'}",
         "admin key create ci --role viewer",
+        "admin user create alice --role viewer --generate",
         f"tenant export acme --file {base / 'acme.json'}",
         f"backup {base / 'backup-monday'}",
     ):
@@ -105,6 +107,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "mosquitto.acl").write_text("pattern readwrite devices/%u/#\n")
     (base / "rules.csv").write_text("subject,effect,action,filter\n*,allow,both,news/#\n")
     (base / "dev1.secret").write_text("secret")
+    (base / "bob.secret").write_text("correct horse battery")
     (base / "limits.txt").write_text("connections=5\ndev1 packet_bytes=1KiB\n")
     (base / "new.toml").write_text("config_version = 1\n")
     (base / "mariadb.url").write_text("sqlite:///copied.db\n")

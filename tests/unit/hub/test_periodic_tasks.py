@@ -111,7 +111,7 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
     gate = SimpleNamespace(set_narrow=lambda *, is_narrow: narrow.append(is_narrow))
     watch = SimpleNamespace(sample=lambda: None, is_overloaded=True)
     parts: dict[str, Any] = {
-        "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat")),
+        "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat"), worker=0, read_api=lambda: None),
         "alarms": Alarms(ManualClock()),
         "watch": watch,
         "descriptors": Descriptors(1024, lambda: 40),
@@ -132,7 +132,7 @@ def test_clients_that_use_up_the_descriptors_are_an_alarm() -> None:
     descriptors, alarms = Descriptors(64, lambda: 40, own=40), Alarms(ManualClock())
     some: Any = SimpleNamespace
     check = MachineCheck(
-        data_dir=some(write_heartbeat=lambda: None),
+        data_dir=some(write_heartbeat=lambda: None, worker=0, read_api=lambda: None),
         alarms=alarms,
         watch=some(sample=lambda: None, is_overloaded=False),
         descriptors=descriptors,
@@ -150,4 +150,27 @@ def test_clients_that_use_up_the_descriptors_are_an_alarm() -> None:
 
     descriptors.clients = 0
     now(check.run_once())
+    assert alarms.active() == []
+
+
+@pytest.mark.parametrize(("worker", "is_told"), [(0, True), (1, True), (2, False)])
+def test_rest_api_that_does_not_run_is_an_alarm(worker: int, is_told: bool) -> None:
+    """Of one worker, for all have one API."""
+    note: dict[str, object] | None = {"cause": "its port is in use"}
+    alarms, some = Alarms(ManualClock()), cast("Any", SimpleNamespace)
+    check = MachineCheck(
+        data_dir=some(write_heartbeat=lambda: None, worker=worker, read_api=lambda: note),
+        alarms=alarms,
+        watch=some(sample=lambda: None, is_overloaded=False),
+        descriptors=Descriptors(1024, lambda: 40),
+        shared_records=None,
+        listeners=some(gates=dict),
+    )
+
+    now(check.run_once())
+    raised = [(alarm.name, alarm.detail) for alarm in alarms.active()]
+    assert raised == ([(AlarmName.API_DOWN, "its port is in use")] if is_told else [])
+    note = {"address": "http://127.0.0.1:8081"}
+    now(check.run_once())
+
     assert alarms.active() == []

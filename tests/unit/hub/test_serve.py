@@ -14,6 +14,7 @@ from twisted.internet.task import Clock
 from iothub.base.errors import ConflictError, ExpelledError
 from iothub.base.reasons import Reason
 from iothub.cli import serve as command
+from iothub.config.sections import Config
 from iothub.hub import serve
 from iothub.hub.phase import Phase
 from iothub.hub.serve import BEGIN_AGAIN, HubProcess
@@ -135,9 +136,10 @@ def test_command_replaces_its_process_when_the_hub_begins_again(monkeypatch: pyt
     """With the command line that it has."""
     replaced: list[list[str]] = []
     app = SimpleNamespace(
-        load_checked=lambda _flags: SimpleNamespace(loaded=SimpleNamespace(config=None), warnings=[]),
+        load_checked=lambda _flags: SimpleNamespace(loaded=SimpleNamespace(config=Config()), warnings=[]),
         require_initialised=lambda _config: None,
-        data_dir=None,
+        data_dir=SimpleNamespace(path="hub"),
+        config_file=None,
     )
     monkeypatch.setattr(serve, "serve", lambda *_args, **_options: BEGIN_AGAIN)
     monkeypatch.setattr(command, "_check_twin", lambda: None)

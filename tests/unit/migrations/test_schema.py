@@ -28,6 +28,7 @@ from iothub_migrations.versions import (
     v0009_hub_addresses,
     v0010_membership,
     v0011_api_keys,
+    v0012_users,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -104,6 +105,8 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         "job_run",
         "stream",
         "api_key",
+        "admin_user",
+        "login_session",
         "audit",
     }
 
@@ -127,25 +130,25 @@ def test_newer_database_that_allows_it_is_used_and_left_alone(engine: Engine) ->
     schema.upgrade(engine)
     write(
         engine,
-        "UPDATE schema_info SET value = 12 WHERE name = 'version'",
-        "UPDATE alembic_version SET version_num = '0012'",
+        "UPDATE schema_info SET value = 13 WHERE name = 'version'",
+        "UPDATE alembic_version SET version_num = '0013'",
     )
 
     assert schema.check(engine) is SchemaState.NEWER
     assert schema.upgrade(engine) is SchemaState.NEWER
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 12
+        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 13
 
 
 def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
     """Exit code 4; `upgrade` does not touch it."""
     schema.upgrade(engine)
-    write(engine, "UPDATE schema_info SET value = 12")
+    write(engine, "UPDATE schema_info SET value = 13")
 
     for look in (schema.check, schema.upgrade):
         with pytest.raises(
             ConflictError,
-            match=rf"^the accounts database accounts\.db .*version 12 .* knows version {schema.SCHEMA_VERSION}",
+            match=rf"^the accounts database accounts\.db .*version 13 .* knows version {schema.SCHEMA_VERSION}",
         ):
             look(engine)
 
@@ -276,7 +279,8 @@ def test_hub_that_had_left_or_had_an_heir_is_gone_in_the_newest_schema(
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0011_api_keys.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0012_users.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0012_users.down_revision == v0011_api_keys.revision
     assert v0011_api_keys.down_revision == v0010_membership.revision
     assert v0010_membership.down_revision == v0009_hub_addresses.revision
     assert v0009_hub_addresses.down_revision == v0008_plan_parents.revision

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from iothub.base.errors import IotHubError
+from iothub.rest import edge
 from iothub.rest.edge import Edge
 from iothub.rest.routes import SCOPE
 from iothub.rest.scopes import SCOPES_OF, Scope
-from iothub_tenants.accounts.api_keys import Role
+from iothub_tenants.accounts.roles import Role
 from tests.support.rest_api import ROOT, Api
 
 PAYLOADS = ("/queued-messages", "/retained/{")
+OPEN = {path.removeprefix(ROOT) for path in edge.OPEN}
 METHODS = {"get", "put", "post", "patch", "delete"}
 KEYS = [
     ("platform-admin", None),
@@ -50,11 +52,13 @@ def expected(role: str, key_tenant: str | None, method: str, path: str) -> int:
 
 def may(role: str, *, is_of_tenant: bool, method: str, path: str) -> bool:
     """The rules as an operator would tell them, path by path."""
-    if path in ("/whoami", "/openapi.json"):
+    if path in ("/whoami", "/openapi.json", *OPEN):
         return True
+    if path.startswith("/auth/"):
+        return role != "scrape"
     if role == "scrape":
         return path == "/tenants/{tenant}/metrics" or (path == "/metrics" and not is_of_tenant)
-    if path.startswith("/api-keys"):
+    if path.startswith(("/api-keys", "/users")):
         return role == "platform-admin"
     if is_of_tenant and "{tenant}" not in path:
         return False
@@ -101,17 +105,37 @@ def test_every_scope_is_of_a_path_and_of_a_role(api: Api) -> None:
 
     assert used == {scope.value for scope in Scope}
     assert set(SCOPES_OF) == set(Role)
+    assert [role for role, scopes in SCOPES_OF.items() if Scope.OPEN in scopes] == []
+
+
+def test_paths_for_whoever_comes_are_those_that_the_edge_lets_through(api: Api) -> None:
+    """The OpenAPI says so, too."""
+    found = {path for _, path, operation in operations(api) if operation[SCOPE] == Scope.OPEN}
+
+    assert found == OPEN
+    assert {path for _, path, operation in operations(api) if operation.get("security") == []} == OPEN
 
 
 @pytest.mark.parametrize(("role", "tenant"), KEYS)
 def test_matrix_of_keys_and_paths(api: Api, role: str, tenant: str | None) -> None:
     """Each key on each path: refused as it must be, or let through to whatever there is."""
-    key = api.key("k", role, tenant)
+    require_matrix(api, role, tenant, {"authorization": f"Bearer {api.key('k', role, tenant)}"})
+
+
+@pytest.mark.parametrize(("role", "tenant"), [who for who in KEYS if who[0] != "scrape"])
+def test_matrix_of_users_and_paths(api: Api, role: str, tenant: str | None) -> None:
+    """A user who has logged in may what a key of the role may."""
+    require_matrix(api, role, tenant, api.login("u", role, tenant))
+
+
+def require_matrix(api: Api, role: str, tenant: str | None, headers: dict[str, str]) -> None:
     for verb in api.hub.answers:
         api.hub.answers[verb] = IotHubError("nobody is asked here")
     wrong = []
     for method, path, _ in operations(api):
-        answer = api(method, filled(path), key=key, headers={"if-match": '"never"'})
+        answer = api(method, filled(path), key=None, headers={**headers, "if-match": '"never"'})
+        if path == "/auth/logout" and answer.status == 204:
+            headers = api.login("again", role, tenant)
         wanted = expected(role, tenant, method, path)
         problem = answer.json if answer.status >= 400 else {"detail": "", "code": ""}
         is_no_tenant = answer.status == 404 and problem["detail"] == "there is no tenant 'acme'"
@@ -125,6 +149,8 @@ def test_matrix_of_keys_and_paths(api: Api, role: str, tenant: str | None) -> No
 def test_nothing_is_answered_without_a_key(api: Api) -> None:
     """Not even what there is."""
     for method, path, _ in operations(api):
+        if path in OPEN:
+            continue
         answer = api(method, filled(path), key=None)
         assert (answer.status, answer.code) == (401, "unauthenticated"), path
         assert answer.headers["www-authenticate"].startswith("Bearer")

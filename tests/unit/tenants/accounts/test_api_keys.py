@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError
 from iothub_tenants.accounts import api_keys, tenants
-from iothub_tenants.accounts.api_keys import Role
+from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import api_key as table
 
