@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from iothub.config.datadir import DataDir
     from iothub.config.sections import Config
     from iothub.records.admin_commands import Json, Verb
+    from iothub.rest.front import MakePages
 
 command = noun("admin", "Serve the REST API, and manage the users and keys that may use it.")
 key = noun("key", "Keys of the REST API: who may do what, for the whole platform or for one tenant.")
@@ -92,10 +93,22 @@ def _serve(app: App, settings: Config, bind: str | None, port: int | None, on_re
         hub=hub,
         settings=settings,
         version=program_version(),
+        pages=_pages(),
         bind=bind,
         port=port,
         on_ready=on_ready,
     )
+
+
+def _pages() -> MakePages | None:
+    """Return what makes the dashboard; None: NiceGUI is not installed."""
+    try:
+        from iothub.dashboard.app import Dashboard
+    except ModuleNotFoundError as error:
+        if error.name != "nicegui":
+            raise
+        return None
+    return Dashboard
 
 
 class ServedHub:

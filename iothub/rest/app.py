@@ -15,26 +15,31 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Match
+from starlette.types import Lifespan
 
 from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
 from iothub.rest import auth, devices, live, platform, quotas, rules, tenants, users
-from iothub.rest.caller import BoundedHub, Hub
+from iothub.rest.caller import BoundedHub, Caller, Hub, Principal
 from iothub.rest.cookies import LOGIN
 from iothub.rest.edge import PREFIX, Edge
+from iothub.rest.front import Front, MakePages, Own
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
+from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
 
 SUBJECTS = (auth, tenants, devices, rules, quotas, live, platform, users)
 THREADS = 12  # an embedded database has 15 connections
 OPENAPI = f"{PREFIX}/openapi.json"
+_SAMPLING = Principal("key", "own:dashboard", "dashboard", Role.SCRAPE, None)  # is in no table
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>iothub</title>
 <style>body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:4rem auto;padding:0 1rem}</style>
 <h1>iothub</h1>
-<p>This is the REST API of an iothub, under <code>/api/v1</code>. There is no dashboard here yet.</p>
+<p>This is the REST API of an iothub, under <code>/api/v1</code>. The dashboard is not here, because NiceGUI is not installed:
+<code>pip install 'iothub[admin]'</code> installs it.</p>
 <p>Make a key: <code>iothub admin key create NAME --role platform-admin</code></p>
 <p>Ask: <code>curl -H "Authorization: Bearer KEY" .../api/v1/tenants</code></p>
 <p>What there is: <code>/api/v1/openapi.json</code>, with a key.</p>
@@ -42,12 +47,26 @@ _PAGE = """<!doctype html>
 """
 
 
-def make_app(*, store: AccountStore, hub: Hub, settings: Config, version: str) -> Edge:
-    """Return the whole application. The caller closes the store."""
-    return Edge(make_paths(version), store=store, hub=BoundedHub(hub), settings=settings)
+def make_app(
+    *, store: AccountStore, hub: Hub, settings: Config, version: str, pages: MakePages | None = None
+) -> Edge | Front:
+    """Return the whole application. `pages`: what has the paths that are not the API's. The caller closes the store."""
+    bounded = BoundedHub(hub)
+    if pages is None:
+        return Edge(make_paths(version), store=store, hub=bounded, settings=settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with _lifespan(app), made.running():
+            yield
+
+    paths = make_paths(version, lifespan)
+    edge = Edge(paths, store=store, hub=bounded, settings=settings)
+    made = pages(edge, Own(paths, Caller(_SAMPLING, store, bounded, settings)))
+    return Front(edge, made)
 
 
-def make_paths(version: str) -> FastAPI:
+def make_paths(version: str, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     """Return all paths; what they work on comes with each request, from the edge."""
     app = FastAPI(
         title="iothub",
@@ -56,7 +75,7 @@ def make_paths(version: str) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        lifespan=_lifespan,
+        lifespan=lifespan or _lifespan,
         redirect_slashes=False,
     )
     for routes in (*(subject.routes for subject in SUBJECTS), _own(app)):

@@ -138,6 +138,16 @@ def show_metrics(call: Call) -> Response:
     return _metrics(call, "/metrics")
 
 
+@routes.get("/metrics/tenants", Scope.METRICS_READ, media_type=_TEXT)
+def list_tenant_metrics(
+    call: Call,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of tenants.")] = 100,
+    after: Annotated[str, Query(max_length=64, description="Start after this tenant.")] = "",
+) -> Response:
+    """Give the metrics of the tenants that the hub knows, by name, in Prometheus's form."""
+    return _metrics(call, f"/metrics/tenants?limit={limit}&after={quote(after, safe='')}")
+
+
 @routes.get("/tenants/{tenant}/metrics", Scope.TENANT_METRICS_READ, media_type=_TEXT)
 def show_tenant_metrics(call: Call, tenant: TenantName) -> Response:
     """Give the metrics of one tenant, in Prometheus's form."""

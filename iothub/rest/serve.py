@@ -17,22 +17,25 @@ from iothub.base.errors import UnavailableError
 from iothub.config.sections import Config
 from iothub.rest.app import make_app
 from iothub.rest.caller import Hub
+from iothub.rest.front import MakePages
 from iothub_tenants.accounts.store import AccountStore
 
 CONNECTIONS = 256
 _HEADER_BYTES = 32 << 10
+_MESSAGE_BYTES = 2 << 20  # of a page to the server: an import of devices is larger, and comes as a file
 _IDLE_S = 15
 _STOP_S = 10
 
 log = logging.get(__name__)
 
 
-def serve(
+def serve(  # noqa: PLR0913  # all that a server is made of
     *,
     store: AccountStore,
     hub: Hub,
     settings: Config,
     version: str,
+    pages: MakePages | None,
     bind: str,
     port: int,
     on_ready: Callable[[str], None],
@@ -41,12 +44,13 @@ def serve(
 
     Raises UnavailableError: the port is in use, or the address is not of this machine.
     """
-    app = make_app(store=store, hub=hub, settings=settings, version=version)
+    app = make_app(store=store, hub=hub, settings=settings, version=version, pages=pages)
     configuration = uvicorn.Config(
         app,
         lifespan="on",
         http="h11",
-        ws="none",
+        ws="none" if pages is None else "websockets-sansio",
+        ws_max_size=_MESSAGE_BYTES,
         access_log=False,
         log_config=None,
         server_header=False,

@@ -53,8 +53,10 @@ ALLOWED = {
     ),
     "jwt": ("iothub_services.auth.tokens", "iothub_services.auth.token_keys", "iothub.rest.oidc_provider"),
     "click": ("iothub.cli.",),
-    "fastapi": ("iothub.rest.",),
-    "starlette": ("iothub.rest.",),  # fastapi stands on it
+    "fastapi": ("iothub.rest.", "iothub.dashboard."),
+    "starlette": ("iothub.rest.", "iothub.dashboard."),  # fastapi stands on it
+    "nicegui": ("iothub.dashboard.",),
+    "httpx": ("iothub.dashboard.api",),
     "anyio": ("iothub.rest.app",),
     "pydantic": ("iothub.rest.",),
     "uvicorn": ("iothub.rest.serve",),

@@ -57,7 +57,7 @@ def may(role: str, *, is_of_tenant: bool, method: str, path: str) -> bool:
     if path.startswith("/auth/"):
         return role != "scrape"
     if role == "scrape":
-        return path == "/tenants/{tenant}/metrics" or (path == "/metrics" and not is_of_tenant)
+        return path == "/tenants/{tenant}/metrics" or (path in ("/metrics", "/metrics/tenants") and not is_of_tenant)
     if path.startswith(("/api-keys", "/users")):
         return role == "platform-admin"
     if is_of_tenant and "{tenant}" not in path:

@@ -1,0 +1,154 @@
+"""All pages as one ASGI application, for `iothub.rest` to serve where its own paths end.
+
+Knows no resource. Every file that a page loads comes from here: a policy of the answers forbids anything else.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+from nicegui import core, ui
+from starlette.datastructures import MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from iothub.dashboard import export, login
+from iothub.dashboard.frame import State, finish
+from iothub.dashboard.pages import overview, tenants
+from iothub.dashboard.sampler import Sampler
+from iothub.dashboard.session import Sessions, cookie_name
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+PAGES = (overview, tenants)  # in the order of the navigation
+STATIC = Path(str(files("iothub.dashboard") / "static"))
+_SOCKET = "/_nicegui_ws/"
+_HEAD = '<link rel="stylesheet" href="/static/iothub.css"><script src="/static/iothub.js"></script>'
+_RECONNECT_S = 10.0
+
+
+def policy(nonce: str = "") -> str:
+    """Return the Content-Security-Policy of a page.
+
+    Scripts that stand in the page need its nonce, so none that a client's string smuggles in would run. NiceGUI draws by Vue's templates,
+    which the browser compiles: that needs 'unsafe-eval'.
+    """
+    script = f"'self' 'nonce-{nonce}' 'unsafe-eval'" if nonce else "'self'"
+    return (
+        f"default-src 'none'; script-src {script}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+class Dashboard:
+    """The pages. `api`: the REST application that they ask, its edge included; `own`: the same, for the sampler alone."""
+
+    def __init__(self, api: ASGIApp, own: ASGIApp) -> None:
+        self._state = State(api, Sessions(), Sampler(own))
+        self._app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+        self._app.mount("/static", StaticFiles(directory=STATIC))
+        for path, method, endpoint in (
+            ("/favicon.ico", "GET", _show_icon),
+            ("/login", "GET", login.show_login),
+            ("/login", "POST", login.log_in),
+            ("/logout", "GET", login.log_out),
+            ("/export.csv", "GET", export.export),
+        ):
+            self._app.router.add_route(path, endpoint, [method])
+        _configure(self._app)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run what runs beside the requests."""
+        async with self._app.router.lifespan_context(self._app), self._state.sampler.running():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["iothub.dashboard"] = self._state
+        is_socket = scope["path"].startswith(_SOCKET)
+        if is_socket and not _is_own(scope, self._state.sessions):
+            await _refuse(scope, receive, send)
+            return
+        if scope["type"] == "http" and not is_socket:
+            send = _Guarded(send)
+        await self._app(scope, receive, send)
+
+
+def _configure(app: FastAPI) -> None:
+    """Set NiceGUI up, which is there once in a process: so is a dashboard."""
+    core.sio.eio.cors_allowed_origins = None  # its own origin alone
+    ui.add_head_html(_HEAD, shared=True)
+    finish([module.__name__ for module in PAGES])
+    ui.run_with(
+        app,
+        title="iothub",
+        favicon=STATIC / "icon.svg",
+        dark=None,
+        tailwind=False,
+        show_welcome_message=False,
+        reconnect_timeout=_RECONNECT_S,
+        binding_refresh_interval=0.25,
+        gzip_middleware_factory=None,
+    )
+
+
+async def _show_icon(_request: Request) -> Response:
+    return FileResponse(STATIC / "icon.svg")
+
+
+def _is_own(scope: Scope, sessions: Sessions) -> bool:
+    """Whether the browser at a socket has a session: NiceGUI itself knows only the page that the socket belongs to."""
+    connection = HTTPConnection(scope)
+    name = cookie_name("https" if scope["scheme"] in ("wss", "https") else "http")
+    return bool(sessions.headers(connection.cookies, name))
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008})
+    else:
+        await PlainTextResponse("there is no session", 403)(scope, receive, send)
+
+
+class _Guarded:
+    """The way back of a page: its policy, and the nonce of the scripts that stand in it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._nonce = secrets.token_urlsafe(16)
+        self._starts: list[Message] = []  # of a page: it is sent when the whole of it is there
+        self._body = bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            is_page = headers.get("content-type", "").startswith("text/html")
+            headers["Content-Security-Policy"] = policy(self._nonce if is_page else "")
+            headers["Referrer-Policy"] = "same-origin"
+            headers["X-Content-Type-Options"] = "nosniff"
+            if is_page:
+                headers["Cache-Control"] = "no-store"
+                self._starts.append(message)
+                return
+        if not self._starts:
+            await self._send(message)
+            return
+        self._body += message.get("body", b"")
+        if not message.get("more_body", False):
+            await self._finish(self._starts[0])
+
+    async def _finish(self, start: Message) -> None:
+        """Name the nonce in each script. A client's string has no `<` in a page, so none of them is one."""
+        body = bytes(self._body).replace(b"<script", f'<script nonce="{self._nonce}"'.encode())
+        MutableHeaders(scope=start)["Content-Length"] = str(len(body))
+        await self._send(start)
+        await self._send({"type": "http.response.body", "body": body})

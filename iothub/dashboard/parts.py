@@ -1,0 +1,167 @@
+"""Small parts of pages: headings, figures, badges, empty states, refusals, and a button that copies a command.
+
+Knows neither REST nor a session. Every text is handed over as text.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nicegui import ui
+
+if TYPE_CHECKING:
+    from iothub.dashboard.api import RefusalError
+
+_HINTS = {
+    "forbidden": "Ask a platform administrator for a role that has it.",
+    "not_found": "It may have been deleted meanwhile: go back to the list.",
+    "precondition_failed": "Load the page again, look at what has changed, then change it.",
+    "busy": "Try again in a moment.",
+    "unavailable": "`iothub status` on the hub's machine says whether it runs; `iothub serve` starts it.",
+}
+_BADGES = {
+    "good": {"active", "up", "enabled", "ready", "connected", "allow", "ok", "succeeded", "info"},
+    "warn": {"suspended", "draining", "deleting", "warning", "offline", "disabled"},
+    "bad": {"down", "deny", "failed", "critical", "error", "lost", "refused"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """What a list says that has nothing: why, and the command that changes it."""
+
+    text: str
+    command: str = ""
+
+
+def command(*words: object) -> str:
+    """Return a line for a shell.
+
+    >>> command("device", "create", "acme", "a b")
+    "iothub device create acme 'a b'"
+    """
+    return shlex.join(("iothub", *(str(word) for word in words)))
+
+
+def heading(title: str, note: str = "") -> ui.element:
+    """Draw the title of a page; what is put into the returned element stands on its right."""
+    with ui.element("div").classes("io-heading"):
+        with ui.element("div"):
+            ui.label(title).props("role=heading aria-level=1").classes("io-title")
+            if note:
+                ui.label(note).classes("io-soft")
+        return ui.element("div").classes("io-actions")
+
+
+@contextmanager
+def panel(title: str = "", *, note: str = "", wide: bool = False) -> Iterator[ui.element]:
+    """Draw a box with a title; the element that is given is for what stands on its right."""
+    with ui.element("section").classes(f"io-panel{' io-panel-wide' if wide else ''}"):
+        right = ui.element("div")
+        if title:
+            with ui.element("div").classes("io-panel-head"):
+                ui.label(title).props("role=heading aria-level=2").classes("io-panel-title")
+                if note:
+                    ui.label(note).classes("io-soft io-panel-note")
+                right.classes("io-actions").move(ui.context.slot.parent)
+        yield right
+
+
+@contextmanager
+def grid(kind: str = "") -> Iterator[None]:
+    """Lay out what is drawn in columns, as many as the width has. `kind`: `tiles` for figures."""
+    with ui.element("div").classes(f"io-grid io-grid-{kind or 'panels'}"):
+        yield
+
+
+def facts(rows: Sequence[tuple[str, str]]) -> None:
+    """Draw names with their values."""
+    with ui.element("dl").classes("io-facts"):
+        for name, value in rows:
+            with ui.element("dt"):
+                ui.label(name)
+            with ui.element("dd"):
+                ui.label(value)
+
+
+class Figure:
+    """A number with its name; with a target it links to the list behind it."""
+
+    def __init__(self, name: str, value: str = "-", *, note: str = "", href: str = "") -> None:
+        box = ui.link(target=href) if href else ui.element("div")
+        with box.classes("io-figure"):
+            ui.label(name).classes("io-figure-name")
+            self._value = ui.label(value).classes("io-figure-value")
+            self._note = ui.label(note).classes("io-soft io-figure-note")
+
+    def set(self, value: str, note: str = "") -> None:
+        self._value.set_text(value)
+        self._note.set_text(note)
+
+
+def badge(text: str) -> ui.label:
+    """Draw a state in its colour; a state that is not known is grey."""
+    return ui.label(text).classes(f"io-badge io-badge-{badge_kind(text)}")
+
+
+def badge_kind(text: str) -> str:
+    return next((kind for kind, names in _BADGES.items() if text in names), "none")
+
+
+def copy_button(text: str, label: str = "Copy the command") -> ui.button:
+    """Draw a button that copies a line, in the browser alone; the line is its tooltip."""
+    button = ui.button(icon="terminal", color=None).props("flat dense round size=sm").classes("io-copy")
+    button.props["data-copy"] = text
+    button.props["aria-label"] = f"{label}: {text}"
+    button.props["title"] = text
+    return button.on("click", js_handler="(event) => iothub.copy(event)")
+
+
+def command_line(text: str) -> None:
+    """Draw a command, and the button that copies it."""
+    with ui.element("div").classes("io-command"):
+        with ui.element("code"):
+            ui.label(text)
+        copy_button(text)
+
+
+def empty(found: Empty) -> None:
+    with ui.element("div").classes("io-empty"):
+        ui.icon("inbox").classes("io-empty-icon")
+        ui.label(found.text)
+        if found.command:
+            command_line(found.command)
+
+
+def hint_for(refusal: RefusalError) -> str:
+    return _HINTS.get(refusal.code, "")
+
+
+def problem(refusal: RefusalError) -> None:
+    """Draw a refusal in the place of what was asked for."""
+    with ui.element("div").classes("io-problem").props("role=alert"):
+        ui.icon("error_outline").classes("io-problem-icon")
+        with ui.element("div"):
+            ui.label(refusal.detail).classes("io-strong")
+            for line in refusal.errors:
+                ui.label(line)
+            hint = hint_for(refusal)
+            if hint:
+                ui.label(hint).classes("io-soft")
+            ui.label(refusal.code).classes("io-code")
+
+
+def notify(text: str, kind: str = "info", *, hint: str = "") -> None:
+    """Show a line for a while. Quasar takes it as text, not as HTML."""
+    ui.notification(
+        f"{text}\n{hint}" if hint else text,
+        type=kind,  # type: ignore[arg-type]  # one of Quasar's own words
+        multi_line="\n" in text or bool(hint),
+        timeout=4.0 if kind != "negative" else 12.0,
+        close_button="Close" if kind == "negative" else False,
+        position="bottom-right",
+    ).classes("io-notification")

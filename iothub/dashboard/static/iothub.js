@@ -1,0 +1,81 @@
+// What a page does without asking the server: shortcuts, copying, the theme, and new points of charts.
+(() => {
+  const themes = ["auto", "light", "dark"];
+  let started = 0; // when `g` was pressed
+
+  const shown = (element) => element && element.offsetParent !== null;
+
+  function typed(event) {
+    const at = event.target;
+    return at.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName);
+  }
+
+  function pressed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Escape") return iothub.help(false);
+    if (typed(event)) return;
+    if (event.key === "/") {
+      const field = [...document.querySelectorAll("input[data-search]")].find(shown);
+      if (field) { event.preventDefault(); field.focus(); field.select(); }
+    } else if (event.key === "?") {
+      iothub.help(true);
+    } else if (event.key === "g") {
+      started = Date.now();
+    } else if (Date.now() - started < 1500) {
+      started = 0;
+      const link = [...document.querySelectorAll("a[data-go]")].find((each) => each.dataset.go === event.key);
+      if (link) location.href = link.href;
+    }
+  }
+
+  async function put(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch { // without https there is no clipboard but this
+      const area = document.body.appendChild(Object.assign(document.createElement("textarea"), { value: text }));
+      area.select();
+      const done = document.execCommand("copy");
+      area.remove();
+      return done;
+    }
+  }
+
+  function notice(done, text) {
+    Quasar.Notify.create({ message: done ? "Copied" : "Copy this line", caption: text, html: false, timeout: done ? 1500 : 15000, position: "bottom-right" });
+  }
+
+  window.iothub = {
+    help(open) {
+      const box = document.getElementById("io-help");
+      if (box) box.hidden = !open || !box.hidden;
+    },
+    async copy(event) {
+      const text = event.currentTarget.dataset.copy;
+      notice(await put(text), text);
+    },
+    async put(text) { notice(await put(text), text); },
+    theme() {
+      const now = (document.cookie.match(/iothub_theme=(\w+)/) || [])[1] || "auto";
+      const next = themes[(themes.indexOf(now) + 1) % themes.length];
+      document.cookie = `iothub_theme=${next};path=/;max-age=31536000;samesite=strict`;
+      Quasar.Dark.set(next === "auto" ? "auto" : next === "dark");
+      document.documentElement.style.background = "";
+      Quasar.Notify.create({ message: `Theme: ${next}`, timeout: 1000, position: "bottom-right" });
+    },
+    // New points of charts: {element's id: [[time, value] of each series]}; those before `from` go.
+    points(news, from) {
+      for (const [id, values] of Object.entries(news)) {
+        const chart = getElement(Number(id))?.chart;
+        if (!chart) continue;
+        const series = chart.getOption().series.map((each, number) => {
+          const kept = each.data.filter((point) => point[0] >= from);
+          if (values[number]) kept.push(...values[number]);
+          return { data: kept };
+        });
+        chart.setOption({ series });
+      }
+    },
+  };
+  document.addEventListener("keydown", pressed);
+})();

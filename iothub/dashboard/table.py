@@ -1,0 +1,254 @@
+"""A table of a list of REST: a page at a time from the server, filtered there, and as a whole in CSV.
+
+Knows no resource. Rows reach the browser as texts; one template, which no data takes part in, draws them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import events, ui
+
+from iothub.dashboard import parts
+from iothub.dashboard.api import Json, Page, RefusalError
+from iothub.dashboard.frame import View
+from iothub.dashboard.parts import Empty
+from iothub.dashboard.units import NOTHING
+
+ROWS = 50
+_ROW = r"""
+<q-tr :props="props">
+  <q-td v-for="cell in props.row.cells" :class="cell.c">
+    <a v-if="cell.h" :href="cell.h">{{ cell.t }}</a>
+    <span v-else-if="cell.b" :class="'io-badge io-badge-' + cell.b">{{ cell.t }}</span>
+    <span v-else :title="cell.t">{{ cell.t }}</span>
+  </q-td>
+  <q-td v-if="props.row.acts.length || props.row.has" class="io-acts">
+    <q-btn v-for="act in props.row.acts" flat dense round size="sm" :icon="act.icon" :aria-label="act.label" :title="act.label"
+      @click="$parent.$emit('act', [props.row.k, act.n])" />
+  </q-td>
+</q-tr>
+"""
+
+
+def text(value: object) -> str:
+    """Write any value of REST.
+
+    >>> text(None), text(True), text(["a", "b"]), text(5)
+    ('-', 'yes', 'a, b', '5')
+    """
+    if value is None or value in ("", []):
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(text(each) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {text(each)}" for name, each in value.items())
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`kind`: text, number, code or badge. `show` writes the value; `of` finds it, if it is not the field alone; `href`: what a cell links to."""
+
+    field: str
+    label: str
+    kind: str = "text"
+    show: Callable[[Any], str] = text
+    of: Callable[[Json], object] | None = None
+    href: Callable[[Json], str] | None = None
+
+    def cell(self, row: Json) -> dict[str, str]:
+        shown = self.show(self.of(row) if self.of else row.get(self.field))
+        made = {"t": shown, "c": f"io-td-{self.kind}"}
+        if self.href is not None:
+            made["h"] = self.href(row)
+        if self.kind == "badge":
+            made["b"] = parts.badge_kind(shown)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What can be done with a row, for who has the scope; `when` says for which rows."""
+
+    icon: str
+    label: str
+    run: Callable[[Json], Awaitable[object]]
+    scope: str
+    when: Callable[[Json], bool] = lambda _row: True
+
+
+class Table:
+    """A list, drawn where it is made; `load` gets its first page.
+
+    `query` goes with each request; `search` is the name of the parameter that the field above the table sets, empty: no field.
+    """
+
+    def __init__(  # noqa: PLR0913  # what a list consists of
+        self,
+        view: View,
+        path: str,
+        columns: Sequence[Column],
+        *,
+        empty: Empty,
+        actions: Sequence[Action] = (),
+        query: Mapping[str, object] | None = None,
+        search: str = "",
+        hint: str = "Filter by name",
+        rows: int = ROWS,
+    ) -> None:
+        self._view = view
+        self._path = path
+        self._columns = columns
+        self._empty = empty
+        self._actions = [action for action in actions if view.may(action.scope)]
+        self._query = dict(query or {})
+        self._search = search
+        self._limit = rows
+        self._before: list[str] = []  # the pages that lie before this one
+        self._page = Page([], "")
+        self._here = ""
+        self._draw(hint)
+
+    @property
+    def rows(self) -> list[Json]:
+        """The rows of this page, as REST has them."""
+        return self._page.items
+
+    async def load(self) -> None:
+        """Get the first page again, or for the first time."""
+        self._before.clear()
+        await self._get("")
+
+    async def reload(self) -> None:
+        """Get this page again, such as after an action."""
+        await self._get(self._here)
+
+    async def filter(self, **query: object) -> None:
+        """Change what goes with each request, and begin again."""
+        self._query |= query
+        await self.load()
+
+    # --- drawing
+
+    def _draw(self, hint: str) -> None:
+        with ui.element("div").classes("io-table"):
+            with ui.element("div").classes("io-table-head"):
+                if self._search:
+                    given = self._view.query.get(self._search, "")
+                    self._query[self._search] = given or None
+                    field = ui.input(placeholder=hint, value=given, on_change=self._searched)
+                    field.props('dense outlined clearable debounce=300 data-search type=search aria-label="Filter"')
+                self.above = ui.element("div").classes("io-table-more")
+                ui.space()
+                self._csv = ui.link("CSV", "#").classes("io-csv").props('download title="All rows as CSV"')
+            self._table = ui.table(columns=[*self._headers()], rows=[], row_key="k").classes("io-rows")
+            self._table.props("flat dense wrap-cells separator=horizontal")
+            self._table.add_slot("body", _ROW)
+            self._table.add_slot("no-data", "")
+            self._table.on("act", self._act)
+            self._nothing = ui.element("div")
+            with self._nothing:
+                parts.empty(self._empty)
+            self._none_found = ui.label("Nothing matches the filter.").classes("io-empty")
+            with ui.element("div").classes("io-table-foot"):
+                self._first = ui.button("First", on_click=self.load).props("flat dense no-caps")
+                self._previous = ui.button("Previous", on_click=self._back).props(
+                    "flat dense no-caps icon=chevron_left"
+                )
+                self._count = ui.label().classes("io-soft")
+                self._next = ui.button("Next", on_click=self._forward).props(
+                    "flat dense no-caps icon-right=chevron_right"
+                )
+
+    def _headers(self) -> list[dict[str, object]]:
+        made: list[dict[str, object]] = [
+            {
+                "name": f"c{number}",
+                "label": column.label,
+                "field": "k",
+                "align": "right" if column.kind == "number" else "left",
+            }
+            for number, column in enumerate(self._columns)
+        ]
+        if self._actions:
+            made.append({"name": "acts", "label": "", "field": "k", "align": "right"})
+        return made
+
+    def _show(self) -> None:
+        rows = [self._row(number, row) for number, row in enumerate(self._page.items)]
+        self._table.rows = rows
+        is_filtered = any(value is not None for value in self._query.values())
+        self._table.set_visibility(bool(rows))
+        self._nothing.set_visibility(not rows and not is_filtered)
+        self._none_found.set_visibility(not rows and is_filtered)
+        first = len(self._before) * self._limit
+        self._count.set_text(f"{first + 1} to {first + len(rows)}" if rows else "")
+        self._first.set_visibility(bool(self._before))
+        self._previous.set_visibility(bool(self._before))
+        self._next.set_visibility(bool(self._page.following))
+        self._csv.set_visibility(bool(rows))
+        self._csv.props["href"] = self._csv_target()
+
+    def _row(self, number: int, row: Json) -> dict[str, object]:
+        acts = [
+            {"n": index, "icon": action.icon, "label": action.label}
+            for index, action in enumerate(self._actions)
+            if action.when(row)
+        ]
+        return {
+            "k": number,
+            "cells": [column.cell(row) for column in self._columns],
+            "acts": acts,
+            "has": bool(self._actions),
+        }
+
+    def _csv_target(self) -> str:
+        asked = {name: value for name, value in self._query.items() if value is not None}
+        fields = ",".join(column.field for column in self._columns)
+        return "/export.csv?" + urlencode(
+            {"list": f"{self._path}?{urlencode(asked)}" if asked else self._path, "fields": fields}
+        )
+
+    # --- what happens
+
+    async def _get(self, following: str) -> None:
+        try:
+            if following:
+                self._page = await self._view.api.page(following)
+            else:
+                self._page = await self._view.api.page(self._path, limit=self._limit, **self._query)
+        except RefusalError as refusal:
+            if not self._here and not self._table.client.has_socket_connection:
+                raise  # the page as a whole
+            self._view.tell(refusal)
+            return
+        self._here = following
+        self._show()
+
+    async def _forward(self) -> None:
+        self._before.append(self._here)
+        await self._get(self._page.following)
+
+    async def _back(self) -> None:
+        await self._get(self._before.pop() if self._before else "")
+
+    async def _searched(self, event: events.ValueChangeEventArguments[Any]) -> None:
+        given = str(event.value or "").strip()
+        here = self._view.entry.path
+        for name, value in self._view.path.items():
+            here = here.replace(f"{{{name}}}", str(value))
+        others = {name: value for name, value in self._view.query.items() if name != self._search}
+        asked = {**others, self._search: given} if given else others
+        ui.navigate.history.replace(here + (f"?{urlencode(asked)}" if asked else ""))
+        await self.filter(**{self._search: given or None})
+
+    async def _act(self, event: events.GenericEventArguments) -> None:
+        number, index = (int(each) for each in event.args[:2])
+        if 0 <= number < len(self._page.items) and 0 <= index < len(self._actions):
+            await self._actions[index].run(self._page.items[number])
