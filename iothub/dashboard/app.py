@@ -21,14 +21,38 @@ from starlette.staticfiles import StaticFiles
 
 from iothub.dashboard import export, login
 from iothub.dashboard.frame import State, finish
-from iothub.dashboard.pages import overview, tenants
+from iothub.dashboard.pages import (
+    bans,
+    changes,
+    devices,
+    groups,
+    overview,
+    plans,
+    quotas,
+    rules,
+    tenant,
+    tenants,
+    usage,
+)
 from iothub.dashboard.sampler import Sampler
 from iothub.dashboard.session import Sessions, cookie_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PAGES = (overview, tenants)  # in the order of the navigation
+PAGES = (
+    overview,
+    tenants,
+    plans,
+    tenant,
+    devices,
+    groups,
+    rules,
+    bans,
+    quotas,
+    usage,
+    changes,
+)  # in the order of the navigation
 STATIC = Path(str(files("iothub.dashboard") / "static"))
 _SOCKET = "/_nicegui_ws/"
 _HEAD = '<link rel="stylesheet" href="/static/iothub.css"><script src="/static/iothub.js"></script>'
@@ -87,6 +111,7 @@ def _configure(app: FastAPI) -> None:
     core.sio.eio.cors_allowed_origins = None  # its own origin alone
     ui.add_head_html(_HEAD, shared=True)
     finish([module.__name__ for module in PAGES])
+    core.app.colors(primary="#0e7c86", negative="#b3261e", positive="#17723f", warning="#b26a00")
     ui.run_with(
         app,
         title="iothub",

@@ -26,18 +26,6 @@ _AXIS: dict[str, Any] = {
 }
 Points = Sequence[tuple[float, Point]]
 
-# Formats of an axis and its tooltip, as the browser runs them. Constants: no data takes part.
-_COUNT = "(v => Math.abs(v) >= 1e6 ? +(v/1e6).toFixed(2)+'M' : Math.abs(v) >= 1e3 ? +(v/1e3).toFixed(1)+'k' : +Number(v).toPrecision(3))"
-_SIZE = "(v => { let i = 0; while (Math.abs(v) >= 1024 && i < 4) { v /= 1024; i++; } return +v.toFixed(1)+' '+['B','KiB','MiB','GiB','TiB'][i]; })"
-_TIME = "(v => v === 0 ? '0' : v < 0.001 ? +(v*1e6).toPrecision(3)+' \u00b5s' : v < 1 ? +(v*1e3).toPrecision(3)+' ms' : +v.toPrecision(3)+' s')"
-_FORMATS = {
-    "": f"v => v == null ? '-' : {_COUNT}(v)",
-    "/s": f"v => v == null ? '-' : {_COUNT}(v) + '/s'",
-    "B": f"v => v == null ? '-' : {_SIZE}(v)",
-    "B/s": f"v => v == null ? '-' : {_SIZE}(v) + '/s'",
-    "s": f"v => v == null ? '-' : {_TIME}(v)",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -106,6 +94,35 @@ class LiveCharts:
         ui.run_javascript(f"iothub.points({json.dumps(news)}, {(self._last_s - SHOWN_S) * 1000:.0f})")
 
 
+def axis(written: str = "") -> dict[str, Any]:
+    """Return what axes of all charts have in common; `written` makes the texts of a vertical one."""
+    made: dict[str, Any] = {**_AXIS, "splitLine": {"lineStyle": {"color": _GRID}}}
+    if written:
+        made |= {
+            "type": "value",
+            "min": 0,
+            "splitNumber": 3,
+            "axisLabel": {**_AXIS["axisLabel"], ":formatter": written},
+        }
+    return made
+
+
+def tooltip(unit: str) -> dict[str, Any]:
+    """Return the tooltip of all charts: drawn on the canvas, not HTML."""
+    return {
+        "trigger": "axis",
+        "renderMode": "richText",
+        "confine": True,
+        ":valueFormatter": _format(unit),
+        "textStyle": {"fontSize": 12},
+    }
+
+
+def _format(unit: str) -> str:
+    """Return the expression that the browser runs to write a value: a constant, no data takes part."""
+    return f"iothub.format({json.dumps(unit)})"
+
+
 def _data(points: Points, series: Series) -> list[list[float | None]]:
     return [[round(at_s * 1000), _rounded(values.get(series.field))] for at_s, values in points]
 
@@ -125,7 +142,6 @@ def _options(unit: str, series: Sequence[Series], is_stacked: bool, limit: float
             "label": {"formatter": "limit", "color": "#d0453b", "position": "insideEndTop"},
             "data": [{"yAxis": limit}],
         }
-    written = _FORMATS[unit]
     return {
         "animation": False,
         "color": list(COLOURS),
@@ -139,22 +155,11 @@ def _options(unit: str, series: Sequence[Series], is_stacked: bool, limit: float
             "itemHeight": 4,
             "textStyle": {"color": _GREY, "fontSize": 11},
         },
-        "tooltip": {
-            "trigger": "axis",
-            "renderMode": "richText",  # drawn, not HTML
-            "confine": True,
-            ":valueFormatter": written,
-            "textStyle": {"fontSize": 12},
-        },
-        "xAxis": {**_AXIS, "type": "time", "splitLine": {"show": False}},
+        "tooltip": tooltip(unit),
+        "xAxis": flat_axis("time"),
         "yAxis": {
-            **_AXIS,
-            "type": "value",
-            "min": 0,
+            **upright_axis(unit),
             **({} if limit is None else {":max": f"range => Math.max(range.max, {float(limit)!r}) * 1.05"}),
-            "splitNumber": 3,
-            "axisLabel": {**_AXIS["axisLabel"], ":formatter": written},
-            "splitLine": {"lineStyle": {"color": _GRID}},
         },
         "series": lines,
     }

@@ -21,7 +21,6 @@ from iothub.dashboard.session import cookie_name
 _LIST = re.compile(r"/[^/?#\s][^#\s]*")
 _FIELDS = 40
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_ROWS = 1000
 
 
 async def export(request: Request) -> Response:
@@ -38,7 +37,7 @@ async def export(request: Request) -> Response:
     api = Api(state.rest, headers, address, origin_of(request))
     asked = urlsplit(path)
     try:
-        first = await api.page(asked.path, **{"limit": _ROWS, **dict(parse_qsl(asked.query))})
+        first = await api.page(asked.path, **dict(parse_qsl(asked.query)))
     except RefusalError as refusal:
         return PlainTextResponse(refusal.detail, refusal.status)
     name = re.sub(r"[^a-z0-9]+", "-", asked.path.lower()).strip("-") or "list"
@@ -72,5 +71,13 @@ def cell(row: Json, name: str) -> str:
         return ""
     if isinstance(value, bool | int | float):
         return str(value)
-    text = " ".join(str(each) for each in value) if isinstance(value, list) else str(value)
+    return safe(" ".join(str(each) for each in value) if isinstance(value, list) else str(value))
+
+
+def safe(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula.
+
+    >>> safe("=1+1"), safe("a=1")
+    ("'=1+1", 'a=1')
+    """
     return f"'{text}" if text.startswith(_FORMULA) else text

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
-    from iothub.dashboard.sampler import Sampler
+    from iothub.dashboard.sampler import Point, Sampler
     from iothub.dashboard.session import Sessions
 
 T = TypeVar("T")
-Build = Callable[["View"], Awaitable[None]]
+Build = Callable[["View"], Awaitable[object]]
 
 # Groups of the navigation, in their order. Those of TENANT are there when a page is about one tenant.
 START, PLATFORM, TENANT, DIAGNOSE, ADMINISTRATION = "", "Platform", "Tenant", "Diagnose", "Administration"
@@ -90,6 +90,12 @@ class View:
     def tenant(self) -> str:
         """The tenant that the page is about: that of its path, else the viewer's own; empty: none."""
         return str(self.path.get("tenant") or self.me.tenant)
+
+    @property
+    def tenant_points(self) -> list[tuple[float, Point]]:
+        """What the tenant did within the hour, for who may see its metrics."""
+        is_own = self.me.tenant in ("", self.tenant)
+        return self.state.sampler.rates(self.tenant) if is_own and self.may("tenant-metrics:read") else []
 
     @property
     def tenant_path(self) -> str:
@@ -167,6 +173,8 @@ async def _view(request: Request, entry: Entry) -> View | Response:
         if refusal.status == _UNAUTHENTICATED:
             return RedirectResponse(_login(here), 303)
         me = Me("", "", "", frozenset())
+    if request.url.path == "/" and me.tenant:
+        return RedirectResponse(f"/tenants/{part(me.tenant)}", 303)
     theme = request.cookies.get("iothub_theme", "")
     return View(api, me, state, entry, request.path_params, dict(request.query_params), theme)
 
@@ -208,11 +216,16 @@ def _draw(view: View) -> None:
         ui.add_head_html(f"<style>html{{background:{'#0f141b' if view.theme == 'dark' else '#f5f7fa'}}}</style>")
     link = ui.link("Skip to the page", "#main").classes("io-skip")
     link.move(target_index=0)
-    drawer = ui.left_drawer(bordered=True).classes("io-drawer").props("width=232 breakpoint=1023")
+    drawer = (
+        ui.left_drawer(value=False, bordered=True).classes("io-drawer").props("width=232 breakpoint=1023 show-if-above")
+    )
+    drawer.props(
+        remove="model-value"
+    )  # the browser decides by its width; a value, or None, would have the server decide or ask
     with drawer:
         _navigation(view)
     with ui.header().classes("io-header"):
-        menu = ui.button(icon="menu", on_click=drawer.toggle, color=None).props(
+        menu = ui.button(icon="menu", on_click=lambda: drawer.run_method("toggle"), color=None).props(
             'flat dense round aria-label="Navigation"'
         )
         menu.classes("io-menu")

@@ -112,6 +112,16 @@ def badge_kind(text: str) -> str:
     return next((kind for kind, names in _BADGES.items() if text in names), "none")
 
 
+def meter_kind(share: float) -> str:
+    return "bad" if share >= 0.95 else "warn" if share >= 0.8 else "good"
+
+
+def meter(share: float) -> None:
+    """Draw how much of a whole is used."""
+    with ui.element("div").classes(f"io-bar io-bar-{meter_kind(share)}"):
+        ui.element("div").style(f"width:{min(share, 1) * 100:.0f}%")
+
+
 def copy_button(text: str, label: str = "Copy the command") -> ui.button:
     """Draw a button that copies a line, in the browser alone; the line is its tooltip."""
     button = ui.button(icon="terminal", color=None).props("flat dense round size=sm").classes("io-copy")

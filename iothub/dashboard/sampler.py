@@ -171,13 +171,17 @@ class Sampler:
             before = sample
         return made
 
+    def latest(self, tenant: str) -> Point:
+        """Return what a tenant did between the last two samples; empty: it is in neither."""
+        if not self.tenants:
+            return {}
+        return _rates(tenant, self.tenants[-1], self.tenants[-2] if len(self.tenants) > 1 else None) or {}
+
     def top(self, name: str, count: int = 10) -> list[tuple[str, float]]:
         """Return the tenants with the most of one of FIELDS between the last two samples, above zero."""
         if not self.tenants:
             return []
-        last = self.tenants[-1]
-        before = self.tenants[-2] if len(self.tenants) > 1 else None
-        found = [(tenant, (_rates(tenant, last, before) or {}).get(name) or 0.0) for tenant in last.places]
+        found = [(tenant, self.latest(tenant).get(name) or 0.0) for tenant in self.tenants[-1].places]
         return sorted((each for each in found if each[1] > 0), key=lambda each: (-each[1], each[0]))[:count]
 
     def near_limits(self, count: int = 10) -> list[Usage]:

@@ -19,11 +19,14 @@ from iothub.dashboard.parts import Empty
 from iothub.dashboard.units import NOTHING
 
 ROWS = 50
+CSV_ROWS = 1000
 _ROW = r"""
 <q-tr :props="props">
   <q-td v-for="cell in props.row.cells" :class="cell.c">
     <a v-if="cell.h" :href="cell.h">{{ cell.t }}</a>
     <span v-else-if="cell.b" :class="'io-badge io-badge-' + cell.b">{{ cell.t }}</span>
+    <div v-else-if="cell.p != null" class="io-meter"><span>{{ cell.t }}</span>
+      <div :class="'io-bar io-bar-' + cell.m"><div :style="{width: cell.p + '%'}"></div></div></div>
     <span v-else :title="cell.t">{{ cell.t }}</span>
   </q-td>
   <q-td v-if="props.row.acts.length || props.row.has" class="io-acts">
@@ -40,7 +43,7 @@ def text(value: object) -> str:
     >>> text(None), text(True), text(["a", "b"]), text(5)
     ('-', 'yes', 'a, b', '5')
     """
-    if value is None or value in ("", []):
+    if value is None or value in ("", [], {}):
         return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -53,7 +56,11 @@ def text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`kind`: text, number, code or badge. `show` writes the value; `of` finds it, if it is not the field alone; `href`: what a cell links to."""
+    """One column. A column without a field is not in CSV.
+
+    `kind`: text, number, code, badge, or meter for a share from 0 to 1. `show` writes the value; `of` finds it, if it is not the field alone;
+    `href`: what a cell links to.
+    """
 
     field: str
     label: str
@@ -62,13 +69,17 @@ class Column:
     of: Callable[[Json], object] | None = None
     href: Callable[[Json], str] | None = None
 
-    def cell(self, row: Json) -> dict[str, str]:
-        shown = self.show(self.of(row) if self.of else row.get(self.field))
-        made = {"t": shown, "c": f"io-td-{self.kind}"}
+    def cell(self, row: Json) -> dict[str, object]:
+        value = self.of(row) if self.of else row.get(self.field)
+        shown = self.show(value)
+        made: dict[str, object] = {"t": shown, "c": f"io-td-{self.kind}"}
         if self.href is not None:
             made["h"] = self.href(row)
         if self.kind == "badge":
             made["b"] = parts.badge_kind(shown)
+        elif self.kind == "meter" and isinstance(value, int | float):
+            made["p"] = min(round(value * 100), 100)
+            made["m"] = parts.meter_kind(value)
         return made
 
 
@@ -87,6 +98,8 @@ class Table:
     """A list, drawn where it is made; `load` gets its first page.
 
     `query` goes with each request; `search` is the name of the parameter that the field above the table sets, empty: no field.
+    `is_filter`: whether `query` can leave rows out. `rows` 0: a list that REST gives as a whole.
+    `fetch`: rows that the page makes itself; then `path` is empty, and there is no CSV.
     """
 
     def __init__(  # noqa: PLR0913  # what a list consists of
@@ -101,6 +114,8 @@ class Table:
         search: str = "",
         hint: str = "Filter by name",
         rows: int = ROWS,
+        is_filter: bool = True,
+        fetch: Callable[[], Awaitable[list[Json]]] | None = None,
     ) -> None:
         self._view = view
         self._path = path
@@ -110,6 +125,8 @@ class Table:
         self._query = dict(query or {})
         self._search = search
         self._limit = rows
+        self._is_filter = is_filter
+        self._fetch = fetch
         self._before: list[str] = []  # the pages that lie before this one
         self._page = Page([], "")
         self._here = ""
@@ -125,6 +142,15 @@ class Table:
         self._before.clear()
         await self._get("")
 
+    async def try_load(self) -> None:
+        """Get the first page; what REST refuses, such as without a hub, stands in place of the table."""
+        try:
+            await self.load()
+        except RefusalError as refusal:
+            self._box.clear()
+            with self._box:
+                parts.problem(refusal)
+
     async def reload(self) -> None:
         """Get this page again, such as after an action."""
         await self._get(self._here)
@@ -137,7 +163,8 @@ class Table:
     # --- drawing
 
     def _draw(self, hint: str) -> None:
-        with ui.element("div").classes("io-table"):
+        self._box = ui.element("div").classes("io-table")
+        with self._box:
             with ui.element("div").classes("io-table-head"):
                 if self._search:
                     given = self._view.query.get(self._search, "")
@@ -183,7 +210,7 @@ class Table:
     def _show(self) -> None:
         rows = [self._row(number, row) for number, row in enumerate(self._page.items)]
         self._table.rows = rows
-        is_filtered = any(value is not None for value in self._query.values())
+        is_filtered = self._is_filter and any(value is not None for value in self._query.values())
         self._table.set_visibility(bool(rows))
         self._nothing.set_visibility(not rows and not is_filtered)
         self._none_found.set_visibility(not rows and is_filtered)
@@ -192,7 +219,7 @@ class Table:
         self._first.set_visibility(bool(self._before))
         self._previous.set_visibility(bool(self._before))
         self._next.set_visibility(bool(self._page.following))
-        self._csv.set_visibility(bool(rows))
+        self._csv.set_visibility(bool(rows and self._path))
         self._csv.props["href"] = self._csv_target()
 
     def _row(self, number: int, row: Json) -> dict[str, object]:
@@ -210,19 +237,17 @@ class Table:
 
     def _csv_target(self) -> str:
         asked = {name: value for name, value in self._query.items() if value is not None}
-        fields = ",".join(column.field for column in self._columns)
-        return "/export.csv?" + urlencode(
-            {"list": f"{self._path}?{urlencode(asked)}" if asked else self._path, "fields": fields}
-        )
+        if self._limit:
+            asked["limit"] = CSV_ROWS
+        listed = f"{self._path}?{urlencode(asked)}" if asked else self._path
+        fields = ",".join(column.field for column in self._columns if column.field)
+        return "/export.csv?" + urlencode({"list": listed, "fields": fields})
 
     # --- what happens
 
     async def _get(self, following: str) -> None:
         try:
-            if following:
-                self._page = await self._view.api.page(following)
-            else:
-                self._page = await self._view.api.page(self._path, limit=self._limit, **self._query)
+            self._page = await self._ask(following)
         except RefusalError as refusal:
             if not self._here and not self._table.client.has_socket_connection:
                 raise  # the page as a whole
@@ -230,6 +255,13 @@ class Table:
             return
         self._here = following
         self._show()
+
+    async def _ask(self, following: str) -> Page:
+        if self._fetch is not None:
+            return Page(await self._fetch(), "")
+        if following:
+            return await self._view.api.page(following)
+        return await self._view.api.page(self._path, limit=self._limit or None, **self._query)
 
     async def _forward(self) -> None:
         self._before.append(self._here)

@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
-from iothub.rest.models import Anything, DeviceName, Items, Name, TenantName
+from iothub.rest.models import Anything, DeviceName, Items, Name, Prefix, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import devices, groups, imports
@@ -19,9 +19,10 @@ _CSV = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"t
 
 
 @routes.get("/tenants/{tenant}/devices", Scope.DEVICES_READ, returns=Items)
-def list_devices(call: Call, tenant: TenantName, page: Page) -> Response:
+def list_devices(call: Call, tenant: TenantName, page: Page, prefix: Prefix = "") -> Response:
     """List the devices of a tenant by name."""
-    return page.cut([plain(found) for found in devices.page(call.store, tenant, page.after, page.limit + 1)])
+    found = devices.page(call.store, tenant, page.after, page.limit + 1, prefix=prefix)
+    return page.cut([plain(device) for device in found])
 
 
 @routes.post("/tenants/{tenant}/devices", Scope.DEVICES_WRITE, returns=models.DeviceWithSecret)

@@ -28,6 +28,7 @@ _PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\xa0\\xad]*$"  # the accounts check the rest
 TenantName = Annotated[str, Path(description="Name of a tenant.")]
 DeviceName = Annotated[str, Path(description="Name of a device.")]
 Name = Annotated[str, Path(description="Its name.")]
+Prefix = Annotated[str, Query(max_length=128, pattern=r"^[^\x00]*$", description="Only names that begin so.")]
 
 Plan = Annotated[str, Field(pattern=_PLAN)]
 Group = Annotated[str, Field(pattern=_GROUP)]

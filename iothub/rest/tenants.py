@@ -12,7 +12,7 @@ from iothub.admin import usage
 from iothub.admin.tenants import create_tenant as create_as_everywhere
 from iothub.rest import answers, models
 from iothub.rest.answers import NumberedPage, Page
-from iothub.rest.models import Items, TenantName
+from iothub.rest.models import Items, Prefix, TenantName
 from iothub.rest.routes import Call, IfMatch, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import audit, tenants, usage_hours
@@ -22,9 +22,15 @@ routes = Routes("tenants")
 
 
 @routes.get("/tenants", Scope.TENANTS_LIST, returns=Items)
-def list_tenants(call: Call, page: Page) -> Response:
+def list_tenants(
+    call: Call,
+    page: Page,
+    prefix: Prefix = "",
+    plan: Annotated[str | None, Query(max_length=64, description="Only those of this plan.")] = None,
+) -> Response:
     """List all tenants by name."""
-    return page.cut([plain(tenant) for tenant in tenants.page(call.store, page.after, page.limit + 1)])
+    found = tenants.page(call.store, page.after, page.limit + 1, prefix=prefix, plan=plan)
+    return page.cut([plain(tenant) for tenant in found])
 
 
 @routes.post("/tenants", Scope.TENANTS_WRITE, returns=models.Tenant)

@@ -45,7 +45,32 @@
     Quasar.Notify.create({ message: done ? "Copied" : "Copy this line", caption: text, html: false, timeout: done ? 1500 : 15000, position: "bottom-right" });
   }
 
+  const three = (value) => +value.toPrecision(3);
+
+  function count(value) {
+    const size = Math.abs(value);
+    return size >= 1e6 ? `${three(value / 1e6)}M` : size >= 1e3 ? `${three(value / 1e3)}k` : `${three(value)}`;
+  }
+
+  function bytes(value) {
+    const names = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let step = 0;
+    for (; Math.abs(value) >= 1024 && step < names.length - 1; step++) value /= 1024;
+    return `${three(value)} ${names[step]}`;
+  }
+
+  function time(value) {
+    if (value === 0) return "0";
+    return value < 1e-3 ? `${three(value * 1e6)} \u00b5s` : value < 1 ? `${three(value * 1e3)} ms` : `${three(value)} s`;
+  }
+
+  const formats = {
+    "": count, "/s": (value) => `${count(value)}/s`, B: bytes, "B/s": (value) => `${bytes(value)}/s`, s: time,
+  };
+
   window.iothub = {
+    // How a chart writes values of this unit.
+    format: (unit) => (value) => (value == null ? "-" : formats[unit](Number(value))),
     help(open) {
       const box = document.getElementById("io-help");
       if (box) box.hidden = !open || !box.hidden;

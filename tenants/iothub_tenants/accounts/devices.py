@@ -125,11 +125,13 @@ def list_all(store: AccountStore, tenant: str) -> list[Device]:
         return [_device(row, tenant, groups.get(row["name"], ())) for row in connection.execute(query).mappings()]
 
 
-def page(store: AccountStore, tenant: str, after: str, limit: int) -> list[Device]:
-    """Return the first devices behind a name, by name. Raises NotFoundError."""
+def page(store: AccountStore, tenant: str, after: str, limit: int, *, prefix: str = "") -> list[Device]:
+    """Return the first devices behind a name, by name: those whose name begins so. Raises NotFoundError."""
     with store.read() as connection:
         owner = tenants.find(connection, tenant)
         query = select(table).where(table.c.tenant_id == owner.id, table.c.name > after)
+        if prefix:
+            query = query.where(table.c.name >= prefix, table.c.name < prefix + tenants.BEHIND_ALL)
         rows = connection.execute(query.order_by(table.c.name).limit(limit)).mappings().all()
         groups: dict[str, list[str]] = {}
         if rows:

@@ -40,6 +40,7 @@ from iothub_tenants.accounts.tables import (
 from iothub_tenants.identity import RESERVED, check_tenant_name, shown
 
 DISPLAY_NAME_LIMIT = 200
+BEHIND_ALL = "\x7f"  # behind every character that a name may have
 
 # What belongs to a tenant outside the accounts database; each must be emptied before `finish_deletion`.
 OUTSIDE_STORES = ("sessions", "queues", "retained", "usage")
@@ -127,9 +128,13 @@ def list_all(store: AccountStore) -> list[Tenant]:
         return [_tenant(row) for row in connection.execute(select(table).order_by(table.c.name)).mappings()]
 
 
-def page(store: AccountStore, after: str, limit: int) -> list[Tenant]:
-    """Return the first tenants behind a name, by name."""
+def page(store: AccountStore, after: str, limit: int, *, prefix: str = "", plan: str | None = None) -> list[Tenant]:
+    """Return the first tenants behind a name, by name: those whose name begins so, and of this plan."""
     query = select(table).where(table.c.name > after).order_by(table.c.name).limit(limit)
+    if prefix:
+        query = query.where(table.c.name >= prefix, table.c.name < prefix + BEHIND_ALL)
+    if plan is not None:
+        query = query.where(table.c.plan == plan)
     with store.read() as connection:
         return [_tenant(row) for row in connection.execute(query).mappings()]
 
