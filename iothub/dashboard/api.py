@@ -16,7 +16,7 @@ import httpx
 from iothub.rest.edge import PREFIX
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp
 
 Json = dict[str, Any]
@@ -53,9 +53,10 @@ class Shown:
 
 
 class Api:
-    """Requests of one session. Cookies of one session are never seen by another: each has a client of its own."""
+    """Requests with the cookie of one browser; what an answer sets is for that browser alone, and not kept here."""
 
-    def __init__(self, app: ASGIApp, headers: Mapping[str, str], address: tuple[str, int], origin: str) -> None:
+    def __init__(self, app: ASGIApp, cookie: str, address: tuple[str, int], origin: str) -> None:
+        headers = {"Cookie": cookie} if cookie else {}
         self._client = httpx.AsyncClient(
             transport=httpx.ASGITransport(app, client=address),
             base_url=origin,
@@ -124,9 +125,16 @@ class Api:
         return _object(await self.send("DELETE", path, query=query, headers={"If-Match": etag} if etag else {}))
 
 
-def origin_of(request: Request) -> str:
+def api_for(app: ASGIApp, request: HTTPConnection) -> Api:
+    """Return REST with the login of the browser that makes this request."""
+    address = (request.client.host, request.client.port) if request.client else ("", 0)
+    return Api(app, request.headers.get("cookie", ""), address, origin_of(request))
+
+
+def origin_of(request: HTTPConnection) -> str:
     """Return the origin that the browser sees, such as http://127.0.0.1:8081."""
-    return f"{request.url.scheme}://{request.url.netloc}"
+    scheme = {"ws": "http", "wss": "https"}.get(request.url.scheme, request.url.scheme)
+    return f"{scheme}://{request.url.netloc}"
 
 
 def part(text: object) -> str:

@@ -20,6 +20,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from iothub.dashboard import export, login
+from iothub.dashboard.api import RefusalError, api_for
 from iothub.dashboard.frame import State, finish
 from iothub.dashboard.pages import (
     bans,
@@ -35,7 +36,6 @@ from iothub.dashboard.pages import (
     usage,
 )
 from iothub.dashboard.sampler import Sampler
-from iothub.dashboard.session import Sessions, cookie_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -76,7 +76,7 @@ class Dashboard:
     """The pages. `api`: the REST application that they ask, its edge included; `own`: the same, for the sampler alone."""
 
     def __init__(self, api: ASGIApp, own: ASGIApp) -> None:
-        self._state = State(api, Sessions(), Sampler(own))
+        self._state = State(api, Sampler(own))
         self._app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         self._app.mount("/static", StaticFiles(directory=STATIC))
         for path, method, endpoint in (
@@ -98,7 +98,7 @@ class Dashboard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["iothub.dashboard"] = self._state
         is_socket = scope["path"].startswith(_SOCKET)
-        if is_socket and not _is_own(scope, self._state.sessions):
+        if is_socket and not await _is_logged_in(scope, self._state.rest):
             await _refuse(scope, receive, send)
             return
         if scope["type"] == "http" and not is_socket:
@@ -129,11 +129,14 @@ async def _show_icon(_request: Request) -> Response:
     return FileResponse(STATIC / "icon.svg")
 
 
-def _is_own(scope: Scope, sessions: Sessions) -> bool:
-    """Whether the browser at a socket has a session: NiceGUI itself knows only the page that the socket belongs to."""
+async def _is_logged_in(scope: Scope, rest: ASGIApp) -> bool:
+    """Whether the browser at a socket has a login: NiceGUI itself knows only the page that the socket belongs to."""
     connection = HTTPConnection(scope)
-    name = cookie_name("https" if scope["scheme"] in ("wss", "https") else "http")
-    return bool(sessions.headers(connection.cookies, name))
+    try:
+        await api_for(rest, connection).get("/whoami")
+    except RefusalError:
+        return False
+    return True
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,7 +144,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         await send({"type": "websocket.close", "code": 1008})
     else:
-        await PlainTextResponse("there is no session", 403)(scope, receive, send)
+        await PlainTextResponse("there is no login", 403)(scope, receive, send)
 
 
 class _Guarded:

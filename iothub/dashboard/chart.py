@@ -94,17 +94,14 @@ class LiveCharts:
         ui.run_javascript(f"iothub.points({json.dumps(news)}, {(self._last_s - SHOWN_S) * 1000:.0f})")
 
 
-def axis(written: str = "") -> dict[str, Any]:
-    """Return what axes of all charts have in common; `written` makes the texts of a vertical one."""
-    made: dict[str, Any] = {**_AXIS, "splitLine": {"lineStyle": {"color": _GRID}}}
-    if written:
-        made |= {
-            "type": "value",
-            "min": 0,
-            "splitNumber": 3,
-            "axisLabel": {**_AXIS["axisLabel"], ":formatter": written},
-        }
-    return made
+def upright_axis(unit: str) -> dict[str, Any]:
+    label = {**_AXIS["axisLabel"], ":formatter": _format(unit)}
+    lines = {"lineStyle": {"color": _GRID}}
+    return {**_AXIS, "type": "value", "min": 0, "splitNumber": 3, "axisLabel": label, "splitLine": lines}
+
+
+def flat_axis(kind: str) -> dict[str, Any]:
+    return {**_AXIS, "type": kind, "splitLine": {"show": False}}
 
 
 def tooltip(unit: str) -> dict[str, Any]:

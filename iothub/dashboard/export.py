@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator
 from urllib.parse import parse_qsl, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from iothub.dashboard.api import Api, Json, Page, RefusalError, origin_of
+from iothub.dashboard.api import Api, Json, Page, RefusalError, api_for
 from iothub.dashboard.frame import State
-from iothub.dashboard.session import cookie_name
 
 _LIST = re.compile(r"/[^/?#\s][^#\s]*")
 _FIELDS = 40
@@ -26,15 +25,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 async def export(request: Request) -> Response:
     """Answer GET /export.csv?list=PATH&fields=a,b: PATH is one of REST, below /api/v1."""
     state: State = request.scope["iothub.dashboard"]
-    headers = state.sessions.headers(request.cookies, cookie_name(request.url.scheme))
-    if not headers:
-        return RedirectResponse("/login", 303)
     path = request.query_params.get("list", "")
     fields = [name for name in request.query_params.get("fields", "").split(",") if name][:_FIELDS]
     if not _LIST.fullmatch(path) or not fields:
         return PlainTextResponse("expected the parameters list and fields", 422)
-    address = (request.client.host, request.client.port) if request.client else ("", 0)
-    api = Api(state.rest, headers, address, origin_of(request))
+    api = api_for(state.rest, request)
     asked = urlsplit(path)
     try:
         first = await api.page(asked.path, **dict(parse_qsl(asked.query)))

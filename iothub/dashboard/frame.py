@@ -15,15 +15,14 @@ from nicegui import ui
 
 from iothub.base import log as logging
 from iothub.dashboard import parts
-from iothub.dashboard.api import Api, Json, RefusalError, origin_of, part
-from iothub.dashboard.session import cookie_name
+from iothub.dashboard.api import Api, Json, RefusalError, api_for, part
+from iothub.rest import cookies
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from iothub.dashboard.sampler import Point, Sampler
-    from iothub.dashboard.session import Sessions
 
 T = TypeVar("T")
 Build = Callable[["View"], Awaitable[object]]
@@ -43,7 +42,6 @@ class State:
     """What the pages of one process have in common."""
 
     rest: ASGIApp
-    sessions: Sessions
     sampler: Sampler
 
 
@@ -161,12 +159,10 @@ def finish(modules: Sequence[str]) -> None:
 
 async def _view(request: Request, entry: Entry) -> View | Response:
     state: State = request.scope["iothub.dashboard"]
-    headers = state.sessions.headers(request.cookies, cookie_name(request.url.scheme))
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    if not headers:
+    if cookies.read(request.scope) is None:
         return RedirectResponse(_login(here), 303)
-    address = (request.client.host, request.client.port) if request.client else ("", 0)
-    api = Api(state.rest, headers, address, origin_of(request))
+    api = api_for(state.rest, request)
     try:
         me = _me(await api.get("/whoami"))
     except RefusalError as refusal:

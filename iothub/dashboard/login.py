@@ -6,14 +6,18 @@ Knows no resource. Whoever has no session gets nothing else of the dashboard.
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from iothub.dashboard.api import Api, RefusalError, origin_of
+from iothub.dashboard.api import RefusalError, api_for
 from iothub.dashboard.frame import State
-from iothub.dashboard.session import IDLE_S, cookie_name
+from iothub.rest import cookies
+
+if TYPE_CHECKING:
+    import httpx
 
 FORM_BYTES = 8 << 10
 _PAGE = """<!doctype html>
@@ -31,17 +35,18 @@ _PAGE = """<!doctype html>
 <form method="post" action="/login{next}">
 <h1><img src="/static/icon.svg" alt="" width="28" height="28"> iothub</h1>
 {problem}
-<label for="key">API key</label>
-<input id="key" name="key" type="password" required autofocus autocomplete="current-password" placeholder="iothub_...">
+<label for="name">Name</label>
+<input id="name" name="name" required autofocus autocomplete="username" autocapitalize="none" value="{name}">
+<label for="password">Password</label>
+<input id="password" name="password" type="password" required autocomplete="current-password">
 <button>Log in</button>
-<p>A key is made by<br><code>iothub admin key create NAME --role platform-admin</code></p>
+<p>A user is made by<br><code>iothub admin user create NAME --role platform-admin --generate</code></p>
 </form>
 </main>
 </body>
 </html>
 """
-_NO_KEY = "This key is not valid: it may be disabled, rotated or deleted."
-_ELSEWHERE = "The form was sent from another page: log in here."
+_TOO_LONG = "The form is too long."
 
 
 async def show_login(request: Request) -> Response:
@@ -49,43 +54,47 @@ async def show_login(request: Request) -> Response:
 
 
 async def log_in(request: Request) -> Response:
-    """Begin a session, when REST knows the key."""
+    """Hand name and password to REST, and the cookie that it sets to the browser."""
     state: State = request.scope["iothub.dashboard"]
-    if request.headers.get("origin") not in (None, origin_of(request)):
-        return _page(request, _ELSEWHERE, 403)
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > FORM_BYTES:
-            return _page(request, _NO_KEY, 413)
-    key = parse_qs(body.decode("utf-8", "replace")).get("key", [""])[0].strip()
-    address = (request.client.host, request.client.port) if request.client else ("", 0)
-    if not key.isascii() or not key.isprintable() or not key:
-        return _page(request, _NO_KEY, 401)
+    form = await _form(request)
+    if form is None:
+        return _page(request, _TOO_LONG, 413)
+    origin = request.headers.get("origin")  # of the page that has the form: REST refuses that of another server
     try:
-        await Api(state.rest, {"Authorization": f"Bearer {key}"}, address, origin_of(request)).get("/whoami")
+        answer = await api_for(state.rest, request).send(
+            "POST", "/auth/login", form, headers={"Origin": origin} if origin else {}
+        )
     except RefusalError as refusal:
-        return _page(request, _NO_KEY if refusal.status == 401 else refusal.detail, refusal.status)
-    answer = RedirectResponse(local(request.query_params.get("next", "/")), 303)
-    is_https = request.url.scheme == "https"
-    answer.set_cookie(
-        cookie_name(request.url.scheme),
-        state.sessions.begin(key),
-        max_age=int(IDLE_S),
-        httponly=True,
-        samesite="strict",
-        secure=is_https,
-    )
-    return answer
+        return _page(request, refusal.detail, refusal.status, name=form["name"])
+    response = RedirectResponse(local(request.query_params.get("next", "/")), 303)
+    _hand_over(answer, response)
+    return response
 
 
 async def log_out(request: Request) -> Response:
     state: State = request.scope["iothub.dashboard"]
-    name = cookie_name(request.url.scheme)
-    state.sessions.end(request.cookies, name)
-    answer = RedirectResponse("/login", 303)
-    answer.delete_cookie(name, httponly=True, samesite="strict", secure=request.url.scheme == "https")
-    return answer
+    response = RedirectResponse("/login", 303)
+    try:
+        _hand_over(await api_for(state.rest, request).send("POST", "/auth/logout"), response)
+    except RefusalError:  # it has ended already
+        cookies.drop(response, request.scope)
+    return response
+
+
+async def _form(request: Request) -> dict[str, str] | None:
+    """Read the two fields; None: it is longer than both can be."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > FORM_BYTES:
+            return None
+    fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+    return {name: fields.get(name, [""])[0] for name in ("name", "password")}
+
+
+def _hand_over(answer: httpx.Response, response: Response) -> None:
+    for each in answer.headers.get_list("set-cookie"):
+        response.headers.append("set-cookie", each)
 
 
 def local(target: str) -> str:
@@ -98,12 +107,13 @@ def local(target: str) -> str:
     return target if is_path and "\\" not in target else "/"
 
 
-def _page(request: Request, problem: str, status: int = 200) -> Response:
+def _page(request: Request, problem: str, status: int = 200, *, name: str = "") -> Response:
     wanted = local(request.query_params.get("next", "/"))
     theme = request.cookies.get("iothub_theme", "")
     text = _PAGE.format(
         next=f"?next={quote(wanted, safe='')}" if wanted != "/" else "",
         problem=f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else "",
+        name=escape(name),
         theme=theme if theme in ("dark", "light") else "",
     )
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})

@@ -76,7 +76,7 @@ class Sampler:
     """
 
     def __init__(self, rest: ASGIApp, clock: Callable[[], float] = time.time) -> None:
-        self._api = Api(rest, {}, ("127.0.0.1", 0), "http://dashboard")
+        self._api = Api(rest, "", ("127.0.0.1", 0), "http://dashboard")
         self._clock = clock
         self._before: _Reading | None = None
         self.points: deque[tuple[float, Point]] = deque(maxlen=KEPT)

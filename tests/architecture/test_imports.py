@@ -56,7 +56,7 @@ ALLOWED = {
     "fastapi": ("iothub.rest.", "iothub.dashboard."),
     "starlette": ("iothub.rest.", "iothub.dashboard."),  # fastapi stands on it
     "nicegui": ("iothub.dashboard.",),
-    "httpx": ("iothub.dashboard.api",),
+    "httpx": ("iothub.dashboard.",),
     "anyio": ("iothub.rest.app",),
     "pydantic": ("iothub.rest.",),
     "uvicorn": ("iothub.rest.serve",),
