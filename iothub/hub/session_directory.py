@@ -146,6 +146,7 @@ class PeerDirectory(PeerReceiver[Directory]):
         result = "logged"
         try:
             await self._sessions().give_way(broker, session)
+            await broker.subscriptions_known(session)
         except IotHubError as error:
             result = "unlogged"
             self._log.warning("client given up to another hub, its end is not logged yet", cause=str(error))

@@ -10,6 +10,7 @@ the client delivers. So that hub decides by the same view:
 
 Invariant: from before a change is in the log until every hub knows it, a message from a hub is delivered by the options of the place up to which
 that hub had applied the log when it sent the message. Which that is says its last KNOWN: it leaves with each page that is applied.
+Another hub gets the session's client only when no change of it is under way: that hub knows of none.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class TenantOptions:
         self._tenant = tenant
         self._plane = plane
         self._changes: list[Change] = []  # oldest first
+        self._waiting: list[tuple[Session, Callable[[], None]]] = []  # until a session changes no more
         self._peer = PeerId(0, 0)  # whose messages are being delivered
         self._place: Offsets = NOWHERE
 
@@ -96,6 +98,17 @@ class TenantOptions:
                 self._tenant.changing = None
             self._announce(change, is_held=False)
             self._deliver_unclear(change)
+            waiting, self._waiting = self._waiting, []
+            for session, on_done in waiting:
+                if not self.await_changes(session, on_done):
+                    on_done()
+
+    def await_changes(self, session: Session, on_done: Callable[[], None]) -> bool:
+        """Call back once no change of a session is under way. False: none is."""
+        is_changing = any(change.session is session for change in self._changes)
+        if is_changing:
+            self._waiting.append((session, on_done))
+        return is_changing
 
     def held(self) -> Iterable[Subscription]:
         """Yield what is announced beside the subscriptions."""

@@ -248,6 +248,11 @@ class Routes:
         options.begin(change)
         return OptionChange(options, change, lambda on_done: self.await_routed(tenant, change.filters(), on_done))
 
+    def await_changes(self, session: Session, on_done: Callable[[], None]) -> bool:
+        """Call back once every hub knows what changes of a session's subscriptions. False: nothing changes."""
+        here = self._tenants.get(session.tenant.tenant_id)
+        return here is not None and here.options.await_changes(session, on_done)
+
     # --- for what else hubs say to each other of a tenant: fulfils `TenantPeers`
 
     def is_open(self, tenant_id: int) -> bool:

@@ -6,6 +6,7 @@ but when a hub has come or is gone.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,9 +36,11 @@ MOST_SESSIONS = 3  # that begin at one hub
 
 @dataclass(eq=False)
 class StoredSession:
-    """A persistent session with one subscription. `moves`: from hub to hub, with QoS 1 always; else it stays, and changes its QoS.
+    """A persistent session with one subscription, which changes its QoS. `moves`: from hub to hub, too.
 
-    `acknowledged`: which event of the run its first SUBACK was. `got`: by connection and publication. `is_changing`: no SUBACK yet.
+    `acknowledged`: which event of the run its first SUBACK was. `got`: by connection and publication. `is_changing`: no SUBACK yet;
+    `is_recording`: its hub does not know yet that the log has the change.
+    `queued`: from which event to which all that is sent and answered came through its queue: of one that moves, the rest may be lost on the way.
     """
 
     number: int
@@ -48,7 +51,9 @@ class StoredSession:
     connections: int = 1
     acknowledged: int = 0
     is_changing: bool = False
+    is_recording: bool = False
     is_moving: bool = False
+    queued: list[tuple[int, float]] = field(default_factory=list)
     got: Counter[tuple[int, int]] = field(default_factory=Counter)
     seen: set[int] = field(default_factory=set)
 
@@ -76,6 +81,7 @@ class Storing(Routing):
         self.log: list[list[Entry]] = [[] for _ in range(PARTITIONS)]
         self.rows: dict[int, QueueRows] = {}
         self.sessions: list[StoredSession] = []
+        self.answered: dict[int, int] = {}  # by publication: which event its PUBACK was
         self.changes = self.moves = 0
 
     def append(self, session: StoredSession, hub: PeerId, value: int) -> Offsets:
@@ -122,7 +128,12 @@ class Storing(Routing):
             and publication.topic == session.topic
             and 0 < session.acknowledged < publication.sent
             and publication.number not in session.seen
+            and (not session.moves or self._was_queued(session, publication))
         ]
+
+    def _was_queued(self, session: StoredSession, publication: Publication) -> bool:
+        answered = self.answered[publication.number]
+        return any(begin < publication.sent and answered < end for begin, end in session.queued)
 
 
 class Control:
@@ -167,8 +178,9 @@ class StoredClients(Clients):
         kill = hub.kill
 
         def kill_it(*, is_silent: bool) -> None:
-            self._publish_some()
-            self._bench.store.crash(hub.world.rng.randint(0, 6))
+            if self._sim.is_member(self.id):  # else only a look at the tail finds it
+                self._publish_some()
+                self._bench.store.crash(hub.world.rng.randint(0, 6))
             kill(is_silent=is_silent)
 
         hub.kill = kill_it  # type: ignore[method-assign]
@@ -315,7 +327,7 @@ class StoredClients(Clients):
         if now >= self._away_until:
             if chance < 0.3 and len(mine) < MOST_SESSIONS:
                 self._begin(rng.choice(TOPICS), moves=rng.random() < 0.5)
-            changers = [each for each in mine if not each.moves and not each.is_changing]
+            changers = [each for each in mine if not each.is_moving and not each.is_changing]
             if changers and rng.random() < 0.5:
                 self._change(rng.choice(changers), rng.randint(0, 1))
             movers = [each for each in self._storing.sessions if each.moves and each.hub != self.id]
@@ -329,6 +341,12 @@ class StoredClients(Clients):
         if self._is_served and not self._sim.is_healing:
             for _ in range(self._hub.world.rng.randint(1, 3)):
                 self._publish(b"")
+
+    def _take_answers(self, publisher: Client) -> None:
+        waiting = list(self._unanswered)
+        super()._take_answers(publisher)
+        for each in waiting[: len(waiting) - len(self._unanswered)]:
+            self._storing.answered[each.number] = self._storing.next_event()
 
     def _begin(self, topic: bytes, *, moves: bool) -> None:
         """A new session connects and subscribes."""
@@ -353,15 +371,24 @@ class StoredClients(Clients):
         change = self._routes.change_options(here, [(before, after)])
         assert change is not None
         session.is_changing = True
+        if session.queued:
+            begin, end = session.queued[-1]
+            session.queued[-1] = begin, min(end, self._storing.next_event())
 
         def record() -> None:
             def append() -> None:
+                if session.client is None or session.client.session is not here:
+                    session.is_changing = False
+                    change.end()  # its client has gone
+                    return
                 place = self._storing.append(session, self.id, qos)
+                session.is_recording = True
                 self._soon_or_later(lambda: durable(place))
 
             self._soon_or_later(append)
 
         def durable(place: Offsets) -> None:
+            session.is_recording = False
             self._bench.plane.subscribe(here, after)
             change.note_durable(place)
             left = [self._places.await_known(1, place, done)]
@@ -374,9 +401,11 @@ class StoredClients(Clients):
         def done() -> None:
             waiting[0] -= 1
             if not waiting[0]:
-                change.end()
                 session.is_changing = False
+                change.end()
                 self._storing.changes += 1
+                if qos:
+                    session.queued.append((self._storing.next_event(), math.inf))
                 session.acknowledged = session.acknowledged or self._storing.next_event()
 
         if not change.await_routed(record):
@@ -399,15 +428,26 @@ class StoredClients(Clients):
             self._connect(session)
 
         if home._hub.is_dead:
-            self._read_to_end(claim)
+            session.is_moving = not session.is_changing  # one whose hub dies in the middle of a change stays away
+            if session.is_moving:
+                self._read_to_end(claim)
         else:
             home._hub.later(lambda: home._lose(session, lambda: self._hub.later(lambda: self._read_to_end(claim))))
 
     def _lose(self, session: StoredSession, on_done: Callable[[], None]) -> None:
+        """Close the client; what it has changed is known to all hubs when another one has it."""
         if session.client is not None:
             self._bench.plane.detach(session.client.session)
             session.client = None
-        on_done()
+        self._when_settled(session, on_done)
+
+    def _when_settled(self, session: StoredSession, on_done: Callable[[], None]) -> None:
+        """As the directory does it: what was written can be read, and all hubs know it."""
+        known = self._bench.tenant.sessions[session.name]
+        if session.is_recording:
+            self._later(0.01, lambda: self._when_settled(session, on_done))
+        elif not self._routes.await_changes(known, on_done):
+            on_done()
 
     def _read(self) -> None:
         super()._read()

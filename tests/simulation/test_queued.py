@@ -68,6 +68,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "nobody hears what is stored": {f"{_QUEUED}.queued": lambda *_: None},
     "nobody hears what was stored before a client came": {f"{_QUEUED}.connected": lambda *_: None},
     "what was stored before is told once": {f"{_QUEUED}.connected": _tell_once},
+    "a client moves in the middle of a change": {f"{_OPTIONS}.await_changes": lambda *_: False},
     "no look at the tails when a hub goes": {f"{_QUEUED}.peer_gone": lambda *_: None},
 }
 

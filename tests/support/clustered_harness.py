@@ -34,6 +34,7 @@ class Receivers:
     def __init__(self, routes: Routes, directory: PeerDirectory, wills: PeerWills) -> None:
         self._all = (routes, directory, wills)
         self._routes = routes
+        self.change_options = routes.change_options
         self._by_type = dict.fromkeys(DIRECTORY_TYPES, directory) | dict.fromkeys(WILL_TYPES, wills)
 
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:

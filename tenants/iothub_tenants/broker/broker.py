@@ -31,7 +31,7 @@ from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import NEVER_EXPIRES, Journal, SessionControl, SessionRequest, Will
 from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
-from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_opened
+from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_opened, until_unchanging
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
@@ -310,6 +310,10 @@ class TenantBroker:
         """Return the rights by which a Will is published, once it would reach the clients of every hub."""
         await until_opened(self._shared.routes, self.plane)
         return await self._shared.rights(self.record, session)
+
+    async def subscriptions_known(self, session: Session) -> None:
+        """Return when every hub knows a session's subscriptions as they are."""
+        await until_unchanging(self._shared.routes, session)
 
     # --- subscriptions
 

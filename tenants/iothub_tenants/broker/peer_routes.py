@@ -44,6 +44,9 @@ class PeerRoutes(Protocol):
     def change_options(self, session: Session, pairs: Iterable[Pair]) -> OptionChange | None:
         """Subscriptions of a persistent session are about to change. None: no other hub has to know, or nothing changes."""
 
+    def await_changes(self, session: Session, on_done: OnDone) -> bool:
+        """Call back once every hub knows what changes of a session's subscriptions. False: nothing changes."""
+
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         """Call back once every hub has answered, or is gone: before that nobody may publish. False: there is nobody to wait for."""
 
@@ -64,6 +67,10 @@ class NoPeerRoutes:
         del session, pairs
         return None
 
+    def await_changes(self, session: Session, on_done: OnDone) -> bool:
+        del session, on_done
+        return False
+
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         del tenant, on_done
         return False
@@ -78,6 +85,13 @@ async def until_opened(routes: PeerRoutes, tenant: TenantPlane) -> None:
     opened: Deferred[None] = Deferred()
     if routes.await_opened(tenant, lambda: opened.callback(None)):
         await opened
+
+
+async def until_unchanging(routes: PeerRoutes, session: Session) -> None:
+    """Return when every hub knows a session's subscriptions as they are."""
+    known: Deferred[None] = Deferred()
+    if routes.await_changes(session, lambda: known.callback(None)):
+        await known
 
 
 def until_routed(routes: PeerRoutes, tenant: TenantPlane, filters: Iterable[bytes]) -> Deferred[None] | None:

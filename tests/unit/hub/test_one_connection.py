@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from iothub.engine.router import Subscription
 from iothub.hub.session_directory import HOLD_S
 from iothub.peers.directory_frames import Announced
 from iothub.peers.frames import FrameType
@@ -99,6 +100,33 @@ def test_a_client_is_given_up_although_its_end_meets_a_defect(
 
     assert cluster.hubs[0].directory.given_up == {"logged": 0, "unlogged": 0, "defect": 1}
     assert entries(cluster) == 1
+
+
+def test_a_connect_waits_until_every_hub_knows_the_subscriptions_of_the_session(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """They have changed at the hub that had the client: this one could not tell by which of them others have sent a message."""
+    cluster = make_cluster()
+    first = cluster.join(0, THEIRS, props=[(0x11, 3600)])
+    cluster.subscribe(first, ("a", 1))
+    found = cluster.hubs[0].directory._find((7, THEIRS))
+    assert found is not None
+    session = found[1]
+    [before] = session.subscriptions.values()
+    change = cluster.hubs[0].routes.change_options(session, [(before, Subscription(session, b"a", None, 0))])
+    assert change is not None
+
+    second = cluster.ask(1, THEIRS, props=[(0x11, 3600)])
+    first.refused(TAKEN_OVER)
+    cluster.settle()
+    waiting = [cluster.hubs[1].directory._core.waiting]
+    change.end()
+    cluster.settle()
+    waiting.append(cluster.hubs[1].directory._core.waiting)
+
+    assert waiting == [1, 0]
+
+    assert second.expect(CONNACK).code == 0
 
 
 @pytest.mark.parametrize("client_id", [OWN, THEIRS])

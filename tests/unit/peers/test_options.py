@@ -237,6 +237,23 @@ def test_own_message_is_not_delivered_late_to_a_subscription_without_it() -> Non
     assert payloads(subscriber) == []
 
 
+def test_who_waits_for_the_changes_of_a_session_is_called_when_the_last_one_ends() -> None:
+    """Another hub that has its client then knows of no change."""
+    scenario = Scenario(1)
+    called: list[str] = []
+    routes, session = scenario.two.routes, scenario.session
+    assert not routes.await_changes(session, lambda: called.append("too early"))
+    first, second = scenario.begin(0), scenario.begin(1)
+
+    assert routes.await_changes(session, lambda: called.append("settled"))
+    first.end()
+    assert called == []
+    second.end()
+
+    assert called == ["settled"]
+    assert not routes.await_changes(session, lambda: called.append("too late"))
+
+
 def test_nothing_changes_where_no_subscription_does_or_no_tenant_is_open() -> None:
     net = Net(1, RoutedHub)
     [hub] = net.hubs.values()

@@ -79,6 +79,10 @@ class Others:
         self.changes.append(Change(list(pairs), is_slow=self.is_changing))
         return self.changes[-1]
 
+    def await_changes(self, session: Session, on_done: OnDone) -> bool:
+        del session, on_done
+        return False
+
     def answer_opening(self) -> None:
         self.is_opening = False
         opened, self.opened = self.opened, []
