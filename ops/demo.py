@@ -20,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 IOTHUB = Path(sys.executable).parent / "iothub"
 DEVICES = ("sensor", "console")
 START_TIMEOUT_S = 60.0
+API_PORT = 8081
+API_TIMEOUT_S = 20.0  # the hub is ready before, and stays so whatever becomes of the API
+ADMIN = "admin"
 CONNECTIONS = (
     500  # enough to try the hub, and few enough for the file descriptors of any machine: no warning about them
 )
@@ -107,6 +110,37 @@ Ctrl-C stops the hub; `make run` starts it again with its data.
 """
 
 
+def api_of(hub: subprocess.Popen[bytes], data_dir: Path) -> dict[str, str]:
+    """Return what the REST API beside the hub has noted: `address`, or `cause`; nothing, if there is none."""
+    deadline = time.monotonic() + API_TIMEOUT_S
+    while hub.poll() is None and time.monotonic() < deadline:
+        try:
+            return dict(json.loads((data_dir / "api.json").read_text()))
+        except (OSError, ValueError):
+            time.sleep(0.1)
+    return {}
+
+
+def admin_password(data_dir: Path) -> str:
+    """Create the user who may do everything, and return the password; "": the user is there already, and nobody knows it but a hash."""
+    words = ["admin", "user", "create", ADMIN, "--role", "platform-admin", "--generate", "-o", "json"]
+    made = subprocess.run([str(IOTHUB), "--data-dir", str(data_dir), *words], capture_output=True, check=False)
+    return str(json.loads(made.stdout)["password"]) if made.returncode == 0 else ""
+
+
+def api_welcome(api: dict[str, str], password: str) -> str:
+    if not api:
+        return ""
+    if "address" not in api:
+        return f"\nThe REST API does not run: {api.get('cause')}\n"
+    change = f".venv/bin/iothub --data-dir .demo admin user set-password {ADMIN}"
+    if password:
+        how = f"user {ADMIN}, password {password}\nThe password is shown this once and stays valid; to set your own: {change}"
+    else:
+        how = f"user {ADMIN}, password as the first run printed it, or set another: {change}"
+    return f"\nDashboard and REST API: {api['address']}, {how}\n"
+
+
 def port_of(word: str) -> int:
     if not (word.isascii() and word.isdecimal() and len(word) <= 5 and 1 <= int(word) <= 65_535):
         sys.exit(f"make run: PORT={word} is not a port: expected a number from 1 to 65535, such as make run PORT=1884")
@@ -118,6 +152,7 @@ def main() -> int:
     parser.add_argument("--port", default="1883")
     parser.add_argument("--workers", default="1", help="number of workers, or auto")
     parser.add_argument("--data-dir", type=Path, default=ROOT / ".demo")
+    parser.add_argument("--api-port", type=int, default=API_PORT, help="of the REST API; any free one if it is in use")
     options = parser.parse_args()
     port = port_of(options.port)
     if is_listening(port):
@@ -127,7 +162,12 @@ def main() -> int:
     accounts = accounts_of(options.data_dir)
     sys.stdout.write("starting the hub ...\n")
     sys.stdout.flush()
-    settings = (f"listeners.tcp.port={port}", f"listeners.tcp.max_connections={CONNECTIONS}")
+    api_port = 0 if is_listening(options.api_port) else options.api_port
+    settings = (
+        f"listeners.tcp.port={port}",
+        f"listeners.tcp.max_connections={CONNECTIONS}",
+        f"admin.port={api_port}",
+    )
     flags = [word for setting in settings for word in ("--set", setting)]
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--workers", options.workers, *flags]
     # A terminal sends Ctrl-C to everybody in the group: the hub must hear of it once, or it ends at once, without DISCONNECT.
@@ -137,6 +177,10 @@ def main() -> int:
     wait_until_ready(hub, port)
     sys.stdout.write(welcome(port, accounts))
     sys.stdout.flush()
+    if os.environ.get("IOTHUB_ADMIN__ENABLED") != "off":
+        api = api_of(hub, options.data_dir)
+        sys.stdout.write(api_welcome(api, admin_password(options.data_dir) if "address" in api else ""))
+        sys.stdout.flush()
     return hub.wait()
 
 

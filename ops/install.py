@@ -89,10 +89,11 @@ def create_environment() -> None:
 
 
 def requirements() -> list[str]:
-    """Return what iothub needs at run time, from setup.cfg."""
+    """Return what iothub needs at run time, with the REST API, from setup.cfg."""
     setup = ConfigParser()
     setup.read(ROOT / "setup.cfg")
-    return setup["options"]["install_requires"].strip().splitlines()
+    admin = setup["options.extras_require"]["admin"].replace(";", "\n").strip().splitlines()
+    return [*setup["options"]["install_requires"].strip().splitlines(), *(line.strip() for line in admin)]
 
 
 def run_pip(words: list[str], **environment: str) -> None:
@@ -112,7 +113,7 @@ def require(code: int, output: str) -> None:
             f"{tail(output)}\n"
             "Check the network, or the proxy (HTTPS_PROXY, PIP_INDEX_URL), and run make again; what is done is kept.\n"
             "Without a network: PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make run, with the wheels in FOLDER\n"
-            "(on a machine with a network: pip download -d FOLDER . 'setuptools>=77' wheel 'Cython>=3.1,<4')."
+            "(on a machine with a network: pip download -d FOLDER '.[admin]' 'setuptools>=77' wheel 'Cython>=3.1,<4')."
         )
     sys.exit(f"\nmake: pip failed ({code}):\n{tail(output)}")
 

@@ -1,17 +1,18 @@
 """`iothub audit`: who has changed what, from the accounts; whether or not the hub runs.
 
-Knows no change: a line is written with each one, by the store of the accounts.
+Knows no change: a line is written with each one, by the store of the accounts. What a hub has done for a command, the command notes here.
 """
 
 from __future__ import annotations
 
 import click
 
+from iothub.base.errors import BackendError, NotFoundError, UnavailableError
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub_tenants.accounts.plain import plain
 
-command = noun("audit", "The audit log: who has changed what in the accounts, and what the API had a hub do.")
+command = noun("audit", "The audit log: who has changed what in the accounts, and what was done by a hub.")
 
 
 @verb(command, "list")
@@ -31,3 +32,11 @@ def list_all(app: App, tenant: str | None, limit: int, after: int | None) -> Non
     rows = [plain(entry) for entry in entries[:limit]]
     app.rows(rows, "id", "at", "actor", "tenant", "kind", "subject", "action")
     app.say_more_follow(entries[limit - 1].id if len(entries) > limit else None)
+
+
+def note(app: App, tenant: str, kind: str, subject: str, done: str, **more: object) -> None:
+    """Write down what a hub has done for this command, if the accounts can be written: it is done, whatever they answer."""
+    try:
+        accounts.audit.note(app.store(), tenant, kind, subject, {"done": done, **more})
+    except (BackendError, NotFoundError, UnavailableError) as error:
+        app.say(f"iothub: warning: not in the audit log: {error}")

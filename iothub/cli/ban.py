@@ -9,7 +9,7 @@ import click
 
 from iothub.admin.hub_rows import FAILURES, failure_ban_rows
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
-from iothub.cli import accounts
+from iothub.cli import accounts, audit
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.records.admin_commands import Verb
@@ -104,6 +104,7 @@ def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> Non
     if app.data_dir.holder() is None:
         raise NotFoundError("no hub runs here, so no bans after failed logins are in force")
     app.change_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
+    audit.note(app, tenant, "failure_ban", device, "lifted", address=address)
 
 
 def _row(entry: accounts.bans.BanEntry) -> dict[str, object]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.admin.hub_rows import client_facts, client_row, subscription_row
-from iothub.base.errors import BackendError, NotFoundError, UnavailableError
-from iothub.cli import accounts
+from iothub.cli import audit
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, destroying_verb, noun, verb
 from iothub.records.admin_commands import Verb
 
@@ -94,14 +93,5 @@ def kick(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
     app.hub.require()
     app.confirm(f"Close the connection of client {client_id} of tenant {tenant}?")
     row = client_row(app.change_hub(tenant, Verb.CLIENT_KICK, {"client_id": client_id}))
-    _note(app, tenant, client_id, row)
+    audit.note(app, tenant, "client", client_id, "kicked", address=row["address"], node=row["node"])
     app.done(f"kicked client {client_id}", row | {"is_kicked": True})
-
-
-def _note(app: App, tenant: str, client_id: str, row: dict[str, object]) -> None:
-    """Put it into the audit log, if the accounts can be written: it is done, whatever they answer."""
-    try:
-        kicked = {"done": "kicked", "address": row["address"], "node": row["node"]}
-        accounts.audit.note(app.store(), tenant, "client", client_id, kicked)
-    except (BackendError, NotFoundError, UnavailableError) as error:
-        app.say(f"iothub: warning: not in the audit log: {error}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iothub.base.errors import ConfigError, ConflictError, IotHubError, NotFoundError, UnavailableError
-from iothub.cli import output
+from iothub.cli import audit, output
 from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
 from iothub.cli.progress import Progress
@@ -100,6 +100,7 @@ def drain(app: App, node: int | None, is_self: bool, rate_per_s: int, no_wait: b
     }
     with Progress("clients gone") as progress:
         answer = app.change_hub("", Verb.CLUSTER_DRAIN, argument, timeout_s, progress)
+    audit.note(app, "", "node", str(answer["node"]), "drained", rate_per_s=rate_per_s)
     left, closed = int(str(answer["clients"])), int(str(answer["closed"]))
     hub = f"hub {answer['name']} ({answer['node']})"
     if left:
@@ -120,6 +121,7 @@ def resume(app: App, node: int | None, is_self: bool) -> None:
     """
     argument = {"node": _chosen(app, node, is_self=is_self, verb="resume")}
     answer = app.change_hub("", Verb.CLUSTER_RESUME, argument)
+    audit.note(app, "", "node", str(answer["node"]), "resumed")
     hub = f"hub {answer['name']} ({answer['node']})"
     text = f"{hub} lets clients in again" if answer["was_draining"] else f"{hub} was not draining; nothing was changed"
     app.done(text, {name: answer[name] for name in ("node", "name", "was_draining")})
@@ -150,6 +152,7 @@ def evict(app: App, node: int, is_dry_run: bool) -> None:
     app.hub.require()
     app.confirm(f"Declare hub {node} gone? If it still runs, its clients are closed.")
     answer = app.change_hub("", Verb.CLUSTER_EVICT, {"node": node})
+    audit.note(app, "", "node", str(node), "evicted")
     hub = f"hub {answer['name']} ({node})"
     if answer["has_left"]:
         text = f"{hub} was stopped, and the others go on without it; nothing was changed"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import click
 
 from iothub.admin.hub_rows import AnyJson, queue_limits, queue_row, queued_message
-from iothub.cli import output
+from iothub.cli import audit, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.records.admin_commands import Verb, messages_in
 
@@ -80,6 +80,7 @@ def purge(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
     app.hub.require()
     app.confirm(f"Remove all queued messages of session {client_id}?")
     count = int(str(app.change_hub(tenant, Verb.QUEUE_PURGE, {"client_id": client_id})["messages"]))
+    audit.note(app, tenant, "queue", client_id, "purged", messages=count)
     app.done(f"removed {output.counted(count, 'message')}", {"name": client_id, "messages": count, "is_purged": True})
 
 

@@ -10,7 +10,7 @@ import click
 from iothub.admin.content import describe
 from iothub.admin.hub_rows import retained_row
 from iothub.base.errors import ConfigError, NotFoundError
-from iothub.cli import output
+from iothub.cli import audit, output
 from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
 from iothub.cli.progress import Progress
 from iothub.records.admin_commands import Verb, messages_in
@@ -91,6 +91,7 @@ def delete(
     with Progress("retained messages deleted") as progress:
         answer = app.change_hub(tenant, Verb.RETAIN_DELETE, {"filter": chosen}, timeout_s, progress)
     deleted = int(str(answer["messages"]))
+    audit.note(app, tenant, "retained", chosen, "deleted", messages=deleted)
     if app.is_all_answered:
         _require_some(deleted, tenant, chosen)
     text = f"deleted {output.counted(deleted, 'retained message')}"

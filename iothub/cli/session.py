@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.admin.hub_rows import session_facts, session_row, subscription_row
-from iothub.cli import output
+from iothub.cli import audit, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.records.admin_commands import Verb
 
@@ -65,4 +65,5 @@ def discard(app: App, tenant: str, client_id: str, is_dry_run: bool) -> None:
     app.hub.require()
     app.confirm(f"Discard session {client_id} of tenant {tenant} with its queued messages?")
     app.change_hub(tenant, Verb.SESSION_DISCARD, {"client_id": client_id})
+    audit.note(app, tenant, "session", client_id, "discarded")
     app.done(f"discarded session {client_id}", {"name": client_id, "tenant": tenant, "is_discarded": True})

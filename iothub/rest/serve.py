@@ -18,6 +18,7 @@ from iothub.config.sections import Config
 from iothub.rest.app import make_app
 from iothub.rest.caller import Hub
 from iothub.rest.front import MakePages
+from iothub.rest.timed_http import TimedH11Protocol
 from iothub_tenants.accounts.store import AccountStore
 
 CONNECTIONS = 256
@@ -48,7 +49,7 @@ def serve(  # all that a server is made of
     configuration = uvicorn.Config(
         app,
         lifespan="on",
-        http="h11",
+        http=TimedH11Protocol,
         ws="none" if pages is None else "websockets-sansio",
         ws_max_size=_MESSAGE_BYTES,
         access_log=False,

@@ -24,7 +24,7 @@ ALLOWED = {
     "matplotlib": ("iothub_spark.reports.plots",),
     "alembic": ("iothub_migrations.",),
     "prometheus_client": ("iothub_services.metrics.exposition",),
-    "h11": ("iothub.net.",),
+    "h11": ("iothub.net.", "iothub.rest.timed_http"),
     "msgpack": ("iothub.peers.frames", "iothub_services.store_process.frames"),
     "kafka": (
         "iothub_services.events.kafka.log",

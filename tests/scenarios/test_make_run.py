@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,6 +116,27 @@ def first_line(subscriber: subprocess.Popen[str], publish: str) -> str:
     finally:
         os.killpg(publisher.pid, signal.SIGKILL)
         publisher.wait()
+
+
+def test_address_and_password_of_the_api_are_printed(tmp_path: Path) -> None:
+    """Who logs in with them may do everything."""
+    words = ["--port", str(free_port()), "--api-port", str(free_port()), "--data-dir", str(tmp_path / "demo")]
+    command, environment = (
+        [sys.executable, str(ROOT / "ops" / "demo.py"), *words],
+        os.environ | {"IOTHUB_ADMIN__ENABLED": "on"},
+    )
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stdout is not None
+        line = next(line for line in running.stdout if line.startswith("Dashboard and REST API: "))
+        found = re.match(r".*: (\S+), user (\w+), password (\S+)", line)
+        assert found is not None
+        address, name, password = found.groups()
+        body = json.dumps({"name": name, "password": password}).encode()
+        request = urllib.request.Request(f"{address}/api/v1/auth/login", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            assert json.load(answer)["role"] == "platform-admin"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=TIMEOUT_S) == 0
 
 
 @pytest.mark.parametrize("word", ["abc", "", "0", "65536", "1e3", "-1", "9" * 5000])
