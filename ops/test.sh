@@ -27,6 +27,7 @@ need_debian() {  # need_debian COMMAND "[OPTION] PACKAGE" WHAT-IT-TESTS
 need_debian mosquitto_sub mosquitto-clients "scenarios with mosquitto_pub and mosquitto_sub"
 need_debian strace strace "the proof that acknowledgements follow the sync"
 need_debian systemd-analyze "--no-install-recommends systemd" "the check of unit files by systemd"
+need_debian chromium "--no-install-recommends chromium" "the dashboard in a browser"
 need_debian node nodejs "scenarios with mqtt.js"
 if command -v npm >/dev/null; then
     (cd tests/scenarios && npm ci --silent --no-audit --no-fund >/dev/null 2>&1) || left_out+=("scenarios with mqtt.js: npm could not install it")

@@ -75,8 +75,8 @@ def policy(nonce: str = "") -> str:
 class Dashboard:
     """The pages. `api`: the REST application that they ask, its edge included; `own`: the same, for the sampler alone."""
 
-    def __init__(self, api: ASGIApp, own: ASGIApp) -> None:
-        self._state = State(api, Sampler(own))
+    def __init__(self, api: ASGIApp, own: ASGIApp, *, has_oidc: bool) -> None:
+        self._state = State(api, Sampler(own), has_oidc)
         self._app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         self._app.mount("/static", StaticFiles(directory=STATIC))
         for path, method, endpoint in (

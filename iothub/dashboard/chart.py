@@ -156,7 +156,7 @@ def _options(unit: str, series: Sequence[Series], is_stacked: bool, limit: float
         "xAxis": flat_axis("time"),
         "yAxis": {
             **upright_axis(unit),
-            **({} if limit is None else {":max": f"range => Math.max(range.max, {float(limit)!r}) * 1.05"}),
+            **({} if limit is None else {":max": f"range => Math.max(range.max, {float(limit)!r}) * 1.25"}),
         },
         "series": lines,
     }

@@ -43,6 +43,7 @@ class State:
 
     rest: ASGIApp
     sampler: Sampler
+    has_oidc: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,13 +92,14 @@ async def limit_rows(view: View, path: str, usages: list[Usage] | None = None) -
         origin = (
             f"plan {row['plan']}" if row.get("plan") else {"none": NOTHING}.get(str(row["origin"]), str(row["origin"]))
         )
+        value = row["limits"].get(name)
         rows.append(
             {
                 "name": name,
-                "limit": shown(name, row["limits"].get(name)),
-                "value": row["limits"].get(name),
+                "limit": shown(name, value),
+                "value": value,
                 "used": number(name, usage.used) if usage else None,
-                "share": usage.share if usage else None,
+                "share": usage.used / value if usage and isinstance(value, int) and value else None,
                 "origin": origin,
             }
         )

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from iothub.dashboard.api import RefusalError, api_for
 from iothub.dashboard.frame import State
 from iothub.rest import cookies
+from iothub.rest.edge import PREFIX
 
 if TYPE_CHECKING:
     import httpx
@@ -40,12 +41,14 @@ _PAGE = """<!doctype html>
 <label for="password">Password</label>
 <input id="password" name="password" type="password" required autocomplete="current-password">
 <button>Log in</button>
+{oidc}
 <p>A user is made by<br><code>iothub admin user create NAME --role platform-admin --generate</code></p>
 </form>
 </main>
 </body>
 </html>
 """
+_OIDC = f'<a class="button" href="{PREFIX}/auth/oidc">Log in with the OpenID provider</a>'
 _TOO_LONG = "The form is too long."
 
 
@@ -108,12 +111,14 @@ def local(target: str) -> str:
 
 
 def _page(request: Request, problem: str, status: int = 200, *, name: str = "") -> Response:
+    state: State = request.scope["iothub.dashboard"]
     wanted = local(request.query_params.get("next", "/"))
     theme = request.cookies.get("iothub_theme", "")
     text = _PAGE.format(
         next=f"?next={quote(wanted, safe='')}" if wanted != "/" else "",
         problem=f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else "",
         name=escape(name),
+        oidc=_OIDC if state.has_oidc else "",
         theme=theme if theme in ("dark", "light") else "",
     )
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})

@@ -62,7 +62,8 @@ def make_app(
 
     paths = make_paths(version, lifespan)
     edge = Edge(paths, store=store, hub=bounded, settings=settings)
-    made = pages(edge, Own(paths, Caller(_SAMPLING, store, bounded, settings)))
+    own = Own(paths, Caller(_SAMPLING, store, bounded, settings))
+    made = pages(edge, own, has_oidc=bool(settings.admin.oidc.issuer))
     return Front(edge, made)
 
 

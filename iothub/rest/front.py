@@ -28,9 +28,13 @@ class Pages(Protocol):
 
 
 class MakePages(Protocol):
-    """Makes the pages. `api`: the application with its edge; `own`: the same for the pages' own samples, with a role that reads metrics alone."""
+    """Makes the pages.
 
-    def __call__(self, api: ASGIApp, own: ASGIApp) -> Pages: ...
+    `api`: the application with its edge; `own`: the same for the pages' own samples, with a role that reads metrics alone;
+    `has_oidc`: an OpenID provider is set, to which people may be sent.
+    """
+
+    def __call__(self, api: ASGIApp, own: ASGIApp, *, has_oidc: bool) -> Pages: ...
 
 
 class Front:

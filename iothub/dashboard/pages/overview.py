@@ -122,7 +122,7 @@ def _charts(sampler: Sampler) -> list[Chart]:
             "Store commit",
             "s",
             [Series("commit_p50", "p50"), Series("commit_p99", "p99")],
-            note="an acknowledgement waits for it",
+            note="acks wait for it",
             prom="histogram_quantile(0.99, sum by (le) (rate(iothub_store_commit_duration_seconds_bucket[1m])))",
         ),
         Chart(
@@ -175,7 +175,7 @@ class _Lists:
             self._near()
 
     def _top(self, title: str, field: str, show: object) -> None:
-        with parts.panel(title, note="tenants, last 30 s"):
+        with parts.panel(title, note="last 30 s"):
             found = self._sampler.top(field)
             if not found:
                 ui.label("None.").classes("io-soft")

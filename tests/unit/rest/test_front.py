@@ -36,7 +36,8 @@ class PagesDouble:
 def served(store: AccountStore) -> tuple[Any, PagesDouble]:
     made: list[PagesDouble] = []
 
-    def pages(api: Any, own: Any) -> PagesDouble:
+    def pages(api: Any, own: Any, *, has_oidc: bool) -> PagesDouble:
+        assert not has_oidc
         made.append(PagesDouble(api, own))
         return made[0]
 

@@ -1,0 +1,152 @@
+"""The dashboard in a browser: a hub, `iothub admin serve` beside it, and Chromium, which loads nothing from elsewhere.
+
+Knows no page. What a page must not do is watched on all of them: errors in the console, requests to other servers, dialogs that a script opens.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, sync_playwright
+
+from tests.support.hub import IOTHUB, Hub
+from tests.support.ports import free_port
+from tests.support.waiting import until
+
+PASSWORD = "correct horse battery"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or "/usr/bin/chromium"
+PHONE = {"width": 390, "height": 800}
+DESK = {"width": 1400, "height": 900}
+_API = "/api/v1"
+_WAIT_MS = 15_000
+
+
+@dataclass
+class Watched:
+    """What browsers have done that no page may."""
+
+    found: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page, base: str) -> None:
+        own = (base, base.replace("http", "ws", 1), "data:", "blob:")
+
+        def asked(sent: Request) -> None:
+            if not sent.url.startswith(own):
+                self.found.append(f"request: {sent.url}")
+
+        page.on("pageerror", lambda error: self.found.append(f"error of a script: {error}"))
+        page.on("dialog", self._opened)
+        page.on("request", asked)
+        page.on("console", self._heard)
+
+    def _opened(self, dialog: Dialog) -> None:
+        self.found.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _heard(self, message: Any) -> None:
+        is_answer = "status of 4" in message.text  # a page that is refused has its status
+        if message.type == "error" and not is_answer:
+            self.found.append(f"console: {message.text}")
+
+
+class Dashboard:
+    """All of it. `as_(role)` is a page of a browser in which a user of that role has logged in."""
+
+    def __init__(self, hub: Hub, browser: Browser) -> None:
+        self.hub = hub
+        self.browser = browser
+        self.port = free_port()
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.watched = Watched()
+        self.log = hub.data_dir.parent / "dashboard.log"
+        self.key = str(
+            json.loads(hub.run("admin", "key", "create", "t", "--role", "platform-admin", "-o", "json").stdout)["key"]
+        )
+        command = [str(IOTHUB), "--data-dir", str(hub.data_dir), "admin", "serve", "--port", str(self.port)]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready", 60)
+        self._contexts: dict[str, BrowserContext] = {}
+
+    def as_(self, role: str, path: str = "/", *, tenant: str = "", phone: bool = False) -> Page:
+        """Open a page. The login is made once for each role, by the form."""
+        name = f"{role}-{tenant or 'platform'}"
+        if name not in self._contexts:
+            self._contexts[name] = self._logged_in(name, role, tenant)
+        page = self._contexts[name].new_page()
+        page.set_viewport_size(PHONE if phone else DESK)  # type: ignore[arg-type]
+        page.set_default_timeout(_WAIT_MS)
+        self.watched.watch(page, self.base)
+        self.open(page, path)
+        return page
+
+    def open(self, page: Page, path: str) -> None:
+        """Go to a page, and wait until it has its socket, so that a click reaches the server."""
+        page.goto(self.base + path)
+        page.wait_for_selector("main")
+        page.wait_for_function("() => window.socket && window.socket.connected")
+
+    def anonymous(self) -> Page:
+        page = self.browser.new_context().new_page()
+        page.set_default_timeout(_WAIT_MS)
+        self.watched.watch(page, self.base)
+        return page
+
+    def _logged_in(self, name: str, role: str, tenant: str) -> BrowserContext:
+        body = {"name": name, "role": role, "password": PASSWORD, **({"tenant": tenant} if tenant else {})}
+        self("POST", "/users", body)
+        context = self.browser.new_context()
+        page = context.new_page()
+        self.log_in(page, name)
+        page.close()
+        return context
+
+    def log_in(self, page: Page, name: str, password: str = PASSWORD, path: str = "/login") -> None:
+        page.goto(self.base + path)
+        page.fill("#name", name)
+        page.fill("#password", password)
+        page.click("button")
+
+    def __call__(self, method: str, path: str, body: object = None, *, status: int = 0) -> Any:
+        """Ask REST as a platform administrator."""
+        answer = httpx.request(
+            method,
+            self.base + _API + path,
+            json=body,
+            headers={"Authorization": f"Bearer {self.key}"},
+            timeout=30,
+            trust_env=False,
+        )
+        assert answer.status_code == status or (not status and answer.is_success), answer.text
+        return answer.json() if answer.content else None
+
+    def import_devices(self, tenant: str, text: str) -> None:
+        """Create many devices of CSV at once."""
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "text/csv"}
+        path = f"{self.base}{_API}/tenants/{tenant}/devices:import"
+        httpx.post(path, content=text, headers=headers, timeout=30, trust_env=False).raise_for_status()
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        assert self._process.wait(30) == 0
+
+
+@contextmanager
+def dashboard(hub: Hub) -> Iterator[Dashboard]:
+    """Serve the dashboard of a hub that runs, and end it."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        served = Dashboard(hub, browser)
+        try:
+            yield served
+        finally:
+            browser.close()
+            served.stop()
