@@ -42,7 +42,18 @@ _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
 _LEFT_OUT = "what these hubs have in memory is not included, and is perhaps not changed: run the same command with their data directories, too"
 _COMPLETION_WAIT_S = 1.0  # for accounts on a server
-_COMPLETED = {"tenant", "plan", "parent", "limits", "quotas", "names", "flags", "name"}  # see `completion`
+_COMPLETED = {
+    "tenant",
+    "device",
+    "group",
+    "plan",
+    "parent",
+    "limits",
+    "quotas",
+    "names",
+    "flags",
+    "name",
+}  # see `completion`
 
 TIMEOUT = click.option(
     "--timeout",

@@ -60,16 +60,21 @@ def opened_lines(path: Path) -> Iterator[Iterable[str]]:
 def read_json(path: Path) -> object:
     """Return what a JSON file holds; `-`: standard input. Raises ConfigError, UnavailableError."""
     try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: expected JSON: {error}") from None
+
+
+def read_text(path: Path) -> bytes:
+    """Return what a file holds that somebody gives us whole; `-`: standard input. Raises ConfigError, UnavailableError."""
+    try:
         with click.open_file(str(path), "rb") as file:
-            octets = file.read(JSON_LIMIT_BYTES + 1)
+            octets: bytes = file.read(JSON_LIMIT_BYTES + 1)
     except OSError as error:
         raise cannot_be_read(path, error) from None
     if len(octets) > JSON_LIMIT_BYTES:
         raise ConfigError(f"{path}: longer than {JSON_LIMIT_BYTES >> 20} MiB: not an export")
-    try:
-        return json.loads(octets)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected JSON: {error}") from None
+    return octets
 
 
 def require_free(path: Path, *, is_forced: bool) -> None:

@@ -29,7 +29,10 @@ NOUNS = {
     "status": ("status", "Show whether the hub runs, where, and its health."),
     "doctor": ("doctor", "Check everything that the hub needs, and say what to do."),
     "config": ("config", "Check, show and reload the configuration."),
-    "tenant": ("tenant", "Tenants: list, show, create, update, suspend, resume, protect, delete, export, import."),
+    "tenant": (
+        "tenant",
+        "Tenants: list, show, create, update, suspend, resume, protect, delete, export, import, apply.",
+    ),
     "device": ("device", "Devices of a tenant: list, show, create, import, secrets, enable, disable, delete."),
     "group": ("group", "Groups of devices, for access rules."),
     "acl": ("acl", "Access rules: who may publish and subscribe to what."),

@@ -63,13 +63,29 @@ def create_groups(writer: Writer, owner: tenants.Tenant, document: Row) -> None:
 def create_devices(writer: Writer, owner: tenants.Tenant, document: Row, *, is_foreign: bool) -> dict[str, Credential]:
     """Create the devices; returns, by name, the credential that each has here."""
     found = list(DEVICES.found_in(document))
-    credentials = {row["name"]: _credential(row, where, is_foreign=is_foreign) for where, row in found}
+    credentials = {row["name"]: credential(row, where, is_foreign=is_foreign) for where, row in found}
     if len(credentials) < len(found):
         raise damaged("devices", "each name once")
     devices.insert_devices(writer, owner.id, credentials.items())
     for where, row in found:
         _finish_device(writer, owner, row, where)
     return credentials
+
+
+def credential(row: Row, where: str, *, is_foreign: bool) -> Credential:
+    """Return a device's credential as an export has it; a generated secret of another hub fits nothing here. Raises ConfigError."""
+    check_device_name(row["name"])
+    form = _member(CredentialForm, row, "credential_kind", where)
+    if len(row["credential"]) > _CREDENTIAL_LIMIT:
+        raise damaged(f"{where}.credential", f"at most {_CREDENTIAL_LIMIT} characters")
+    if form is CredentialForm.PASSWORD and not is_password_hash(row["credential"]):
+        raise damaged(
+            f"{where}.credential",
+            "the hash of a password, of which one check takes 256 MiB or 600,000 iterations at most",
+        )
+    if form is CredentialForm.GENERATED and is_foreign:
+        return Credential(CredentialForm.NONE, "")
+    return Credential(form, row["credential"])
 
 
 def create_rules(writer: Writer, owner: tenants.Tenant, document: Row) -> None:
@@ -135,21 +151,6 @@ def _member(kind: type[E], row: Row, name: str, where: str) -> E:
         return kind(row[name])
     except ValueError:
         raise damaged(f"{where}.{name}", "one of " + ", ".join(str(known.value) for known in kind)) from None
-
-
-def _credential(row: Row, where: str, *, is_foreign: bool) -> Credential:
-    check_device_name(row["name"])
-    form = _member(CredentialForm, row, "credential_kind", where)
-    if len(row["credential"]) > _CREDENTIAL_LIMIT:
-        raise damaged(f"{where}.credential", f"at most {_CREDENTIAL_LIMIT} characters")
-    if form is CredentialForm.PASSWORD and not is_password_hash(row["credential"]):
-        raise damaged(
-            f"{where}.credential",
-            "the hash of a password, of which one check takes 256 MiB or 600,000 iterations at most",
-        )
-    if form is CredentialForm.GENERATED and is_foreign:
-        return Credential(CredentialForm.NONE, "")
-    return Credential(form, row["credential"])
 
 
 def _issuer(row: Row, where: str) -> TokenIssuer:

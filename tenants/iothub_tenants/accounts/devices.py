@@ -178,6 +178,11 @@ def set_jwt(store: AccountStore, tenant: str, name: str) -> Device:
     return _set_credential(store, tenant, name, BY_TOKEN)
 
 
+def set_credential(store: AccountStore, tenant: str, name: str, credential: Credential) -> Device:
+    """Replace whatever credential the device has by one that is hashed already, and checked. Raises NotFoundError, ConflictError."""
+    return _set_credential(store, tenant, name, credential)
+
+
 def enable(store: AccountStore, tenant: str, name: str) -> Device:
     """Let the device connect again. Idempotent. Raises NotFoundError, ConflictError."""
     return change_device(store, tenant, name, {"is_enabled": True})

@@ -1,4 +1,4 @@
-"""What the shell completes: tenants, plans, limits and settings, beside commands and options."""
+"""What the shell completes: tenants, devices, groups, plans, limits and settings, beside commands and options."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ def full(cli: Cli) -> Cli:
     for name in ("acme", "acorn", "beta"):
         cli("tenant", "create", name)
     cli("plan", "create", "small")
+    cli("group", "create", "acme", "sensors")
+    for name in ("dev1", "dev10", "gate"):
+        cli("device", "create", "acme", name, "--jwt")
     return cli
 
 
@@ -31,6 +34,12 @@ def full(cli: Cli) -> Cli:
         (("quota", "set", ""), ["acme", "acorn", "beta"]),
         (("tenant", "show", "b"), ["beta"]),
         (("tenant", "create", "b"), []),
+        (("device", "show", "acme", "dev1"), ["dev1", "dev10"]),
+        (("device", "show", "acme", ""), ["dev1", "dev10", "gate"]),
+        (("device", "create", "acme", "dev1"), []),
+        (("device", "show", "beta", ""), []),
+        (("device", "show", "none", "d"), []),
+        (("group", "show", "acme", "s"), ["sensors"]),
         (("plan", "set", "s"), ["small", "standard"]),
         (("plan", "create", "s"), []),
         (("plan", "create", "tiny", "--from", "u"), ["unlimited"]),

@@ -1,0 +1,194 @@
+"""`iothub tenant apply`: a file becomes tenants, and the same file again changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from iothub.admin.apply import NOT_APPLIED
+from tests.support.command import Cli
+
+WANTED: dict[str, Any] = {
+    "plans": [{"name": "small", "limits": ["connections=10"]}],
+    "tenants": [
+        {
+            "tenant": {"name": "acme", "plan": "small", "display_name": "Acme", "is_qos0_queued": True},
+            "groups": ["sensors"],
+            "devices": ["dev1", {"name": "dev2", "groups": ["sensors"]}, {"name": "dev3", "credential_kind": "jwt"}],
+            "rules": ["allow * both #", "deny @sensors publish config/#"],
+            "limits": ["publish_messages=50/1s", {"device": "dev1", "value": "device_publish_messages=5/1s"}],
+        }
+    ],
+}
+
+
+def write(tmp_path: Path, document: object) -> str:
+    file = tmp_path / "tenants.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return str(file)
+
+
+def apply(cli: Cli, tmp_path: Path, document: object, *words: str) -> dict[str, Any]:
+    done = cli("-o", "json", "tenant", "apply", "-f", write(tmp_path, document), *words)
+    return dict(json.loads(done.out))
+
+
+def changed(done: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(step["action"], step["what"], step["name"]) for step in done["steps"]]
+
+
+def with_tenant(**parts: Any) -> dict[str, Any]:
+    return {"tenants": [WANTED["tenants"][0] | parts]}
+
+
+def test_file_becomes_tenants_and_the_next_time_nothing(cli: Cli, tmp_path: Path) -> None:
+    """New devices have their secrets printed, once; a device with a token has none."""
+    done = apply(cli, tmp_path, WANTED)
+    again = apply(cli, tmp_path, WANTED)
+
+    assert [each["username"] for each in done["secrets"]] == ["acme/dev1", "acme/dev2"]
+    assert (again["steps"], again["secrets"]) == ([], [])
+    (tenant,) = cli.rows("tenant", "list")
+    assert (tenant["plan"], tenant["display_name"]) == ("small", "Acme")
+    assert [(row["name"], row["credential"], row["groups"]) for row in cli.rows("device", "list", "acme")] == [
+        ("dev1", "generated", []),
+        ("dev2", "generated", ["sensors"]),
+        ("dev3", "jwt", []),
+    ]
+    assert {(row["subject"], row["filter"]) for row in cli.rows("acl", "list", "acme")} == {
+        ("*", "#"),
+        ("@sensors", "config/#"),
+    }
+
+
+def test_dry_run_shows_each_step_and_changes_nothing(cli: Cli, tmp_path: Path) -> None:
+    file = write(tmp_path, WANTED)
+
+    done = cli("tenant", "apply", "-f", file, "--dry-run")
+
+    assert "+ plan small (connections=10)\n+ tenant acme (plan: small)\n" in done.err
+    assert "+ acme: device dev2 (credential: generated)\n" in done.err
+    assert cli.rows("tenant", "list") == []
+
+
+def test_what_differs_is_changed_and_what_is_not_named_stays(cli: Cli, tmp_path: Path) -> None:
+    apply(cli, tmp_path, WANTED)
+    document = {
+        "plans": [{"name": "small", "limits": ["connections=20"]}],
+        "tenants": [
+            {
+                "tenant": {"name": "acme", "state": "suspended", "is_protected": True, "plan": "standard"},
+                "devices": [{"name": "dev2", "groups": [], "is_enabled": False}],
+                "limits": ["publish_messages=60/1s"],
+            }
+        ],
+    }
+
+    done = apply(cli, tmp_path, document)
+
+    assert [(step["what"], step["change"]) for step in done["steps"]] == [
+        ("plan", "connections=10 -> connections=20"),
+        ("tenant", "plan: small -> standard"),
+        ("tenant", "state: suspended"),
+        ("tenant", "is_protected: True"),
+        ("device", "is_enabled: False"),
+        ("device", "leaves sensors"),
+        ("limit", "publish_messages=50/1s -> publish_messages=60/1s"),
+    ]
+    assert apply(cli, tmp_path, document)["steps"] == []
+    assert len(cli.rows("device", "list", "acme")) == 3
+
+
+def test_prune_deletes_what_a_list_does_not_name(cli: Cli, tmp_path: Path) -> None:
+    """After an answer; a list that the file does not have is nobody's business."""
+    apply(cli, tmp_path, WANTED)
+    fewer = with_tenant(groups=[], devices=["dev1"], rules=["allow * both #"])
+    del fewer["tenants"][0]["limits"]
+    file = write(tmp_path, fewer)
+
+    refused = cli("tenant", "apply", "-f", file, "--prune", code=2)
+    done = apply(cli, tmp_path, fewer, "--prune", "--yes")
+
+    assert "--yes" in refused.err
+    assert changed(done) == [
+        ("delete", "rule", "deny @sensors publish config/#"),
+        ("delete", "device", "dev2"),
+        ("delete", "device", "dev3"),
+        ("delete", "group", "sensors"),
+    ]
+    assert apply(cli, tmp_path, fewer, "--prune", "--yes")["steps"] == []
+    assert len(cli.rows("quota", "list", "acme")) >= 2
+
+
+def test_export_is_such_a_file(cli: Cli, tmp_path: Path) -> None:
+    """Hashes are taken as they are, and a changed one replaces what was there; nothing is printed."""
+    cli("tenant", "create", "acme")
+    cli("device", "create", "acme", "dev1", "--password-stdin", stdin=b"secret")
+    cli("device", "create", "acme", "dev2")
+    exported = json.loads(cli("tenant", "export", "acme").out)
+    assert apply(cli, tmp_path, exported)["steps"] == []
+    cli("device", "set-password", "acme", "dev1", "--password-stdin", stdin=b"another")
+    cli("device", "delete", "acme", "dev2", "--yes")
+
+    done = apply(cli, tmp_path, exported)
+
+    assert changed(done) == [("update", "device", "dev1"), ("create", "device", "dev2")]
+    assert done["secrets"] == []
+    assert json.loads(cli("tenant", "export", "acme").out)["devices"] == exported["devices"]
+
+
+def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
+    document = with_tenant(**{part: [{}] for part in NOT_APPLIED})
+
+    done = cli("tenant", "apply", "-f", write(tmp_path, document), "--dry-run")
+
+    assert "not applied, use the commands of each: bans, streams, token_issuers" in done.err
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"tenant": {"name": "acme"}, "device": []}, "unknown: device"),
+        ({"tenants": [{"tenant": {}}]}, "tenants[0].tenant.name: expected a text"),
+        (with_tenant(rules=["permit * both #"]), "tenants[0].rules[0]: expected `allow|deny"),
+        (with_tenant(rules=["allow * both a/#/b"]), "a/#/b"),
+        (with_tenant(limits=["connexions=1"]), "tenants[0].limits[0]"),
+        (with_tenant(devices=[{"name": "dev9", "password": "x"}]), "unknown: password"),
+        (with_tenant(devices=[{"name": "dev9", "credential_kind": "password", "credential": "x"}]), "credential"),
+        ([], "the file: expected an object"),
+        (
+            {"tenant": {"name": "acme", "is_qos0_queued": "yes"}},
+            "tenants[0].tenant.is_qos0_queued: expected true or false",
+        ),
+        (with_tenant(limits=[{"device": "dev1", "value": "publish_messages=5/1s"}]), "counted for a whole tenant"),
+    ],
+)
+def test_mistake_is_named_with_its_place(cli: Cli, tmp_path: Path, document: object, why: str) -> None:
+    done = cli("tenant", "apply", "-f", write(tmp_path, document), code=2)
+
+    assert why in done.err
+    assert "Traceback" not in done.err
+
+
+def test_secret_is_shown_although_a_later_step_fails(cli: Cli, tmp_path: Path) -> None:
+    """Nothing else has it; and the next run goes on from there."""
+    document = with_tenant(rules=["allow @none both #"])
+    document["tenants"][0]["tenant"] = {"name": "acme"}
+
+    failed = cli("tenant", "apply", "-f", write(tmp_path, document), code=3)
+
+    assert [line.split()[0] for line in failed.out.splitlines()] == ["acme/dev1", "acme/dev2"]
+    document["tenants"][0]["rules"] = ["allow * both #"]
+    assert {what for _, what, _ in changed(apply(cli, tmp_path, document))} == {"rule", "limit"}
+
+
+def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("tenants: [")
+
+    done = cli("tenant", "apply", "-f", str(tmp_path / "bad.yaml"), code=2)
+
+    assert "expected YAML or JSON" in done.err
