@@ -19,7 +19,6 @@ from iothub_tenants.accounts.plain import plain
 if TYPE_CHECKING:
     from iothub.cli.local_hub import Answer, LocalHub
     from iothub.config.datadir import DataDir
-    from iothub.config.sections import Config
     from iothub.records.admin_commands import Json, Verb
     from iothub.rest.front import MakePages
 
@@ -53,9 +52,9 @@ def serve(app: App, port: int | None, bind: str | None, hub_pid: int | None, fla
       iothub --data-dir ./hub admin serve
       iothub --data-dir ./hub admin serve --port 9000
     """
-    settings = app.load(flags).config
+    app.load(flags)
     if hub_pid is None:
-        _serve(app, settings, bind, port, lambda _address: None)
+        _serve(app, flags, bind, port, lambda _address: None)
         return
     from iothub.hub import supervised
 
@@ -63,14 +62,16 @@ def serve(app: App, port: int | None, bind: str | None, hub_pid: int | None, fla
     if os.getppid() != hub_pid:
         return  # the hub has ended meanwhile
     try:
-        _serve(app, settings, bind, port, lambda address: app.data_dir.write_api({"address": address}))
+        _serve(app, flags, bind, port, lambda address: app.data_dir.write_api({"address": address}))
     except IotHubError as error:
         app.data_dir.write_api({"cause": str(error)})
         raise
 
 
-def _serve(app: App, settings: Config, bind: str | None, port: int | None, on_ready: Callable[[str], None]) -> None:
-    store = app.store()
+def _serve(
+    app: App, flags: tuple[str, ...], bind: str | None, port: int | None, on_ready: Callable[[str], None]
+) -> None:
+    settings, store = app.loaded.config, app.store()
     try:
         from iothub.rest.serve import serve as serve_api
     except ModuleNotFoundError as error:
@@ -80,6 +81,7 @@ def _serve(app: App, settings: Config, bind: str | None, port: int | None, on_re
             f"the REST API needs the extra `admin` ({error.name} is missing): install iothub[admin]"
         ) from None
     from iothub.base import log
+    from iothub.cli.served_machine import ServedMachine
     from iothub.cli.version import program_version
 
     log.configure(level=settings.log.level, form=settings.log.format)
@@ -87,10 +89,11 @@ def _serve(app: App, settings: Config, bind: str | None, port: int | None, on_re
     port = (settings.admin.port or 0) if port is None else port
     if bind not in _LOOPBACK:
         app.say("iothub: warning: keys travel in clear: put a proxy with TLS in front of this address")
-    hub = ServedHub(app.data_dir)
+    hub, machine = ServedHub(app.data_dir), ServedMachine(app, flags)
     serve_api(
         store=store,
         hub=hub,
+        machine=machine,
         settings=settings,
         version=program_version(),
         pages=_pages(),
@@ -124,6 +127,9 @@ class ServedHub:
         from iothub.cli.local_hub import Patience
 
         return self._local.change(verb, tenant, argument, Patience(total_s, total_s))
+
+    def ask_workers(self, verb: Verb) -> list[Answer]:
+        return self._local.ask_workers(verb)
 
     def hint_changes(self) -> None:
         self._local.hint_changes()

@@ -6,6 +6,7 @@ Knows no key: `iothub.config.loader` does.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable
 from typing import cast
 
 import click
@@ -88,20 +89,18 @@ def show(app: App, flags: tuple[str, ...], is_origin_shown: bool, is_changed_onl
         return
     shown = [entry for entry in app.load(flags).values() if not is_changed_only or entry[2] != "default"]
     if app.form != "table" or is_origin_shown:
-        is_text = app.form == "table"
-        app.rows(
-            [
-                {"name": name, "value": toml if is_text else _value(toml), "origin": origin}
-                for name, toml, origin in shown
-            ],
-            "name",
-            "value",
-            "origin",
-        )
+        app.rows(rows(shown, is_text=app.form == "table"), "name", "value", "origin")
         return
     output.write_text("config_version = 1")
     for name, toml, _ in shown:
         output.write_text(f"{name} = {toml}")
+
+
+def rows(entries: Iterable[tuple[str, str, str]], *, is_text: bool) -> list[dict[str, object]]:
+    """Return settings with their values, as TOML or as what it stands for, and where each one comes from."""
+    return [
+        {"name": name, "value": toml if is_text else _value(toml), "origin": origin} for name, toml, origin in entries
+    ]
 
 
 def _value(toml: str) -> object:

@@ -5,6 +5,8 @@ Knows no part: `iothub.doctor` checks them. What the hub says is reached as othe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
 from iothub.base.errors import ConfigError
@@ -42,7 +44,7 @@ def command(context: click.Context, is_json: bool) -> None:
     if not app.data_dir.has_config:
         app.data_dir.require_initialised()
     found: list[Finding] = []
-    for finding in run_checks([*checks(app.data_dir, _settings(app)), *_of_hub(app)], LIMIT_S):
+    for finding in findings(app, _settings(app)):
         found.append(finding)
         if app.form == "table":
             output.write_text(line(finding))
@@ -52,6 +54,11 @@ def command(context: click.Context, is_json: bool) -> None:
     warned = sum(each.state is State.WARN for each in found)
     app.say(f"{len(found)} checks: {failed} failed, {output.counted(warned, 'warning')}")
     context.exit(1 if failed else 0)
+
+
+def findings(app: App, settings: Config) -> Iterator[Finding]:
+    """Check everything, and yield what is found as it comes."""
+    return run_checks([*checks(app.data_dir, settings), *_of_hub(app)], LIMIT_S)
 
 
 def _settings(app: App) -> Config:

@@ -17,6 +17,8 @@ from iothub.admin.content import time_of
 from iothub.base.errors import CorruptRecordError, IotHubError, NotFoundError
 from iothub.cli import accounts, output
 from iothub.cli.app import App, noun, verb
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
 from iothub.records.events import Topic
 from iothub_services.events.port import NOWHERE, DamagedEvent, EventLog, LoggedEvent, Offsets, raised, reached
 
@@ -81,19 +83,7 @@ def lag(app: App) -> None:
     from iothub.cli import stores  # loads every driver
 
     with _log(app) as log:
-        begin, end = log.begin(), log.end()
-    applied = stores.applied_offsets(app.data_dir, app.loaded.config)
-    rows = [
-        {
-            "partition": partition,
-            "begin": begin[partition],
-            "end": end[partition],
-            "events": end[partition] - begin[partition] + 1,
-            "applied": reached(applied, partition),
-            "lag": max(end[partition] - max(reached(applied, partition), begin[partition] - 1), 0),
-        }
-        for partition in range(len(end))
-    ]
+        rows = lag_rows(log, stores.applied_offsets(app.data_dir, app.loaded.config))
     app.rows(rows, "partition", "begin", "end", "events", "applied", "lag")
 
 
@@ -128,12 +118,35 @@ def verify(app: App, topic: str) -> None:
         )
 
 
+def lag_rows(log: EventLog, applied: Offsets) -> list[dict[str, object]]:
+    """Return a row for each partition; `applied`: how far the session states include the log."""
+    begin, end = log.begin(), log.end()
+    return [
+        {
+            "partition": partition,
+            "begin": begin[partition],
+            "end": end[partition],
+            "events": end[partition] - begin[partition] + 1,
+            "applied": reached(applied, partition),
+            "lag": max(end[partition] - max(reached(applied, partition), begin[partition] - 1), 0),
+        }
+        for partition in range(len(end))
+    ]
+
+
 @contextmanager
 def _log(app: App) -> Iterator[EventLog]:
     app.data_dir.require_initialised()
+    with reading(app.data_dir, app.loaded.config) as log:
+        yield log
+
+
+@contextmanager
+def reading(data_dir: DataDir, settings: Config) -> Iterator[EventLog]:
+    """Open the log to read. Raises NotFoundError: no hub has made it yet."""
     from iothub.cli import stores  # loads every driver
 
-    with stores.reading_events(app.data_dir, app.loaded.config) as log:
+    with stores.reading_events(data_dir, settings) as log:
         if log is None:
             raise NotFoundError(
                 "there is no event log yet: the first `iothub serve` creates it; for a log on Kafka give the hub's own --config"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from iothub.admin.runs import run_row, seconds_of
 from iothub.base.clock import SystemClock
 from iothub.base.errors import (
     ConfigError,
@@ -24,7 +25,7 @@ from iothub.cli import accounts, output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
-from iothub.jobs import specs, timetable
+from iothub.jobs import control, specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
 from iothub.jobs.timetable import Installation
@@ -35,7 +36,7 @@ from iothub_tenants.accounts.job_runs import Result, Run, moment
 
 command = noun(
     "job",
-    "Jobs: run, list, plan, status, history, show, logs, schedule, forget. Jobs need the extra `spark`; the hub does not.",
+    "Jobs: run, cancel, list, plan, status, history, show, logs, schedule, forget. Jobs need the extra `spark`; the hub does not.",
 )
 
 _ERRORS: dict[str, type[IotHubError]] = {
@@ -142,7 +143,7 @@ def _require_given_out(app: App, options: dict[str, Option]) -> None:
 
 def _run_one(app: App, entry: JobEntry, options: dict[str, Option], timing: Timing) -> None:
     ended = _ended(app, entry, options, timing)
-    app.record(_record(ended))
+    app.record(run_row(ended))
     _require_done(ended)
 
 
@@ -159,7 +160,7 @@ def _run_all(app: App, asked: list[tuple[JobEntry, dict[str, Option]]], timing: 
         except IotHubError as error:
             first = first or error
             app.say(f"iothub: {error}")
-    app.rows([_record(each) for each in runs], *_HISTORY)
+    app.rows([run_row(each) for each in runs], *_HISTORY)
     if first is not None:
         kind = _BY_CODE.get(first.exit_code, _FailedError)
         raise kind(f"at least one nightly job failed; the first one: {first}")
@@ -196,6 +197,21 @@ def _require_done(ended: Run) -> None:
     raise kind(f"{ended.job} failed: {ended.text}; more in `iothub job logs {ended.id}`")
 
 
+@verb(command, "cancel")
+@click.argument("run_id", metavar="RUN", type=click.IntRange(1))
+def cancel(app: App, run_id: int) -> None:
+    """Ask a run of this machine to stop, as Ctrl-C does: its unfinished work is discarded, and its result is `interrupted`.
+
+    Exit code 4 when it is not under way, or runs on another machine.
+
+    Example:
+      iothub --data-dir ./hub job cancel 12
+    """
+    found = accounts.job_runs.show(app.store(), run_id)
+    control.cancel_run(found)
+    app.done(f"asked run {run_id} of {found.job} to stop", run_row(found))
+
+
 @verb(command, "status")
 def status(app: App) -> None:
     """Show for each job whether it runs, the result of its last run, and when it last succeeded.
@@ -225,7 +241,7 @@ def status(app: App) -> None:
                 "host": last.owner.host if last else None,
                 "pid": running.owner.pid if running else None,
                 "last_success": moment(success.ended_ms or success.started_ms) if success else None,
-                "seconds": _seconds(success) if success else None,
+                "seconds": seconds_of(success) if success else None,
                 "next": moment(timetable.next_at(at, now_s) * 1000) if is_due and at is not None else None,
             }
         )
@@ -245,7 +261,7 @@ def history(app: App, name: str | None, limit: int) -> None:
     if name is not None:
         specs.entry_of(name)
     runs = accounts.job_runs.history(app.store(), name, limit)
-    app.rows([_record(each) for each in runs], *_HISTORY)
+    app.rows([run_row(each) for each in runs], *_HISTORY)
 
 
 @verb(command, "show")
@@ -256,7 +272,7 @@ def show(app: App, run_id: int) -> None:
     Example:
       iothub --data-dir ./hub job show 12 -o json
     """
-    app.record(_record(accounts.job_runs.show(app.store(), run_id)))
+    app.record(run_row(accounts.job_runs.show(app.store(), run_id)))
 
 
 @verb(command, "logs")
@@ -332,26 +348,3 @@ def schedule(app: App, form: str, user: str) -> None:
         output.write_text("\n".join(files.values()), end="")
     else:
         app.record({"name": form, **files})
-
-
-def _record(run: Run) -> dict[str, object]:
-    """Return a run as scripts see it."""
-    return {
-        "run": run.id,
-        "job": run.job,
-        "result": run.result.value,
-        "kind": run.kind or None,
-        "started": moment(run.started_ms),
-        "ended": None if run.ended_ms is None else moment(run.ended_ms),
-        "seconds": _seconds(run),
-        "options": run.options,
-        "by": run.owner.user,
-        "host": run.owner.host,
-        "pid": run.owner.pid,
-        "figures": run.figures,
-        "text": run.text,
-    }
-
-
-def _seconds(run: Run) -> float | None:
-    return None if run.ended_ms is None else round((run.ended_ms - run.started_ms) / 1000, 1)

@@ -49,7 +49,7 @@ NOUNS = {
     "state": ("state", "The session states: verify."),
     "stream": ("stream", "Streams to and from Kafka: list, show, create, delete."),
     "usage": ("usage", "Usage of a tenant, by hour, day or in total."),
-    "job": ("job", "Jobs, such as compaction: list, run, status, history, show, logs, plan, forget, schedule."),
+    "job": ("job", "Jobs, such as compaction: list, run, cancel, status, history, show, logs, plan, forget, schedule."),
     "db": ("db", "The accounts database: status, upgrade, copy, adopt."),
     "hbase": ("hbase", "The hub's tables in HBase: create-tables, status, sweep."),
     "admin": ("admin", "The REST API and who may use it: serve, user, key."),

@@ -19,18 +19,19 @@ from starlette.types import Lifespan
 
 from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
-from iothub.rest import auth, devices, live, platform, quotas, rules, tenants, users
+from iothub.rest import auth, devices, issuers, jobs, live, machine_paths, platform, quotas, rules, tenants, users
 from iothub.rest.caller import BoundedHub, Caller, Hub, Principal
 from iothub.rest.cookies import LOGIN
 from iothub.rest.edge import PREFIX, Edge
 from iothub.rest.front import Front, MakePages, Own
+from iothub.rest.machine import Machine
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
 
-SUBJECTS = (auth, tenants, devices, rules, quotas, live, platform, users)
+SUBJECTS = (auth, tenants, devices, rules, issuers, quotas, live, platform, users, jobs, machine_paths)
 THREADS = 12  # an embedded database has 15 connections
 OPENAPI = f"{PREFIX}/openapi.json"
 _SAMPLING = Principal("key", "own:dashboard", "dashboard", Role.SCRAPE, None)  # is in no table
@@ -48,12 +49,18 @@ _PAGE = """<!doctype html>
 
 
 def make_app(
-    *, store: AccountStore, hub: Hub, settings: Config, version: str, pages: MakePages | None = None
+    *,
+    store: AccountStore,
+    hub: Hub,
+    machine: Machine,
+    settings: Config,
+    version: str,
+    pages: MakePages | None = None,
 ) -> Edge | Front:
     """Return the whole application. `pages`: what has the paths that are not the API's. The caller closes the store."""
     bounded = BoundedHub(hub)
     if pages is None:
-        return Edge(make_paths(version), store=store, hub=bounded, settings=settings)
+        return Edge(make_paths(version), store=store, hub=bounded, machine=machine, settings=settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -61,7 +68,7 @@ def make_app(
             yield
 
     paths = make_paths(version, lifespan)
-    edge = Edge(paths, store=store, hub=bounded, settings=settings)
+    edge = Edge(paths, store=store, hub=bounded, machine=machine, settings=settings)
     own = Own(paths, Caller(_SAMPLING, store, bounded, settings))
     made = pages(edge, own, has_oidc=bool(settings.admin.oidc.issuer))
     return Front(edge, made)

@@ -5,7 +5,7 @@ Knows no path and no HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import BoundedSemaphore
@@ -48,6 +48,10 @@ class Hub(Protocol):
 
     def change(self, verb: Verb, tenant: str, argument: Json, total_s: float) -> Json: ...
 
+    def ask_workers(self, verb: Verb) -> Sequence[Answer]:
+        """Ask each worker of the hub."""
+        ...
+
     def hint_changes(self) -> None: ...
 
     def http_address(self) -> str:
@@ -81,6 +85,10 @@ class BoundedHub:
             names = ", ".join(str(each.get("hub")) for each in missing if isinstance(each, dict))
             raise UnavailableError(f"done, but not by hubs that did not answer: {names}; repeat it")
         return result
+
+    def ask_workers(self, verb: Verb) -> list[Asked]:
+        """Ask each worker of the hub that runs here, or the hub itself. Raises as `ask`."""
+        return self._guarded(lambda: [Asked(*_parts(each)) for each in self._hub.ask_workers(verb)])
 
     def hint_changes(self) -> None:
         self._hub.hint_changes()

@@ -21,8 +21,10 @@ from iothub.rest.caller import BoundedHub, Caller, Principal
 from iothub.rest.fetching import fetch_json
 from iothub.rest.idempotency import Answers
 from iothub.rest.logins import CHALLENGE, Logins
+from iothub.rest.machine import Machine
 from iothub.rest.oidc_provider import Fetch
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
+from iothub.rest.request_limits import RequestLimits
 from iothub_tenants.accounts import api_keys, login_sessions
 from iothub_tenants.accounts.store import AccountStore
 
@@ -34,6 +36,7 @@ BODY_BYTES = 1 << 20
 IMPORT_BYTES = 16 << 20
 BODY_S = 15.0  # for the whole of it
 _IMPORT = ":import"
+_CSV = "/devices:import"
 OPEN = frozenset(
     f"{PREFIX}/auth/{name}" for name in ("login", "oidc", "oidc/callback")
 )  # paths that take whoever comes
@@ -50,6 +53,7 @@ class Edge:
         *,
         store: AccountStore,
         hub: BoundedHub,
+        machine: Machine,
         settings: Config,
         monotonic: Callable[[], float] = time.monotonic,
         fetch: Fetch = fetch_json,
@@ -58,7 +62,9 @@ class Edge:
         self._app = app
         self._store = store
         self._hub = hub
+        self._machine = machine
         self._settings = settings
+        self._limits = RequestLimits(store, monotonic)
         self._answers = Answers(monotonic)
         self._logins = Logins(store, settings, fetch, monotonic)
         self._url = settings.admin.url
@@ -91,7 +97,9 @@ class Edge:
             await self._app(scope, _whole(await _body(scope, receive, headers)), reply)
             return
         caller = Caller(*await self._principal(scope, headers), self._hub, self._settings)
+        await run_in_threadpool(self._limits.require, caller.principal)
         scope["iothub.caller"] = caller
+        scope["iothub.machine"] = self._machine
         body = await _body(scope, receive, headers)
         scope["iothub.body"] = body
         reply.before = lambda: self._hint(caller)
@@ -237,7 +245,7 @@ def _too_large(most: int) -> ProblemError:
 def _check_media_type(path: str, headers: Headers, body: bytes) -> None:
     if not body:
         return
-    expected = "text/csv" if path.endswith(_IMPORT) else "application/json"
+    expected = "text/csv" if path.endswith(_CSV) else "application/json"
     given = headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != expected:
         raise ProblemError(Code.UNSUPPORTED_MEDIA_TYPE, f"the body is not {expected}: set Content-Type")

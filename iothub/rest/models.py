@@ -104,6 +104,16 @@ class NewTenant(Body):
     client_id_policy: Policy | None = None
 
 
+class ExportedTenant(BaseModel):
+    """What `:export` gave; the accounts check all of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Literal["iothub-tenant"]
+    version: Literal[1]
+    tenant: dict[str, Any]
+
+
 class TenantChanges(Body):
     """What is not given stays. An empty list of networks lifts the restriction."""
 
@@ -271,6 +281,39 @@ class PasswordChange(Body):
 
     old: Annotated[str, Field(min_length=1, max_length=1024)]
     new: UserSecret
+
+
+class NewRun(Body):
+    """A run that is to be."""
+
+    is_full: Annotated[bool, Field(description="Start from the beginning, not from where the last run ended.")] = False
+    is_dry_run: Annotated[bool, Field(description="Show what would be done; change nothing.")] = False
+    options: Annotated[
+        dict[Annotated[str, Field(pattern="^[a-z_]{1,32}$")], bool | int | Annotated[str, Field(max_length=200)]],
+        Field(max_length=10, description="Other options of the job, by name."),
+    ] = {}
+
+
+class TokenKeys(Body):
+    """What a token issuer signs with, and what its tokens must say."""
+
+    public_key: Annotated[str, Field(max_length=16_384, description="Its public key in PEM.")] | None = None
+    jwks: Annotated[dict[str, Any], Field(description="Its public keys as a JSON Web Key Set.")] | None = None
+    secret: Annotated[str, Field(max_length=1024, description="The shared secret of HS256.")] | None = None
+    algorithm: Literal["ES256", "RS256", "EdDSA", "HS256"] | None = None
+    issuer: Annotated[str, Field(max_length=512, description="Required value of `iss`.")] | None = None
+    audience: Annotated[str, Field(max_length=512, description="Required value in `aud`.")] | None = None
+    leeway_s: Annotated[float, Field(ge=0, le=600, description="Maximum difference of clocks.")] | None = None
+
+
+class NewTokenIssuer(TokenKeys):
+    """A token issuer that is to be."""
+
+    name: Group
+
+
+class TokenIssuerChanges(TokenKeys):
+    """What is not given stays; an empty `issuer` or `audience` removes the check."""
 
 
 class Drain(Body):

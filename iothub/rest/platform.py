@@ -1,4 +1,4 @@
-"""/status, /alarms, /nodes, /jobs, /api-keys and /metrics: the platform as a whole."""
+"""/status, /alarms, /nodes, /api-keys and /metrics: the platform as a whole."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from fastapi import Body, Path, Query, Response
 
 from iothub.base.errors import NotFoundError, UnavailableError
 from iothub.records.admin_commands import Verb
-from iothub.records.job_catalogue import CATALOGUE
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.caller import Caller
 from iothub.rest.models import Anything, Items, Name, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
-from iothub_tenants.accounts import api_keys, job_runs, tenants
+from iothub_tenants.accounts import api_keys, tenants
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("platform")
@@ -63,25 +62,12 @@ def resume_node(call: Call, node: Node) -> Response:
     return answers.shown(dict(result))
 
 
-@routes.get("/jobs", Scope.JOBS_READ, returns=Items)
-def list_jobs(call: Call) -> Response:
-    """List all jobs with their last run."""
-    summaries = job_runs.summaries(call.store)
-    nightly = call.settings.jobs.nightly
-    rows = []
-    for entry in CATALOGUE.values():
-        found = summaries.get(entry.name)
-        last = None if found is None else plain(found.last)
-        rows.append({"name": entry.name, "nightly": entry.name in nightly, "what": entry.sentence, "last": last})
-    return answers.shown({"items": rows})
-
-
-@routes.get("/jobs/{name}/runs", Scope.JOBS_READ, returns=Items)
-def list_runs(
-    call: Call, name: Name, limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 20
-) -> Response:
-    """List the last runs of a job, the newest first."""
-    return answers.shown({"items": [plain(run) for run in job_runs.history(call.store, name, limit)]})
+@routes.post("/nodes/{node}:evict", Scope.NODES_WRITE, status=200, returns=Anything)
+def evict_node(call: Call, node: Node) -> Response:
+    """Take a hub that is gone for good out of the cluster; the others take over what it had."""
+    result = call.hub.change(Verb.CLUSTER_EVICT, "", {"node": node})
+    call.note("", "node", str(node), "evicted")
+    return answers.shown(dict(result))
 
 
 @routes.get("/api-keys", Scope.KEYS_READ, returns=Items)

@@ -23,6 +23,9 @@ class Scope(StrEnum):
     DEVICES_WRITE = "devices:write"
     RULES_READ = "rules:read"
     RULES_WRITE = "rules:write"
+    ISSUERS_READ = "issuers:read"
+    ISSUERS_WRITE = "issuers:write"
+    STREAMS_READ = "streams:read"
     BANS_READ = "bans:read"
     BANS_WRITE = "bans:write"
     QUOTAS_READ = "quotas:read"
@@ -41,6 +44,9 @@ class Scope(StrEnum):
     STATUS_READ = "status:read"
     NODES_WRITE = "nodes:write"
     JOBS_READ = "jobs:read"
+    JOBS_WRITE = "jobs:write"
+    CONFIG_READ = "config:read"
+    CONFIG_WRITE = "config:write"
     KEYS_READ = "keys:read"
     KEYS_WRITE = "keys:write"
     USERS_READ = "users:read"
@@ -64,6 +70,9 @@ _TENANT_ADMIN = frozenset(
         Scope.DEVICES_WRITE,
         Scope.RULES_READ,
         Scope.RULES_WRITE,
+        Scope.ISSUERS_READ,
+        Scope.ISSUERS_WRITE,
+        Scope.STREAMS_READ,
         Scope.BANS_READ,
         Scope.BANS_WRITE,
         Scope.QUOTAS_READ,

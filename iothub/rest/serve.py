@@ -18,6 +18,7 @@ from iothub.config.sections import Config
 from iothub.rest.app import make_app
 from iothub.rest.caller import Hub
 from iothub.rest.front import MakePages
+from iothub.rest.machine import Machine
 from iothub.rest.timed_http import TimedH11Protocol
 from iothub_tenants.accounts.store import AccountStore
 
@@ -34,6 +35,7 @@ def serve(  # all that a server is made of
     *,
     store: AccountStore,
     hub: Hub,
+    machine: Machine,
     settings: Config,
     version: str,
     pages: MakePages | None,
@@ -45,7 +47,7 @@ def serve(  # all that a server is made of
 
     Raises UnavailableError: the port is in use, or the address is not of this machine.
     """
-    app = make_app(store=store, hub=hub, settings=settings, version=version, pages=pages)
+    app = make_app(store=store, hub=hub, machine=machine, settings=settings, version=version, pages=pages)
     configuration = uvicorn.Config(
         app,
         lifespan="on",

@@ -12,10 +12,10 @@ from iothub.admin import usage
 from iothub.admin.tenants import create_tenant as create_as_everywhere
 from iothub.rest import answers, models
 from iothub.rest.answers import NumberedPage, Page
-from iothub.rest.models import Items, Prefix, TenantName
+from iothub.rest.models import Anything, Items, Prefix, TenantName
 from iothub.rest.routes import Call, IfMatch, Routes
 from iothub.rest.scopes import Scope
-from iothub_tenants.accounts import audit, tenants, usage_hours
+from iothub_tenants.accounts import audit, tenants, transfer, usage_hours
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("tenants")
@@ -102,6 +102,39 @@ def protect_tenant(call: Call, tenant: TenantName) -> Response:
 def unprotect_tenant(call: Call, tenant: TenantName) -> Response:
     """Remove delete protection."""
     return answers.shown(plain(tenants.unprotect(call.store, tenant)))
+
+
+@routes.post("/tenants/{tenant}:export", Scope.TENANTS_WRITE, status=200, returns=Anything)
+def export_tenant(call: Call, tenant: TenantName) -> Response:
+    """Give a tenant's accounts as one object: settings, limits, devices, groups, rules, bans, token issuers, streams.
+
+    No sessions and no messages. It has password hashes: protect it like the database itself.
+    """
+    document = transfer.export_tenant(call.store, tenant)
+    call.note(tenant, "tenant", tenant, "exported")
+    return answers.secret(document)
+
+
+@routes.post("/tenants/{tenant}:import", Scope.TENANTS_WRITE, returns=models.Tenant)
+def import_tenant(
+    call: Call,
+    tenant: TenantName,
+    body: models.ExportedTenant,
+    is_dry_run: Annotated[bool, Query(alias="dry_run", description="Check everything, create nothing.")] = False,
+) -> Response:
+    """Create a tenant of this name from what `:export` gave, all or nothing.
+
+    `without_secret`, `issuers_without_secret`: devices and token issuers that need a new secret, for theirs are of another hub.
+    """
+    made = transfer.import_tenant(call.store, body.model_dump(), name=tenant, is_dry_run=is_dry_run)
+    row = {
+        **plain(made.tenant),
+        "devices": made.devices,
+        "without_secret": list(made.without_secret),
+        "issuers_without_secret": list(made.issuers_without_secret),
+        "is_imported": not is_dry_run,
+    }
+    return answers.created(row, f"/api/v1/tenants/{tenant}")
 
 
 @routes.get("/tenants/{tenant}/usage", Scope.USAGE_READ, returns=Items)

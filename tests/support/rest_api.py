@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -23,7 +23,8 @@ from iothub.rest.caller import Asked, BoundedHub
 from iothub.rest.edge import Edge
 from iothub.rest.fetching import fetch_json
 from iothub.rest.oidc_provider import Fetch
-from iothub_tenants.accounts import api_keys, users
+from iothub_tenants.accounts import api_keys, job_runs, users
+from iothub_tenants.accounts.job_runs import Owner, Run
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
 
@@ -64,6 +65,12 @@ class HubDouble:
             Verb.STATUS: ([], {"ready": True, "alarms": []}),
             Verb.CLUSTER_STATUS: ([{"node": 0, "state": "up"}], {}),
             Verb.CLUSTER_DRAIN: ([], {"node": 0, "name": "one", "clients": 3, "closed": 0}),
+            Verb.CLUSTER_EVICT: ([], {"node": 1, "name": "two", "was_gone": True, "has_left": False}),
+            Verb.CONFIG_RELOAD: (
+                [{"name": "log.level", "value": '"info"', "reload": "now"}],
+                {"warnings": [], "certificates": []},
+            ),
+            Verb.STREAM_SHOW: ([], {"state": "up", "messages": 1}),
             Verb.CLUSTER_RESUME: ([], {"node": 0, "name": "one", "was_draining": True}),
         }
 
@@ -77,11 +84,50 @@ class HubDouble:
     def change(self, verb: Verb, tenant: str, argument: Json, _total_s: float = 0.0) -> Json:
         return self.ask(verb, tenant, argument).result
 
+    def ask_workers(self, verb: Verb) -> list[Asked]:
+        return [self.ask(verb, "", {})]
+
     def hint_changes(self) -> None:
         self.hints += 1
 
     def http_address(self) -> str:
         return self.http
+
+
+class MachineDouble:
+    """A machine without a job's process. `starts`: what was asked to start."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[str, bool, bool, list[str]]] = []
+        self.cancelled: list[int] = []
+        self.report = "<html><svg width='1'><path stroke='currentColor'/></svg> <svg/></html>"
+
+    def settings(self) -> list[dict[str, object]]:
+        return [{"name": "log.level", "value": "info", "origin": "default"}]
+
+    def features(self) -> dict[str, object]:
+        return {"name": "iothub", "version": "1.0", "extras": ["admin"]}
+
+    def event_lag(self) -> list[dict[str, object]]:
+        return [{"partition": 0, "begin": 1, "end": 5, "events": 5, "applied": 3, "lag": 2}]
+
+    def findings(self) -> list[dict[str, object]]:
+        return [{"name": "clock", "state": "ok", "text": "right"}]
+
+    def start_run(
+        self, store: AccountStore, job: str, *, is_full: bool, is_dry_run: bool, options: Sequence[str]
+    ) -> Run:
+        self.starts.append((job, is_full, is_dry_run, list(options)))
+        return job_runs.begin(store, job, {}, Owner("here", 1, "me"))
+
+    def cancel_run(self, run: Run) -> None:
+        self.cancelled.append(run.id)
+
+    def read_log(self, _run: Run) -> bytes:
+        return b"one\ntwo\nthree\n"
+
+    def read_report(self, _run: Run) -> str:
+        return self.report
 
 
 @dataclass(frozen=True)
@@ -113,7 +159,15 @@ class Api:
     ) -> None:
         self.store = store
         self.hub = HubDouble()
-        self.app = Edge(paths(), store=store, hub=BoundedHub(self.hub), settings=settings or Config(), fetch=fetch)
+        self.machine = MachineDouble()
+        self.app = Edge(
+            paths(),
+            store=store,
+            hub=BoundedHub(self.hub),
+            machine=self.machine,
+            settings=settings or Config(),
+            fetch=fetch,
+        )
         self.root = self.key(name, "platform-admin")
 
     def key(self, name: str, role: str, tenant: str | None = None) -> str:

@@ -101,7 +101,7 @@ _NOTES = """\
 - Queues: the setting `queues.overflow` decides what a full queue drops. A 5.0 publisher gets 0x97 only if every queue refused and nobody
   got the message otherwise. A calendar window of `persistent_fanout` refuses what would be stored; QoS 0 passes.
 - `retained_bytes` counts what is stored, including the topic and about 40 bytes of header.
-- `api_requests` has no effect yet: it is for the API of a later version.
+- `api_requests` is for all keys of a tenant together, in each process of the REST API; with its restart the count begins at zero.
 - Every refusal is counted in `iothub_tenant_quota_rejections_total{tenant,quota}`; refusals that a `dry-run:` limit would have caused in
   `iothub_tenant_quota_trials_total{tenant,quota}`.
 """

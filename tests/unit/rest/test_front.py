@@ -12,7 +12,7 @@ import pytest
 from iothub.config.sections import Config
 from iothub.rest.app import make_app
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.rest_api import Api, HubDouble, request
+from tests.support.rest_api import Api, HubDouble, MachineDouble, request
 
 
 class PagesDouble:
@@ -41,7 +41,7 @@ def served(store: AccountStore) -> tuple[Any, PagesDouble]:
         made.append(PagesDouble(api, own))
         return made[0]
 
-    app = make_app(store=store, hub=HubDouble(), settings=Config(), version="1", pages=pages)
+    app = make_app(store=store, hub=HubDouble(), machine=MachineDouble(), settings=Config(), version="1", pages=pages)
     return app, made[0]
 
 

@@ -1,0 +1,105 @@
+"""/tenants/{tenant}/token-issuers and /streams: whose tokens devices may show, and what goes to Kafka and comes from there."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from iothub.base.errors import ConfigError
+from iothub.records.admin_commands import Verb
+from iothub.rest import answers, models
+from iothub.rest.answers import Page
+from iothub.rest.caller import Caller
+from iothub.rest.models import Anything, Items, Name, TenantName
+from iothub.rest.routes import Call, Routes
+from iothub.rest.scopes import Scope
+from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
+from iothub_services.streams.port import Stream
+from iothub_tenants.accounts import streams, token_issuers
+from iothub_tenants.accounts.plain import plain
+
+routes = Routes("access")
+_Keys = tuple[TokenAlgorithm, tuple[TokenKey, ...]]
+
+
+@routes.get("/tenants/{tenant}/token-issuers", Scope.ISSUERS_READ, returns=Items)
+def list_token_issuers(call: Call, tenant: TenantName, page: Page) -> Response:
+    """List the token issuers of a tenant by name."""
+    return page.behind([plain(found) for found in token_issuers.list_all(call.store, tenant)])
+
+
+@routes.post("/tenants/{tenant}/token-issuers", Scope.ISSUERS_WRITE, returns=Anything)
+def create_token_issuer(call: Call, tenant: TenantName, body: models.NewTokenIssuer) -> Response:
+    """Trust a token issuer. One of `public_key`, `jwks` and `secret` has its keys; a secret is stored encrypted and never shown."""
+    found = _keys(call, body)
+    if found is None:
+        raise ConfigError("no key given: expected `public_key`, `jwks` or `secret`")
+    wanted = TokenIssuer(body.name, *found, body.issuer or "", body.audience or "", body.leeway_s or 0.0)
+    made = token_issuers.add(call.store, tenant, wanted)
+    return answers.created(plain(made), f"/api/v1/tenants/{tenant}/token-issuers/{made.name}")
+
+
+@routes.get("/tenants/{tenant}/token-issuers/{name}", Scope.ISSUERS_READ, returns=Anything)
+def show_token_issuer(call: Call, tenant: TenantName, name: Name) -> Response:
+    """Show one token issuer with the fingerprints of its public keys."""
+    return answers.shown(plain(token_issuers.show(call.store, tenant, name)))
+
+
+@routes.patch("/tenants/{tenant}/token-issuers/{name}", Scope.ISSUERS_WRITE, returns=Anything)
+def change_token_issuer(call: Call, tenant: TenantName, name: Name, body: models.TokenIssuerChanges) -> Response:
+    """Change what is given; new keys replace all old ones. Connections whose key or claims no longer fit are closed."""
+    found = _keys(call, body)
+    changes = token_issuers.Changes(None if found is None else found[1], body.issuer, body.audience, body.leeway_s)
+    algorithm = None if found is None else found[0]
+    return answers.shown(plain(token_issuers.change(call.store, tenant, name, changes, algorithm)))
+
+
+@routes.delete("/tenants/{tenant}/token-issuers/{name}", Scope.ISSUERS_WRITE)
+def delete_token_issuer(call: Call, tenant: TenantName, name: Name) -> Response:
+    """Stop trusting a token issuer; connections that logged in with its tokens are closed."""
+    token_issuers.remove(call.store, tenant, name)
+    return answers.gone()
+
+
+@routes.get("/tenants/{tenant}/streams", Scope.STREAMS_READ, returns=Items)
+def list_streams(call: Call, tenant: TenantName, page: Page) -> Response:
+    """List the streams of a tenant by name."""
+    return page.behind([_stream(call, found) for found in streams.list_all(call.store, tenant)])
+
+
+@routes.get("/tenants/{tenant}/streams/{name}", Scope.STREAMS_READ, returns=Anything)
+def show_stream(call: Call, tenant: TenantName, name: Name) -> Response:
+    """Show one stream, with the state and the counts of the running hubs."""
+    row = _stream(call, streams.show(call.store, tenant, name))
+    return answers.shown({**row, **call.hub.ask(Verb.STREAM_SHOW, tenant, {"name": name}).result})
+
+
+def _keys(call: Caller, body: models.TokenKeys) -> _Keys | None:
+    """Return the keys that a body has; None: it has none. Raises ConfigError."""
+    from iothub_services.auth import token_keys  # the cryptography that other paths do without
+
+    given = [each for each in (body.public_key, body.jwks, body.secret) if each is not None]
+    if len(given) > 1:
+        raise ConfigError("expected one of `public_key`, `jwks` and `secret`, got several")
+    if body.secret is not None:
+        return TokenAlgorithm.HS256, (token_keys.read_shared_secret(body.secret, call.store.pepper),)
+    algorithm = None if body.algorithm is None else TokenAlgorithm(body.algorithm)
+    if body.public_key is not None:
+        found, key = token_keys.read_public_key(body.public_key, algorithm)
+        return found, (key,)
+    if body.jwks is not None:
+        return token_keys.read_jwks(body.jwks, algorithm)
+    if algorithm is not None:
+        raise ConfigError("`algorithm` needs a key: `public_key` or `jwks`")
+    return None
+
+
+def _stream(call: Caller, found: Stream) -> dict[str, object]:
+    return {
+        "name": found.name,
+        "tenant": found.tenant,
+        "direction": found.direction.value,
+        "filter": found.filter,
+        "topic": found.topic(call.settings.kafka.topic_prefix),
+        "partitions": found.partitions,
+        "retention_s": found.retention_ms / 1000,
+    }
