@@ -18,7 +18,7 @@ from starlette.routing import Match
 
 from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
-from iothub.rest import devices, live, platform, quotas, rules, tenants
+from iothub.rest import devices, explain, live, platform, quotas, rules, tenants
 from iothub.rest.caller import BoundedHub, Hub
 from iothub.rest.edge import PREFIX, Edge
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
@@ -26,7 +26,7 @@ from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts.store import AccountStore
 
-SUBJECTS = (tenants, devices, rules, quotas, live, platform)
+SUBJECTS = (tenants, devices, rules, quotas, live, explain, platform)
 THREADS = 12  # an embedded database has 15 connections
 OPENAPI = f"{PREFIX}/openapi.json"
 _PAGE = """<!doctype html>
