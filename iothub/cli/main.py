@@ -40,6 +40,7 @@ NOUNS = {
     "plan": ("plan", "Plans: named sets of limits for tenants."),
     "token-issuer": ("token_issuer", "Token issuers: whose tokens (JWT) a tenant's devices may log in with."),
     "ban": ("ban", "Keep a device, a client id or an address out of a tenant."),
+    "explain": ("explain", "Why a CONNECT, PUBLISH or SUBSCRIBE would be allowed or refused, step by step."),
     "rejected": ("rejected", "The last refused CONNECTs of a tenant, and why."),
     "client": ("client", "Clients that are connected now: list, show, kick, top."),
     "session": ("session", "Persistent sessions: list, show, discard."),

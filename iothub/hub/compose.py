@@ -88,6 +88,7 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.background.admin_clients import AdminClients
 from iothub_tenants.background.admin_commands import AdminCommands
+from iothub_tenants.background.admin_explain import AdminExplain
 from iothub_tenants.background.admin_queries import AdminQueries
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
@@ -443,7 +444,8 @@ def _verbs(
         run=process.threads.run,
         node=process.settings.node.number,
     )
-    here = {**commands.verbs, **clients.verbs}
+    explain = AdminExplain(control.hub, tasks.accounts.following.follow_changes, process.settings.node.number)
+    here = {**commands.verbs, **clients.verbs, **explain.verbs}
     own_node = OwnNode(process.settings, draining, process.pause)
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs

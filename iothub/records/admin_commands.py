@@ -61,6 +61,13 @@ class Verb(StrEnum):
     # {"is_unknown": true: those that named no known tenant; the request names none} -> rows of refused CONNECTs, oldest first: {"at_ms", "tenant",
     # "device", "client_id", "address", "listener", "protocol_version", "reason", "rule"}; {}
     REJECTED_LIST = "rejected.list"
+    # every hub, {"device", "client_id": empty: assigned, "address": texts, "has_certificate", "is_persistent": bools} -> rows of the steps of a
+    # decision, in their order: {"node", "step", "outcome": "pass", "fail", "no match" or "not tested", "reason", "rule": what decided, or ""}; a
+    # hub whose last row is "fail" refuses; {}
+    EXPLAIN_CONNECT = "explain.connect"
+    # the same, {"device", "client_id", "topic": texts, "qos", "size": numbers, "is_retained": bool}
+    EXPLAIN_PUBLISH = "explain.publish"
+    EXPLAIN_SUBSCRIBE = "explain.subscribe"  # the same, {"device", "client_id", "filter": texts, "qos": number}
     # every hub, {"limit": number} -> rows {"device", "address", "until_ms"}; {"left_out": number, "reason": text}
     BAN_LIST = "ban.list"
     BAN_LIFT = (

@@ -19,7 +19,20 @@ from starlette.types import Lifespan
 
 from iothub.base.errors import IotHubError
 from iothub.config.sections import Config
-from iothub.rest import auth, devices, issuers, jobs, live, machine_paths, platform, quotas, rules, tenants, users
+from iothub.rest import (
+    auth,
+    devices,
+    explain,
+    issuers,
+    jobs,
+    live,
+    machine_paths,
+    platform,
+    quotas,
+    rules,
+    tenants,
+    users,
+)
 from iothub.rest.caller import BoundedHub, Caller, Hub, Principal
 from iothub.rest.cookies import LOGIN
 from iothub.rest.edge import PREFIX, Edge
@@ -31,7 +44,7 @@ from iothub.rest.scopes import Scope
 from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
 
-SUBJECTS = (auth, tenants, devices, rules, issuers, quotas, live, platform, users, jobs, machine_paths)
+SUBJECTS = (auth, tenants, devices, rules, issuers, quotas, live, explain, platform, users, jobs, machine_paths)
 THREADS = 12  # an embedded database has 15 connections
 OPENAPI = f"{PREFIX}/openapi.json"
 _SAMPLING = Principal("key", "own:dashboard", "dashboard", Role.SCRAPE, None)  # is in no table

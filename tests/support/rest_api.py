@@ -28,6 +28,7 @@ from iothub_tenants.accounts.job_runs import Owner, Run
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
 
+STEP: Json = {"node": 0, "step": "tenant", "outcome": "pass", "reason": "the tenant exists", "rule": ""}
 ROOT = "/api/v1"
 HOST = "hub.example.com:8081"
 
@@ -60,6 +61,9 @@ class HubDouble:
             Verb.RETAIN_SHOW: ([], {"version": 1}),
             Verb.RETAIN_DELETE: ([], {"messages": 2}),
             Verb.REJECTED_LIST: ([], {}),
+            Verb.EXPLAIN_CONNECT: ([STEP], {}),
+            Verb.EXPLAIN_PUBLISH: ([STEP], {}),
+            Verb.EXPLAIN_SUBSCRIBE: ([STEP], {}),
             Verb.BAN_LIST: ([], {"left_out": 0, "reason": "10 failed logins within 60 s"}),
             Verb.BAN_LIFT: ([], {"bans": 1}),
             Verb.STATUS: ([], {"ready": True, "alarms": []}),

@@ -124,9 +124,17 @@ def explain(
 
     A Topic Name with `SUBSCRIBE` asks whether a message with it would be delivered.
     """
+    return explain_rules(rules, device=device, groups=groups, client_id=client_id, action=action, topic=topic)[1]
+
+
+def explain_rules(
+    rules: Iterable[Rule], *, device: str, groups: Sequence[str], client_id: str, action: Action, topic: str
+) -> tuple[list[Rule], Decision]:
+    """Return as `explain`, and the rules that were asked before and do not match, in the order in which they are."""
     asked = topic.encode()
+    passed: list[Rule] = []
     if action is Action.PUBLISH and topic.startswith("$"):
-        return Decision(False, None, _SERVERS_OWN)
+        return passed, Decision(False, None, _SERVERS_OWN)
     mine = [rule for rule in rules_for(rules, device, groups) if rule.action in (action, Action.BOTH)]
     for scope in _PRECEDENCE:
         for effect in (Effect.DENY, Effect.ALLOW):
@@ -135,10 +143,10 @@ def explain(
                     continue
                 filter = resolve_filter(rule, device, client_id)
                 if filter is not None and covers(filter, asked):
-                    return Decision(
-                        effect is Effect.ALLOW, rule, f"the first match is {_A[effect]} rule of the {scope.value}"
-                    )
-    return Decision(False, None, "no rule matches, and what is not allowed is denied")
+                    reason = f"the first match is {_A[effect]} rule of the {scope.value}"
+                    return passed, Decision(effect is Effect.ALLOW, rule, reason)
+                passed.append(rule)
+    return passed, Decision(False, None, "no rule matches, and what is not allowed is denied")
 
 
 def resolve_filter(rule: Rule, device: str, client_id: str) -> bytes | None:

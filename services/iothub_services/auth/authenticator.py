@@ -87,6 +87,19 @@ class Refusal:
     tenant_id: int = 0  # 0: no tenant is known
 
 
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What would become of a CONNECT whose credential is right. `cause`: of its refusal, empty: nothing speaks against it.
+
+    `tenant`, `device`: as far as they are known; a tenant that is being deleted is not.
+    """
+
+    tenant: TenantRecord | None
+    device: DeviceRecord | None
+    reason: Reason | None = None
+    cause: str = ""
+
+
 class AuthObserver(Protocol):
     """Receives the results of authentication, for log, metric and event."""
 
@@ -147,13 +160,40 @@ class Authenticator:
 
     async def authenticate(self, shown: Credentials) -> Authenticated | Refusal:
         """Return the proven device, or why not."""
-        if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):
-            banned = _Refused(Reason.BAD_CREDENTIALS, "failure_ban")
+        try:
+            self._check_failures(shown)
+        except _Refused as banned:
             return self._refuse(shown, None, banned, self.checks.reply_after_s())
         answer = await self._decide(shown, self._prove)
         if isinstance(answer, Authenticated):
             self.failures.clear(shown.tenant, shown.device, source_of(shown.address))
         return answer
+
+    async def examine(self, shown: Credentials, *, is_connected: bool = False) -> Examined:
+        """Decide as `authenticate` does, but for the credential: no secret is tested, no failure is counted and nobody is notified.
+
+        `is_connected`: only what concerns a device that has connected before: no ban and no address.
+
+        Raises:
+            StoreDownError: the accounts cannot be read.
+        """
+        tenant: TenantRecord | None = None
+        device: DeviceRecord | None = None
+        try:
+            if not is_connected:
+                self._check_failures(shown)
+            tenant = _existing(await self.directory.tenant(shown.tenant))
+            device = await self._existing_device(tenant, shown.device)
+            if not is_connected:
+                _check_certificate_shown(shown, device)
+            _check_enabled(device)
+            if is_connected:
+                _check_active(tenant)
+            else:
+                self._check_standing(tenant, device, shown.client_id, shown.address)
+        except _Refused as refused:
+            return Examined(tenant, device, refused.reason, refused.cause)
+        return Examined(tenant, device)
 
     def refuse_nameless(self, shown: Credentials) -> Refusal:
         """Refuse a username that names no device: there is nothing to look up or to ban. `shown` must not have it: it may be a misplaced secret."""
@@ -221,30 +261,34 @@ class Authenticator:
             return self._refuse(shown, tenant, refused, reply_after_s)
 
     async def _stand_for(self, shown: Credentials, tenant: TenantRecord | None) -> Authenticated:
-        if tenant is None or tenant.state is TenantState.DELETING:
-            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
+        tenant = _existing(tenant)
         stamp = self.directory.stamp(tenant.id)
         device = await self.directory.device(tenant, shown.device) or _without_row(shown.device)
-        if not device.is_enabled:
-            raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
+        _check_enabled(device)
         self._check_standing(tenant, device, shown.client_id, shown.address)
         return Authenticated(tenant, device, stamp)
 
     async def _prove(self, shown: Credentials, tenant: TenantRecord | None) -> Authenticated:
-        if tenant is None or tenant.state is TenantState.DELETING:
-            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
+        tenant = _existing(tenant)
         stamp = self.directory.stamp(tenant.id)
-        device = await self.directory.device(tenant, shown.device)
-        if device is None:
-            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_device", is_counted=True)
+        device = await self._existing_device(tenant, shown.device)
         token = await self._check_credential(shown, tenant, device)
-        if not device.is_enabled:
-            raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
+        _check_enabled(device)
         self._check_standing(tenant, device, shown.client_id, shown.address)
         if token is None:
             return Authenticated(tenant, device, stamp)
         lasts_s = token.ends_at - self._clock.wall()
         return Authenticated(tenant, device, stamp, token, self._clock.monotonic() + lasts_s)
+
+    def _check_failures(self, shown: Credentials) -> None:
+        if self.failures.is_banned(shown.tenant, shown.device, source_of(shown.address)):
+            raise _Refused(Reason.BAD_CREDENTIALS, "failure_ban")
+
+    async def _existing_device(self, tenant: TenantRecord, name: str) -> DeviceRecord:
+        device = await self.directory.device(tenant, name)
+        if device is None:
+            raise _Refused(Reason.BAD_CREDENTIALS, "unknown_device", is_counted=True)
+        return device
 
     async def _check_credential(
         self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord
@@ -253,8 +297,9 @@ class Authenticator:
         if device.credential_kind is CredentialKind.JWT:
             return await self._check_token(shown, tenant, device)
         if device.credential_kind is CredentialKind.X509:
-            if not shown.certificate_subject or not fits(device.credential, shown.certificate_subject):
-                raise _Refused(Reason.BAD_CREDENTIALS, "wrong_certificate", is_counted=True)
+            _check_certificate_shown(shown, device)
+            if not fits(device.credential, shown.certificate_subject or ""):
+                raise _wrong_certificate()
             return None
         secret = shown.secret
         if secret is None or not is_acceptable(secret):
@@ -281,8 +326,7 @@ class Authenticator:
             return await self._passwords.check(asker, device.credential, secret)
 
     def _check_standing(self, tenant: TenantRecord, device: DeviceRecord, client_id: str, address: str) -> None:
-        if tenant.state is TenantState.SUSPENDED:
-            raise _Refused(Reason.TENANT_SUSPENDED, "tenant_suspended")
+        _check_active(tenant)
         if not is_address_permitted(address, allowed=tenant.allowed_networks, denied=tenant.denied_networks):
             raise _Refused(Reason.ADDRESS_DENIED, "address_denied")
         now = self._clock.wall()
@@ -314,6 +358,32 @@ def _refusing_what_is_too_much() -> Iterator[None]:
         raise _Refused(Reason.OVERLOAD, "password_pool_full") from None
     except TooManyGuessesError:
         raise _Refused(Reason.BAD_CREDENTIALS, "too_many_guesses", is_counted=True) from None
+
+
+def _existing(tenant: TenantRecord | None) -> TenantRecord:
+    if tenant is None or tenant.state is TenantState.DELETING:
+        raise _Refused(Reason.BAD_CREDENTIALS, "unknown_tenant", is_counted=True)
+    return tenant
+
+
+def _check_active(tenant: TenantRecord) -> None:
+    if tenant.state is TenantState.SUSPENDED:
+        raise _Refused(Reason.TENANT_SUSPENDED, "tenant_suspended")
+
+
+def _check_enabled(device: DeviceRecord) -> None:
+    if not device.is_enabled:
+        raise _Refused(Reason.BAD_CREDENTIALS, "device_disabled", is_counted=True)
+
+
+def _check_certificate_shown(shown: Credentials, device: DeviceRecord) -> None:
+    """A device with a certificate needs a listener that asks for one."""
+    if device.credential_kind is CredentialKind.X509 and not shown.certificate_subject:
+        raise _wrong_certificate()
+
+
+def _wrong_certificate() -> _Refused:
+    return _Refused(Reason.BAD_CREDENTIALS, "wrong_certificate", is_counted=True)
 
 
 def _without_row(name: str) -> DeviceRecord:

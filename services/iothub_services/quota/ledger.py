@@ -28,8 +28,7 @@ class LocalLedger:
 
     def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
         wanted = self._used.get((quota, subject), 0) + count
-        limit = self._bounds.get(quota)
-        if limit is not None and wanted > limit:
+        if not self.fits(quota, count, subject=subject):
             self._observer.refused(self._tenant_id, quota)
             return False
         on_trial = self._limits.dry_run.get(quota)
@@ -37,6 +36,10 @@ class LocalLedger:
             self._observer.would_refuse(self._tenant_id, quota)
         self._keep(quota, subject, wanted)
         return True
+
+    def fits(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+        limit = self._bounds.get(quota)
+        return limit is None or self._used.get((quota, subject), 0) + count <= limit
 
     async def room(self, *wanted: tuple[Quota, int]) -> bool:
         """Say at once whether it fits: no other hub can give units back."""

@@ -35,6 +35,9 @@ class CountLedger(Protocol):
         Raises UnavailableError: it does not fit, and the ledger does not answer.
         """
 
+    def fits(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
+        """Say whether `reserve` would take so much, and take nothing."""
+
     def reserve(self, quota: Quota, count: int = 1, *, subject: Hashable = None) -> bool:
         """Take `count` units, or nothing and return False. `subject`: whose count it is, for names per group or session."""
 

@@ -18,7 +18,7 @@ from iothub_services.quota.names import Kind, Quota, Scope
 from iothub_services.quota.port import QuotaObserver
 from iothub_services.quota.resolve import EffectiveLimits
 from iothub_services.quota.usage import Usage
-from iothub_services.quota.windows import DayCounter
+from iothub_services.quota.windows import REFUSED, DayCounter
 
 REFUSING = frozenset({Quota.CONNECTS, Quota.SUBSCRIBES, Quota.API_REQUESTS})
 """Rates above which somebody is refused at once; the others hold back."""
@@ -112,11 +112,15 @@ class SlidingWindows:
 
     def take(self, units: int, now: float) -> float:
         """Take units from all windows and return 0.0; or take nothing and return the seconds until it is worth a try."""
-        wait = max(window.wait(units, now) for window in self._windows.values())
+        wait = self.wait(units, now)
         if wait == 0.0:
             for window in self._windows.values():
                 window.spend(units, now)
         return wait
+
+    def wait(self, units: int, now: float) -> float:
+        """Return what `take` would, and take nothing."""
+        return max(window.wait(units, now) for window in self._windows.values())
 
     def is_idle(self, now: float) -> bool:
         return all(window.is_idle(now) for window in self._windows.values())
@@ -250,6 +254,13 @@ class Rates:
             self._observer.would_refuse(self._owner[0], quota)
         return 0.0
 
+    def wait(self, quota: Quota, units: int = 1) -> float:
+        """Return what taking units of a rate would, and take nothing: 0.0, seconds to wait, or -1.0 until the window ends."""
+        windows = self._sliding.get(quota) or self._enforced(quota)
+        wait = 0.0 if windows is None else windows.wait(units, self._clock.monotonic())
+        left = None if (day := self._days.get(quota)) is None else day.left()
+        return REFUSED if wait == 0.0 and left is not None and units > left else wait
+
     @property
     def is_idle(self) -> bool:
         """Whether new ones would let no more pass than these. Calendar windows are not asked: `usage` remembers them."""
@@ -312,6 +323,10 @@ class RateRegistry:
         self._idle[device] = rates
         while len(self._idle) > IDLE_DEVICES:
             self._idle.popitem(last=False)
+
+    def of_device(self, device: str) -> Rates | None:
+        """Return the rates that a device has spent of; None: nothing of it is remembered."""
+        return self._devices.get(device, (None, 0))[0] or self._idle.get(device)
 
     def forget(self, device: str) -> None:
         """The device was deleted: what it has spent is not remembered for another one of its name."""

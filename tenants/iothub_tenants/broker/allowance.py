@@ -5,7 +5,7 @@ Knows no packets: it says which quota refuses, and the caller chooses the answer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from iothub.base.clock import Clock
@@ -147,9 +147,17 @@ class Allowance:
 
     async def wait_for_connect_room(self, client_id: str, *, has_place: bool, is_persistent: bool) -> bool:
         """`wait_for_room` for what `reserve_connect` would reserve."""
+        return await self.wait_for_room(
+            *self.units_of_connect(client_id, has_place=has_place, is_persistent=is_persistent)
+        )
+
+    def units_of_connect(
+        self, client_id: str, *, has_place: bool, is_persistent: bool
+    ) -> tuple[tuple[Quota, int], ...]:
+        """Return what `reserve_connect` would reserve."""
         present = self.plane.sessions.get(client_id)
         begins = is_persistent and (present is None or not present.is_persistent)
-        return await self.wait_for_room((Quota.CONNECTIONS, int(not has_place)), (Quota.SESSIONS, int(begins)))
+        return (Quota.CONNECTIONS, int(not has_place)), (Quota.SESSIONS, int(begins))
 
     def session_moved(self, session: Session) -> None:
         """The session may have moved to or from another hub: count its units at the hub that has it."""
@@ -230,35 +238,39 @@ class Allowance:
         """Reserve the units of one new subscription; return the quota that refuses. `coming`: how many are granted and not active yet."""
         if not self._fits_session(session, len(session.subscriptions) + coming + 1):
             return Quota.SESSION_SUBSCRIPTIONS
-        if not self.ledger.reserve(Quota.SUBSCRIPTIONS):
-            return Quota.SUBSCRIPTIONS
-        refused = self._reserve_member(subscription)
-        if refused is not None:
-            self.ledger.release(Quota.SUBSCRIPTIONS)
-        return refused
+        reserved: list[tuple[Quota, Hashable]] = []
+        for quota, subject in self.units_of_subscription(subscription.group, subscription.filter):
+            if not self.ledger.reserve(quota, subject=subject):
+                for held, owner in reserved:
+                    self.ledger.release(held, subject=owner)
+                return quota
+            reserved.append((quota, subject))
+        return None
+
+    def units_of_subscription(self, group: bytes | None, topic_filter: bytes) -> list[tuple[Quota, Hashable]]:
+        """Return what one new subscription reserves, in this order: each quota with its subject."""
+        units: list[tuple[Quota, Hashable]] = [(Quota.SUBSCRIPTIONS, None)]
+        if group is not None:
+            key = (group, topic_filter)
+            if self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0:
+                units.append((Quota.SHARED_GROUPS, None))
+            units.append((Quota.GROUP_MEMBERS, key))
+        return units
+
+    def may_have_subscriptions(self, device: str, count: int) -> bool:
+        """Say whether a session of the device may have so many subscriptions."""
+        most = self.limits_of(device).session_subscriptions
+        return not most or count <= max(most, 0)
 
     def _fits_session(self, session: Session, count: int) -> bool:
         limits = self.limits_of(session.device)
-        if limits.session_subscriptions and count > max(limits.session_subscriptions, 0):
+        if not self.may_have_subscriptions(session.device, count):
             self.count_refusal(Quota.SESSION_SUBSCRIPTIONS)
             return False
         on_trial = limits.dry_run.get(Quota.SESSION_SUBSCRIPTIONS, ())
         if any(window.limit is not None and count > window.limit for window in on_trial):
             self._observer.would_refuse(self.plane.tenant_id, Quota.SESSION_SUBSCRIPTIONS)
         return True
-
-    def _reserve_member(self, subscription: Subscription) -> Quota | None:
-        if subscription.group is None:
-            return None
-        key = (subscription.group, subscription.filter)
-        is_first = self.ledger.used(Quota.GROUP_MEMBERS, subject=key) == 0
-        if is_first and not self.ledger.reserve(Quota.SHARED_GROUPS):
-            return Quota.SHARED_GROUPS
-        if self.ledger.reserve(Quota.GROUP_MEMBERS, subject=key):
-            return None
-        if is_first:
-            self.ledger.release(Quota.SHARED_GROUPS)
-        return Quota.GROUP_MEMBERS
 
     def release_subscription(self, subscription: Subscription) -> None:
         self._moved_subscription(subscription, -1)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from iothub.base.clock import Clock
 from iothub.base.reasons import Reason
 from iothub.config.sections import Config, Mqtt
-from iothub.engine.filters import check_topic_filter, check_topic_name
+from iothub.engine.filters import TOPIC_FILTER_INVALID, check_topic_filter, check_topic_name
 from iothub.engine.limits import ConnectionSettings
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
@@ -135,20 +135,34 @@ class TenantBroker:
 
     def check_topic(self, topic: bytes) -> int:
         """Return the Reason Code that refuses a Topic Name, 0 if it is fine."""
+        code, quota = self.judge_topic(topic)
+        if quota is not None:
+            self.allowance.count_refusal(quota)
+        return code
+
+    def judge_topic(self, topic: bytes) -> tuple[int, Quota | None]:
+        """Return as `check_topic`, with the quota that refuses, and count nothing."""
         levels, size = self.limits.topic_levels or MOST_LEVELS, self.limits.topic_bytes or MANY_BYTES
         code = check_topic_name(topic, levels, size)
         if code and not check_topic_name(topic, MANY_LEVELS, MANY_BYTES):
-            self.allowance.count_refusal(Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS)
-        return code
+            return code, Quota.TOPIC_BYTES if len(topic) > size else Quota.TOPIC_LEVELS
+        return code, None
 
     def check_filter(self, device: str, topic_filter: bytes) -> int:
         """Return the Reason Code that refuses a well-formed Topic Filter (with its `$share` part), 0 if it is within the limits."""
+        quota = self.judge_filter(device, topic_filter)
+        if quota is None:
+            return 0
+        self.allowance.count_refusal(quota)
+        return TOPIC_FILTER_INVALID
+
+    def judge_filter(self, device: str, topic_filter: bytes) -> Quota | None:
+        """Return the quota that refuses a well-formed Topic Filter, and count nothing."""
         limits = self.allowance.limits_of(device)
         levels, size = limits.filter_levels or MOST_LEVELS, limits.topic_bytes or MANY_BYTES
-        code = check_topic_filter(topic_filter, levels, size)
-        if code:
-            self.allowance.count_refusal(Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS)
-        return code
+        if not check_topic_filter(topic_filter, levels, size):
+            return None
+        return Quota.TOPIC_BYTES if len(topic_filter) > size else Quota.FILTER_LEVELS
 
     def packet_limits(self, device: str) -> Limits:
         """Return the limits for SUBSCRIBE, UNSUBSCRIBE, DISCONNECT and AUTH of this device."""
@@ -222,12 +236,17 @@ class TenantBroker:
     async def wait_for_connect_room(self, request: SessionRequest) -> None:
         """Wait until `reserve_connect` has the units that it needs; call it just before. Raises UnavailableError."""
         is_persistent = request.expiry_s > 0
-        has_place = self._counted_connection(request) is not None
+        has_place = self._counted_connection(request.client_id) is not None
         await self.allowance.wait_for_connect_room(request.client_id, has_place=has_place, is_persistent=is_persistent)
 
-    def _counted_connection(self, request: SessionRequest) -> ClientConnection | None:
+    def units_of_connect(self, client_id: str, *, is_persistent: bool) -> tuple[tuple[Quota, int], ...]:
+        """Return what `reserve_connect` would reserve, and reserve nothing."""
+        has_place = self._counted_connection(client_id) is not None
+        return self.allowance.units_of_connect(client_id, has_place=has_place, is_persistent=is_persistent)
+
+    def _counted_connection(self, client_id: str) -> ClientConnection | None:
         """Return the connection whose unit this CONNECT takes over, None if there is none."""
-        present = self.plane.sessions.get(request.client_id)
+        present = self.plane.sessions.get(client_id)
         other: ClientConnection | None = None
         if present is not None and present.connection is not None:
             other = present.connection.control
@@ -235,7 +254,7 @@ class TenantBroker:
 
     def reserve_connect(self, client: ClientConnection, request: SessionRequest) -> ConnectReservation | Quota:
         """Reserve a connection's unit, and a session's for a new persistent one; or return the quota that refuses."""
-        other = self._counted_connection(request)
+        other = self._counted_connection(request.client_id)
         is_persistent = request.expiry_s > 0
         reservation = self.allowance.reserve_connect(
             request.client_id, has_place=other is not None, is_persistent=is_persistent

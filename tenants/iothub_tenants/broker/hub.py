@@ -97,12 +97,12 @@ class Hub:
         policy = self.policies.policy(proven.tenant, proven.device, client_id)
         if self.hooks.authorise is None:
             return policy
-        client = Client(
-            proven.tenant.name,
-            proven.device.name,
-            client_id,
-            connection.peer,
-            connection.listener.name,
-            connection.version,
+        tenant, device, listener = proven.tenant.name, proven.device.name, connection.listener.name
+        return self.behind_hooks(
+            policy, Client(tenant, device, client_id, connection.peer, listener, connection.version)
         )
-        return HookedPolicy(policy, self.hooks.authorise, client)
+
+    def behind_hooks(self, policy: Rights, client: Client) -> Rights:
+        """Return a policy with the plug-ins in front of it, if there are any."""
+        authorise = self.hooks.authorise
+        return policy if authorise is None else HookedPolicy(policy, authorise, client)

@@ -142,6 +142,12 @@ class Retaining:
             self._index.put(topic)
             self._count_stored(topic.topic)
 
+    def units_of(self, topic: bytes, size: int) -> tuple[tuple[Quota, int], ...]:
+        """Return what `may_retain` would reserve, and reserve nothing."""
+        known = self._sizes.get(topic)
+        grown = max(size - (known or 0), 0)
+        return (Quota.RETAINED_MESSAGES, int(known is None and size > 0)), (Quota.RETAINED_BYTES, grown)
+
     def may_retain(self, topic: bytes, size: int) -> bool:
         """Reserve the room of a message that is to be retained; False: the tenant's quota is used up. Size 0 deletes, and needs none."""
         if not size:

@@ -26,7 +26,7 @@ from iothub.mqtt.errors import MqttError
 from iothub.mqtt.packets import Connack, Connect
 from iothub.mqtt.properties import Properties, encode_message_properties
 from iothub_services.auth.authenticator import Authenticated, Refusal
-from iothub_services.auth.port import ClientIdPolicy
+from iothub_services.auth.port import ClientIdPolicy, DeviceRecord, TenantRecord
 from iothub_services.connections.rejected import NO_TENANT, Client
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import NEVER_EXPIRES, SessionRequest, Will
@@ -187,7 +187,7 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
     """
     if _VERSIONS[packet.version] not in hub.settings.mqtt.versions:
         raise ConnectRefusedError(Reason.UNSUPPORTED_VERSION, "mqtt.versions")
-    client_id = packet.client_id or _assigned_client_id()
+    client_id = packet.client_id or assigned_client_id()
     for attempt in range(ATTEMPTS):
         pending = await _check_connect(hub, connection, packet, client_id)
         _check_size(pending, size_bytes)
@@ -218,7 +218,7 @@ def _has_will_elsewhere(pending: PendingConnect) -> bool:
 def _take_connect_rate(broker: TenantBroker) -> None:
     """Raises ConnectRefusedError: the rate `connects` is used up."""
     if not broker.allowance.take_rate(Quota.CONNECTS):
-        raise ConnectRefusedError(Reason.CONNECTION_RATE, _rule_of(Quota.CONNECTS))
+        raise ConnectRefusedError(Reason.CONNECTION_RATE, rule_of(Quota.CONNECTS))
 
 
 async def _check_connect(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> PendingConnect:
@@ -235,24 +235,37 @@ async def _check_connect(hub: Hub, connection: Connection, packet: Connect, clie
     return pending
 
 
-def _rule_of(quota: Quota) -> str:
+def rule_of(quota: Quota) -> str:
+    """Return how the log and `iothub rejected` name a quota that refuses."""
     return f"quota_{quota.value}"
 
 
-def _assigned_client_id() -> str:
+def assigned_client_id() -> str:
+    """Return the Client Identifier of a client that has none [MQTT-3.1.3-6]."""
     return f"auto-{secrets.token_hex(12)}"
 
 
 def _check_client_id(pending: PendingConnect) -> None:
-    tenant, device = pending.login.tenant, pending.login.device
+    rule = refused_client_id(
+        pending.broker, pending.login.tenant, pending.login.device, pending.client_id, pending.is_assigned
+    )
+    if rule:
+        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, rule)
+
+
+def refused_client_id(
+    broker: TenantBroker, tenant: TenantRecord, device: DeviceRecord, client_id: str, is_assigned: bool
+) -> str:
+    """Return the rule by which this device may not have this Client Identifier, "" if it may."""
     policy = tenant.client_id_policy
-    if pending.is_assigned and policy is ClientIdPolicy.OWNER:
-        return
-    if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, pending.client_id):
-        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, f"client_id_policy_{policy.value}")
-    present = pending.broker.plane.sessions.get(pending.client_id)
+    if is_assigned and policy is ClientIdPolicy.OWNER:
+        return ""
+    if policy is not ClientIdPolicy.OWNER and not policy.permits(device.name, client_id):
+        return f"client_id_policy_{policy.value}"
+    present = broker.plane.sessions.get(client_id)
     if present is not None and (present.device != device.name or present.control.device_id > device.id > 0):
-        raise ConnectRefusedError(Reason.NOT_AUTHORIZED, "client_id_of_another_device")
+        return "client_id_of_another_device"
+    return ""
 
 
 def _size(body_bytes: int) -> int:
@@ -265,13 +278,13 @@ def _check_size(pending: PendingConnect, size_bytes: int) -> None:
     limits, packet = pending.broker.allowance.limits_of(pending.login.device.name), pending.packet
     if limits.packet_bytes and size_bytes > limits.packet_bytes:
         pending.broker.allowance.count_refusal(Quota.PACKET_BYTES)
-        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE, _rule_of(Quota.PACKET_BYTES))
+        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE, rule_of(Quota.PACKET_BYTES))
     count = len(packet.properties.user_properties)
     if packet.will is not None:
         count = max(count, len(packet.will.properties.user_properties))
     if limits.user_properties and count > limits.user_properties:
         pending.broker.allowance.count_refusal(Quota.USER_PROPERTIES)
-        raise ConnectRefusedError(Reason.QUOTA, _rule_of(Quota.USER_PROPERTIES))
+        raise ConnectRefusedError(Reason.QUOTA, rule_of(Quota.USER_PROPERTIES))
 
 
 def _check_will(pending: PendingConnect, will: packets.Will) -> None:
@@ -279,7 +292,7 @@ def _check_will(pending: PendingConnect, will: packets.Will) -> None:
     limits = pending.broker.allowance.limits_of(pending.login.device.name)
     if limits.will_bytes and len(will.payload) > limits.will_bytes:
         pending.broker.allowance.count_refusal(Quota.WILL_BYTES)
-        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE, _rule_of(Quota.WILL_BYTES))
+        raise ConnectRefusedError(Reason.PACKET_TOO_LARGE, rule_of(Quota.WILL_BYTES))
     topic = will.topic.encode()
     if pending.broker.check_topic(topic):
         raise ConnectRefusedError(Reason.TOPIC_NAME_INVALID, "will_topic_invalid")
@@ -297,7 +310,7 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
         return
     reservation = broker.reserve_connect(context, request)
     if isinstance(reservation, Quota):
-        raise ConnectRefusedError(Reason.QUOTA, _rule_of(reservation))
+        raise ConnectRefusedError(Reason.QUOTA, rule_of(reservation))
     try:
         opened = await hub.sessions.open(broker, request)
     except BaseException:

@@ -210,6 +210,22 @@ def test_rules_are_added_judged_and_removed(api: Api) -> None:
     assert api.post("/tenants/acme/acl-rules", {**rule, "subject": "nobody"}).code == "not_found"
 
 
+# --- iothub.rest.explain, iothub.admin.explaining
+
+
+def test_explanation_has_the_deciding_step(api: Api) -> None:
+    refused = {"node": 0, "step": "device", "outcome": "fail", "reason": "no such device", "rule": "unknown_device"}
+    api.hub.answers[Verb.EXPLAIN_CONNECT] = ([refused], {})
+
+    verdict = api.post("/tenants/acme/explain:connect", {"device": "nobody", "listener": "tls"}).json
+
+    assert (verdict["is_allowed"], verdict["deciding"]["rule"]) == (False, "unknown_device")
+    assert api.hub.asked[-1][2]["has_certificate"] is True
+    assert api.post("/tenants/acme/explain:publish", {"device": "dev1", "topic": "a"}).json["is_allowed"] is True
+    assert api.post("/tenants/acme/explain:subscribe", {"device": "dev1", "filter": "#"}).json["is_allowed"] is True
+    assert api.post("/tenants/gone/explain:connect", {"device": "dev1"}).code == "not_found"
+
+
 def test_bans_are_added_and_lifted(api: Api) -> None:
     made = api.post("/tenants/acme/bans", {"kind": "address", "value": "192.0.2.7", "for_s": 60, "reason": "loud"})
 

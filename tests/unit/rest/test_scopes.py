@@ -63,7 +63,7 @@ def may(role: str, *, is_of_tenant: bool, method: str, path: str) -> bool:
         return role == "platform-admin"
     if is_of_tenant and "{tenant}" not in path:
         return False
-    is_reading = method == "GET"
+    is_reading = method == "GET" or "/explain:" in path
     if is_reading and any(part in path for part in PAYLOADS):
         return role in ("platform-admin", "operator", "tenant-admin")
     if is_reading:
