@@ -8,6 +8,13 @@ cdef Py_ssize_t _HEAD_BYTES, _LENGTH_BYTES, _ID_BYTES, _TENANT_AT, _FLAGS_AT, _E
 cdef int _QOS, _RETAIN, _IS_CLIENTS, _FLAGS, _LEVELS, _TOPIC_BYTES
 
 
+cdef class RoutedMessages:
+    cdef Message _message
+    cdef bytes _body
+
+    cpdef bytes encode(self, long long tenant_id, Message message)
+
+
 @cython.locals(flags=int, length=Py_ssize_t, client_id=bytes, topic=bytes, properties=bytes, payload=bytes, head=bytes)
 cpdef bytes encode_routed(long long tenant_id, Message message)
 cpdef long long tenant_of_routed(bytes body, Py_ssize_t at) except -2

@@ -28,6 +28,21 @@ _IS_CLIENTS = 8  # a client has published it: No Local applies
 _FLAGS = _QOS | _RETAIN | _IS_CLIENTS
 
 
+class RoutedMessages:
+    """Encodes a message once, whatever the number of hubs that get it: they are asked one after the other."""
+
+    def __init__(self) -> None:
+        self._message = Message(b"", b"")
+        self._body = b""
+
+    def encode(self, tenant_id: int, message: Message) -> bytes:
+        """Return the record of a message of a tenant."""
+        if message is not self._message:
+            self._message = message
+            self._body = encode_routed(tenant_id, message)
+        return self._body
+
+
 def encode_routed(tenant_id: int, message: Message) -> bytes:
     """Encode a message of a tenant: one record."""
     flags = message.qos

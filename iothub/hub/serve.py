@@ -145,7 +145,13 @@ def _supervise(settings: Config, data_dir: DataDir, lock: Lock, api_command: Seq
     api = ApiProcess(api_command, data_dir, reactor)
     try:
         return Supervisor(
-            settings, data_dir, reactor, command, announce, has_store=needs_store_process(settings, data_dir)
+            settings,
+            data_dir,
+            reactor,
+            command,
+            announce,
+            ServiceManager(os.environ),
+            has_store=needs_store_process(settings, data_dir),
         ).run()
     finally:
         api.end()

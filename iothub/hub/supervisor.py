@@ -35,6 +35,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.config.workers import worker_name
 from iothub.hub.ended_workers import EndedWorkers
+from iothub.hub.service_manager import ServiceManager
 from iothub.hub.supervised import BEAT_S, BEGINS_AGAIN, NEWS, REPORT, Report, news
 from iothub_services.metrics.exported import forget_exported
 from iothub_services.store_process.connection import AWAY
@@ -110,10 +111,14 @@ class Supervisor(ProcessMonitor):
         reactor: Any,
         command: Sequence[str],
         announce: Announce,
+        manager: ServiceManager,
         *,
         has_store: bool,
     ) -> None:
-        """`command`: of a child, but for the option that says which one it is. `has_store`: a store is in files here."""
+        """`command`: of a child, but for the option that says which one it is. `has_store`: a store is in files here.
+
+        `manager`: hears of the whole; each child is supervised here.
+        """
         super().__init__(reactor)
         self._main = reactor
         self.killTime = settings.node.stop_timeout_s + settings.cluster.drain_on_stop_s + _KILL_AFTER_S  # type: ignore[assignment]
@@ -121,6 +126,7 @@ class Supervisor(ProcessMonitor):
         self._data_dir = data_dir
         self._command = command
         self._announce = announce
+        self._manager = manager
         self._has_store = has_store
         self._ended_workers = EndedWorkers(settings, data_dir)
         self._short_lives: dict[str, int] = {}  # in a row
@@ -144,6 +150,7 @@ class Supervisor(ProcessMonitor):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._signalled)
         signal.signal(signal.SIGHUP, lambda *_: self._main.callFromThread(self._reload))
+        self._manager.keep_alive(self._main.callLater)
         self.startService()
         Deferred.fromCoroutine(self._start()).addErrback(self._start_failed)
 
@@ -161,6 +168,7 @@ class Supervisor(ProcessMonitor):
             self._announce(worker.read_hub() or {})
         except IotHubError as error:  # a full disk: the workers serve, and `iothub status` asks them
             self._log.warning("could not note that the hub is ready", cause=str(error))
+        self._manager.ready(f"ready: {len(self._workers)} workers")
         self._log.info("ready", workers=len(self._workers))
 
     def _start_failed(self, failure: Failure) -> None:
@@ -278,6 +286,7 @@ class Supervisor(ProcessMonitor):
     def _stop(self) -> None:
         if not self.running:
             return
+        self._manager.stopping()
         Service.stopService(self)  # type: ignore[no-untyped-call]
         for again in self.restart.values():
             if again.active():
@@ -314,6 +323,10 @@ class Supervisor(ProcessMonitor):
     # --- reload
 
     def _reload(self) -> None:
+        """Have each worker reload; what one of them refuses is in its lines, and nobody waits for that here."""
+        if self._is_started and self.running:
+            self._manager.reloading()
+            self._manager.ready(f"ready: {len(self._workers)} workers")
         for name in self._workers:
             if name in self.protocols:
                 self._signal(self.protocols[name], "HUP")

@@ -15,7 +15,7 @@ from iothub.base.reasons import Drop
 from iothub.engine.filters import split_share
 from iothub.engine.message import Message
 from iothub.engine.ports import ABSENT, CONGESTED, READY
-from iothub.engine.routed import decode_routed, encode_routed, tenant_of_routed
+from iothub.engine.routed import RoutedMessages, decode_routed, tenant_of_routed
 from iothub.engine.router import Group, Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
@@ -41,20 +41,6 @@ class RouteLinks(Protocol):
     def is_full(self, peer: PeerId) -> bool: ...
 
     def is_half_full(self, peer: PeerId) -> bool: ...
-
-
-class RoutedMessages:
-    """Encodes a message once, whatever the number of hubs that get it: they are asked one after the other."""
-
-    def __init__(self) -> None:
-        self._message = Message(b"", b"")
-        self._body = b""
-
-    def encode(self, tenant: TenantPlane, message: Message) -> bytes:
-        if message is not self._message:
-            self._message = message
-            self._body = encode_routed(tenant.tenant_id, message)
-        return self._body
 
 
 class RoutedPeer:
@@ -90,11 +76,12 @@ class RoutedPeer:
         if self._is_half_full and message.qos == 0:
             self._turn.drop(tenant, message.publisher, Drop.LINK_FULL, 1)
             return
-        record = self._messages.encode(tenant, message)
+        record = self._messages.encode(tenant.tenant_id, message)
         batch = self._batch
-        if batch and len(batch) + len(record) > self.batch_bytes:
+        if len(batch) + len(record) > self.batch_bytes and batch:
             self._flush_messages()
-        self.flush_later()
+        if not self._is_flush_due:
+            self.flush_later()
         batch += record
 
     def send_queued(self, tenant: TenantPlane, message: Message | None, receivers: list[Receiver]) -> None:
@@ -159,7 +146,7 @@ class RoutedPeer:
 
     def send_to_group(self, tenant: TenantPlane, message: Message, group: Group) -> None:
         """Fulfils `Peer`."""
-        self.groups.send(tenant, message, group, self._messages.encode(tenant, message))
+        self.groups.send(tenant, message, group, self._messages.encode(tenant.tenant_id, message))
 
     def send_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `GroupLink`."""

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
-from iothub.engine.routed import decode_routed, tenant_of_routed
+from iothub.engine.routed import RoutedMessages, decode_routed, tenant_of_routed
 from iothub.engine.state import Session, TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
 from iothub.peers.frames import BadFrameError, FrameType
@@ -31,7 +31,7 @@ from iothub.peers.options import Change, OptionChange, Pair, TenantOptions
 from iothub.peers.places import NOWHERE, Offsets, joined
 from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Opened, RouteChange, TenantQuestion, changes, decode_close, encode_close
-from iothub.peers.routed_peer import RoutedMessages, RoutedPeer, RouteLinks
+from iothub.peers.routed_peer import RoutedPeer, RouteLinks
 
 ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE, FrameType.GROUP_TAKEN)
 """Somebody waits for their acknowledgements."""
@@ -324,10 +324,9 @@ class Routes:
             if tenant.changing is not None:
                 tenant.changing.arriving(sender.id, self._place_of(sender.id))
             self._plane.publish_arrived(tenant, messages)
-            for observer in self._observers:
-                for message in messages:
-                    if message.retain:
-                        observer.retained_arrived(sender.id, tenant.tenant_id, message.topic)
+            for topic in [message.topic for message in messages if message.retain]:
+                for observer in self._observers:
+                    observer.retained_arrived(sender.id, tenant.tenant_id, topic)
 
     def _take_group_frame(self, sender: RoutedPeer, frame_type: FrameType, body: bytes) -> None:
         groups = sender.groups

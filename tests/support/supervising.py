@@ -6,6 +6,7 @@ It prints its error, and ends with its code.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Log, Node
 from iothub.hub import supervised
 from iothub.hub.from_settings import configure_log
+from iothub.hub.service_manager import ServiceManager
 from tests.support.supervised_child import BEAT_S
 
 
@@ -36,7 +38,9 @@ def main() -> int:
         (place / "announced").write_text(json.dumps(facts))
 
     try:
-        return Supervisor(settings, DataDir(place), reactor, command, announce, has_store=True).run()
+        return Supervisor(
+            settings, DataDir(place), reactor, command, announce, ServiceManager(os.environ), has_store=True
+        ).run()
     except IotHubError as error:
         print(error, *error.details, sep="\n", file=sys.stderr)
         return error.exit_code

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +18,8 @@ from iothub_tenants.accounts.store import AccountStore
 from tests.integration.workers.conftest import start, workers_of
 from tests.support.hub import Hub
 from tests.support.packets import DISCONNECT
+from tests.support.ports import free_port
+from tests.support.waiting import until
 from tests.support.workers import FIRST, SECOND, children
 
 
@@ -132,3 +136,33 @@ def test_one_worker_is_a_hub_without_a_supervisor(make_hub: Callable[[], Hub]) -
         assert hubs.read(store).rows == []
     assert '"process"' not in hub.log
     assert hub.stop() == 0
+
+
+def test_sighup_reloads_the_certificate_of_every_worker(make_hub: Callable[[], Hub]) -> None:
+    """Whichever worker gets the handshake shows the new one."""
+    hub = make_hub()
+    hub.ports["tls"] = free_port()
+    hub.settings |= {f"listeners.tls.{key}_file": str(hub.data_dir / f"{key}.pem") for key in ("cert", "key")}
+    renew(hub, "first")
+    start(hub)
+    before = shown(hub)
+    assert len(before) == 1
+    assert hub.process is not None
+
+    renew(hub, "second")
+    hub.process.send_signal(signal.SIGHUP)
+    until(lambda: len(shown(hub)) == 1 and shown(hub) != before, "the new certificate at both workers", 30)
+
+    assert not before & shown(hub)
+
+
+def renew(hub: Hub, name: str) -> None:
+    made = hub.data_dir.parent / name
+    hub.run("cert", "self-signed", str(made))
+    for file in ("key.pem", "cert.pem"):
+        shutil.copy(made / file, hub.data_dir / file)
+
+
+def shown(hub: Hub) -> set[str]:
+    """Return the certificates of some handshakes: the kernel gives each to one of the workers."""
+    return {ssl.get_server_certificate(("127.0.0.1", hub.ports["tls"]), timeout=10) for _ in range(16)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,11 +23,11 @@ WORKERS = 3
 class Supervised:
     """A supervisor's process, and what its children have noted."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, **environment: str) -> None:
         self.place = place
         with (place / "log").open("wb") as log:
             words = [sys.executable, "-m", "tests.support.supervising", str(place), str(WORKERS)]
-            self.process = subprocess.Popen(words, stderr=log, stdout=log, cwd=ROOT)
+            self.process = subprocess.Popen(words, stderr=log, stdout=log, cwd=ROOT, env={**os.environ, **environment})
 
     @property
     def log(self) -> str:
@@ -55,11 +56,11 @@ class Supervised:
 
 
 @pytest.fixture
-def supervise(tmp_path: Path) -> Iterator[Callable[[], Supervised]]:
+def supervise(tmp_path: Path) -> Iterator[Callable[..., Supervised]]:
     started: list[Supervised] = []
 
-    def start() -> Supervised:
-        started.append(Supervised(tmp_path))
+    def start(**environment: str) -> Supervised:
+        started.append(Supervised(tmp_path, **environment))
         return started[-1]
 
     yield start
@@ -201,6 +202,26 @@ def test_sighup_reaches_each_worker(ready: Supervised) -> None:
         "a process of the supervisor",
         10,
     )
+
+
+def test_service_manager_hears_of_the_whole(tmp_path: Path, supervise: Callable[..., Supervised]) -> None:
+    """Ready when all workers are, alive all the time, and the stop; from the supervisor alone."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.settimeout(30)
+        listening.bind(str(tmp_path / "notify"))
+        running = supervise(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="300000")
+        said: list[str] = []
+        while "READY=1" not in said:
+            said.append(listening.recv(4096).decode().partition("\n")[0])
+        assert len(running.events("ready")) == WORKERS + 1
+        while said[-1] != "WATCHDOG=1":
+            said.append(listening.recv(4096).decode())
+        running.process.send_signal(signal.SIGTERM)
+        while said[-1] != "STOPPING=1":
+            said.append(listening.recv(4096).decode().partition("\n")[0])
+
+    assert running.process.wait(10) == 0
+    assert set(said) == {"WATCHDOG=1", "READY=1", "STOPPING=1"}
 
 
 def test_worker_that_serves_is_stopped_also_while_others_start(

@@ -35,7 +35,7 @@ def test_reading_that_stops_half_way_goes_on_with_the_next_frame() -> None:
     "data",
     [
         b"\x00\x00\x00\x00\x00",
-        b"\x06\x00\x00\x00\x01x",
+        b"\x07\x00\x00\x00\x01x",
         frames.encode(FrameType.REQUEST, bytes(93), 1),
         b"\x40\x00\x00\x00\x07" + bytes(7),
     ],

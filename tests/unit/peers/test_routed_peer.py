@@ -7,12 +7,13 @@ from collections.abc import Callable
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
+from iothub.engine.routed import RoutedMessages
 from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING
 from iothub.peers.frames import FrameType
 from iothub.peers.groups import Groups
 from iothub.peers.ports import PeerId
-from iothub.peers.routed_peer import RoutedMessages, RoutedPeer
+from iothub.peers.routed_peer import RoutedPeer
 from iothub.testing.engine import Bench
 
 PEER = PeerId(2, 1)
