@@ -73,6 +73,7 @@ def _serve(
 ) -> None:
     settings, store = app.loaded.config, app.store()
     try:
+        from iothub.rest.app import make_app
         from iothub.rest.serve import serve as serve_api
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("iothub"):
@@ -89,18 +90,17 @@ def _serve(
     port = (settings.admin.port or 0) if port is None else port
     if bind not in _LOOPBACK:
         app.say("iothub: warning: keys travel in clear: put a proxy with TLS in front of this address")
-    hub, machine = ServedHub(app.data_dir), ServedMachine(app, flags)
-    serve_api(
+    pages = _pages()
+    api = make_app(
         store=store,
-        hub=hub,
-        machine=machine,
+        hub=ServedHub(app.data_dir),
+        machine=ServedMachine(app, flags),
         settings=settings,
         version=program_version(),
-        pages=_pages(),
-        bind=bind,
-        port=port,
-        on_ready=on_ready,
+        pages=pages,
     )
+    proxies = settings.admin.trusted_proxies
+    serve_api(api, proxies=proxies, has_pages=pages is not None, bind=bind, port=port, on_ready=on_ready)
 
 
 def _pages() -> MakePages | None:

@@ -8,19 +8,14 @@ from __future__ import annotations
 import logging as standard_logging
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from iothub.base import log as logging
 from iothub.base.errors import UnavailableError
-from iothub.config.sections import Config
-from iothub.rest.app import make_app
-from iothub.rest.caller import Hub
-from iothub.rest.front import MakePages
-from iothub.rest.machine import Machine
 from iothub.rest.timed_http import TimedH11Protocol
-from iothub_tenants.accounts.store import AccountStore
 
 CONNECTIONS = 256
 _HEADER_BYTES = 32 << 10
@@ -31,33 +26,25 @@ _STOP_S = 10
 log = logging.get(__name__)
 
 
-def serve(  # all that a server is made of
-    *,
-    store: AccountStore,
-    hub: Hub,
-    machine: Machine,
-    settings: Config,
-    version: str,
-    pages: MakePages | None,
-    bind: str,
-    port: int,
-    on_ready: Callable[[str], None],
+def serve(
+    app: ASGIApp, *, proxies: Iterable[str], has_pages: bool, bind: str, port: int, on_ready: Callable[[str], None]
 ) -> None:
-    """Serve until SIGTERM or SIGINT; requests that are under way have a moment to end. The caller closes the store.
+    """Serve an application until SIGTERM or SIGINT; requests that are under way have a moment to end.
+
+    `proxies`: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count. `has_pages`: it has WebSockets, too.
 
     Raises UnavailableError: the port is in use, or the address is not of this machine.
     """
-    app = make_app(store=store, hub=hub, machine=machine, settings=settings, version=version, pages=pages)
     configuration = uvicorn.Config(
         app,
         lifespan="on",
         http=TimedH11Protocol,
-        ws="none" if pages is None else "websockets-sansio",
+        ws="websockets-sansio" if has_pages else "none",
         ws_max_size=_MESSAGE_BYTES,
         access_log=False,
         log_config=None,
         server_header=False,
-        forwarded_allow_ips=list(settings.admin.trusted_proxies),
+        forwarded_allow_ips=list(proxies),
         limit_concurrency=CONNECTIONS,
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_STOP_S,
