@@ -60,7 +60,7 @@ ALLOWED = {
     "httpx": ("iothub.dashboard.",),
     "anyio": ("iothub.rest.app",),
     "pydantic": ("iothub.rest.",),
-    "uvicorn": ("iothub.rest.serve",),
+    "uvicorn": ("iothub.rest.serve", "iothub.rest.timed_http"),
     "structlog": ("iothub.base.log", "iothub.hub.twisted_log"),
     "hypothesis": ("iothub.testing.",),
     "pytest": ("iothub.testing.",),
