@@ -17,8 +17,10 @@ from setuptools.command.build_ext import build_ext
 # Folders in which top packages lie, and the packages in them that are compiled.
 COMPILED = (
     (Path(), Path("iothub/engine")),
+    (Path("services"), Path("iothub_services/queues")),
     (Path("services"), Path("iothub_services/queues/hbase")),
     (Path("services"), Path("iothub_services/queues/remote")),
+    (Path("services"), Path("iothub_services/queues/sqlite")),
 )
 build_stamp = runpy.run_path("iothub/net/build_stamp.py")
 

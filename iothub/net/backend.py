@@ -18,7 +18,13 @@ from iothub.net.build_stamp import is_stale
 Backend = Literal["compiled", "plain"]
 
 POLLER = "iothub.engine.poller"
-COMPILED = ("iothub.engine", "iothub_services.queues.hbase", "iothub_services.queues.remote")
+COMPILED = (
+    "iothub.engine",
+    "iothub_services.queues",
+    "iothub_services.queues.hbase",
+    "iothub_services.queues.remote",
+    "iothub_services.queues.sqlite",
+)
 """The packages with compiled modules."""
 
 

@@ -47,7 +47,20 @@ class StoredMessage(NamedTuple):
 
 def encode_message(message: StoredMessage) -> bytes:
     """Return the body. Lengths are those that MQTT allows: strings below 64 KiB, a packet below 256 MiB."""
-    topic, payload, qos, is_retain, properties, expires_at_ms, message_id, client_id = message
+    return encode_fields(*message)
+
+
+def encode_fields(
+    topic: bytes,
+    payload: bytes,
+    qos: int,
+    is_retain: bool,
+    properties: bytes,
+    expires_at_ms: int,
+    message_id: bytes,
+    client_id: str,
+) -> bytes:
+    """Return the body of a message that is only written."""
     name = client_id.encode()
     flags = qos | (_RETAIN if is_retain else 0) | (_HAS_ID if message_id else 0)
     head = _HEAD.pack(

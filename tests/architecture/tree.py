@@ -12,8 +12,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = (
     "iothub.engine",
+    "iothub_services.queues",
     "iothub_services.queues.hbase",
     "iothub_services.queues.remote",
+    "iothub_services.queues.sqlite",
 )  # packages with a plain twin, as setup.py has them
 NOT_OURS = frozenset(("__pycache__", "node_modules", "build", "dist", "bench-results"))
 BINARY = frozenset((".so", ".pyc", ".bin", ".png", ".db"))

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What the stores get of a publish: its body, an append for queues, a retained write.
 
 Knows the plane's publishes and the ports' values; knows no thread and no store.
@@ -6,14 +7,14 @@ Knows the plane's publishes and the ports' values; knows no thread and no store.
 from __future__ import annotations
 
 from iothub.engine.outbox import StoredPublish
-from iothub.records.message import StoredMessage, encode_message
+from iothub.records.message import encode_fields
 from iothub_services.queues.port import Append, Delivery, Inbound
 from iothub_services.retained.port import RetainedWrite
 
 
 def body_of(publish: StoredPublish) -> bytes:
     message = publish.message
-    stored = StoredMessage(
+    return encode_fields(
         message.topic,
         message.payload,
         message.qos,
@@ -23,7 +24,6 @@ def body_of(publish: StoredPublish) -> bytes:
         message.message_id,
         message.publisher_client_id,
     )
-    return encode_message(stored)
 
 
 def append_of(publish: StoredPublish, body: bytes) -> Append:
@@ -31,14 +31,11 @@ def append_of(publish: StoredPublish, body: bytes) -> Append:
     inbound = None
     if publish.inbound is not None:
         inbound = Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
-    deliveries = tuple(
-        [
-            Delivery(target.session.queue_id, target.qos, target.flags(), tuple(target.identifiers))
-            for target in publish.targets
-        ]
-    )
+    deliveries = [
+        Delivery(target.session.queue_id, target.qos, target.flags(), target.identifiers) for target in publish.targets
+    ]
     message_id = publish.message.message_id if inbound is not None or publish.is_repeatable else b""
-    return Append(message_id, body, int(publish.message.expires_at * 1000), deliveries, inbound)
+    return Append(message_id, body, int(publish.message.expires_at * 1000), tuple(deliveries), inbound)
 
 
 def retained_write(publish: StoredPublish, body: bytes) -> RetainedWrite:

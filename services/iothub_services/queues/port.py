@@ -59,8 +59,7 @@ class QueueLimits:
     overflow: Overflow = Overflow.DROP_QOS0_FIRST
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
+class Inbound(NamedTuple):
     """The publisher's side of an inbound QoS 2 message of a persistent session: recorded in the same transaction as the append."""
 
     queue_id: int  # the publisher's own queue: the "session's own row"
@@ -68,8 +67,7 @@ class Inbound:
     packet_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One queue's share of an appended message."""
 
     queue_id: int
@@ -78,8 +76,7 @@ class Delivery:
     subscription_ids: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(NamedTuple):
     """One message for some queues, all or nothing. `body` is an encoded message (`iothub.records.message`)."""
 
     message_id: bytes  # 16 bytes; a QoS 2 delivery of an id that the queue remembers is answered with its first position. Empty: it never comes again
@@ -115,8 +112,7 @@ class Appended(NamedTuple):
         return hash(self[:-1])
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedRecord:
+class QueuedRecord(NamedTuple):
     """One record of a page, ascending by position."""
 
     position: int
@@ -330,8 +326,7 @@ class MoveKind(IntEnum):
     RECORD_INBOUND = 5  # value: Packet Identifier; an inbound QoS 2 message that went to no queue
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """One reader move, fenced by its epoch."""
 
     kind: MoveKind

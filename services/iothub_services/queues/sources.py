@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The connections whose publishes wait for the store: what keeps each one's order when some are given up.
 
 Knows connections only by identity, and no store.

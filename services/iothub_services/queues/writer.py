@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The writer: fulfils the engine's `Store` on a queue driver and a retained driver, each with a thread of its own.
 
 Knows record formats, order and back-pressure; knows no MQTT packet, no window and no rule of delivery: the plane gets answers.
@@ -204,7 +205,7 @@ class QueueWriter:
             done = partial(self._append_done, pending)
             op = append_of(publish, body)
             if op.message_id and op.inbound is None:
-                self.repeatable_deliveries += sum(each.qos == _EXACTLY_ONCE for each in op.deliveries)
+                self.repeatable_deliveries += sum([each.qos == _EXACTLY_ONCE for each in op.deliveries])
             self._writes.submit(op, done, len(body), source=source)
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
@@ -282,10 +283,14 @@ class QueueWriter:
 
     def _one_done(self, pending: _Pending) -> None:
         pending.awaited -= 1
-        while self._order and not self._order[0].awaited:
-            pending = self._order.popleft()
-            self._report(pending)
-            self._sources.leave(pending.publish, pending.source, is_failed=pending.error is not None)
+        order = self._order
+        while order:
+            each = order[0]
+            if each.awaited:
+                return
+            order.popleft()
+            self._report(each)
+            self._sources.leave(each.publish, each.source, is_failed=each.error is not None)
 
     def _report(self, pending: _Pending) -> None:
         if pending.error is not None:
@@ -297,9 +302,10 @@ class QueueWriter:
         if pending.answer.dropped:
             self._report_dropped(pending.publish, pending.answer.dropped)
         positions = pending.answer.positions
-        self._plane().stored(pending.publish, positions, pending.answer.is_duplicate)
+        publish = pending.publish
+        self._plane().stored(publish, positions, pending.answer.is_duplicate)
         if _GONE in positions:
-            for target, position in zip(pending.publish.targets, positions, strict=True):
+            for target, position in zip(publish.targets, positions, strict=True):
                 if position == _GONE:
                     self._look_into(target.session)
 

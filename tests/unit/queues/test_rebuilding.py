@@ -254,14 +254,14 @@ def test_messages_of_a_queue_that_no_session_has_go(path: Path) -> None:
     store.close()
 
 
-def test_failed_rebuild_leaves_everything_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_rebuild_leaves_everything_as_it_was(path: Path) -> None:
     """One commit, or none: it is asked for again."""
     damage(path, root(path, "queue"))
     store = opened(path)
-    with monkeypatch.context() as patch:
-        patch.setattr(store._rows, "write", lambda _connection: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            rebuilt(store)
+    store._database.before_commit.append(lambda _connection: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        rebuilt(store)
+    del store._database.before_commit[-1]
     assert store.tenant_usage(7) == TenantUsage(0, 0)
 
     assert rebuilt(store) == Rebuilt(6, 230, 0)

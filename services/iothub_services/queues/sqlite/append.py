@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The append of the SQLite queue driver: one batch, inside its caller's transaction.
 
 Knows limits, policies and the de-duplication of QoS 2; knows no reader.

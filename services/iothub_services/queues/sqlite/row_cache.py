@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """The rows of table `queue` as the one writer sees them: loaded when needed, changed in memory, written once per commit.
 
 Knows counters and limits; knows no records and no SQL but its own row's.
