@@ -31,7 +31,7 @@ _STOP_S = 10
 log = logging.get(__name__)
 
 
-def serve(  # all that a server is made of
+def serve(  # noqa: PLR0913  # all that a server is made of
     *,
     store: AccountStore,
     hub: Hub,
