@@ -1,0 +1,160 @@
+"""/jobs, one of them, and one of its runs: what ran, with log and report, and what runs now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicegui import ui
+
+from iothub.dashboard import dialogs, parts
+from iothub.dashboard.api import Json, RefusalError, part
+from iothub.dashboard.frame import PLATFORM, View, page
+from iothub.dashboard.parts import Empty, command
+from iothub.dashboard.table import Action, Column, Table, text
+from iothub.dashboard.units import moment
+
+_LOG_LINES = 200
+
+
+def _last(row: Json, name: str) -> Any:
+    return (row.get("last") or {}).get(name)
+
+
+@page("/jobs", title="Jobs", scope="jobs:read", group=PLATFORM, icon="work_history", key="w")
+async def show(view: View) -> None:
+    parts.heading("Jobs", "two runs never overlap")
+    await Table(
+        view,
+        "/jobs",
+        (
+            Column("name", "Name", href=lambda row: f"/jobs/{part(row['name'])}"),
+            Column("what", "What it does"),
+            Column("nightly", "Nightly"),
+            Column("result", "Last result", "badge", of=lambda row: _last(row, "result")),
+            Column("started", "Started (UTC)", show=moment, of=lambda row: _last(row, "started")),
+        ),
+        empty=Empty("There are no jobs."),
+        actions=[Action("play_arrow", "Run", lambda row: _run(view, str(row["name"])), "jobs:write")],
+        rows=0,
+    ).load()
+
+
+@page("/jobs/{name}", title="Job", scope="jobs:read")
+async def show_one(view: View) -> None:
+    name = str(view.path["name"])
+    row = await view.api.get(f"/jobs/{part(name)}")
+    with parts.heading(name, str(row["what"])):
+        if view.may("jobs:write"):
+            ui.button("Run", icon="play_arrow", on_click=lambda: _run(view, name)).props("unelevated no-caps")
+    for run in row["running"]:
+        with parts.panel("Runs now"):
+            ui.link(f"run {run['run']}, since {run['started']} on {run['host']}", f"/runs/{run['run']}")
+    await Table(
+        view,
+        f"/jobs/{part(name)}/runs",
+        (
+            Column("id", "Run", "number", href=lambda run: f"/runs/{run['id']}"),
+            Column("result", "Result", "badge"),
+            Column("started", "Started (UTC)", show=moment),
+            Column("ended", "Ended (UTC)", show=moment),
+            Column("figures", "Figures"),
+            Column("text", "Says"),
+        ),
+        empty=Empty("It has not run yet.", command("job", "run", name)),
+        query={"limit": 100},
+        rows=0,
+        is_filter=False,
+    ).load()
+
+
+@page("/runs/{number}", title="Run", scope="jobs:read")
+async def show_run(view: View) -> None:
+    number = str(view.path["number"])
+    row = await view.api.get(f"/runs/{part(number)}")
+    with parts.heading(f"Run {number} of {row['job']}"):
+        parts.badge(str(row["result"]))
+        if view.may("jobs:write") and row["result"] == "running":
+            ui.button("Cancel", color="negative", on_click=lambda: _cancel(view, number)).props("outline no-caps")
+    with parts.grid():
+        with parts.panel("Run"):
+            parts.facts(
+                [
+                    ("Started (UTC)", moment(row["started"])),
+                    ("Ended (UTC)", moment(row["ended"])),
+                    ("Seconds", text(row["seconds"])),
+                    ("By", f"{row['by']} on {row['host']}, process {row['pid']}"),
+                    ("Options", text(row["options"])),
+                    ("Says", text(row["text"])),
+                ]
+            )
+        with parts.panel("Figures"):
+            parts.facts([(str(name), text(value)) for name, value in row["figures"].items()])
+    if row["figures"].get("report"):
+        await _report(view, number)
+    await _log(view, number)
+
+
+async def _report(view: View, number: str) -> None:
+    with parts.panel("Report"):
+        try:
+            plots = (await view.api.page(f"/runs/{part(number)}/plots")).items
+        except RefusalError as refusal:
+            parts.problem(refusal)
+            return
+        ui.link("The whole report", f"/api/v1/runs/{part(number)}/report", new_tab=True)
+        with parts.grid():
+            for plot in plots:
+                picture = ui.element("img").classes("io-fill")
+                picture.props["src"] = str(plot["path"])
+                picture.props["alt"] = f"plot {plot['name']} of the report"
+
+
+async def _log(view: View, number: str) -> None:
+    with parts.panel("Log", note=f"the newest {_LOG_LINES} lines"):
+        try:
+            lines = await view.api.text(f"/runs/{part(number)}/log", lines=_LOG_LINES)
+        except RefusalError as refusal:
+            ui.label(refusal.detail).classes("io-empty")
+            return
+        with ui.element("div").classes("io-lines io-log"):
+            for line in lines.splitlines():
+                ui.label(line).classes("io-code")
+
+
+async def _run(view: View, name: str) -> None:
+    found = await view.do(view.api.get(f"/jobs/{part(name)}"))
+    if found is None:
+        return
+    kinds = {str(each["name"]): str(each["kind"]) for each in found["options"]}
+    given: Json = {each: kind == "flag" and each == "dry_run" for each, kind in kinds.items()}
+
+    def draw() -> None:
+        for each in found["options"]:
+            if each["kind"] == "flag":
+                ui.checkbox(str(each["what"])).bind_value(given, each["name"])
+            else:
+                given[each["name"]] = ""
+                ui.input(str(each["what"])).props("outlined dense").bind_value(given, each["name"])
+
+    async def send() -> object | None:
+        others = {each: given[each] for each in kinds if each not in ("full", "dry_run") and given[each]}
+        body = {"is_full": given.get("full", False), "is_dry_run": given.get("dry_run", False), "options": others}
+        made = await view.do(view.api.post(f"/jobs/{part(name)}:run", body), f"{name} is started.")
+        if made is not None:
+            ui.navigate.to(f"/runs/{made['run']}")
+        return made
+
+    def line() -> str:
+        flags = [f"--{each.replace('_', '-')}" for each in ("full", "dry_run") if given.get(each)]
+        return command("job", "run", name, *flags)
+
+    await dialogs.form(f"Run {name}", draw, send, verb="Run", command=line)
+
+
+async def _cancel(view: View, number: str) -> None:
+    question = "Its unfinished work is discarded; the results of earlier runs stay."
+    line = command("job", "cancel", number)
+    if not await dialogs.confirm(f"Cancel run {number}", question, verb="Stop it", command=line):
+        return
+    if await view.do(view.api.post(f"/runs/{part(number)}:cancel"), f"Run {number} was asked to stop.") is not None:
+        ui.navigate.to(f"/runs/{part(number)}")
