@@ -38,7 +38,7 @@ COLUMNS = ("name", "role", "tenant", "prefix", "is_enabled", "created")
 @click.option("--of-hub", "hub_pid", type=int, hidden=True, help="The process id of the hub that starts it.")
 @SET
 def serve(app: App, port: int | None, bind: str | None, hub_pid: int | None, flags: tuple[str, ...]) -> None:
-    """Serve the REST API in the foreground, under /api/v1.
+    """Serve the REST API in the foreground, under /api/v1, and the dashboard at /.
 
     It needs the extra `admin`; SIGTERM or Ctrl-C stops it (exit code 0).
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, expect, sync_playwright
 
 from tests.support.hub import IOTHUB, Hub
 from tests.support.ports import free_port
@@ -27,6 +27,7 @@ PHONE = {"width": 390, "height": 800}
 DESK = {"width": 1400, "height": 900}
 _API = "/api/v1"
 _WAIT_MS = 15_000
+expect.set_options(timeout=_WAIT_MS)
 
 
 @dataclass
@@ -106,6 +107,7 @@ class Dashboard:
         context = self.browser.new_context()
         page = context.new_page()
         self.log_in(page, name)
+        page.wait_for_url(lambda url: "/login" not in url, wait_until="commit")
         page.close()
         return context
 

@@ -36,16 +36,14 @@ def filled(served: Dashboard, hub: Hub) -> Dashboard:
     return served
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_page_shows_them_as_text(filled: Dashboard, path: str) -> None:
+def test_pages_show_them_as_text(filled: Dashboard) -> None:
     """Dialogs and errors are watched on every page."""
-    page = filled.as_(ADMIN, f"/tenants/evil{path}")
-    page.wait_for_timeout(300)  # an image that does not exist has failed by then
+    page = filled.as_(ADMIN)
+    for path in PATHS:
+        filled.open(page, f"/tenants/evil{path}")
 
-    assert page.locator("img[src=x]").count() == 0
-    assert (
-        page.evaluate("[...document.scripts].filter(e => e.textContent.includes('alert(3)') && !e.nonce).length") == 0
-    )
+        assert page.locator("img[src=x]").count() == 0, path
+        assert page.evaluate("[...document.scripts].filter(e => !e.src && !e.nonce).length") == 0, path
     page.close()
 
 

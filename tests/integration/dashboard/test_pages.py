@@ -245,6 +245,7 @@ def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
     fill(page, "Topic Filter", "secret/#")
     button(page, "Add")
     told(page, "in force")
+    expect(page.locator(".q-dialog")).to_have_count(0)
 
     fill(page, "Device", "dev1")
     fill(page, "Topic, or Topic Filter", "secret/x")
