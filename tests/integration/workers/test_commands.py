@@ -121,6 +121,8 @@ def test_backup_beside_workers_is_whole(workers: Workers, tmp_path: Path) -> Non
 
 
 def test_doctor_finds_nothing_wrong(workers: Workers) -> None:
+    until(lambda: json.loads(workers.hub.run("status", "-o", "json").stdout)["quota"] == "shared", "the ledger", 30)
+
     rows = {str(row["name"]): row for row in json.loads(workers.hub.run("doctor", "-o", "json", check=False).stdout)}
 
     assert rows["running hub"]["state"] == "ok"
