@@ -64,6 +64,25 @@ def test_wrong_configuration_is_reported_and_not_printed(tmp_path: Path, child: 
     assert "http.port = 0" in str(report["error"])
 
 
+def test_child_whose_supervisor_ended_before_it_began_ends(tmp_path: Path) -> None:
+    """The kernel kills only those that have asked for it before."""
+    hub = Hub(tmp_path / "hub")
+    hub.init()
+    reading, writing = os.pipe()
+    os.close(reading)
+
+    done = subprocess.run(
+        [str(IOTHUB), "--data-dir", str(hub.data_dir), "serve", "--workers", "2", "--as-worker", "2"],
+        timeout=60,
+        close_fds=False,
+        preexec_fn=partial(os.dup2, writing, REPORT),
+        check=False,
+    )
+
+    os.close(writing)
+    assert done.returncode == 1
+
+
 def test_worker_whose_directory_is_in_use_does_not_start(tmp_path: Path) -> None:
     hub = Hub(tmp_path / "hub")
     hub.init()
