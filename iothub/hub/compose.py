@@ -6,7 +6,7 @@ sockets. Nothing is set on a part afterwards; what cannot be ordered so is in `i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -90,6 +90,7 @@ from iothub_tenants.background.admin_clients import AdminClients
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_explain import AdminExplain
 from iothub_tenants.background.admin_queries import AdminQueries
+from iothub_tenants.background.admin_traces import AdminTraces
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower, OnChanges
@@ -97,6 +98,7 @@ from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
 from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.queue_bounds import QueueBounds
+from iothub_tenants.broker.tracing import Tracing
 
 if TYPE_CHECKING:
     from iothub.engine.state import Session
@@ -283,7 +285,23 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_routes=partial(make_routes, foundation, later),
         hub_states=foundation.hub_states.all,
         make_directory=partial(make_directory, foundation),
+        make_traces=partial(_make_traces, foundation, later),
         will_keeper=make_will_keeper(foundation),
+    )
+
+
+def _make_traces(foundation: Foundation, later: Callable[..., object], plane: Plane) -> Tracing:
+    process = foundation.process
+    return foundation.traces.bind(
+        Tracing(
+            plane,
+            foundation.brokers,
+            foundation.trace_files,
+            process.clock,
+            later,
+            process.threads.run,
+            process.settings.node.number,
+        )
     )
 
 
@@ -445,7 +463,10 @@ def _verbs(
         node=process.settings.node.number,
     )
     explain = AdminExplain(control.hub, tasks.accounts.following.follow_changes, process.settings.node.number)
-    here = {**commands.verbs, **clients.verbs, **explain.verbs}
+    traces = AdminTraces(
+        foundation.traces(), foundation.trace_files, find_tenant, process.threads.run, process.settings.node.number
+    )
+    here = {**commands.verbs, **clients.verbs, **explain.verbs, **traces.verbs}
     own_node = OwnNode(process.settings, draining, process.pause)
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs
