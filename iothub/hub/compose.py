@@ -6,7 +6,7 @@ sockets. Nothing is set on a part afterwards; what cannot be ordered so is in `i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -79,6 +79,7 @@ from iothub_services.damaged import DamagedRecords
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, statistics_thread
 from iothub_services.group_thread import Bounds, RetryPolicy
+from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.routing import RoutingStore
@@ -98,7 +99,6 @@ from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
 from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from iothub_tenants.broker.tracing import Tracing
 
 if TYPE_CHECKING:
     from iothub.engine.state import Session
@@ -285,23 +285,8 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_routes=partial(make_routes, foundation, later),
         hub_states=foundation.hub_states.all,
         make_directory=partial(make_directory, foundation),
-        make_traces=partial(_make_traces, foundation, later),
+        make_traces=foundation.make_traces,
         will_keeper=make_will_keeper(foundation),
-    )
-
-
-def _make_traces(foundation: Foundation, later: Callable[..., object], plane: Plane) -> Tracing:
-    process = foundation.process
-    return foundation.traces.bind(
-        Tracing(
-            plane,
-            foundation.brokers,
-            foundation.trace_files,
-            process.clock,
-            later,
-            process.threads.run,
-            process.settings.node.number,
-        )
     )
 
 
@@ -592,6 +577,7 @@ def _feed(
     registry, sources = telemetry.registry, metric_sources
     sources.feed_process(registry, process, monitoring)
     sources.feed_plane(registry, control.plane, watch)
+    registry.feed(metrics.TRACES_ACTIVE, lambda: len(foundation.traces()))
     sources.feed_sockets(registry, sockets.listeners, process.descriptors, sockets.http, brokers)
     sources.feed_control(
         registry, hub, sockets.health.tenants, stores.shared_records, str(process.settings.node.number)

@@ -75,3 +75,9 @@ class Foundation:
         self.monitoring.telemetry.happened(event)
         self.lifecycle.on_event(event)
         self.traces().on_event(event)
+
+    def make_traces(self, plane: Plane) -> Tracing:
+        """Make what traces clients and topics, over the message plane."""
+        process = self.process
+        later, run, number = process.reactor.callLater, process.threads.run, process.settings.node.number
+        return self.traces.bind(Tracing(plane, self.brokers, self.trace_files, process.clock, later, run, number))
