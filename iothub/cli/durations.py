@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.base.units import parse_duration
+from iothub.base.units import parse_duration, parse_size
 
 
 def seconds(_context: click.Context, option: click.Parameter, text: str | None) -> float | None:
@@ -21,5 +21,13 @@ def seconds(_context: click.Context, option: click.Parameter, text: str | None) 
         return None
     try:
         return parse_duration(text)
+    except ValueError as error:
+        raise ConfigError(f"{option.opts[0]} {text!r}: {error}") from None
+
+
+def size_bytes(_context: click.Context, option: click.Parameter, text: str) -> int:
+    """Read a size, as `seconds` a duration. Raises ConfigError."""
+    try:
+        return parse_size(text)
     except ValueError as error:
         raise ConfigError(f"{option.opts[0]} {text!r}: {error}") from None

@@ -11,8 +11,8 @@ import click
 
 from iothub.admin import explaining
 from iothub.base.errors import DeniedError
-from iothub.base.units import parse_size
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, noun, verb
+from iothub.cli.durations import size_bytes
 from iothub_tenants.identity import Identity, parse_username, shown
 
 command = noun("explain", "Why a CONNECT, PUBLISH or SUBSCRIBE would be allowed or refused, step by step.")
@@ -54,7 +54,9 @@ def connect(
 @click.option("--client-id", help=_CLIENT_ID)
 @click.option("--qos", type=click.IntRange(0, 2), default=0, show_default=True, help="Quality of service.")
 @click.option("--retain", "is_retained", is_flag=True, help="With RETAIN 1.")
-@click.option("--size", default="0", show_default=True, help="Size of the payload, such as 512 or 64KiB.")
+@click.option(
+    "--size", default="0", callback=size_bytes, show_default=True, help="Size of the payload, such as 512 or 64KiB."
+)
 @click.pass_context
 def publish(
     context: click.Context,
@@ -64,7 +66,7 @@ def publish(
     client_id: str | None,
     qos: int,
     is_retained: bool,
-    size: str,
+    size: int,
 ) -> None:
     """Say whether a connected client of this device may publish to TOPIC, and which step decides. The hub must run.
 
@@ -74,8 +76,7 @@ def publish(
       iothub --data-dir ./hub explain publish acme/dev1 sensors/dev1/temperature --qos 1 --retain --size 2KiB
     """
     who = _identity(device)
-    size_bytes = parse_size(size)
-    asked = explaining.publish_request(who.device, client_id, topic, qos, size_bytes, is_retained=is_retained)
+    asked = explaining.publish_request(who.device, client_id, topic, qos, size, is_retained=is_retained)
     _print(context, app, who, asked)
 
 

@@ -41,6 +41,7 @@ NOUNS = {
     "token-issuer": ("token_issuer", "Token issuers: whose tokens (JWT) a tenant's devices may log in with."),
     "ban": ("ban", "Keep a device, a client id or an address out of a tenant."),
     "explain": ("explain", "Why a CONNECT, PUBLISH or SUBSCRIBE would be allowed or refused, step by step."),
+    "trace": ("trace", "Record what clients and messages do, at all hubs."),
     "rejected": ("rejected", "The last refused CONNECTs of a tenant, and why."),
     "client": ("client", "Clients that are connected now: list, show, kick, top."),
     "session": ("session", "Persistent sessions: list, show, discard."),

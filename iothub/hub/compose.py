@@ -79,6 +79,7 @@ from iothub_services.damaged import DamagedRecords
 from iothub_services.events.journal import ThreadJournal
 from iothub_services.events.statistics import StatisticsJournal, statistics_thread
 from iothub_services.group_thread import Bounds, RetryPolicy
+from iothub_services.metrics import metrics
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.queues.listeners import StoreListeners
 from iothub_services.queues.routing import RoutingStore
@@ -90,6 +91,7 @@ from iothub_tenants.background.admin_clients import AdminClients
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_explain import AdminExplain
 from iothub_tenants.background.admin_queries import AdminQueries
+from iothub_tenants.background.admin_traces import AdminTraces
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.background.following import AccountFollower, OnChanges
@@ -283,6 +285,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_routes=partial(make_routes, foundation, later),
         hub_states=foundation.hub_states.all,
         make_directory=partial(make_directory, foundation),
+        make_traces=foundation.make_traces,
         will_keeper=make_will_keeper(foundation),
     )
 
@@ -445,7 +448,10 @@ def _verbs(
         node=process.settings.node.number,
     )
     explain = AdminExplain(control.hub, tasks.accounts.following.follow_changes, process.settings.node.number)
-    here = {**commands.verbs, **clients.verbs, **explain.verbs}
+    traces = AdminTraces(
+        foundation.traces(), foundation.trace_files, find_tenant, process.threads.run, process.settings.node.number
+    )
+    here = {**commands.verbs, **clients.verbs, **explain.verbs, **traces.verbs}
     own_node = OwnNode(process.settings, draining, process.pause)
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs
@@ -571,6 +577,7 @@ def _feed(
     registry, sources = telemetry.registry, metric_sources
     sources.feed_process(registry, process, monitoring)
     sources.feed_plane(registry, control.plane, watch)
+    registry.feed(metrics.TRACES_ACTIVE, lambda: len(foundation.traces()))
     sources.feed_sockets(registry, sockets.listeners, process.descriptors, sockets.http, brokers)
     sources.feed_control(
         registry, hub, sockets.health.tenants, stores.shared_records, str(process.settings.node.number)

@@ -33,11 +33,16 @@ from iothub_tenants.broker.hub import Hub, Later
 from iothub_tenants.broker.offline_rights import rights_of
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.tracing import NoTraces, Traces
 from iothub_tenants.control.control import ControlPlane
 
 
 def _one_hub(_sessions: Callable[[], SessionManager]) -> SessionDirectory:
     return SessionLocks()
+
+
+def _no_traces(_plane: Plane) -> Traces:
+    return NoTraces()
 
 
 def _no_peers(_plane: Plane) -> PeerRoutes:
@@ -73,6 +78,7 @@ class PlaneDependencies:
     make_routes: Callable[[Plane], PeerRoutes] = _no_peers
     hub_states: Callable[[], Mapping[str, str]] = dict
     make_directory: Callable[[Callable[[], SessionManager]], SessionDirectory] = _one_hub
+    make_traces: Callable[[Plane], Traces] = _no_traces
     will_keeper: WillKeeper = field(default_factory=NoWillKeeper)
 
 
@@ -131,6 +137,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         cluster=cluster,
         routes=routes,
         is_short_of_memory=ground.is_short_of_memory,
+        traces=ground.make_traces(plane),
     )
     control_plane = ControlPlane(hub)
     control.bind(control_plane)

@@ -25,6 +25,8 @@ from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.membership import Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.broker.trace_files import TraceFiles
+from iothub_tenants.broker.tracing import Tracing
 
 if TYPE_CHECKING:
     from iothub.engine.state import Session
@@ -57,6 +59,8 @@ class Foundation:
         self.cluster: LateBound[HubCluster] = LateBound("what knows the other hubs")
         self.places: LateBound[PeerPlaces] = LateBound("what says to other hubs how far the log is known here")
         self.queued: LateBound[QueuedPeers] = LateBound("what tells other hubs what is stored for them")
+        self.traces: LateBound[Tracing] = LateBound("what traces clients and topics")
+        self.trace_files = TraceFiles(process.data_dir.own / "traces")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
         self.questions = AccountQuestions(self.registry, run)
@@ -70,3 +74,10 @@ class Foundation:
         """Count an event of a session, and notify the plug-ins."""
         self.monitoring.telemetry.happened(event)
         self.lifecycle.on_event(event)
+        self.traces().on_event(event)
+
+    def make_traces(self, plane: Plane) -> Tracing:
+        """Make what traces clients and topics, over the message plane."""
+        process = self.process
+        later, run, number = process.reactor.callLater, process.threads.run, process.settings.node.number
+        return self.traces.bind(Tracing(plane, self.brokers, self.trace_files, process.clock, later, run, number))

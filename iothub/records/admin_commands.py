@@ -68,6 +68,19 @@ class Verb(StrEnum):
     # the same, {"device", "client_id", "topic": texts, "qos", "size": numbers, "is_retained": bool}
     EXPLAIN_PUBLISH = "explain.publish"
     EXPLAIN_SUBSCRIBE = "explain.subscribe"  # the same, {"device", "client_id", "filter": texts, "qos": number}
+    # every hub, {"id": t- and 16 hexadecimal digits, "kind": "client", "device", "topic" or "ip", "value": text, "for_s", "max_bytes",
+    # "payload_bytes": numbers, "has_pings": bool} -> {"hubs": number}; ConfigError, ConflictError: too many
+    TRACE_START = "trace.start"
+    # every hub, {} -> rows {"id", "node", "kind", "value", "for_s", "max_bytes", "payload_bytes_most", "started_at_ms", "bytes", "ended": why it did,
+    # or ""}; {}
+    TRACE_LIST = "trace.list"
+    # every hub, {"id": text, "offsets": by node number as a text, "lines": number} -> rows {"node", "offset": behind it, "line": JSON}; {"active":
+    # number of hubs where it runs}; NotFoundError
+    TRACE_READ = "trace.read"
+    TRACE_STOP = "trace.stop"  # every hub, {"id": text} -> {"stopped": number}; NotFoundError
+    TRACE_DELETE = (
+        "trace.delete"  # every hub, {"id": text} -> {"deleted": number}; NotFoundError, ConflictError: it runs
+    )
     # every hub, {"limit": number} -> rows {"device", "address", "until_ms"}; {"left_out": number, "reason": text}
     BAN_LIST = "ban.list"
     BAN_LIFT = (

@@ -41,6 +41,8 @@ class Scope(StrEnum):
     RETAINED_WRITE = "retained:write"
     MESSAGES_READ = "messages:read"  # payloads
     REJECTED_READ = "rejected:read"
+    TRACES_READ = "traces:read"
+    TRACES_WRITE = "traces:write"
     STATUS_READ = "status:read"
     NODES_WRITE = "nodes:write"
     JOBS_READ = "jobs:read"
@@ -85,6 +87,8 @@ _TENANT_ADMIN = frozenset(
         Scope.RETAINED_WRITE,
         Scope.MESSAGES_READ,
         Scope.REJECTED_READ,
+        Scope.TRACES_READ,
+        Scope.TRACES_WRITE,
         Scope.TENANT_AUDIT_READ,
         Scope.TENANT_METRICS_READ,
     }

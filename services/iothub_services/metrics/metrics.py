@@ -315,6 +315,7 @@ OVERLOAD_LEVEL = _gauge(
     "0: none; 1: QoS 0 is dropped; 2: publishers are paused; 3: new connections are refused.",
     merge=Merge.MAX,
 )
+TRACES_ACTIVE = _gauge("iothub_traces_active", "Traces of clients and topics that run now.", merge=Merge.MAX)
 
 # Streams to and from Kafka
 STREAM_MESSAGES = _counter(

@@ -27,6 +27,7 @@ from iothub_services.sessions.port import Cluster, Journal, SessionDirectory, Si
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
 from iothub_tenants.broker.token_ends import TokenEnds
+from iothub_tenants.broker.tracing import NoTraces, Traces
 
 
 class Rights(Policy, Protocol):
@@ -71,6 +72,7 @@ class Hub:
     later: Later
     cluster: Cluster = field(default_factory=SingleHub)
     routes: PeerRoutes = field(default_factory=NoPeerRoutes)
+    traces: Traces = field(default_factory=NoTraces)
     answered: set[Connection] = field(default_factory=set)  # refused, and not closed yet
     is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)

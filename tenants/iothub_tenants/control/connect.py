@@ -63,6 +63,7 @@ async def connect(hub: Hub, connection: Connection, header: int, body: bytes) ->
     try:
         packet = cast("Connect", decode_packet(header, body, 0, limits=CONNECT_LIMITS))
         connection.maximum_packet_size = packet.properties.maximum_packet_size_bytes or 0  # from now on [MQTT-3.1.2-24]
+        hub.traces.connecting(connection, packet)
         await admit(hub, connection, packet, _size(len(body)))
     except MqttError as error:
         if error.version == 0:
@@ -150,6 +151,7 @@ def _note_refusal(hub: Hub, connection: Connection, refusal: _Refusal) -> None:
     """Count and log it; when the connection closes, it is not logged once more."""
     reason, context = refusal.reason, cast("ClientContext", connection.control)
     hub.counters.connected(connection.listener.name, refusal.version, reason.word)
+    hub.traces.refused(connection, reason, refusal.rule)
     if reason is not Reason.NETWORK:
         hub.connection_log.refused(_claimed(hub, connection, refusal), reason, refusal.rule)
     if not context.is_gone:
@@ -340,6 +342,7 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     if pending.login.token is not None:
         hub.token_ends.watch(connection, pending.login.ends_at)
     hub.plane.admit(connection, session, settings, connack)
+    hub.traces.admitted(connection, session)
     broker.connected(session, connection, pending.packet)
     if hub.connection_log.has_line(pending.login.tenant.id, pending.login.tenant.name):
         hub.connection_log.connected(client_of(connection, session, pending.login))

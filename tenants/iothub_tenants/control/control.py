@@ -81,6 +81,7 @@ class ControlPlane:
         if context.proven is not None and context.proven.token is not None:
             self._hub.token_ends.forget(connection)
         self._log_end(connection, reason)
+        self._hub.traces.closed(connection, reason)
         if reason is not Reason.EXPELLED:  # else another hub does what is due for the session, its Will included
             context.detach(reason)
 

@@ -51,6 +51,7 @@ ASKING = {
     "retain",
     "rejected",
     "explain",
+    "trace",
     "config reload",
     "cluster status",
     "cluster drain",
@@ -142,6 +143,10 @@ def answers_to(request: Request) -> tuple[list[Json], Json]:
         topics: list[Json] = [{"name": "room/temperature", "bytes": 4, "version": 1, "expires_at_ms": 0}]
         rows = {"list": topics, "show": list(message_rows({}, record))}.get(verb, [])
         return rows, {"next": None, "messages": 2, "version": 1}
+    if noun == "trace":
+        facts = {"kind": "client", "value": "meter-7", "for_s": 600, "max_bytes": 1, "payload_bytes_most": 0}
+        kept = {"id": "t-0123456789abcdef", "node": 0, **facts, "started_at_ms": 0, "bytes": 1, "ended": "time"}
+        return [kept] if verb == "list" else [], {"hubs": 1, "stopped": 1, "active": 0}
     if noun == "explain":
         return [{"node": 0, "step": "tenant", "outcome": "pass", "reason": "the tenant exists", "rule": ""}], {}
     if noun == "rejected":

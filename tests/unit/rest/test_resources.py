@@ -226,6 +226,35 @@ def test_explanation_has_the_deciding_step(api: Api) -> None:
     assert api.post("/tenants/gone/explain:connect", {"device": "dev1"}).code == "not_found"
 
 
+# --- iothub.rest.traces, iothub.admin.tracing
+
+
+def test_lines_of_a_trace_come_by_time_and_once(api: Api) -> None:
+    """A hub that has more holds back what others say of later."""
+
+    def row(node: int, at_ms: int) -> dict[str, object]:
+        return {"node": node, "offset": at_ms, "line": json.dumps({"at_ms": at_ms, "node": node, "payload": "p"})}
+
+    api.hub.answers[Verb.TRACE_READ] = ([row(1, 10), row(1, 30), row(2, 20), row(2, 40)], {"active": 2})
+
+    page = api.get("/tenants/acme/traces/t-1/log?limit=2").json
+
+    assert [line["at_ms"] for line in page["items"]] == [10, 20, 30]
+    assert (page["next"], page["is_active"]) == ("1-30,2-20", True)
+    api.get("/tenants/acme/traces/t-1/log?after=1-30,2-20")
+    assert api.hub.asked[-1][2]["offsets"] == {"1": 30, "2": 20}
+
+
+def test_trace_is_started_with_a_name(api: Api) -> None:
+    made = api.post("/tenants/acme/traces", {"kind": "client", "value": "c"})
+
+    assert (made.status, api.hub.asked[-1][2]["id"]) == (201, made.json["name"])
+    assert api.post("/tenants/acme/traces", {"kind": "secret", "value": "c"}).code == "invalid"
+    assert api.post(f"/tenants/acme/traces/{made.json['name']}:stop", {}).json["hubs"] == 1
+    assert api("DELETE", f"/tenants/acme/traces/{made.json['name']}").status == 204
+    assert api.get("/tenants/acme/traces/t-1").code == "not_found"
+
+
 def test_bans_are_added_and_lifted(api: Api) -> None:
     made = api.post("/tenants/acme/bans", {"kind": "address", "value": "192.0.2.7", "for_s": 60, "reason": "loud"})
 
