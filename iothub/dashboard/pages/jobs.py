@@ -61,9 +61,7 @@ async def show_one(view: View) -> None:
             Column("text", "Says"),
         ),
         empty=Empty("It has not run yet.", command("job", "run", name)),
-        query={"limit": 100},
-        rows=0,
-        is_filter=False,
+        rows=100,
     ).load()
 
 

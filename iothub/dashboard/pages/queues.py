@@ -69,9 +69,7 @@ async def show_messages(view: View, client: str) -> None:
                 Column("expires", "Expires (UTC)"),
             ),
             empty=Empty("The queue is empty."),
-            query={"limit": _MESSAGES},
-            rows=0,
-            is_filter=False,
+            rows=_MESSAGES,
         ).try_load()
 
 

@@ -1,0 +1,208 @@
+"""Pages of what a running hub knows, of jobs, settings and people, and their actions; REST says what came of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from iothub_tenants.accounts import job_runs
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.job_runs import Owner, Result
+from iothub_tenants.accounts.store import AccountStore
+from tests.support.dashboard import Dashboard
+from tests.support.raw import RawClient
+from tests.support.waiting import until
+
+TENANT = "field"
+CLIENT = "meter-1/<b>x"
+BASE = f"/tenants/{TENANT}"
+ID = "meter-1%2F%3Cb%3Ex"
+PICTURES = os.environ.get("IOTHUB_PICTURES", "")
+PAGES = (
+    (f"{BASE}/clients", "Connected clients"),
+    (f"{BASE}/clients/pub", "pub"),
+    (f"{BASE}/sessions", "Persistent sessions"),
+    (f"{BASE}/sessions/{ID}", CLIENT),
+    (f"{BASE}/queues", "Queues"),
+    (f"{BASE}/retained", "Retained messages"),
+    (f"{BASE}/retained/a%2Fkept", "a/kept"),
+    (f"{BASE}/rejected", "Why can't it connect?"),
+    ("/rejected", "Rejected without a tenant"),
+    ("/alarms", "Alarms"),
+    ("/nodes", "Hubs"),
+    ("/jobs", "Jobs"),
+    ("/jobs/insights", "insights"),
+    ("/runs/1", "Run 1 of insights"),
+    ("/audit", "Audit log"),
+    ("/settings", "Settings"),
+    ("/doctor", "Doctor"),
+    ("/keys", "API keys"),
+    ("/users", "Users"),
+)
+PAYLOAD = b"<img src=x onerror=alert(1)>"
+SVG = "<svg width='60' height='30' viewBox='0 0 60 30'><path d='M0 30 L60 0' stroke='currentColor'/></svg>"
+
+
+def button(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).last.click()
+
+
+def confirm(page: Page, name: str, verb: str) -> None:
+    page.get_by_label("Name", exact=True).last.fill(name)
+    button(page, verb)
+
+
+def told(page: Page, text: str) -> None:
+    expect(page.locator(".q-notification", has_text=text).first).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def secret(served: Dashboard) -> str:
+    served("POST", "/tenants", {"name": TENANT, "client_id_policy": "owner"})
+    made = served("POST", f"{BASE}/devices", {"name": "d1"})
+    reports = served.hub.data_dir / "archive" / "reports"
+    reports.mkdir(parents=True)
+    (reports / "insights-1.html").write_text(f"<html>{SVG}</html>")
+    with closing(AccountStore(sqlite_url(served.hub.data_dir / "accounts.db"), pepper=b"x" * 32)) as store:
+        run = job_runs.begin(store, "insights", {}, Owner("hub-1", 5, "me"))
+        job_runs.end(store, run.id, Result.DONE, figures={"tenants": 2, "report": "insights-1.html"})
+    return str(made["secret"])
+
+
+@pytest.fixture
+def client(served: Dashboard, secret: str) -> Iterator[RawClient]:
+    """A connected client `pub`; beside it a session that is not connected and has a message queued, a retained message, a refused login."""
+    port, name = served.hub.ports["tcp"], f"{TENANT}/d1"
+    with closing(RawClient(port)) as session:
+        session.connect(CLIENT, username=name, password=secret, clean=False)
+        session.subscribe(("q/#", 1))
+        session.disconnect()
+    with closing(RawClient(port)) as refused:
+        refused.connect("stranger", username=name, password="wrong")
+    with closing(RawClient(port)) as made:
+        made.connect("pub", username=name, password=secret, clean=False)
+        made.publish("q/1", PAYLOAD, 1, 1)
+        made.publish("a/kept", b"kept", 1, 2, retain=True)
+        until(lambda: len(served("GET", f"{BASE}/queued-messages/{ID}")["items"]) > 0, "the message is queued")
+        yield made
+
+
+def picture(page: Page, path: str) -> None:
+    """For who wants to look at the pages: IOTHUB_PICTURES names a folder."""
+    if PICTURES:
+        page.screenshot(path=f"{PICTURES}/{re.sub('[^a-z0-9]+', '-', path.lower()).strip('-')}.png", full_page=True)
+
+
+def test_every_live_page_opens(served: Dashboard, client: RawClient) -> None:
+    page = served.as_("platform-admin")
+    for path, title in PAGES:
+        served.open(page, path)
+
+        expect(page.locator("main [role=heading][aria-level='1']")).to_have_text(title)
+        assert page.locator(".io-problem").count() == 0, path
+        picture(page, path)
+    page.close()
+
+
+def test_messages_are_shown_to_who_may_read_them(served: Dashboard, client: RawClient) -> None:
+    """As text; a viewer sees that there are some."""
+    for role, is_shown in (("platform-admin", True), ("viewer", False)):
+        page = served.as_(role, f"{BASE}/sessions/{ID}")
+        expect(page.get_by_text(PAYLOAD.decode()).first).to_be_visible(visible=is_shown)
+        assert (page.get_by_text("it lacks the scope messages:read").count() == 0) is is_shown
+        assert page.get_by_role("button", name="Discard").count() == int(is_shown)
+        page.close()
+
+
+def test_refused_client_is_there_with_the_rule(served: Dashboard, client: RawClient) -> None:
+    page = served.as_("platform-admin", f"{BASE}/rejected")
+
+    row = page.locator("tr", has_text="stranger").first
+    (known, *_) = [each for each in served("GET", f"{BASE}/rejected")["items"] if each["client_id"] == "stranger"]
+    expect(row).to_contain_text(known["rule"])
+    expect(row).to_contain_text(known["reason"])
+    page.close()
+
+
+def test_client_is_kicked(served: Dashboard, client: RawClient) -> None:
+    page = served.as_("platform-admin", f"{BASE}/clients/pub")
+
+    button(page, "Kick")
+    expect(page.get_by_text("iothub client kick field pub --yes")).to_be_visible()
+    button(page, "Kick")
+
+    page.wait_for_url(f"**{BASE}/clients")
+    client.expect_closed()
+    page.close()
+
+
+def test_queue_is_purged_and_session_discarded(served: Dashboard, client: RawClient) -> None:
+    page = served.as_("platform-admin", f"{BASE}/sessions/{ID}")
+
+    button(page, "Purge the queue")
+    confirm(page, CLIENT, "Purge")
+    until(lambda: served("GET", f"{BASE}/queued-messages/{ID}")["items"] == [], "the queue is empty")
+    served.open(page, f"{BASE}/sessions/{ID}")
+    button(page, "Discard")
+    confirm(page, CLIENT, "Discard")
+
+    page.wait_for_url(f"**{BASE}/sessions")
+    assert served("GET", f"{BASE}/sessions/{ID}", status=404)["code"] == "not_found"
+    page.close()
+
+
+def test_retained_messages_are_counted_then_deleted(served: Dashboard, client: RawClient) -> None:
+    page = served.as_("platform-admin", f"{BASE}/retained?filter=a%2F%23")
+
+    button(page, "Delete by filter")
+    button(page, "Count")
+    expect(page.get_by_text("1 retained messages match a/#.")).to_be_visible()
+    assert len(served("GET", f"{BASE}/retained")["items"]) == 1
+    confirm(page, "a/#", "Delete")
+
+    told(page, "are deleted")
+    assert served("GET", f"{BASE}/retained")["items"] == []
+    page.close()
+
+
+def test_run_has_its_report_as_a_picture(served: Dashboard, secret: str) -> None:
+    page = served.as_("platform-admin", "/runs/1")
+
+    page.wait_for_function("() => document.querySelector('main img').naturalWidth > 0")
+    page.close()
+
+
+def test_key_is_shown_once_and_refused_when_it_is_deleted(served: Dashboard, secret: str) -> None:
+    page = served.as_("platform-admin", "/keys")
+
+    button(page, "Create key")
+    page.get_by_label("Name", exact=True).last.fill("portal")
+    button(page, "Create")
+    shown = page.get_by_text(re.compile(r"^iothub_[0-9a-f]{12}_")).first
+    expect(shown).to_be_visible()
+    key = shown.inner_text()
+    button(page, "I have kept it")
+    assert served("GET", "/api-keys/portal")["prefix"] in key
+    row = page.locator("tr", has=page.get_by_text("portal", exact=True))
+    row.get_by_role("button", name="Delete", exact=True).click()
+    confirm(page, "portal", "Delete")
+
+    told(page, "portal is deleted")
+    assert served("GET", "/api-keys/portal", status=404)
+    page.close()
+
+
+def test_settings_are_read_again(served: Dashboard, secret: str) -> None:
+    page = served.as_("platform-admin", "/settings")
+
+    expect(page.get_by_text("listeners.tcp.port", exact=True)).to_be_visible()
+    button(page, "Reload the hub's settings")
+    button(page, "Reload")
+
+    told(page, "Reloaded")
+    page.close()
