@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from sqlalchemy import event
 
@@ -68,6 +69,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 def test_95_of_100_pages_are_there_within_300_ms(served: Dashboard) -> None:
     """From the request to the whole page, one browser after the other's request: the machine does nothing else."""
     served("POST", "/users", {"name": "large", "role": "platform-admin", "password": PASSWORD})
+    process = psutil.Process(served.pid)
     took: dict[str, list[float]] = {path: [] for path in PAGES}
     with httpx.Client(base_url=served.base, trust_env=False, timeout=30) as browser:
         assert browser.post("/login", data={"name": "large", "password": PASSWORD}).status_code == 303
@@ -79,9 +81,18 @@ def test_95_of_100_pages_are_there_within_300_ms(served: Dashboard) -> None:
                 if round_number:  # the first one loads modules
                     took[path].append(time.perf_counter() - began)
 
+            if not round_number:
+                before = process.cpu_times()
+    after = process.cpu_times()
+    cpu_s = (after.user + after.system - before.user - before.system) / ROUNDS / len(PAGES)
     p95 = {path: statistics.quantiles(each, n=20)[-1] for path, each in took.items()}
     if report := os.environ.get("IOTHUB_REPORT"):
-        Path(report).write_text(json.dumps(p95, indent=1))
+        Path(report).write_text(
+            json.dumps(
+                {"p95": p95, "median": {path: statistics.median(each) for path, each in took.items()}, "cpu_s": cpu_s},
+                indent=1,
+            )
+        )
     assert {path: round(each, 3) for path, each in p95.items() if each > P95_S} == {}
 
 

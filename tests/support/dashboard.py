@@ -74,6 +74,7 @@ class Dashboard:
         command = [str(IOTHUB), "--data-dir", str(hub.data_dir), "admin", "serve", "--port", str(self.port)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.pid = self._process.pid
         until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready", 60)
         self._contexts: dict[str, BrowserContext] = {}
 

@@ -33,39 +33,47 @@ async def show(view: View) -> None:
     figures = _Figures(view)
     if view.may("tenant-metrics:read"):
         with parts.grid():
-            charts = [
-                Chart(
-                    "Connections",
-                    "",
-                    [Series("connections", "open")],
-                    prom=_prom(view, "iothub_tenant_connections{%s}"),
-                ),
-                Chart(
-                    "Messages",
-                    "/s",
-                    [Series("received", "in"), Series("delivered", "out")],
-                    prom=_prom(view, "sum(rate(iothub_tenant_messages_received_total{%s}[1m]))"),
-                ),
-                Chart(
-                    "Drops",
-                    "/s",
-                    [Series("dropped", "drops")],
-                    prom=_prom(view, "sum by (reason) (rate(iothub_tenant_messages_dropped_total{%s}[1m]))"),
-                ),
-                Chart(
-                    "Bytes",
-                    "B/s",
-                    [Series("bytes_in", "in"), Series("bytes_out", "out")],
-                    prom=_prom(view, "rate(iothub_tenant_bytes_sent_total{%s}[1m])"),
-                ),
-                Chart(
-                    "Queued messages",
-                    "",
-                    [Series("queued", "queued")],
-                    prom=_prom(view, "iothub_tenant_queued_messages{%s}"),
-                ),
-            ]
+            charts = _charts(view)
         LiveCharts(charts, lambda: view.tenant_points, on_tick=figures.update)
+    _settings(row)
+
+
+def _charts(view: View) -> list[Chart]:
+    return [
+        Chart(
+            "Connections",
+            "",
+            [Series("connections", "open")],
+            prom=_prom(view, "iothub_tenant_connections{%s}"),
+        ),
+        Chart(
+            "Messages",
+            "/s",
+            [Series("received", "in"), Series("delivered", "out")],
+            prom=_prom(view, "sum(rate(iothub_tenant_messages_received_total{%s}[1m]))"),
+        ),
+        Chart(
+            "Drops",
+            "/s",
+            [Series("dropped", "drops")],
+            prom=_prom(view, "sum by (reason) (rate(iothub_tenant_messages_dropped_total{%s}[1m]))"),
+        ),
+        Chart(
+            "Bytes",
+            "B/s",
+            [Series("bytes_in", "in"), Series("bytes_out", "out")],
+            prom=_prom(view, "rate(iothub_tenant_bytes_sent_total{%s}[1m])"),
+        ),
+        Chart(
+            "Queued messages",
+            "",
+            [Series("queued", "queued")],
+            prom=_prom(view, "iothub_tenant_queued_messages{%s}"),
+        ),
+    ]
+
+
+def _settings(row: Json) -> None:
     with parts.panel("Settings"):
         parts.facts(
             [

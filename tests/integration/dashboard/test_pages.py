@@ -1,4 +1,7 @@
-"""Each page of the platform and of a tenant, and each action, as somebody at a browser has them; REST says what came of it."""
+"""Each page of the platform and of a tenant, and each action, as somebody at a browser has them; REST says what came of it.
+
+They are in iothub.dashboard.pages: iothub.dashboard.pages.tenant, iothub.dashboard.pages.rules and their like.
+"""
 
 from __future__ import annotations
 
