@@ -13,7 +13,6 @@ cdef class _Pending:
     cdef public bint is_written
 
 
-@cython.final
 cdef class QueueWriter:
     cdef object _queues, _retained, _on_alarm, _on_damage, _listeners, _plane, _order, _call_in_reactor, _clock
     cdef set _looked_into

@@ -32,11 +32,17 @@ from tests.integration.peers.test_routes_on_sockets import Hub as RoutedHub
 RACES = 50
 
 
+class Writer(QueueWriter):
+    """A bench says to its store what its plane is."""
+
+    plane: Any = None
+
+
 class Hub(RoutedHub):
     """A plane over a writer of its own, whose retained store is shared."""
 
     def __init__(self, twin: Backend, thread: ReactorThread, number: int, path: Path, store: MemoryRetained) -> None:
-        self.writer: Any = QueueWriter(
+        self.writer: Any = Writer(
             MemoryQueues(),
             store,
             thread.reactor.callFromThread,
