@@ -426,6 +426,10 @@ class Plane:
         """Let the publishers of one tenant wait, or go on: a subscription of another hub's session may be missing."""
         tenant.is_held = is_held
 
+    def observe(self, observer: Observer) -> None:
+        """Notify this one from now on, instead of the one before."""
+        self.turn.observer = observer
+
     def overload_level(self) -> int:
         """NOT_OVERLOADED to ACCEPTS_NOBODY: see `iothub.engine.turn`."""
         return self.turn.overload_level()

@@ -150,7 +150,7 @@ class Tracing:
             raise
         if self._observer is None:
             self._observer = self._plane.turn.observer
-            self._plane.turn.observer = _TracedObserver(self._observer, self)
+            self._plane.observe(_TracedObserver(self._observer, self))
         self._later(spec.seconds, partial(self._end_by_time, spec.id))
         self._select_present(spec)
 
@@ -173,7 +173,8 @@ class Tracing:
                 hooks.remove()
                 del self._hooked[plane]
         if not self._active and self._observer is not None:
-            self._plane.turn.observer, self._observer = self._observer, None
+            self._plane.observe(self._observer)
+            self._observer = None
         return True
 
     def _end_by_time(self, trace_id: str) -> None:
@@ -431,20 +432,20 @@ class _Tap:
 class _Hooks:
     """Stands in front of a tenant's plug-ins, and writes down the messages of traced topics."""
 
-    def __init__(self, tracing: Tracing, plane: TenantPlane) -> None:
+    def __init__(self, tracing: Tracing, tenant: TenantPlane) -> None:
         self.traces: set[_Trace] = set()
         self._tracing = tracing
-        self._plane = plane
-        self._publish, self._deliver = plane.publish_hook, plane.deliver_hook
-        plane.publish_hook, plane.deliver_hook = self._on_publish, self._on_deliver
+        self._tenant = tenant
+        self._publish, self._deliver = tenant.publish_hook, tenant.deliver_hook
+        tenant.publish_hook, tenant.deliver_hook = self._on_publish, self._on_deliver
 
     def remove(self) -> None:
-        self._plane.publish_hook, self._plane.deliver_hook = self._publish, self._deliver
+        self._tenant.publish_hook, self._tenant.deliver_hook = self._publish, self._deliver
 
     def _on_publish(self, session: Session, message: Message) -> Message | None:
         chosen = self._chosen(message.topic)
         if chosen:
-            route = self._plane.router.match(message.topic)
+            route = self._tenant.router.match(message.topic)
             queues = (
                 sum(target.session.is_persistent and target.qos > 0 for target in route.targets) if message.qos else 0
             )
