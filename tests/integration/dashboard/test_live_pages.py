@@ -1,4 +1,7 @@
-"""Pages of what a running hub knows, of jobs, settings and people, and their actions; REST says what came of it."""
+"""Pages of what a running hub knows, of jobs, settings and people, and their actions; REST says what came of it.
+
+iothub.dashboard.pages.jobs, iothub.dashboard.pages.people, iothub.dashboard.pages.platform and others.
+"""
 
 from __future__ import annotations
 
