@@ -58,7 +58,7 @@ def serve(app: App, port: int | None, bind: str | None, hub_pid: int | None, fla
         return
     from iothub.hub import supervised
 
-    supervised.begin()
+    supervised.end_with_parent()
     if os.getppid() != hub_pid:
         return  # the hub has ended meanwhile
     try:

@@ -39,16 +39,21 @@ def require_supervisor() -> None:
 
 
 def begin() -> None:
-    """End with the supervisor, whatever ends it, and take no signal that a terminal sends to its whole group.
+    """Begin a process that the supervisor reads: it ends with the supervisor, also if that has ended already."""
+    end_with_parent()
+    reader = select.poll()
+    reader.register(REPORT, 0)
+    if reader.poll(0):  # nobody reads
+        os._exit(1)
+
+
+def end_with_parent() -> None:
+    """End with the process that has started this one, whatever ends it, and take no signal that a terminal sends to its whole group.
 
     SIGKILL, because a process that hangs must not keep the next start from the directory: to everybody else this is a crash, and nothing that was
     acknowledged depends on an orderly end.
     """
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    reader = select.poll()
-    reader.register(REPORT, 0)
-    if reader.poll(0):  # nobody reads: the supervisor had ended before that
-        os._exit(1)
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
 

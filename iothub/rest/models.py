@@ -241,6 +241,19 @@ class NewScrapeKey(Body):
     tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))] | None = None
 
 
+class NewTrace(Body):
+    """What is traced: a client id, a device, a Topic Filter or an address; for how long, and how much of it."""
+
+    kind: Literal["client", "device", "topic", "ip"]
+    value: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[^\\x00]*$")]
+    for_s: Annotated[int, Field(ge=1, le=86_400), _WHOLE] = 600
+    max_bytes: Annotated[int, Field(ge=65_536, le=67_108_864), _WHOLE] = 16_777_216
+    payload_bytes: Annotated[
+        int, Field(ge=0, le=65_536, description="Of each payload; more than 0 needs the scope messages:read."), _WHOLE
+    ] = 0
+    has_pings: bool = False
+
+
 UserSecret = Annotated[
     str, Field(min_length=12, max_length=1024, description="At least 12 characters, and no obvious ones.")
 ]

@@ -6,17 +6,16 @@ Knows no file: `iothub.admin.tracing` puts together what the hubs report.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
-from pydantic import Field
 
 from iothub.admin import tracing
 from iothub.admin.hub_rows import AnyJson, Row
 from iothub.base.errors import NotFoundError
 from iothub.records.admin_commands import Verb
-from iothub.rest import answers
-from iothub.rest.models import Anything, Body, Items, TenantName
+from iothub.rest import answers, models
+from iothub.rest.models import Anything, Items, TenantName
 from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import SCOPES_OF, Scope
@@ -26,21 +25,8 @@ TraceId = Annotated[str, Path(description="Name of a trace.")]
 _OFFSETS = "^([0-9]{1,5}-[0-9]{1,12}(,[0-9]{1,5}-[0-9]{1,12}){0,127})?$"
 
 
-class NewTrace(Body):
-    """What is traced: a client id, a device, a Topic Filter or an address; for how long, and how much of it."""
-
-    kind: Literal["client", "device", "topic", "ip"]
-    value: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[^\\x00]*$")]
-    for_s: Annotated[int, Field(ge=1, le=86_400)] = 600
-    max_bytes: Annotated[int, Field(ge=65_536, le=67_108_864)] = 16_777_216
-    payload_bytes: Annotated[
-        int, Field(ge=0, le=65_536, description="Of each payload; more than 0 needs the scope messages:read.")
-    ] = 0
-    has_pings: bool = False
-
-
 @routes.post("/tenants/{tenant}/traces", Scope.TRACES_WRITE, returns=Anything)
-def start_trace(call: Call, tenant: TenantName, body: NewTrace) -> Response:
+def start_trace(call: Call, tenant: TenantName, body: models.NewTrace) -> Response:
     """Start a trace at every hub. It ends by itself."""
     if body.payload_bytes and not _may_read_payloads(call):
         raise ProblemError(Code.FORBIDDEN, f"payloads need the scope {Scope.MESSAGES_READ.value}")

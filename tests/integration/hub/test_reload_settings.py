@@ -82,6 +82,7 @@ _RAW = (
         "off",
     ),
     *("memory", "optional", "tls", "SSL", "PLAIN", "1.3", "127.0.0.1:7883", True),
+    *("https://id.example.com", ["staff=viewer"]),
 )
 
 

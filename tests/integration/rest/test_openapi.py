@@ -21,13 +21,19 @@ from tests.support.rest_api import ROOT, Api, paths
 
 EXAMPLES = 8  # of each operation and mode
 OPERATIONS = [(method, path) for path, item in openapi_of(paths())["paths"].items() for method in item]
-BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, an address or a key, what a job takes, a whole tenant
+BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, an address or no obvious password, what a job takes
     ("post", f"{ROOT}/tenants/{{tenant}}:import"),
     ("post", f"{ROOT}/tenants/{{tenant}}/token-issuers"),
     ("patch", f"{ROOT}/tenants/{{tenant}}/token-issuers/{{name}}"),
     ("post", f"{ROOT}/tenants"),
     ("patch", f"{ROOT}/tenants/{{tenant}}"),
     ("post", f"{ROOT}/tenants/{{tenant}}/bans"),
+    ("post", f"{ROOT}/tenants/{{tenant}}/traces"),
+    ("post", f"{ROOT}/tenants/{{tenant}}/explain:publish"),
+    ("post", f"{ROOT}/jobs/{{name}}:run"),
+    ("post", f"{ROOT}/users"),
+    ("post", f"{ROOT}/users/{{name}}:set-password"),
+    ("post", f"{ROOT}/auth/password"),
 }
 WITHOUT_INPUT = {("get", f"{ROOT}/auth/oidc")}  # neither a parameter nor a key that could be wrong
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)

@@ -37,6 +37,7 @@ ELSEWHERE |= {
     "hbase sweep",
 }  # they need the real servers: tests/services has them
 ELSEWHERE |= {"stream show", "stream create", "stream delete"}  # they need Kafka: tests/services has it
+ELSEWHERE |= {"job cancel"}  # ends a process: tests/unit/jobs/test_control.py
 ELSEWHERE |= {"job run"}  # starts Spark: tests/integration/jobs runs one job, and a night
 NO_TERMINAL = {
     "iothub --data-dir ./hub device set-password acme dev1",  # asks for the password
@@ -111,6 +112,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "dev1.secret").write_text("secret")
     (base / "bob.secret").write_text("correct horse battery")
     (base / "limits.txt").write_text("connections=5\ndev1 packet_bytes=1KiB\n")
+    (base / "tenants.yaml").write_text("tenants:\n  - tenant: {name: acme}\n    devices: [dev1, dev2]\n")
     (base / "new.toml").write_text("config_version = 1\n")
     (base / "mariadb.url").write_text("sqlite:///copied.db\n")
     with left_behind(DataDir(base / "hub")) as written:
