@@ -21,7 +21,7 @@ import click
 from iothub.admin.content import time_of
 from iothub.admin.runs import run_row
 from iothub.base.errors import ConfigError, IotHubError, NotFoundError, UnavailableError
-from iothub.cli import config, status
+from iothub.cli import alarm, config, status
 from iothub.cli.app import App, Command
 from iothub.cli.files import NamedPath, require_free, write_new_file
 from iothub.cli.redaction import Redaction
@@ -88,7 +88,7 @@ def _status(app: App) -> object:
 
 
 def _alarms(app: App) -> object:
-    return app.hub.ask(Verb.STATUS, "", {}, status.PING_TIMEOUT_S).result.get("alarms")
+    return alarm.raised(app)
 
 
 def _metrics(app: App) -> object:

@@ -75,7 +75,9 @@ def test_running_hub_is_asked(acme: Cli, archive: Path) -> None:
     def answer(request: Request) -> tuple[list[Json], Json]:
         if request.verb == Verb.CLUSTER_STATUS:
             return [{"node": 0, "name": "hub-1"}], {}
-        return [], {"ready": True, "reasons": [], "alarms": [{"name": "disk_low", "severity": "warning"}]}
+        alarm = {"name": "disk_low", "severity": "warning", "since": 0}
+        rows = [alarm] if request.verb == Verb.ALARM_LIST else []
+        return rows, {"ready": True, "reasons": [], "alarms": [alarm]}
 
     with AnsweringHub(acme.data_dir, answer):
         result = acme("bundle", "--file", str(archive))
