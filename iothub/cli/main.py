@@ -28,6 +28,8 @@ NOUNS = {
     "serve": ("serve", "Run the hub in the foreground."),
     "status": ("status", "Show whether the hub runs, where, and its health."),
     "doctor": ("doctor", "Check everything that the hub needs, and say what to do."),
+    "alarm": ("alarm", "Alarms of all hubs: what is wrong now, and what to do."),
+    "bundle": ("bundle", "A support archive: status, settings, findings and more, without secrets."),
     "config": ("config", "Check, show and reload the configuration."),
     "tenant": (
         "tenant",

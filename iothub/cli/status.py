@@ -207,10 +207,23 @@ def _over_http(address: str) -> tuple[Mapping[str, object], Mapping[str, object]
 
 
 def _get(host: str, port: str, path: str) -> Mapping[str, object]:
+    page = json.loads(_read(host, port, path, _PAGE_LIMIT_BYTES))
+    return page if isinstance(page, dict) else {}
+
+
+def read_page(address: str, path: str, limit_bytes: int) -> bytes:
+    """Return a page of the hub's HTTP port. Raises UnavailableError."""
+    host, _, port = address.rpartition(":")
+    try:
+        return _read(host, port, path, limit_bytes)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise UnavailableError(f"http://{address} does not answer: {error}") from None
+
+
+def _read(host: str, port: str, path: str, limit_bytes: int) -> bytes:
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=PING_TIMEOUT_S)
     try:
         connection.request("GET", path)
-        page = json.loads(connection.getresponse().read(_PAGE_LIMIT_BYTES))
-        return page if isinstance(page, dict) else {}
+        return connection.getresponse().read(limit_bytes)
     finally:
         connection.close()

@@ -71,7 +71,7 @@ from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
 from iothub.net.ports import EnginePlane
 from iothub.net.transports import make_transports
-from iothub.records.admin_commands import Json, Verbs
+from iothub.records.admin_commands import Json, Verb, Verbs
 from iothub_services.auth.authenticator import Authenticator
 from iothub_services.auth.port import TenantRecord
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
@@ -451,7 +451,7 @@ def _verbs(
     traces = AdminTraces(
         foundation.traces(), foundation.trace_files, find_tenant, process.threads.run, process.settings.node.number
     )
-    here = {**commands.verbs, **clients.verbs, **explain.verbs, **traces.verbs}
+    here = {**commands.verbs, **clients.verbs, **explain.verbs, **traces.verbs, Verb.ALARM_LIST: health.answer_alarms}
     own_node = OwnNode(process.settings, draining, process.pause)
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs

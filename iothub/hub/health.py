@@ -18,6 +18,7 @@ from iothub.hub.store_alarms import StoreAlarms
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.hub.wait_for_servers import Waiting
 from iothub.net.descriptors import Descriptors
+from iothub.records.admin_commands import Json, Reply, Request
 from iothub_services.group_thread import GroupThread
 from iothub_services.hbase.administration import ADVICE
 from iothub_services.metrics.alarms import AlarmName, Alarms
@@ -178,6 +179,11 @@ class Health:
             "tenants": len(self.brokers),
             "alarms": self._alarms(),
         }
+
+    async def answer_alarms(self, _request: Request, reply: Reply) -> Json:
+        """Answer `alarm.list` for this hub."""
+        await reply.rows([{"node": self.number, **alarm} for alarm in self._alarms()])
+        return {}
 
     def _alarms(self) -> list[dict[str, object]]:
         return [

@@ -88,6 +88,9 @@ class Verb(StrEnum):
     )
     # every hub, {"name": text} -> {"state": text, "messages", "bytes", "messages_per_s", "pending", "pending_bytes", "refused": numbers}
     STREAM_SHOW = "stream.show"
+    # no tenant, every hub, {} -> rows of raised alarms, the oldest first: {"node", "name", "severity", "subject", "detail", "since": Unix time, s,
+    # "advice"}; {}
+    ALARM_LIST = "alarm.list"
     # no tenant, {} -> rows of all hubs of the accounts by number, this one included: {"node", "name", "address", "version", "state": "up",
     # "draining", "down", "refused" or "gone", "is_self", "clients", "round_trip_ms", "unacknowledged_bytes", "cause"}; {}
     CLUSTER_STATUS = "cluster.status"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 
@@ -17,9 +18,30 @@ from iothub.config.sections import Cluster, Config, Events, Http, Kafka, Listene
 from iothub.hub import parts
 from iothub.hub.cluster_members import ClusterMembers
 from iothub.hub.compose import compose
+from iothub.hub.health import Health
 from iothub.hub.reload import prepare
+from iothub.records.admin_commands import Json, Request, Verb
+from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.names import Quota
 from tests.support.composed import close_parts
+
+
+class Rows:
+    """Keeps what a hub answers."""
+
+    def __init__(self) -> None:
+        self.all: list[Json] = []
+
+    async def rows(self, rows: Sequence[Json]) -> None:
+        self.all += rows
+
+
+def alarms_of(health: Health) -> list[Json]:
+    """Ask one hub for its alarms, as `iothub alarm list` asks all."""
+    rows = Rows()
+    with pytest.raises(StopIteration):  # it waits for nothing
+        health.answer_alarms(Request(Verb.ALARM_LIST, "", {}), rows).send(None)
+    return rows.all
 
 
 def test_every_declared_metric_has_a_source(initialised: Path) -> None:
@@ -34,6 +56,19 @@ def test_every_declared_metric_has_a_source(initialised: Path) -> None:
         assert b"iothub_link" not in health.metrics()
         assert made.control.links is None  # what links need is made with them: no descriptor, timer or thread
         assert Quota.CONNECTIONS.value not in b"".join(health.tenant_metrics(None, "", 10)).decode()
+    finally:
+        close_parts(made, reactor)
+
+
+def test_hub_answers_with_its_raised_alarms(initialised: Path) -> None:
+    reactor = EPollReactor()  # type: ignore[no-untyped-call]
+    settings = Config(listeners=Listeners(tcp=TcpListener(port=0)))
+    made = compose(settings, DataDir(initialised), reactor, SystemClock())
+    try:
+        before = alarms_of(made.sockets.health)  # of a directory that other tests have used
+        made.monitoring.alarms.raise_(AlarmName.DISK_LOW, subject="here", detail="1 MiB free")
+        new = [row for row in alarms_of(made.sockets.health) if row not in before]
+        assert [(row["node"], row["name"], row["detail"]) for row in new] == [(0, "disk_low", "1 MiB free")]
     finally:
         close_parts(made, reactor)
 

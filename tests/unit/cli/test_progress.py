@@ -41,8 +41,9 @@ def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
 def test_progress_stays_on_one_line_of_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once a second, over the line before; what follows begins on its own."""
+    """Once a second, over the line before, and at the end; what follows begins on its own."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
     clock = ManualClock()
     with Progress("passwords hashed", clock) as progress:
         for step in range(1, 6):
@@ -50,9 +51,9 @@ def test_progress_stays_on_one_line_of_a_terminal(
             progress(step * 10, 100)
 
     said = capsys.readouterr().err
-    assert said.count("\r") == 2
-    assert "\r40 of 100 passwords hashed, 20 per second, 3 s left" in said
-    assert said.endswith("\n")
+    assert said.count("\r") == 3
+    assert f"\r[{'#' * 9}{' ' * 15}]  40 % 40 of 100 passwords hashed, 20 per second, 3 s left" in said
+    assert said.endswith(f"\r[{'#' * 12}{' ' * 12}]  50 % 50 of 100 passwords hashed, 20 per second, 2 s left\n")
     assert said.count("\n") == 1
 
 
@@ -72,6 +73,18 @@ def test_work_that_goes_on_counts_what_it_does_itself(capsys: pytest.CaptureFixt
         "950 of 1000 rows, 5 per second, 10 s left",
         "100 of 1000 rows, 10 per second, 1 min 30 s left",
     ]
+
+
+@pytest.mark.parametrize(("columns", "bar"), [(70, f"[{'#' * 3}{' ' * 6}]  40 % "), (60, "")])
+def test_bar_is_as_wide_as_the_terminal_lets_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int, bar: str
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run(ManualClock(), 2, of=100)
+
+    said = capsys.readouterr().err.rpartition("\r")[2]
+    assert said == f"{bar}40 of 100 passwords hashed, 20 per second, 3 s left\n"
 
 
 @pytest.mark.parametrize(("of", "left"), [(1000, "40 s left"), (10_000, "8 min 10 s left")])
