@@ -97,7 +97,11 @@ def running(cli: Cli, path: str) -> AbstractContextManager[AnsweringHub | None]:
                     "node": 0,
                     "kind": "client",
                     "value": "c1",
+                    "for_s": 600,
+                    "max_bytes": 1,
+                    "payload_bytes_most": 0,
                     "started_at_ms": 0,
+                    "bytes": 1,
                     "ended": "time",
                 }
             ], {}
