@@ -87,18 +87,19 @@ def _plan(store: AccountStore, given: Row, where: str, *, prunes: bool) -> Itera
         yield Step("create", "plan", "", name, " ".join(limits.values()), _silent(make))
         return
     has = _limits(known.limits.split(), name)
-    without = [key for key in has if key not in limits] if prunes else []
     changes = [f"{has.get(key, 'none')} -> {text}" for key, text in limits.items() if not _same(has.get(key), text)]
-    changes += [f"{has[key]} -> none" for key in without]
     if parent is not None and parent != known.parent:
         changes.append(f"parent: {known.parent} -> {parent}")
     if weight is not None and weight != known.weight:
         changes.append(f"weight: {known.weight} -> {weight}")
     if changes:
-        change = partial(
-            plans.set_plan, store, name, list(limits.values()), without=without, parent=parent, weight=weight
-        )
+        change = partial(plans.set_plan, store, name, list(limits.values()), parent=parent, weight=weight)
         yield Step("update", "plan", "", name, "; ".join(changes), _silent(change))
+    if prunes and "limits" in given:
+        for key in has:
+            if key not in limits:
+                unset = partial(plans.set_plan, store, name, without=[key])
+                yield Step("delete", "limit", "", f"{name}:{key}", has[key], _silent(unset))
 
 
 class _Tenant:

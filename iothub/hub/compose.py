@@ -551,6 +551,7 @@ def _deletion(foundation: Foundation, writers: Writers, control: Control) -> Ten
     def forget(tenant_id: int) -> None:
         monitoring.telemetry.forget_tenant(tenant_id)
         monitoring.connection_log.rejected.forget_tenant(tenant_id)
+        foundation.traces().forget_tenant(tenant_id)
 
     return TenantDeletion(places, foundation.process.threads.run, forget, control.streaming.delete_topics)
 

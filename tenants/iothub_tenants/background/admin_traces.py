@@ -30,7 +30,10 @@ FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
 
 
 class AdminTraces:
-    """On the reactor thread. Invariant: a tenant's traces are those whose file says so; an id of another tenant's is unknown."""
+    """On the reactor thread. Invariant: a tenant's traces are those whose file has its number; an id of another tenant's is unknown.
+
+    The number, for a name may be that of a tenant that was deleted.
+    """
 
     def __init__(self, tracing: Tracing, files: TraceFiles, find_tenant: FindTenant, run: Run, node: int) -> None:
         self._tracing = tracing
@@ -56,13 +59,14 @@ class AdminTraces:
 
     async def _list(self, request: Request, reply: Reply) -> Json:
         rows = []
-        for trace_id in await self._run("housekeeping.traces", self._files.kept):
+        tenant = await self._find_tenant(request.tenant)
+        found = [] if tenant is None else await self._run("housekeeping.traces", self._files.kept_of, tenant.id)
+        for trace_id in found:
             try:
                 kept = await self._run("housekeeping.traces", self._files.describe, trace_id)
             except NotFoundError:
                 continue  # deleted meanwhile
-            if kept.facts.get("tenant") == request.tenant:
-                rows.append(self._described(trace_id, kept))
+            rows.append(self._described(trace_id, kept))
         await reply.rows(rows)
         return {}
 
@@ -88,9 +92,9 @@ class AdminTraces:
 
     async def _own(self, request: Request) -> str:
         """Raises NotFoundError: the tenant has no such trace here."""
-        trace_id = request.text("id")
+        trace_id, tenant = request.text("id"), await self._find_tenant(request.tenant)
         kept = await self._run("housekeeping.traces", self._files.describe, trace_id)
-        if kept.facts.get("tenant") != request.tenant:
+        if tenant is None or kept.facts.get("tenant_id") != tenant.id:
             raise NotFoundError(f"there is no trace {trace_id!r}; `iothub trace list` shows them")
         return trace_id
 

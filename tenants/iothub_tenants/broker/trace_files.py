@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,6 +65,21 @@ class TraceFiles:
             return [each.stem for each in sorted(found, key=lambda each: (each.stat().st_mtime, each.stem))]
         except OSError:
             return []
+
+    def kept_of(self, tenant_id: int) -> list[str]:
+        """Return the ids of a tenant's files. By its number: another tenant may get the name of a deleted one."""
+        found = []
+        for trace_id in self.kept():
+            with suppress(NotFoundError):  # deleted meanwhile
+                if self.describe(trace_id).facts.get("tenant_id") == tenant_id:
+                    found.append(trace_id)
+        return found
+
+    def forget(self, tenant_id: int) -> None:
+        """Delete the files of a tenant that is being deleted."""
+        for trace_id in self.kept_of(tenant_id):
+            with suppress(NotFoundError):
+                self.delete(trace_id)
 
     def describe(self, trace_id: str) -> KeptTrace:
         """Raises NotFoundError."""

@@ -34,6 +34,7 @@ from iothub_tenants.broker.trace_packets import HEAD_BYTES, PacketReader, descri
 from iothub_tenants.identity import Identity, parse_username
 
 MOST_ACTIVE, MOST_OF_TENANT = 10, 3
+MOST_KEPT_OF_TENANT = 5  # so that one tenant does not take the place of all
 MOST_S, MOST_BYTES, LEAST_BYTES = 24 * 3600, 64 << 20, 64 << 10
 MOST_PAYLOAD = 64 << 10
 CLIENT, DEVICE, TOPIC, ADDRESS = "client", "device", "topic", "ip"
@@ -129,6 +130,8 @@ class Tracing:
 
     async def start(self, spec: TraceSpec) -> None:
         """Raises ConflictError: too many run, or are kept. UnavailableError: the file cannot be written."""
+        if spec.id in self._active:
+            raise ConflictError(f"trace {spec.id} is active already")
         of_tenant = sum(each.spec.tenant_id == spec.tenant_id for each in self._active.values())
         if len(self._active) >= MOST_ACTIVE or of_tenant >= MOST_OF_TENANT:
             raise ConflictError(
@@ -142,11 +145,17 @@ class Tracing:
                 raise ConflictError(
                     f"{len(kept)} traces are kept at hub {self._node}, at most {MOST_KEPT}: delete one with `iothub trace delete`"
                 )
+            own = await self._run("housekeeping.traces", self._files.kept_of, spec.tenant_id)
+            if len(own) >= MOST_KEPT_OF_TENANT:
+                raise ConflictError(
+                    f"{len(own)} traces of this tenant are kept at hub {self._node}, at most {MOST_KEPT_OF_TENANT}: delete one with "
+                    "`iothub trace delete`"
+                )
             first = self._line(trace, "trace_started", **self._facts(spec))
             trace.used_bytes = len(first)
             await self._run("housekeeping.traces", self._files.create, spec.id, first)
         except BaseException:
-            del self._active[spec.id]
+            self._remove(trace)
             raise
         if self._observer is None:
             self._observer = self._plane.turn.observer
@@ -156,12 +165,18 @@ class Tracing:
 
     def end(self, trace_id: str, reason: str) -> bool:
         """End a trace; its file stays. False: it does not run."""
-        trace = self._active.pop(trace_id, None)
+        trace = self._active.get(trace_id)
         if trace is None:
             return False
+        self._remove(trace)
         last = self._line(trace, "trace_ended", reason=reason, lost_lines=trace.lost)
         trace.waiting.append(last)
         self._flush(trace)
+        return True
+
+    def _remove(self, trace: _Trace) -> None:
+        """Take it out of the way of everything: also one that began and could not, for which a client may have come meanwhile."""
+        self._active.pop(trace.spec.id, None)
         for connection, tap in list(self._taps.items()):
             tap.traces.discard(trace)
             if not tap.traces:
@@ -175,7 +190,6 @@ class Tracing:
         if not self._active and self._observer is not None:
             self._plane.observe(self._observer)
             self._observer = None
-        return True
 
     def _end_by_time(self, trace_id: str) -> None:
         self.end(trace_id, "time")
@@ -186,10 +200,24 @@ class Tracing:
             raise ConflictError(f"trace {trace_id} is active: stop it first, with `iothub trace stop`")
         await self._run("housekeeping.traces", self._files.delete, trace_id)
 
+    def forget_tenant(self, tenant_id: int) -> None:
+        """A tenant is being deleted: its traces go with it."""
+        for trace in list(self._active.values()):
+            if trace.spec.tenant_id == tenant_id:
+                self.end(trace.spec.id, "tenant_deleted")
+        Deferred.fromCoroutine(self._forget_files(tenant_id))
+
+    async def _forget_files(self, tenant_id: int) -> None:
+        try:
+            await self._run("housekeeping.traces", self._files.forget, tenant_id)
+        except Exception as error:  # the edge of a service loop: nobody reads them any more, whatever is left
+            log.warning("traces of a deleted tenant not removed", tenant_id=tenant_id, error=str(error))
+
     @staticmethod
     def _facts(spec: TraceSpec) -> dict[str, object]:
         return {
             "id": spec.id,
+            "tenant_id": spec.tenant_id,
             "kind": spec.kind,
             "value": spec.value,
             "for_s": spec.seconds,

@@ -124,6 +124,20 @@ def test_prune_deletes_what_a_list_does_not_name(cli: Cli, tmp_path: Path) -> No
     assert len(cli.rows("quota", "list", "acme")) >= 2
 
 
+def test_prune_of_a_plan_asks_first_and_leaves_limits_that_are_no_part_of_the_file(cli: Cli, tmp_path: Path) -> None:
+    apply(cli, tmp_path, {"plans": [{"name": "small", "limits": ["connections=10", "sessions=5"]}]})
+
+    weight = apply(cli, tmp_path, {"plans": [{"name": "small", "weight": 7}]}, "--prune")
+    fewer = {"plans": [{"name": "small", "limits": ["connections=10"]}]}
+    refused = cli("tenant", "apply", "-f", write(tmp_path, fewer), "--prune", code=2)
+    done = apply(cli, tmp_path, fewer, "--prune", "--yes")
+
+    assert [step["action"] for step in weight["steps"]] == ["update"]
+    assert "--yes" in refused.err
+    assert changed(done) == [("delete", "limit", "small:sessions")]
+    assert apply(cli, tmp_path, fewer, "--prune")["steps"] == []
+
+
 def test_export_is_such_a_file(cli: Cli, tmp_path: Path) -> None:
     """Hashes are taken as they are, and a changed one replaces what was there; nothing is printed."""
     cli("tenant", "create", "acme")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iothub.base.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.records.admin_commands import Json, Request, Verb, answer_with
 from iothub_tenants.background.admin_traces import AdminTraces
 from iothub_tenants.broker.trace_files import TraceFiles
@@ -57,7 +58,8 @@ def traced(harness: Harness, tmp_path: Path) -> Traced:
 
 
 def test_connection_is_as_before_when_its_trace_has_ended(traced: Traced) -> None:
-    connection = traced.harness.join("c") and traced.harness.session("c").connection
+    traced.harness.join("c")
+    connection = traced.harness.session("c").connection
     assert connection is not None
     before = connection.plane, connection.transport
     trace = traced.start(1)
@@ -97,6 +99,63 @@ def test_traces_of_a_tenant_are_bounded_and_its_own(traced: Traced) -> None:
         traced.ask(Verb.TRACE_STOP, id="../../etc/passwd")
     with pytest.raises(ConfigError):
         traced.start(5, kind="topic", value="a/#/b")
+
+
+def test_tenant_with_the_name_of_a_deleted_one_sees_none_of_its_traces(traced: Traced) -> None:
+    trace, tenants = traced.start(1), traced.harness.accounts.tenants
+    tenants["acme"] = dataclasses.replace(tenants["acme"], id=8)
+
+    traced.ask(Verb.TRACE_LIST)
+    assert traced.sent == []
+    for verb in (Verb.TRACE_READ, Verb.TRACE_STOP, Verb.TRACE_DELETE):
+        with pytest.raises(NotFoundError):
+            traced.ask(verb, id=trace, offsets={}, lines=1)
+
+
+def test_traces_go_with_their_tenant(traced: Traced) -> None:
+    first, second = traced.start(1), traced.start(2)
+    traced.ask(Verb.TRACE_STOP, id=first)
+    traced.harness.pass_time(1.0)
+
+    traced.tracing.forget_tenant(7)
+
+    assert (len(traced.tracing), traced.files.kept()) == (0, [])
+    with pytest.raises(NotFoundError):
+        traced.files.describe(second)
+
+
+def test_one_tenant_keeps_no_more_than_its_part_of_the_files(traced: Traced) -> None:
+    for number in range(5):
+        traced.ask(Verb.TRACE_STOP, id=traced.start(number))
+
+    with pytest.raises(ConflictError, match="5 traces of this tenant are kept"):
+        traced.start(5)
+    assert len(traced.tracing) == 0
+
+
+def test_trace_that_could_not_begin_leaves_nothing_in_the_way(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+    traced.harness.join("c")
+    connection = traced.harness.session("c").connection
+    assert connection is not None
+    before = connection.plane, connection.transport
+
+    def create(*_given: object) -> None:
+        traced.tracing._tap(connection, "c", 5, set(traced.tracing._active.values()))  # as a client that comes now
+        raise UnavailableError("the disk is full")
+
+    monkeypatch.setattr(traced.files, "create", create)
+    with pytest.raises(UnavailableError):
+        traced.start(1)
+
+    assert (connection.plane, connection.transport) == before
+
+
+def test_trace_is_not_begun_twice(traced: Traced) -> None:
+    trace = traced.start(1)
+
+    with pytest.raises(ConflictError, match="active already"):
+        traced.start(1)
+    assert traced.tracing.is_active(trace)
 
 
 def test_topic_is_traced_and_its_hooks_go_with_the_trace(traced: Traced) -> None:
