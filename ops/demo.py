@@ -81,6 +81,12 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+def free_port() -> int:
+    """Return a port that nobody uses at this moment."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
 def wait_until_ready(hub: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
@@ -167,6 +173,7 @@ def main() -> int:
         f"listeners.tcp.port={port}",
         f"listeners.tcp.max_connections={CONNECTIONS}",
         f"admin.port={api_port}",
+        f"http.port={free_port()}",  # the dashboard's charts are of the hub's metrics
     )
     flags = [word for setting in settings for word in ("--set", setting)]
     command = [str(IOTHUB), "--data-dir", str(options.data_dir), "serve", "--workers", options.workers, *flags]

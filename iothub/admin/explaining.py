@@ -5,14 +5,19 @@ Knows no transport and decides nothing: each hub did.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iothub.admin.hub_rows import AnyJson, Row
+from iothub.base.errors import ConfigError
 from iothub.records.admin_commands import Verb
 
 LISTENERS = {"tcp": False, "tls": True, "ws": False, "wss": True}
 """The kinds of listeners, and whether they can ask for a client's certificate."""
+
+MOST_BYTES = 268_435_455
+"""The largest Remaining Length (§2.1.4)."""
 
 _FAILED = "fail"
 
@@ -26,7 +31,11 @@ class Asked:
 
 
 def connect_request(device: str, client_id: str | None, address: str, listener: str, *, is_persistent: bool) -> Asked:
-    """`client_id` None: the device's name, as most clients have it; empty: the hub assigns one."""
+    """`client_id` None: the device's name, as most clients have it; empty: the hub assigns one. Raises ConfigError: it is no address."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        raise ConfigError(f"expected an IP address such as 192.0.2.7; got {address!r}") from None
     return Asked(
         Verb.EXPLAIN_CONNECT,
         {
@@ -40,6 +49,9 @@ def connect_request(device: str, client_id: str | None, address: str, listener: 
 
 
 def publish_request(device: str, client_id: str | None, topic: str, qos: int, size: int, *, is_retained: bool) -> Asked:
+    """Raises ConfigError: no packet can have a payload of this size."""
+    if size > MOST_BYTES:
+        raise ConfigError(f"expected a payload of at most {MOST_BYTES} bytes, the most that MQTT can send; got {size}")
     return Asked(
         Verb.EXPLAIN_PUBLISH,
         {

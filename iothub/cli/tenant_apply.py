@@ -40,7 +40,7 @@ def add_to(noun: click.Group) -> None:
 
         The file has what `tenant export` writes, or a list `tenants` of such objects, and a list `plans`. Each part may be missing: what a
         file does not name stays as it is. A rule may be a text (`deny * publish config/#`), so may a limit (`connections=100`), and a device
-        its name. Running the same file again changes nothing.
+        its name. Running the same file again changes nothing. A small one: `tenants: [{tenant: {name: acme}, devices: [dev1]}]`.
 
         A new device gets a generated secret, which is printed once, unless the file has the hash of one; a file never has a password. With
         --prune, what a part that the file has does not name is deleted, after a question; a tenant never is.

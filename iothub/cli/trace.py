@@ -12,7 +12,7 @@ import click
 
 from iothub.admin import tracing
 from iothub.admin.hub_rows import Row
-from iothub.base.errors import NotFoundError
+from iothub.base.errors import ConfigError, NotFoundError
 from iothub.cli import output
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds, size_bytes
@@ -21,6 +21,7 @@ from iothub.records.admin_commands import Json, Verb
 command = noun("trace", "Record what clients and messages do: start, list, show, tail, stop, download, delete.")
 COLUMNS = ("name", "kind", "value", "state", "ended", "started", "bytes", "nodes")
 _POLL_S = 0.5
+_LONGEST_S = 86_400
 
 
 @verb(command, "start")
@@ -61,6 +62,8 @@ def start(
     chosen = [(kind, value) for kind, value in selected.items() if value]
     if len(chosen) != 1:
         raise click.UsageError("expected one of --client, --device, --topic and --ip")
+    if not 1 <= for_s <= _LONGEST_S:
+        raise ConfigError("--for: expected a duration from 1s to 24h")
     (kind, value), trace_id = chosen[0], tracing.new_id()
     argument: Row = {
         "id": trace_id,

@@ -29,6 +29,7 @@ BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, an a
     ("patch", f"{ROOT}/tenants/{{tenant}}"),
     ("post", f"{ROOT}/tenants/{{tenant}}/bans"),
     ("post", f"{ROOT}/tenants/{{tenant}}/traces"),
+    ("post", f"{ROOT}/tenants/{{tenant}}/explain:connect"),
     ("post", f"{ROOT}/tenants/{{tenant}}/explain:publish"),
     ("post", f"{ROOT}/jobs/{{name}}:run"),
     ("post", f"{ROOT}/users"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from iothub.records.admin_commands import Json, Request, Verb
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli
@@ -50,3 +52,18 @@ def test_table_names_the_deciding_step(acme: Cli) -> None:
 
 def test_username_that_names_no_device_is_refused(acme: Cli) -> None:
     assert "names no device" in acme("explain", "connect", "dev1", code=2).err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("connect", "acme/dev1", "--ip", "foo"), "expected an IP address such as 192.0.2.7; got 'foo'"),
+        (
+            ("publish", "acme/dev1", "a/b", "--size", "1TiB"),
+            "expected a payload of at most 268435455 bytes, the most that MQTT can send; got 1099511627776",
+        ),
+    ],
+)
+def test_what_no_client_can_send_is_refused(acme: Cli, words: tuple[str, ...], message: str) -> None:
+    """Before any hub is asked."""
+    assert message in acme("explain", *words, code=2).err
