@@ -16,7 +16,7 @@ from iothub.peers.queued import QueuedPeers
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found; the hardest needs about 300
 
 _OPTIONS, _CHANGE = "iothub.peers.options.TenantOptions", "iothub.peers.options.Change"
 _QUEUED, _PLACES = "iothub.peers.queued.QueuedPeers", "iothub.peers.known.PeerPlaces"
