@@ -16,12 +16,12 @@ from fastapi import FastAPI
 from nicegui import core, ui
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import FileResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from iothub.dashboard import export, login
 from iothub.dashboard.api import RefusalError, api_for
-from iothub.dashboard.frame import State, finish
+from iothub.dashboard.frame import UNAUTHENTICATED, State, finish, login_path
 from iothub.dashboard.pages import (
     bans,
     changes,
@@ -71,6 +71,9 @@ PAGES = (
 )  # in the order of the navigation
 STATIC = Path(str(files("iothub.dashboard") / "static"))
 _SOCKET = "/_nicegui_ws/"
+_FILES = "/_nicegui/"
+_OF_CLIENTS = "/_nicegui/client/"  # what people send to a page of theirs
+_OPEN = ("/static/", "/favicon.ico", "/login", "/logout", "/export.csv")  # these ask REST themselves, or tell nothing
 _HEAD = '<link rel="stylesheet" href="/static/iothub.css"><script src="/static/iothub.js"></script>'
 _RECONNECT_S = 10.0
 
@@ -113,9 +116,12 @@ class Dashboard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["iothub.dashboard"] = self._state
-        is_socket = scope["path"].startswith(_SOCKET)
-        if is_socket and not await _is_logged_in(scope, self._state.rest):
-            await _refuse(scope, receive, send)
+        path = str(scope["path"])
+        is_socket = path.startswith(_SOCKET)
+        if scope["type"] != "lifespan" and not _is_open(path) and not await _is_logged_in(scope, self._state.rest):
+            is_page = not is_socket and not path.startswith(_FILES)
+            here = path + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
+            await (RedirectResponse(login_path(here), 303) if is_page else _refuse)(scope, receive, send)
             return
         if scope["type"] == "http" and not is_socket:
             send = _Guarded(send)
@@ -145,13 +151,16 @@ async def _show_icon(_request: Request) -> Response:
     return FileResponse(STATIC / "icon.svg")
 
 
+def _is_open(path: str) -> bool:
+    return path.startswith(_OPEN) or (path.startswith(_FILES) and not path.startswith(_OF_CLIENTS))
+
+
 async def _is_logged_in(scope: Scope, rest: ASGIApp) -> bool:
-    """Whether the browser at a socket has a login: NiceGUI itself knows only the page that the socket belongs to."""
-    connection = HTTPConnection(scope)
+    """Whether the browser has a login. A page is kept in memory for a while, so nobody else gets one; a socket belongs to a page."""
     try:
-        await api_for(rest, connection).get("/whoami")
-    except RefusalError:
-        return False
+        await api_for(rest, HTTPConnection(scope)).get("/whoami")
+    except RefusalError as refusal:
+        return refusal.status != UNAUTHENTICATED and not str(scope["path"]).startswith(_SOCKET)
     return True
 
 

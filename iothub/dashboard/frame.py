@@ -16,7 +16,6 @@ from nicegui import ui
 from iothub.base import log as logging
 from iothub.dashboard import parts
 from iothub.dashboard.api import Api, Json, RefusalError, api_for, part
-from iothub.rest import cookies
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,7 +30,7 @@ Build = Callable[["View"], Awaitable[object]]
 START, PLATFORM, TENANT, DIAGNOSE, ADMINISTRATION = "", "Platform", "Tenant", "Diagnose", "Administration"
 GROUPS = (START, PLATFORM, TENANT, DIAGNOSE, ADMINISTRATION)
 THEMES = {"dark": True, "light": False}  # anything else: as the browser has it
-_UNAUTHENTICATED = 401
+UNAUTHENTICATED = 401
 DEFECT = "This page has a defect: the log of `iothub admin serve` has more. Load the page again."
 
 log = logging.get(__name__)
@@ -117,8 +116,8 @@ class View:
 
     def tell(self, refusal: RefusalError) -> None:
         """Show a refusal beside the page. A session that has ended goes to the login."""
-        if refusal.status == _UNAUTHENTICATED:
-            ui.navigate.to(_login(self.entry.path if "{" not in self.entry.path else "/"))
+        if refusal.status == UNAUTHENTICATED:
+            ui.navigate.to(login_path(self.entry.path if "{" not in self.entry.path else "/"))
             return
         parts.notify("\n".join((refusal.detail, *refusal.errors)), "negative", hint=parts.hint_for(refusal))
 
@@ -161,14 +160,12 @@ def finish(modules: Sequence[str]) -> None:
 async def _view(request: Request, entry: Entry) -> View | Response:
     state: State = request.scope["iothub.dashboard"]
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    if cookies.read(request.scope) is None:
-        return RedirectResponse(_login(here), 303)
     api = api_for(state.rest, request)
     try:
         me = _me(await api.get("/whoami"))
     except RefusalError as refusal:
-        if refusal.status == _UNAUTHENTICATED:
-            return RedirectResponse(_login(here), 303)
+        if refusal.status == UNAUTHENTICATED:
+            return RedirectResponse(login_path(here), 303)
         me = Me("", "", "", frozenset())
     if request.url.path == "/" and me.tenant:
         return RedirectResponse(f"/tenants/{part(me.tenant)}", 303)
@@ -180,7 +177,8 @@ def _me(row: Json) -> Me:
     return Me(str(row["name"]), str(row["role"]), str(row.get("tenant") or ""), frozenset(row["scopes"]))
 
 
-def _login(here: str) -> str:
+def login_path(here: str) -> str:
+    """Return the path of the login that leads to this page."""
     return f"/login?next={quote(here, safe='/')}" if here not in ("", "/") else "/login"
 
 

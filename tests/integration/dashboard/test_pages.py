@@ -10,6 +10,7 @@ import re
 import urllib.request
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -387,6 +388,17 @@ def test_socket_needs_a_login(served: Dashboard) -> None:
     answer = anonymous.request.get(served.base + "/_nicegui_ws/socket.io/?EIO=4&transport=polling")
     assert answer.status == 403
     anonymous.close()
+
+
+def test_nobody_without_a_login_gets_a_page_or_sends_a_file(served: Dashboard) -> None:
+    """Pages and files would be kept for whoever asks."""
+    forged = {"Cookie": "iothub=" + "a" * 43}
+    with httpx.Client(base_url=served.base) as client:
+        page = client.get("/tenants?prefix=a", headers=forged)
+        sent = client.post("/_nicegui/client/1/upload/1", headers=forged, content=b"a" * 100)
+
+    assert (page.status_code, page.headers["location"], page.content) == (303, "/login?next=/tenants%3Fprefix%3Da", b"")
+    assert sent.status_code == 403
 
 
 def test_keyboard(served: Dashboard) -> None:
