@@ -108,8 +108,9 @@ compiled_too="inbound_crashes outbound_crashes publisher_order mqtt_codec mqtt_c
 smoke="connect publish sessions shared"  # of tests/behaviour: enough to know that the hub around the plain twin is the same
 step "the plain twin: engine, its properties, a smoke set" plain_tests $spread tests/unit/engine $(printf 'tests/property/test_%s.py ' $compiled_too) $(printf 'tests/behaviour/test_%s.py ' $smoke)
 alone="tests/integration/faults tests/integration/test_usage_kill.py"
-alone+=" tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability tests/integration/dashboard"  # they measure, or take the whole machine
-step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs)
+alone+=" tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
+browser=tests/integration/dashboard  # Playwright keeps an event loop of its own in the process
+step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs $browser)
 [ -n "$has_servers" ] && step "real MariaDB, PostgreSQL and Redis" on_packaged
 if [ -n "$beside" ]; then
     echo "waiting for the tests on real servers ..."
@@ -118,6 +119,7 @@ if [ -n "$beside" ]; then
     begun=$servers_begun step "real HBase and Kafka, beside the steps above" on_servers "$ended_with"
 fi
 step "faults and rates, one after the other" tests $alone
+step "the dashboard in a browser" tests $browser
 
 echo
 printf '%s\n' "${summary[@]}"
