@@ -108,12 +108,12 @@ def _begin(hubs: list[Hub]) -> None:
 
 def test_cluster_is_in_order_before_and_beside_its_hubs(hubs: list[Hub]) -> None:
     """Accounts, Redis, HBase, Kafka, and whose they are: the doctor has a line for each, with its time."""
-    assert not_ok(hubs[0]) == {}
+    assert set(not_ok(hubs[0])) <= {"quota ledger"}, "hubs of a test before may have ended while they filled it"
 
     _begin(hubs)
 
+    until(lambda: not_ok(hubs[1]) == {}, "the ledger is whole", 30)
     found = looks(hubs[1])
-    assert not_ok(hubs[1]) == {}
     assert set(found) >= {"accounts", "Redis", "Kafka", "HBase queue coprocessor", "streams", "installation, HBase"}
     assert "mysql" in found["accounts"][1]
 
