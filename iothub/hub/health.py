@@ -51,7 +51,7 @@ class Readiness:
 
     def reasons(self) -> list[str]:
         reasons = self._phase_reasons()
-        if why := self.store_alarms.told_away:
+        if why := self.store_alarms.process_away:
             reasons.append(f"{why}; until it is back nothing is stored, and publishers wait")
         elif self.writer.is_failing or self.journal_thread.is_failing:
             reasons.append(f"a store refuses writes; see the alarms{self._failing_stores()}")

@@ -115,7 +115,7 @@ def serve_worker(
             _beat(reactor, report)
 
         parts = compose(settings, data_dir, reactor, SystemClock(), is_fail_fast=is_fail_fast)
-        reactor.addReader(NewsReader(parts.monitoring.store_alarms.told, reactor.removeReader))
+        reactor.addReader(NewsReader(parts.monitoring.store_alarms.store_process_changed, reactor.removeReader))
         return HubProcess(parts, announce, read, ServiceManager(), is_supervised=True).run()
     finally:
         lock.release()

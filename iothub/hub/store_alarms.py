@@ -29,7 +29,7 @@ class StoreAlarms:
         self._alarms = alarms
         self._is_over = False
         self._waiting: set[str] = set()  # stores that have not heard from their process since it was away
-        self.told_away = ""  # what the supervisor says of the store process; empty: it works
+        self.process_away = ""  # what the supervisor says of the store process; empty: it works
 
     def end(self) -> None:
         """The hub has closed its stores: raise no further alarm."""
@@ -52,7 +52,7 @@ class StoreAlarms:
         if self._is_over:
             return
         store = word.removesuffix(_FAILING)
-        if text and (self.told_away or text.startswith(AWAY)):
+        if text and (self.process_away or text.startswith(AWAY)):
             self._is_away(store, text)
             return
         self._is_back(store)
@@ -60,9 +60,9 @@ class StoreAlarms:
         self._alarms.set(AlarmName.DISK_FULL, is_full, subject=store, detail=text)
         self._alarms.set(AlarmName.STORE_FAILED, bool(text) and not is_full, subject=store, detail=text)
 
-    def told(self, text: str) -> None:
+    def store_process_changed(self, text: str) -> None:
         """The supervisor says why the store process does not work, nothing if it does."""
-        self.told_away = text
+        self.process_away = text
         if self._is_over:
             return
         if text:

@@ -120,7 +120,7 @@ class Report:
 
 
 def news(text: str) -> bytes:
-    """Return what a worker is told: why the store process does not work, nothing if it does."""
+    """Return the line for a worker: why the store process does not work, nothing if it does."""
     return json.dumps(text).encode() + b"\n"
 
 

@@ -44,7 +44,7 @@ STORE = "store"
 SHORT_LIFE_S = 30.0  # who ends sooner is started later each time
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
 KEEPS_ENDING = 3  # ends in a row after short lives, from which on it is an error
-LATE_LOOKS, LOST_LOOKS = 5, 10  # in a row, one each `BEAT_S`, without a sign of a child: it is told, then ended
+LATE_LOOKS, LOST_LOOKS = 5, 10  # in a row, one each `BEAT_S`, without a sign of a child: the alarm, then the end
 _KILL_AFTER_S = 5.0  # more than a hub may take to stop
 
 Announce = Callable[[dict[str, object]], None]
@@ -131,7 +131,7 @@ class Supervisor(ProcessMonitor):
         self._ended_workers = EndedWorkers(settings, data_dir)
         self._short_lives: dict[str, int] = {}  # in a row
         self._is_started = False
-        self._store_away = ""  # why the store process does not work, as the workers are told
+        self._store_away = ""  # why the store process does not work, as the workers know it
         self._failure: IotHubError | None = None
         self._exit_code = 0
         self._log = logging.get(__name__)

@@ -20,7 +20,7 @@ class Hub:
         )
         self.waiting = SimpleNamespace(reason="")
         self.watch = SimpleNamespace(no_writes="", is_overloaded=False)
-        self.store_alarms = SimpleNamespace(told_away="")
+        self.store_alarms = SimpleNamespace(process_away="")
         self.plane = SimpleNamespace(overload_level=lambda: 2)
         self.cluster = SimpleNamespace(held_back="") if is_among_others else None
         self.phase = Phase()
@@ -46,7 +46,7 @@ def test_worker_whose_store_process_is_away_is_not_ready_and_says_why() -> None:
     """Also while nobody publishes."""
     hub = Hub()
 
-    hub.store_alarms.told_away = "the store process is away: it has not answered for 5 s"
+    hub.store_alarms.process_away = "the store process is away: it has not answered for 5 s"
 
     assert hub.reasons() == [
         "the store process is away: it has not answered for 5 s; until it is back nothing is stored, and publishers wait"

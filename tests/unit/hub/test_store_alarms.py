@@ -54,13 +54,13 @@ def test_store_process_that_is_away_is_one_alarm_for_all_stores(alarms: Alarms) 
     store_alarms = StoreAlarms(alarms)
     for word in ("queues_failing", "follower_failing"):
         store_alarms(word, f"{AWAY} since {word}: Connection reset by peer")
-    store_alarms.told(f"{AWAY}: the process store ended: signal SIGKILL")
+    store_alarms.store_process_changed(f"{AWAY}: the process store ended: signal SIGKILL")
     store_alarms("queues_failing", f"{AWAY}: it is not reached")
 
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "store process")]
     assert alarms.active()[0].detail.endswith("signal SIGKILL")
     store_alarms("queues_failing", "")
-    store_alarms.told("")
+    store_alarms.store_process_changed("")
     assert raised(alarms) == [(AlarmName.STORE_FAILED, "store process")]
     store_alarms("follower_failing", "")
     assert (raised(alarms), heard) == ([], [True, False])
