@@ -98,6 +98,8 @@ class Api:
         """Return a page of a list; `path` may be that of a next page. Raises RefusalError."""
         answer = await self.send("GET", path, query=query)
         more = _object(answer)
+        if not isinstance(more.get("items"), list):
+            raise RefusalError(422, "invalid", f"{path} is no list")
         following = str(answer.links.get("next", {}).get("url", "")).removeprefix(PREFIX)
         return Page(more.pop("items"), following, more)
 

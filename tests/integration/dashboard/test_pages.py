@@ -377,6 +377,7 @@ def test_export_is_refused_as_rest_refuses_it(served: Dashboard) -> None:
     answer = page.request.get(served.base + "/export.csv?list=/tenants/hidden/devices&fields=name")
     assert answer.status == 404
     assert page.request.get(served.base + "/export.csv?list=/../../login&fields=name").status in (404, 422)
+    assert page.request.get(served.base + "/export.csv?list=/whoami&fields=name").status == 422
     page.close()
     anonymous = served.anonymous()
     assert anonymous.request.get(served.base + "/export.csv?list=/tenants&fields=name").status == 401
