@@ -4,7 +4,7 @@ Knows no client, no store and no message. A child says over a descriptor that it
 Imported when it is used only: Twisted's monitor needs the reactor to be there.
 
     store process -> ready -> workers, all at once -> ready: the hub is ready
-    a child ends before that     the start fails with its error, said once
+    a child ends before that     the start fails with its error, said once; one that was killed is started again
     a child ends afterwards      it is started again: at once after a long life, else later each time
     a child says nothing         it is killed, and started again once its process has ended
     SIGTERM, SIGINT              workers stop, all at once, then the store process; a second signal kills
@@ -52,7 +52,7 @@ Announce = Callable[[dict[str, object]], None]
 
 
 class Child(LoggingProtocol):
-    """One process. `reported`: fires when it is ready.
+    """One process.
 
     `silent_looks`: looks in a row at which it had said nothing. They are counted, and no time is measured: a machine that was suspended, or a
     supervisor that was frozen itself, has looked at nobody.
@@ -64,7 +64,6 @@ class Child(LoggingProtocol):
         self.service = service
         self.name = name
         self.report = Report()
-        self.reported: Deferred[None] = Deferred()
         self.silent_looks = 0
 
     def connectionMade(self) -> None:  # noqa: N802
@@ -76,7 +75,6 @@ class Child(LoggingProtocol):
         if self.report.received(data):
             if self.report.is_ready:
                 self.service.became_ready(self)
-                self.reported.callback(None)
         elif self.silent_looks >= LATE_LOOKS:
             self.service.answers_again(self)
         self.silent_looks = 0
@@ -98,7 +96,7 @@ class Child(LoggingProtocol):
 
 
 class Supervisor(ProcessMonitor):
-    """On the reactor thread. Invariant: before all were ready nothing is started a second time."""
+    """On the reactor thread. Invariant: before all were ready only what was killed is started a second time."""
 
     threshold = SHORT_LIFE_S  # type: ignore[assignment]
     minRestartDelay = LEAST_PAUSE_S  # type: ignore[assignment]  # noqa: N815
@@ -131,6 +129,7 @@ class Supervisor(ProcessMonitor):
         self._ended_workers = EndedWorkers(settings, data_dir)
         self._short_lives: dict[str, int] = {}  # in a row
         self._is_started = False
+        self._awaited: dict[str, Deferred[None]] = {}  # by name: fires when it is ready for the first time
         self._store_away = ""  # why the store process does not work, as the workers know it
         self._failure: IotHubError | None = None
         self._exit_code = 0
@@ -175,8 +174,9 @@ class Supervisor(ProcessMonitor):
         self._not_started(failure.value)
 
     def _started(self, name: str, *options: str) -> Deferred[None]:
+        ready = self._awaited[name] = Deferred[None]()
         self.addProcess(name, [*self._command, *options], env=None)  # type: ignore[arg-type]  # None: this process's own
-        return self.protocols[name].reported  # type: ignore[attr-defined,no-any-return]
+        return ready
 
     def _not_started(self, error: BaseException | None) -> None:
         """The first one says why; what the others say of it is not heard."""
@@ -234,6 +234,9 @@ class Supervisor(ProcessMonitor):
         """It works."""
         if child.name == STORE:
             self._tell_workers("")
+        ready = self._awaited.pop(child.name, None)
+        if ready is not None:
+            ready.callback(None)
 
     def _tell_workers(self, store_away: str) -> None:
         if store_away == self._store_away:
@@ -250,13 +253,18 @@ class Supervisor(ProcessMonitor):
         name, why = child.name, _why(child, reason)
         if not self.running:
             self._note_stop(name, why, reason)
-        elif self._is_started:
+        elif self._is_started or self._was_killed(child, reason):
             self._note_end(name, why)
         else:
             self._not_started(why)
         self._monitoredProcessExited(name, None)
         if not self.running:
             self._stop_next()
+
+    def _was_killed(self, child: Child, reason: Failure) -> bool:
+        """Whether a start goes on: this end says nothing about the next one, until it comes again and again."""
+        is_signal = getattr(reason.value, "signal", None) is not None
+        return is_signal and child.report.error is None and self._short_lives.get(child.name, 0) < KEEPS_ENDING - 1
 
     def _note_end(self, name: str, why: IotHubError) -> None:
         lived_s = self._clock.seconds() - self.timeStarted[name]

@@ -1,7 +1,8 @@
 """A child of a supervisor that serves nobody: `python supervised_child.py DIRECTORY --as-worker K | --store-process`.
 
 It writes what happens to it into `DIRECTORY/events`, a line each. `DIRECTORY/refuse-NAME` holds the text with which it refuses to start,
-`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, and `DIRECTORY/finish-NAME` lets it end once as a
+`DIRECTORY/ignore-NAME` lets it ignore SIGTERM, `DIRECTORY/wait-NAME` lets it never be ready, `DIRECTORY/kill-NAME` says
+how many of its processes are killed before they are ready, and `DIRECTORY/finish-NAME` lets it end once as a
 worker that the other hubs go on without.
 """
 
@@ -43,6 +44,10 @@ def main() -> int:
         error.details = ("and a detail",)
         report.failed(error)
         return error.exit_code
+    kill = place / f"kill-{name}"
+    if kill.exists() and (left := int(kill.read_text())):
+        kill.write_text(str(left - 1))
+        os.kill(os.getpid(), signal.SIGKILL)
     signal.signal(signal.SIGTERM, signal.SIG_IGN if (place / f"ignore-{name}").exists() else stop)
     signal.signal(signal.SIGHUP, lambda *_: note("reloaded"))
     if name != "store":

@@ -125,6 +125,45 @@ def test_store_process_that_does_not_start_starts_no_worker(
 
 
 @pytest.mark.parametrize("name", ["w2", "store"])
+def test_child_that_is_killed_during_the_start_is_started_again(
+    tmp_path: Path, supervise: Callable[[], Supervised], name: str
+) -> None:
+    """The start goes on: a kill says nothing about the next process."""
+    (tmp_path / f"kill-{name}").write_text("2")
+
+    made = supervise()
+
+    until(made.is_announced, "a process of the supervisor", 30)
+    ended = [line for line in made.lines if "has ended" in str(line["event"])]
+    assert ["signal SIGKILL" in str(line["cause"]) for line in ended] == [True, True]
+
+
+def test_worker_that_is_killed_while_another_one_starts_is_started_again(
+    tmp_path: Path, supervise: Callable[[], Supervised]
+) -> None:
+    (tmp_path / "wait-w3").touch()
+    made = supervise()
+    until(lambda: {name for name, _ in made.events("ready")} == {"store", "w1", "w2"}, "two workers", 30)
+    before = made.pid("w2")
+
+    os.kill(before, signal.SIGKILL)
+    until(lambda: made.pid("w2") != before, "a process of the supervisor", 20)
+    (tmp_path / "wait-w3").unlink()
+
+    until(made.is_announced, "a process of the supervisor", 30)
+
+
+def test_start_fails_if_a_child_is_killed_each_time(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+    (tmp_path / "kill-w2").write_text("100")
+
+    failed = supervise()
+
+    assert failed.process.wait(30) == 1
+    assert failed.log.splitlines()[-1] == "the process hub-1-w2 ended: signal SIGKILL; its lines in the log say more"
+    assert not any(is_alive(pid) for _, pid in failed.events("ready"))
+
+
+@pytest.mark.parametrize("name", ["w2", "store"])
 def test_child_that_is_killed_is_started_again(ready: Supervised, name: str) -> None:
     before = {each: ready.pid(each) for each in ("store", "w1", "w2", "w3")}
 
