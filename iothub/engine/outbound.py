@@ -4,7 +4,8 @@
 Knows no routing and no publisher. Everything with QoS > 0 for a persistent session comes out of its queue: from memory with the commit's
 notification while it is caught up, from pages otherwise.
 
-Invariant: nothing with QoS > 0 goes to a persistent session before its queue has it and `reserved` covers its position.
+Invariant: nothing with QoS > 0 goes to a persistent session before its queue has it and `reserved` covers its position, nor while this hub may be
+gone for the others: its sessions may be at another hub by then.
 """
 
 from __future__ import annotations
@@ -154,8 +155,11 @@ class Outbound:
         connection = session.connection
         if connection is None or connection.is_closing or (session.window is None and session.backlog is None):
             return
-        window = session.open_window()
         turn = self.turn
+        if session.is_persistent and turn.now >= turn.held_at:
+            turn.wait(session)
+            return
+        window = session.open_window()
         while session.backlog is not None:
             delivery = session.peek()
             if delivery is None or not self._advance(session, connection, window, delivery):

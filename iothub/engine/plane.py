@@ -418,8 +418,8 @@ class Plane:
             if session.connection is not None:
                 session.connection.packet_bytes = tenant.limits.packet_bytes
 
-    def hold_publishers_from(self, at: float) -> None:
-        """From this moment of the monotonic clock publishers wait: routes of other hubs' sessions may be missing. `math.inf`: they do not."""
+    def hold_from(self, at: float) -> None:
+        """From this moment of the monotonic clock publishers and durable queues wait: this hub may be gone for the others. `math.inf`: they do not."""
         self.turn.held_at = at
 
     def hold_publishers_of(self, tenant: TenantPlane, is_held: bool) -> None:

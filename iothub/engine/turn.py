@@ -59,7 +59,7 @@ class Turn:
         self.unstored_bytes = 0
         self.answered: list[Connection] = []  # with acknowledgements that leave at the end of the batch, if they may
         self.may_acknowledge: Callable[[], bool] | None = None  # None: they leave at once
-        self.held_at = math.inf  # from then on publishers wait: routes of other hubs' sessions may be missing
+        self.held_at = math.inf  # from then on publishers and durable queues wait: see `Plane.hold_from`
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants

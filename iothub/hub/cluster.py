@@ -256,17 +256,17 @@ class HubCluster:
         follower.set_period(ALONE_S if is_alone else PERIOD_S)
         plane, may_acknowledge = self._parts.plane, self._heartbeat.may_acknowledge
         if self._is_over:
-            plane.hold_publishers_from(math.inf)
+            plane.hold_from(math.inf)
         else:
-            self._judge_publishers(follower.known_at)
+            self._judge_routing(follower.known_at)
         is_unguarded = self._is_over or (is_alone and may_acknowledge())
         plane.answers.guard(None if is_unguarded else may_acknowledge)
 
-    def _judge_publishers(self, known_at: float) -> None:
+    def _judge_routing(self, known_at: float) -> None:
         plane, now, awaited_until = self._parts.plane, self._parts.clock.monotonic(), self._heartbeat.routes_until()
         if awaited_until <= now:
             self._regained_at = math.inf
-            plane.hold_publishers_from(min(plane.turn.held_at, awaited_until))
+            plane.hold_from(min(plane.turn.held_at, awaited_until))
             return
         if plane.turn.held_at <= now:
             if math.isinf(self._regained_at):
@@ -275,7 +275,7 @@ class HubCluster:
             if known_at < self._regained_at:
                 return
         self._regained_at = math.inf
-        plane.hold_publishers_from(awaited_until)
+        plane.hold_from(awaited_until)
 
     @property
     def held_back(self) -> str:
@@ -287,10 +287,10 @@ class HubCluster:
         if not math.isinf(self._regained_at):
             return (
                 self._unread
-                or f"the session log could not be read up to its end for {late_s:.0f} s, and publishers wait"
+                or f"the session log could not be read up to its end for {late_s:.0f} s; publishers and durable queues wait"
             )
         silence = self._heartbeat.unseen or "the accounts do not answer"
-        return f"{silence}: for {late_s:.0f} s nobody knows whether other hubs are there, and publishers wait"
+        return f"{silence}: for {late_s:.0f} s nobody knows whether other hubs are there; publishers and durable queues wait"
 
     # --- a claim was overtaken
 

@@ -433,7 +433,7 @@ class MemberClients(Clients):
         """The clock is the hub's."""
 
     def _hold(self) -> None:
-        self._bench.plane.hold_publishers_from(self.membership.routes_until())
+        self._bench.plane.hold_from(self.membership.routes_until())
 
     def _subscribe(self, topic_filter: bytes) -> None:
         present = next((each for each in self._subscribers if each.topic_filter == topic_filter), None)

@@ -184,7 +184,7 @@ class Node:
         self.plane = SimpleNamespace(
             turn=turn,
             answers=SimpleNamespace(guard=self.guards.append),
-            hold_publishers_from=partial(setattr, turn, "held_at"),
+            hold_from=partial(setattr, turn, "held_at"),
             close=lambda connection, reason: self.closed.append((connection, reason)),
         )
         self.shared: list[bool] = []

@@ -87,7 +87,7 @@ def test_publisher_waits_while_routes_may_be_missing(qos: int, is_tenant: bool) 
     if is_tenant:
         bench.plane.hold_publishers_of(bench.tenant, True)
     else:
-        bench.plane.hold_publishers_from(bench.clock.monotonic())
+        bench.plane.hold_from(bench.clock.monotonic())
     for number in (1, 2):
         sender.send(publish(b"t", b"%d" % number, qos, number))
     bench.pass_time(0.1)
@@ -98,7 +98,7 @@ def test_publisher_waits_while_routes_may_be_missing(qos: int, is_tenant: bool) 
     if is_tenant:
         bench.plane.hold_publishers_of(bench.tenant, False)
     else:
-        bench.plane.hold_publishers_from(bench.clock.monotonic() + 10)
+        bench.plane.hold_from(bench.clock.monotonic() + 10)
     bench.pass_time(0.1)
 
     assert [body[-1:] for header, body in packets(receiver.take()) if header >> 4 == 3] == [b"1", b"2"]

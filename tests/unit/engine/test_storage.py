@@ -377,3 +377,27 @@ def test_storage_delivers_nothing_twice_when_nobody_heard_of_the_failure() -> No
     assert now.take() == ack(0x50, 1)
     assert len(packets(online.take())) == 1
     assert bench.store.queue(7).tail == 1
+
+
+def test_queue_waits_while_this_hub_may_be_gone_for_the_others() -> None:
+    """Its client may be at another hub by then: nothing leaves, whether notified, read as a page or waiting for an acknowledgement. Later all does, in order."""
+    bench = Bench()
+    subscriber, publisher = persistent(bench, maximum=1), bench.client("p", inbound_maximum=100)
+    bench.settle()
+    for number in (1, 2):
+        publisher.send(publish(b"q", b"%d" % number, 1, number))
+    bench.store.commit_all()
+    assert payloads(subscriber.take()) == [b"1"]
+
+    publisher.send(publish(b"q", b"3", 1, 3))
+    bench.plane.hold_from(bench.clock.monotonic())
+    bench.settle()
+    assert payloads(subscriber.send(ack(0x40, 1))) == []
+    bench.pass_time(0.1)
+    bench.settle()
+    assert payloads(subscriber.take()) == []
+
+    bench.plane.hold_from(bench.clock.monotonic() + 10)
+    bench.pass_time(0.1)
+    assert payloads(subscriber.take()) == [b"2"]
+    assert payloads(subscriber.send(ack(0x40, 2))) == [b"3"]

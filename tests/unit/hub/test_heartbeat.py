@@ -63,7 +63,9 @@ def test_hub_that_was_held_reads_the_log_before_it_goes_on(node: Node) -> None:
     node.pass_time(1.5, two)
     assert node.plane.turn.held_at <= node.clock.monotonic()
     assert node.follower.hurried == 1
-    assert node.stores.held_back == ("the session log could not be read up to its end for 7 s, and publishers wait")
+    assert node.stores.held_back == (
+        "the session log could not be read up to its end for 7 s; publishers and durable queues wait"
+    )
     node.follower.on_alarm("follower_failing", "no answer")
     assert node.stores.held_back == "no answer"
 
@@ -81,7 +83,7 @@ def test_hub_that_cannot_see_the_others_says_so(node: Node, monkeypatch: pytest.
     node.pass_time(8)
 
     assert node.stores.held_back == (
-        "the accounts are away: for 5 s nobody knows whether other hubs are there, and publishers wait"
+        "the accounts are away: for 5 s nobody knows whether other hubs are there; publishers and durable queues wait"
     )
 
 

@@ -124,7 +124,7 @@ def test_will_of_a_kept_session_is_metered_when_it_fires(metered: Callable[[str]
 
 HOLDS: tuple[Callable[[Harness, bool], None], ...] = (
     lambda harness, is_held: harness.plane.hold_publishers_of(harness.acme.plane, is_held),
-    lambda harness, is_held: harness.plane.hold_publishers_from(harness.clock.monotonic() if is_held else math.inf),
+    lambda harness, is_held: harness.plane.hold_from(harness.clock.monotonic() if is_held else math.inf),
 )
 
 
