@@ -419,7 +419,7 @@ class Plane:
                 session.connection.packet_bytes = tenant.limits.packet_bytes
 
     def hold_from(self, at: float) -> None:
-        """From this moment of the monotonic clock publishers and durable queues wait: this hub may be gone for the others. `math.inf`: they do not."""
+        """From this monotonic moment publishers and durable queues wait: this hub may be gone for the others. `math.inf`: they do not."""
         self.turn.held_at = at
 
     def hold_publishers_of(self, tenant: TenantPlane, is_held: bool) -> None:

@@ -380,7 +380,7 @@ def test_storage_delivers_nothing_twice_when_nobody_heard_of_the_failure() -> No
 
 
 def test_queue_waits_while_this_hub_may_be_gone_for_the_others() -> None:
-    """Its client may be at another hub by then: nothing leaves, whether notified, read as a page or waiting for an acknowledgement. Later all does, in order."""
+    """Its client may be at another hub: nothing leaves, whether notified, read as a page or waiting for an acknowledgement. Later all does."""
     bench = Bench()
     subscriber, publisher = persistent(bench, maximum=1), bench.client("p", inbound_maximum=100)
     bench.settle()
