@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # `make bench`: build the load generator, see that Mosquitto is there, compare; then compaction on Spark beside a plain fold.
 # QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=start: how long a hub takes to start; ONLY=streams: streams alone.
+# BENCH_PEERS=peers.toml: further brokers take turns with Mosquitto and the hub (tests/bench/peers.py says what the file holds).
 # SPARK_EVENTS='1000000 4000000': how many.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -56,7 +57,7 @@ if [ "${ONLY:-}" = streams ]; then
     exit
 fi
 
-.venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"} || code=$?
+.venv/bin/python tests/bench/bench.py ${QUICK:+--quick} ${ONLY:+--only "$ONLY"} ${BENCH_PEERS:+--peers "$BENCH_PEERS"} || code=$?
 if [ -z "${QUICK:-}${ONLY:-}" ]; then
     spark || code=$?
     start || code=$?

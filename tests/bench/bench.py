@@ -23,6 +23,8 @@ import bench_auth  # noqa: E402
 import bench_queues  # noqa: E402
 import bench_streams  # noqa: E402
 import compare  # noqa: E402
+import drawing  # noqa: E402
+import peers  # noqa: E402
 import report  # noqa: E402
 from brokers import roster  # noqa: E402
 from measures import dig, main_value  # noqa: E402
@@ -52,7 +54,8 @@ def options(seconds: float, warmup: float) -> argparse.Namespace:
 class Bench:
     """One call of `make bench`."""
 
-    def __init__(self, results: Path, *, is_quick: bool, only: str = "*") -> None:
+    def __init__(self, results: Path, *, is_quick: bool, only: str = "*", peers_file: Path | None = None) -> None:
+        """Raises PeersError."""
         self.is_quick = is_quick
         self.only = only
         self.turns = 1 if is_quick else 3
@@ -62,10 +65,13 @@ class Bench:
         accounts.make(folder / "many", accounts.MANY)
         accounts.make(folder / "few", accounts.FEW)
         self.accounts = folder / "many"
+        self.folder = folder
         self.brokers = roster(folder / "many", folder / "few")
+        self.peers = {} if peers_file is None else peers.read(peers_file, frozenset(self.brokers))
         self.record: dict[str, Any] = {
             "about": compare.machine() | {"turns": self.turns, "seconds": self.settings.seconds, "is_quick": is_quick},
-            "versions": {name: version(self.brokers[name]) for name in ("mosquitto", "iothub")},
+            "versions": {name: version(self.brokers[name]) for name in ("mosquitto", "iothub")}
+            | {name: version(peer) for name, peer in self.peers.items()},
         }
 
     def run(self) -> int:
@@ -73,8 +79,11 @@ class Bench:
         wanted = [workload for workload in WORKLOADS if fnmatch.fnmatch(workload.name, self.only)]
         rows = [self.compared(workload) for workload in wanted if workload.is_quick or not self.is_quick]
         self.keep("workloads", rows)
+        (self.results / "bench.svg").write_text(drawing.svg(rows, self.record["about"]["date"]), encoding="utf-8")
         if self.only != "*":
-            sys.stdout.write(report.compared(self.record) + "\n")
+            sys.stdout.write(
+                "\n\n".join(filter(None, (report.compared(self.record), report.beside(self.record)))) + "\n"
+            )
             return 0
         self.keep("offline", self.offline())
         self.keep("usable", {f"QoS {qos}": self.usable(qos) for qos in ((1,) if self.is_quick else (0, 1))})
@@ -100,11 +109,15 @@ class Bench:
         return run
 
     def compared(self, workload: Workload) -> dict[str, Any]:
-        """Let the two take turns: A B, B A, ..."""
-        names = [workload.baseline, workload.hub]
+        """Let them take turns: A B, B A, ...; A B C, B C A, C A B, ..."""
+        others = peers.beside(workload, self.peers)
+        for name in others:
+            self.brokers[name] = peers.with_accounts(self.peers[name], self.folder / peers.PLAIN[workload.baseline])
+        names = [workload.baseline, workload.hub, *others]
         runs: dict[str, list[Run]] = {name: [] for name in names}
         for turn in range(self.turns):
-            for name in names if turn % 2 == 0 else reversed(names):
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
                 runs[name].append(self.once(name, workload.options))
         rows = summary(workload.options, names, runs)
         return {"name": workload.name, "options": workload.options, "brokers": names, "rows": rows, "runs": runs}
@@ -159,10 +172,18 @@ def main() -> int:
     parser.add_argument(
         "--only", default="*", metavar="PATTERN", help="these workloads alone, e.g. 'connect*'; writes no report"
     )
+    parser.add_argument(
+        "--peers", type=Path, metavar="FILE", help="TOML with further brokers that take turns with these two"
+    )
     parser.add_argument("--results", type=Path, default=Path("bench-results"))
     chosen = parser.parse_args()
     chosen.results.mkdir(parents=True, exist_ok=True)
-    return Bench(chosen.results.resolve(), is_quick=chosen.quick, only=chosen.only).run()
+    try:
+        bench = Bench(chosen.results.resolve(), is_quick=chosen.quick, only=chosen.only, peers_file=chosen.peers)
+    except peers.PeersError as error:
+        sys.stderr.write(f"make bench: {error}\n")
+        return 2
+    return bench.run()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 
 import bench_auth
 import bench_streams
+from tables import summary
 from workloads import OFFLINE_LEAST, WORKLOADS, Workload
 
 Record = dict[str, Any]
@@ -22,10 +23,10 @@ def markdown(record: Record) -> str:
     head = (
         f"{about['date']}, {about['cpu']}, {about['cpus']} CPUs, Linux {about['kernel']}, load at start {about['load_at_start']:.1f}; "
         f"{about['turns']} turn(s) of {about['seconds']:g} s; broker on CPU 0, load on CPU 1 (one thread), a fresh process and data directory "
-        f"for every run, authentication on in both. {record['versions']['mosquitto']}; {record['versions']['iothub']}."
+        f"for every run, authentication on in both. {'; '.join(record['versions'].values())}."
     )
-    tables = (compared, _offline, _usable, _queues, _auth, _streams)
-    parts = ["# make bench", head, *(table(record) for table in tables)]
+    tables = (compared, beside, _offline, _usable, _queues, _auth, _streams)
+    parts = ["# make bench", head, *filter(None, (table(record) for table in tables))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -44,7 +45,7 @@ def compared(record: Record) -> str:
     ]
     for row in record["workloads"]:
         workload = _WORKLOADS[row["name"]]
-        base, hub = (part["cells"].get(workload.measure, {}) for part in row["rows"])
+        base, hub = (part["cells"].get(workload.measure, {}) for part in row["rows"][:2])
         asked = (
             f"<= {workload.most_value:,.0f}"
             if workload.most_value
@@ -55,13 +56,44 @@ def compared(record: Record) -> str:
             else "-"
         )
         goal = "-" if workload.goal is None else f"{workload.goal:g}x"
-        notes = "; ".join(note for part in row["rows"] for note in (*part["invalid"], *part["notes"]))
+        notes = "; ".join(note for part in row["rows"][:2] for note in (*part["invalid"], *part["notes"]))
         cells = (
             *(row["name"], f"{workload.measure} ({row['brokers'][0]})", _number(base), _number(hub), _ratio(hub)),
             *(asked, _verdict(workload, row), goal, notes),
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def beside(record: Record) -> str:
+    """Return the table of the brokers that BENCH_PEERS names; empty without any."""
+    rows = [row for row in record["workloads"] if len(row["brokers"]) > 2]
+    if not rows:
+        return ""
+    names = list(dict.fromkeys(name for row in rows for name in row["brokers"][2:]))
+    lines = [
+        "**Further brokers** in the same turns: their median, and the hub's ratio to it (range within a turn); below 1 the hub is better.",
+        "",
+        "| workload | measure | iothub | " + " | ".join(names) + " |",
+        "|---|---|--:|" + "--:|" * len(names),
+    ]
+    for row in rows:
+        measure, hub = _WORKLOADS[row["name"]].measure, row["brokers"][1]
+        cells = [
+            _number(row["rows"][1]["cells"].get(measure, {})),
+            *(_against(row, name, hub, measure) for name in names),
+        ]
+        lines.append("| " + " | ".join((row["name"], measure, *cells)) + " |")
+    return "\n".join(lines)
+
+
+def _against(row: Record, name: str, hub: str, measure: str) -> str:
+    if name not in row["brokers"]:
+        return "-"
+    peer, ours = summary(row["options"], [name, hub], row["runs"])
+    if peer["invalid"]:
+        return "INVALID: " + "; ".join(peer["invalid"]).replace("|", "/")
+    return f"{_number(peer['cells'].get(measure, {}))}: {_ratio(ours['cells'].get(measure, {}))}"
 
 
 def _number(cell: Record) -> str:
@@ -73,7 +105,7 @@ def _ratio(cell: Record) -> str:
 
 
 def _verdict(workload: Workload, row: Record) -> str:
-    if any(part["invalid"] for part in row["rows"]):
+    if any(part["invalid"] for part in row["rows"][:2]):
         return "INVALID"
     cell = row["rows"][1]["cells"].get(workload.measure, {})
     if workload.most_value:
