@@ -107,8 +107,8 @@ step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $w
 compiled_too="inbound_crashes outbound_crashes publisher_order mqtt_codec mqtt_cost wire_against_mqtt connect_plain filters router wheel buckets websocket_frames"  # properties of modules that are compiled
 smoke="connect publish sessions shared"  # of tests/behaviour: enough to know that the hub around the plain twin is the same
 step "the plain twin: engine, its properties, a smoke set" plain_tests $spread tests/unit/engine $(printf 'tests/property/test_%s.py ' $compiled_too) $(printf 'tests/behaviour/test_%s.py ' $smoke)
-alone="tests/integration/faults tests/integration/test_usage_kill.py"
-alone+=" tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
+alone=$(printf 'tests/integration/faults/test_%s.py ' few_descriptors first_packets hostile_clients noisy_neighbours stop)
+alone+="tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 browser=tests/integration/dashboard  # Playwright keeps an event loop of its own in the process
 step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs $browser)
 step "the dashboard in a browser" tests $browser
