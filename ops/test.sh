@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 bin=.venv/bin
 left_out=()
 logs=$(mktemp -d)
-beside=  # the process of the tests on servers, which run beside those that measure nothing
+beside=  # the process of the tests on real servers, which run beside those that measure nothing
 trap '[ -n "$beside" ] && kill -INT -- "-$beside" 2>/dev/null && wait "$beside"; rm -rf "$logs"' EXIT
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi; }
@@ -59,37 +59,37 @@ if [ "${1:-}" = --nightly ]; then
     IOTHUB_NIGHTLY=1 exec $bin/python -m pytest -q tests/nightly $larger $servers
 fi
 
-status=0
-summary=()
+summary=$logs/summary
 failures=$logs/failures
-touch "$failures"
+touch "$summary" "$failures"
 
-step() {  # step NAME COMMAND...: run it, note how it ended and how long it took, or has taken since second $begun
-    local name=$1 log=$logs/step began=${begun:-$SECONDS} ended=ok counts
+step() {  # step NAME COMMAND...: run it, note how it ended and how long it took
+    local name=$1 began=$SECONDS ended=ok log counts
+    log=$(mktemp "$logs/step.XXXXXX")
     shift
     echo "$name:"
-    "$@" 2>&1 | tee "$log" || { ended=FAILED; status=1; grep -E '^(FAILED|ERROR) ' "$log" | cut -c1-200 >>"$failures"; }
+    "$@" 2>&1 | tee -i "$log" || { ended=FAILED; grep -E '^(FAILED|ERROR) ' "$log" | cut -c1-200 >>"$failures"; }
     counts=$(grep -E '^[0-9]+ (passed|failed|error)|no tests ran' "$log" | sed 's/ in .*//' | paste -sd ';')
-    summary+=("$(printf '%-6s %4d s  %s%s' "$ended" $((SECONDS - began)) "$name" "${counts:+: $counts}")")
+    printf '%-6s %4d s  %s%s\n' "$ended" $((SECONDS - began)) "$name" "${counts:+: $counts}" >>"$summary"
 }
 
-tests() { $bin/python -m pytest -q -rfE "$@"; }
-
-on_servers() {  # how the tests that ran beside ended
-    cat "$logs/servers"
-    return "$1"
-}
+tests() { $bin/python -m pytest -q -rfE --durations 12 --durations-min 3 "$@"; }  # the log says what takes long
 
 plain_tests() { IOTHUB_PURE_PYTHON=1 tests "$@"; }
 
 packaged=tests/services/sql_and_redis  # they need neither HBase nor Kafka, and have servers of their own
 on_packaged() { IOTHUB_SERVICES_DIR=$PWD/.services/packaged IOTHUB_SERVICES_SHIFT=50 tests "$packaged"; }
 
-if [ -n "$has_servers" ]; then  # they start the servers, wait for them most of the time, and stop them
-    echo "real servers: started, their tests run beside the next steps"
-    servers_begun=$SECONDS
+on_servers() {  # they start the servers, wait for them most of the time, and stop them
+    trap 'exit 130' INT
+    step "real HBase and Kafka, beside the next steps" tests --ignore $packaged tests/services
+    step "real MariaDB, PostgreSQL and Redis, beside them, too" on_packaged
+}
+
+if [ -n "$has_servers" ]; then
+    echo "real servers: their tests run beside the next steps"
     set -m  # so that it can be interrupted, and stops what it has started
-    tests --ignore $packaged tests/services >"$logs/servers" 2>&1 &
+    on_servers >"$logs/servers" 2>&1 &
     beside=$!
     set +m
 fi
@@ -107,23 +107,22 @@ step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $w
 compiled_too="inbound_crashes outbound_crashes publisher_order mqtt_codec mqtt_cost wire_against_mqtt connect_plain filters router wheel buckets websocket_frames"  # properties of modules that are compiled
 smoke="connect publish sessions shared"  # of tests/behaviour: enough to know that the hub around the plain twin is the same
 step "the plain twin: engine, its properties, a smoke set" plain_tests $spread tests/unit/engine $(printf 'tests/property/test_%s.py ' $compiled_too) $(printf 'tests/behaviour/test_%s.py ' $smoke)
-alone="tests/integration/faults tests/integration/test_usage_kill.py"
-alone+=" tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
+alone=$(printf 'tests/integration/faults/test_%s.py ' few_descriptors first_packets hostile_clients noisy_neighbours stop)
+alone+="tests/integration/quota/test_applied_limits.py tests/integration/quota/test_rates.py tests/scenarios/durability"  # they measure, or take the whole machine
 browser=tests/integration/dashboard  # Playwright keeps an event loop of its own in the process
 step "real processes, sockets and clients" tests $spread tests/integration tests/behaviour tests/scenarios $(printf -- '--ignore %s ' $words $alone $jobs $browser)
-[ -n "$has_servers" ] && step "real MariaDB, PostgreSQL and Redis" on_packaged
+step "the dashboard in a browser" tests $browser
 if [ -n "$beside" ]; then
     echo "waiting for the tests on real servers ..."
-    wait "$beside"
-    ended_with=$? beside=
-    begun=$servers_begun step "real HBase and Kafka, beside the steps above" on_servers "$ended_with"
+    wait "$beside" || echo "FAILED         the tests on real servers did not come to their end" >>"$summary"
+    beside=
+    cat "$logs/servers"
 fi
 step "faults and rates, one after the other" tests $alone
-step "the dashboard in a browser" tests $browser
 
 echo
-printf '%s\n' "${summary[@]}"
+cat "$summary"
 head -n 12 "$failures"
 [ "$(wc -l <"$failures")" -gt 12 ] && echo "... and $(($(wc -l <"$failures") - 12)) more"
-if [ $status = 0 ]; then echo "all tests passed"; else echo "some tests failed"; fi
-exit $status
+if grep -q ^FAILED "$summary"; then echo "some tests failed"; exit 1; fi
+echo "all tests passed"

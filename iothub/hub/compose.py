@@ -6,7 +6,6 @@ sockets. Nothing is set on a part afterwards; what cannot be ordered so is in `i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,12 +18,10 @@ from iothub.engine.plane import Plane
 from iothub.hub import metric_sources
 from iothub.hub.admin_socket import NotedStates
 from iothub.hub.admin_socket import driver_of as driver_of_queue
-from iothub.hub.body_sweep import BodySweep
 from iothub.hub.broker_factory import BrokerFactory, LostQueues, StoredRetained
 from iothub.hub.client_pages import ClientPages
 from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_cluster import (
-    make_account_hints,
     make_ban_announcer,
     make_cluster,
     make_directory,
@@ -37,34 +34,20 @@ from iothub.hub.compose_cluster import (
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
+from iothub.hub.compose_tasks import make_tasks
 from iothub.hub.draining import Draining
-from iothub.hub.drivers import queue_drivers
 from iothub.hub.every_hub import EveryHub
 from iothub.hub.every_worker import EveryWorker, OwnWorker
 from iothub.hub.foundation import Foundation
 from iothub.hub.from_settings import auth_settings, listener_infos, plane_limits
 from iothub.hub.health import Health, Readiness
-from iothub.hub.late import LateBound
 from iothub.hub.metering import Metering
 from iothub.hub.node_commands import Nodes, OwnNode
 from iothub.hub.parts import Control, Monitoring, Parts, Process, Sockets, Stores, Writers
-from iothub.hub.periodic_tasks import (
-    TAILS,
-    AccountChanges,
-    ForgottenDevices,
-    Housekeeping,
-    JobHistory,
-    MachineCheck,
-    PeriodicTasks,
-    QueueTails,
-    RetainedExpiry,
-    StatisticsTrim,
-)
-from iothub.hub.queue_expiry import QueueExpiry
+from iothub.hub.periodic_tasks import PeriodicTasks
 from iothub.hub.stream_drivers import stream_drivers
 from iothub.hub.streaming import Streaming, StreamParts, stream_parts
 from iothub.hub.telemetry import AuthTelemetry
-from iothub.hub.tenant_deletion import TenantDeletion, TenantPlaces
 from iothub.hub.tenant_metrics import TenantMetrics
 from iothub.jobs.watch import JobWatch
 from iothub.net.http import HttpFactory
@@ -86,18 +69,13 @@ from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.writer import RETRY_S, QueueWriter
 from iothub_services.state.service import journal_thread
 from iothub_tenants.accounts import streams
-from iothub_tenants.accounts.changes import Change
 from iothub_tenants.background.admin_clients import AdminClients
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_explain import AdminExplain
 from iothub_tenants.background.admin_queries import AdminQueries
 from iothub_tenants.background.admin_traces import AdminTraces
-from iothub_tenants.background.apply_changes import AccountChangeApplier
-from iothub_tenants.background.device_removal import DeviceRemoval
-from iothub_tenants.background.following import AccountFollower, OnChanges
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
-from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.queue_bounds import QueueBounds
 
 if TYPE_CHECKING:
@@ -121,7 +99,7 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     health = _health(foundation, writers, control)
     jobs = JobWatch(settings, monitoring.alarms, clock)
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
-    tasks = _tasks(foundation, writers, control, listeners, jobs)
+    tasks = make_tasks(foundation, writers, control, listeners, jobs)
     draining = _draining(foundation, control, listeners)
     sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining, health))
     _feed(foundation, writers, control, sockets, tasks, jobs)
@@ -469,99 +447,7 @@ def _own_worker(process: Process, health: Health) -> OwnWorker | None:
     return OwnWorker(health, data_dir.worker, data_dir.run, process.pause) if data_dir.worker else None
 
 
-# --- what is done regularly
-
-
-def _tasks(
-    foundation: Foundation,
-    writers: Writers,
-    control: Control,
-    listeners: Listeners,
-    jobs: JobWatch,
-) -> PeriodicTasks:
-    process, monitoring, stores = foundation.process, foundation.monitoring, foundation.stores
-    settings, clock, run, brokers = process.settings, process.clock, process.threads.run, foundation.brokers
-    accounts, shared, hub = stores.accounts, stores.shared_records, control.hub
-    history = JobHistory(jobs, accounts, run)
-    look: LateBound[AccountFollower] = LateBound("what reads the changes of the accounts")
-    tell = make_account_hints(foundation, lambda: look().follow_changes())
-    following = look.bind(_following(foundation, control, tell))
-    runner = TaskRunner(process.reactor.callLater)
-    if foundation.links is not None:
-        foundation.queued().watch(partial(runner.hurry, TAILS))
-    return PeriodicTasks(
-        settings=settings,
-        runner=runner,
-        run=run,
-        accounts=AccountChanges(following, control.streaming, history, monitoring.alarms, shared),
-        sessions=hub.sessions,
-        connect_timeouts=control.control_plane.connect_timeouts,
-        tails=QueueTails(writers.queues, brokers, control.plane, foundation.on_lost()),
-        retained=RetainedExpiry(writers.retained, brokers, clock),
-        usage=stores.usage,
-        expiry=QueueExpiry(writers.queues, brokers, control.plane, clock),
-        streaming=control.streaming,
-        deletion=_deletion(foundation, writers, control),
-        metering=control.metering,
-        sys_topics=control.sys_topics,
-        machine=MachineCheck(
-            process.data_dir, monitoring.alarms, monitoring.watch, process.descriptors, shared, listeners
-        ),
-        statistics=StatisticsTrim(settings, accounts, writers.journal, run, clock),
-        sweep=_sweep(foundation),
-        housekeeping=Housekeeping(brokers, accounts, run),
-    )
-
-
-def _following(foundation: Foundation, control: Control, tell: OnChanges) -> AccountFollower:
-    process, stores, questions = foundation.process, foundation.stores, foundation.questions
-    hub, run, streaming = control.hub, process.threads.run, control.streaming
-
-    def on_changes(changes: Sequence[Change]) -> None:
-        streaming.on_changes(changes)
-        tell(changes)
-
-    forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)
-    return AccountFollower(
-        stores.accounts,
-        run,
-        process.data_dir,
-        process.reactor.callLater,
-        DeviceRemoval(hub, forgotten.forget),
-        AccountChangeApplier(hub, control.queue_bounds, questions.device_limits, questions.tenants_on_plan),
-        on_changes=on_changes,
-    )
-
-
-def _deletion(foundation: Foundation, writers: Writers, control: Control) -> TenantDeletion:
-    stores, hub = foundation.stores, control.hub
-    places = TenantPlaces(
-        accounts=stores.accounts,
-        authenticator=hub.authenticator,
-        brokers=foundation.brokers,
-        plane=control.plane,
-        sessions=hub.sessions,
-        queue_admin=writers.queues,
-        retained_admin=writers.retained,
-        usage=stores.usage,
-        journal_thread=writers.journal_thread,
-    )
-    monitoring = foundation.monitoring
-
-    def forget(tenant_id: int) -> None:
-        monitoring.telemetry.forget_tenant(tenant_id)
-        monitoring.connection_log.rejected.forget_tenant(tenant_id)
-        foundation.traces().forget_tenant(tenant_id)
-
-    return TenantDeletion(places, foundation.process.threads.run, forget, control.streaming.delete_topics)
-
-
-def _sweep(foundation: Foundation) -> BodySweep | None:
-    process, registry = foundation.process, foundation.monitoring.telemetry.registry
-    hbase = process.settings.hbase
-    if not hbase.sweep_interval_s or "hbase" not in queue_drivers(process.settings, process.data_dir):
-        return None
-    return BodySweep(hbase, process.threads.run, registry, process.clock)
+# --- metrics
 
 
 def _feed(

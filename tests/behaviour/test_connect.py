@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.mqtt_clients import Clients, only_connack
+from tests.support.mqtt_clients import CLOSED_S, Clients, only_connack
 from tests.support.packets import CONNACK, DISCONNECT, PUBLISH, SUBACK, SUBSCRIBE, packet, properties, string
 
 ALL_VERSIONS = pytest.mark.parametrize("version", [3, 4, 5], ids=["3.1", "3.1.1", "5.0"])
@@ -122,7 +122,7 @@ def test_malformed_connect_is_closed(tcp: Clients, version: int, flags: int, res
 
     client.send(connect_body(level=version, flags=flags, rest=rest))
 
-    said = client.expect_closed(timeout=3)
+    said = client.expect_closed(timeout=CLOSED_S)
     if version == 4:
         assert said == []
     assert all(each.kind == CONNACK and each.code in (0x81, 0x82, 0x85) for each in said)
@@ -134,7 +134,7 @@ def test_connect_with_will_qos_3_is_closed(tcp: Clients, version: int) -> None:
 
     client.send(client.connect_bytes(unique(), "acme/dev1", will=("w", b"", 3, False)))
 
-    assert all(said.kind == CONNACK and said.code in (0x81, 0x82) for said in client.expect_closed(timeout=3))
+    assert all(said.kind == CONNACK and said.code in (0x81, 0x82) for said in client.expect_closed(timeout=CLOSED_S))
 
 
 def test_password_without_a_user_name(tcp: Clients, version: int) -> None:
@@ -143,7 +143,7 @@ def test_password_without_a_user_name(tcp: Clients, version: int) -> None:
 
     client.send(connect_body(level=version, flags=0x42, rest=b"\x00\x03abc\x00\x01p"))
 
-    said = client.expect_closed(timeout=3)
+    said = client.expect_closed(timeout=CLOSED_S)
     if version == 4:
         assert said == []
     else:
@@ -162,7 +162,7 @@ def test_first_packet_that_is_not_connect_closes(tcp: Clients, first: bytes) -> 
 
     client.send(first)
 
-    assert client.expect_closed(timeout=2) == []
+    assert client.expect_closed(timeout=CLOSED_S) == []
 
 
 def test_second_connect_is_a_protocol_error(join: Clients, version: int) -> None:
@@ -256,7 +256,7 @@ def test_connect_properties_that_break_a_rule(tcp: Clients, props: list[tuple[in
 
     client.send(client.connect_bytes(unique(), "acme/dev1", props=props))
 
-    said = client.expect_closed(timeout=3)
+    said = client.expect_closed(timeout=CLOSED_S)
     assert all(each.kind == CONNACK and each.code in codes for each in said)
 
 
@@ -268,7 +268,7 @@ def test_empty_response_topic_of_a_will_is_refused(tcp: Clients) -> None:
         client.connect_bytes(unique(), "acme/dev1", will=("w", b"", 0, False), will_props=[(names.RESPONSE_TOPIC, "")])
     )
 
-    assert all(each.kind == CONNACK and each.code == 0x82 for each in client.expect_closed(timeout=3))
+    assert all(each.kind == CONNACK and each.code == 0x82 for each in client.expect_closed(timeout=CLOSED_S))
 
 
 def test_property_length_beyond_the_packet_is_malformed(tcp: Clients) -> None:
@@ -277,7 +277,7 @@ def test_property_length_beyond_the_packet_is_malformed(tcp: Clients) -> None:
 
     client.send(packet(0x10, string("MQTT") + b"\x05\x02\x00\x3c" + b"\x7f" + string(unique())))
 
-    assert all(each.kind == CONNACK and each.code == 0x81 for each in client.expect_closed(timeout=3))
+    assert all(each.kind == CONNACK and each.code == 0x81 for each in client.expect_closed(timeout=CLOSED_S))
 
 
 def test_no_problem_information_is_sent_when_not_wanted(tcp: Clients) -> None:
@@ -322,7 +322,7 @@ def test_disconnect_is_obeyed_and_nothing_follows(join: Clients, version: int) -
 
     client.send(packet(0xE0, b"") + client.publish_bytes(topic, b"too late"))
 
-    assert client.expect_closed(timeout=3) == []
+    assert client.expect_closed(timeout=CLOSED_S) == []
     watcher.nothing()
 
 
@@ -333,7 +333,7 @@ def test_subscribe_is_unknown_to_a_closed_connection(join: Clients) -> None:
 
     client.send(packet(SUBSCRIBE << 4, b"\x00\x01\x00") + client.publish_bytes(topic, b"too late"))
 
-    said = client.expect_closed(timeout=3)
+    said = client.expect_closed(timeout=CLOSED_S)
     assert [each.kind for each in said] == [DISCONNECT]
     assert said[0].code >= 0x80
     watcher.nothing()

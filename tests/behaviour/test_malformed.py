@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.mqtt_clients import Clients
+from tests.support.mqtt_clients import CLOSED_S, Clients
 from tests.support.packets import CONNACK, PUBACK, packet, string
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
@@ -391,7 +391,7 @@ def test_clients_without_connect_cannot_announce_a_great_packet(tcp: Clients, fi
 
     client.send(first)
 
-    assert all(said.kind == CONNACK and said.code in (0x81, 0x95) for said in client.expect_closed(timeout=2))
+    assert all(said.kind == CONNACK and said.code in (0x81, 0x95) for said in client.expect_closed(timeout=CLOSED_S))
 
 
 def test_ten_thousand_user_properties_do_no_harm(tcp: Clients) -> None:

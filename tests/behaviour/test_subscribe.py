@@ -6,7 +6,7 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.mqtt_clients import Clients
+from tests.support.mqtt_clients import CLOSED_S, Clients
 from tests.support.packets import PUBACK, UNSUBACK, packet, string
 
 
@@ -223,7 +223,7 @@ def test_topics_of_the_greatest_length_do_no_harm(tcp: Clients, version: int, to
         client = tcp(version)
         client.send(data(client) + packet(0xE0, b""))
         witness.ping()
-        for said in client.expect_closed(timeout=3):
+        for said in client.expect_closed(timeout=CLOSED_S):
             assert said.kind in (9, 14)
 
 

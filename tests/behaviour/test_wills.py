@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import property_names as names
 from tests.support.clients import unique
-from tests.support.mqtt_clients import Client, Clients
+from tests.support.mqtt_clients import CLOSED_S, Client, Clients
 from tests.support.packets import Properties, packet, string
 
 BUSY_S = 5.0  # the machine may be busy with other tests
@@ -209,7 +209,7 @@ def test_bad_will_topics_are_refused(tcp: Clients, version: int, topic: str, cod
 
     client.send(client.connect_bytes(unique(), "acme/dev1", will=(topic, b"", 0, False)))
 
-    said = client.expect_closed(timeout=3)
+    said = client.expect_closed(timeout=CLOSED_S)
     assert [each.code for each in said] == ([code] if version == 5 else [])
 
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, QueueLimits, QueueStore
 from tests.support.lossy_queues import TENANT, OnHBase, OnRedis, Server
+from tests.support.night import by_day
 from tests.support.waiting import until_answered
 
 QUEUES = (1, 2, 3)
@@ -208,6 +209,6 @@ def test_each_message_is_in_each_queue_once(server: type[Server]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=by_day(20, 200), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

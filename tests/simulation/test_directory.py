@@ -154,7 +154,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_the_directory_keeps_its_promises(first: int) -> None:
     """One hub at a time has a Client Identifier, nobody waits for ever, and no entry stays behind."""
     found = first_fault(range(first, first + BLOCK), "directory")

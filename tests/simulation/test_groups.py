@@ -16,7 +16,7 @@ from tests.simulation.mutants import mutated
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found
 
 _place, _end, _take_publish = PeerGroups.place, PeerGroups.end, PeerGroups.take_publish
 _ROUTES, _PEER, _GROUPS = (
@@ -85,7 +85,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_shared_groups_keep_their_promises(first: int) -> None:
     """What is acknowledged reaches one living member of each group, whatever becomes of hubs, links and clients."""
     found = first_fault(range(first, first + BLOCK), "groups")

@@ -15,7 +15,7 @@ from iothub.peers.place_frames import TenantPlace, encode_known
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found
 
 _PLACES, _OWN = "iothub.peers.known.PeerPlaces", "iothub.peers.known.OwnPlace"
 _note_applied = PeerPlaces.note_applied
@@ -64,7 +64,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 """
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_what_hubs_know_keeps_its_promises(first: int) -> None:
     """Every hub stores for a persistent session from its SUBACK on, and none from its UNSUBACK on; nobody waits for ever."""
     found = first_fault(range(first, first + BLOCK), "known")

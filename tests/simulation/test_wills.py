@@ -16,7 +16,7 @@ from iothub.peers.will_copies import WillCopies
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
-SCHEDULES = 250  # in which each mutant must be found
+SCHEDULES = 500  # in which each mutant must be found
 _COPIES = "iothub.peers.will_copies.WillCopies"
 
 _set_view, _peer_gone, _frame = WillCopies.set_view, WillCopies.peer_gone, WillCopies.frame
@@ -81,7 +81,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
 }
 
 
-@pytest.mark.parametrize("first", range(0, 500, BLOCK))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, BLOCK))
 def test_wills_keep_their_promises(first: int) -> None:
     """Published by one hub if both copies had arrived and a hub with one lives on; never while the client's hub is there, or after a drop."""
     found = first_fault(range(first, first + BLOCK), "wills")

@@ -7,7 +7,6 @@ command itself is run through it (`Tenancy.command`).
 from __future__ import annotations
 
 import sqlite3
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,6 @@ from tests.support.waiting import until
 
 DEVICES = ("dev1", "dev2")
 REFUSED_3X, REFUSED_5 = 0x80, 0x97
-APPLY_S = 0.4  # with `sql.poll_interval=50ms`; that a second is enough by default is proven by `test_applied_limits`
 
 
 @dataclass
@@ -101,9 +99,9 @@ class Tenancy:
         self.harness.hub.run("quota", verb, self.name, *rest)
 
     def set(self, *limits: str, device: str | None = None) -> None:
-        """Change limits under the running hub, and give it time to apply them: a few of its looks at the accounts."""
+        """Change limits under the running hub and let it apply them: it does so before it answers `explain`."""
         quotas.set_limits(self.harness.store, self.name, limits, device)
-        time.sleep(APPLY_S)
+        self.harness.hub.run("explain", "subscribe", f"{self.name}/dev1", "t", check=False)
 
     # --- what the hub counted
 

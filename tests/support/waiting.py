@@ -14,14 +14,22 @@ from iothub.base.errors import BackendError
 T = TypeVar("T")
 
 PAUSE_S = 0.02
+PATIENCE_S = 30.0  # a wait ends with its fact: a long limit costs nothing, and the machine may be busy
 
 
-def until(fact: Callable[[], bool], what: str, timeout_s: float = 5.0) -> None:
+def until(fact: Callable[[], bool], what: str, timeout_s: float = PATIENCE_S) -> None:
     """Wait until `fact()` holds; `what` is said when it does not."""
+    assert comes_true(fact, timeout_s), f"not within {timeout_s:g} s: {what}"
+
+
+def comes_true(fact: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until `fact()` holds, and tell whether it did in time."""
     deadline = time.monotonic() + timeout_s
     while not fact():
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        if time.monotonic() >= deadline:
+            return False
         time.sleep(PAUSE_S)
+    return True
 
 
 def until_answered(call: Callable[[], T]) -> T:

@@ -2,8 +2,8 @@
 
 Knows no store. A thread for each connection, as one connection has one request under way; that is the bound of what waits here.
 
-Invariant: of one client, one connection is read. When a client connects anew, nothing more is taken from its earlier connection: what was in
-there unread must not be done after the client was told that it was not.
+Invariant: of one client, one connection is read. When a client connects anew, nothing more is read from its earlier connection: a request
+that was still unread there must not be carried out after the client was answered that it was not.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class PeerRetained(Protocol):
         """A write of this hub is durable; `size` 0: the message was deleted."""
 
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
-        """Call back once every hub that has the tenant open has told what it had routed before. False: there is nobody to ask.
+        """Call back once every hub that has the tenant open has announced what it had routed before. False: there is nobody to ask.
 
         `on_asked`: called for each of them between the messages that it had routed before and those that it routes later.
         """

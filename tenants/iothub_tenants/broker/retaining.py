@@ -3,8 +3,8 @@
 Knows no driver: bodies are fetched through an injected store, a page at a time. A damaged one is counted, and dropped for whoever should get it; it
 stays until its topic gets another one or somebody deletes it.
 
-Hubs that share the store tell each other what they write, and before a replay each is asked for what is on its way. Where that could not be told,
-the index is read from the store again before the next replay.
+Hubs that share the store announce what they write to each other, and before a replay each is asked for what is on its way. Where an announcement
+could not be sent, the index is read from the store again before the next replay.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Retaining:
     """Fulfils `iothub.peers.retained.TenantRetained`.
 
     Invariants: `retained_messages` and `retained_bytes` count what is stored or on its way there, by topic. The index has every message that is
-    stored and was told here; one that is not there any more may still be in it, and goes when its body is asked for.
+    stored and was announced here; one that is not there any more may still be in it, and goes when its body is asked for.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Retaining:
         self._count_stored(topic)
 
     def expired(self, topic: bytes) -> None:
-        """The store has removed a message whose time was over; one that another hub has written since, and has told here, stays."""
+        """The store has removed a message whose time was over; one that another hub has written and announced since stays."""
         entry = self._index.get(topic)
         if entry is not None and 0 < entry.expires_at_ms <= self._now_ms():
             self._gone(entry)
@@ -213,7 +213,7 @@ class Retaining:
             self._arrived = {topic: sources for topic, sources in self._arrived.items() if topic in self._sizes}
 
     def note_unannounced(self) -> None:
-        """Another hub may have written what was not told here."""
+        """Another hub may have written what was not announced here."""
         self._is_unannounced = True
 
     def await_settled(self, on_done: OnDone) -> None:
@@ -400,7 +400,7 @@ class Retaining:
         return deleted
 
     async def _note_deleted(self, topics: Sequence[bytes], before: Sequence[RetainedTopic | None]) -> None:
-        """The store has deleted these. What was told meanwhile was written before that or after it: the store says which."""
+        """The store has deleted these. What was announced meanwhile was written before that or after it: the store says which."""
         changed: list[RetainedTopic] = []
         for topic, entry in zip(topics, before, strict=True):
             now = self._index.get(topic)

@@ -86,13 +86,13 @@ def test_a_full_disk_is_an_alarm_and_heals_when_space_is_freed(small: SmallDiskH
     small.fill(leave_kib=64)
     publisher.until_stuck()
 
-    until(lambda: alarms(small) >= 1, "an alarm about the disk", 10)
+    until(lambda: alarms(small) >= 1, "an alarm about the disk")
     chatter.publish("live/1", b"still here")
     assert live.expect(PUBLISH, 1.0).payload == b"still here"
     assert small.is_running()
     small.make_room()
     assert publisher.take(30), "not acknowledged within 30 s of free space"
-    until(lambda: alarms(small) == 0, "the alarm is over", 10)
+    until(lambda: alarms(small) == 0, "the alarm is over")
     publisher.deliver(1)
     assert publisher.acknowledged == list(range(1, publisher.sent + 1))
     got = wake_sleeper(port, publisher.sent)
@@ -143,11 +143,11 @@ def test_a_publisher_is_refused_or_closed_when_the_hub_gives_up(tmp_path: Path, 
             refusal = None
 
         assert refusal in ((None,) if version == 4 else (None, REFUSED))
-        assert_connects_are_refused(hub.ports["tcp"], version, 5.0)
+        assert_connects_are_refused(hub.ports["tcp"], version, 8.0)
         assert alarms(hub) >= 1, "it is over only with a commit that succeeds"
         hub.make_room()
         assert_refused_connects_left_nothing(hub.ports["tcp"])
-        until(lambda: alarms(hub) == 0, "the alarm is over", 10)
+        until(lambda: alarms(hub) == 0, "the alarm is over")
         got = wake_sleeper(hub.ports["tcp"], len(publisher.acknowledged))
         assert got[: len(publisher.acknowledged)] == publisher.acknowledged
         assert hub.is_running()
@@ -185,12 +185,12 @@ def test_a_full_disk_is_seen_when_nobody_writes(small: SmallDiskHub) -> None:
     """/readyz says the truth before a client has to find out; and after, without a client either."""
     assert readiness(small) == (200, [])
     small.fill()
-    until(lambda: readiness(small) == (503, ["the disk is full"]), "not ready", 10)
+    until(lambda: readiness(small) == (503, ["the disk is full"]), "not ready")
     assert alarms(small) == 1
 
     small.make_room()
 
-    until(lambda: readiness(small) == (200, []), "ready again", 10)
+    until(lambda: readiness(small) == (200, []), "ready again")
     assert alarms(small) == 0
     assert small.is_running()
 
@@ -202,14 +202,14 @@ def test_a_store_that_refuses_writes_is_an_alarm_and_no_exit(small: SmallDiskHub
     publisher.deliver(3)
     small.refuse_writes(above_bytes=64 << 10)
     publisher.until_stuck()
-    until(lambda: alarms(small) >= 1, "an alarm about the store", 10)
+    until(lambda: alarms(small) >= 1, "an alarm about the store")
     assert readiness(small)[0] == 503
 
     small.refuse_writes(above_bytes=None)
 
     assert publisher.take(30)
-    until(lambda: readiness(small) == (200, []), "ready again", 10)
-    until(lambda: alarms(small) == 0, "the alarm is over", 10)
+    until(lambda: readiness(small) == (200, []), "ready again")
+    until(lambda: alarms(small) == 0, "the alarm is over")
     assert publisher.acknowledged == list(range(1, publisher.sent + 1))
     assert wake_sleeper(small.ports["tcp"], publisher.sent) == publisher.acknowledged
     publisher.client.close()

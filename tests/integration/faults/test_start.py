@@ -99,8 +99,8 @@ def test_a_full_disk_is_named_with_what_to_do(leave_kib: int, is_first: bool, hu
     needed = room_bytes(Config(), DataDir(hub.data_dir))
     leave_kib = min(leave_kib, (needed >> 10) - 4)
 
-    checked, started = on_small_disk(hub, leave_kib, '"$@" --check'), on_small_disk(hub, leave_kib, '"$@"')
-    before, after = on_small_disk(hub, leave_kib, 'ls -A "$0"'), on_small_disk(hub, leave_kib, '"$@"; ls -A "$0"')
+    before, checked = on_small_disk(hub, leave_kib, 'ls -A "$0"'), on_small_disk(hub, leave_kib, '"$@" --check')
+    started = on_small_disk(hub, leave_kib, '"$@"; code=$?; ls -A "$0"; exit $code')
 
     assert (checked.returncode, started.returncode) == (7, 7)
     assert checked.stderr == started.stderr
@@ -108,7 +108,7 @@ def test_a_full_disk_is_named_with_what_to_do(leave_kib: int, is_first: bool, hu
     assert the_line(started) == (
         f"iothub: {hub.data_dir}: the disk is full ({free} free, a start needs {room}); free some space first"
     )
-    assert after.stdout == before.stdout
+    assert started.stdout == before.stdout
 
 
 @pytest.mark.parametrize("is_first", [True, False])

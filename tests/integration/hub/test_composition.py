@@ -45,7 +45,10 @@ def alarms_of(health: Health) -> list[Json]:
 
 
 def test_every_declared_metric_has_a_source(initialised: Path) -> None:
-    """`iothub.hub.metric_sources` names all, `iothub.hub.compose_stores` and `iothub.hub.foundation` make what they are read from."""
+    """`iothub.hub.metric_sources` names all.
+
+    `iothub.hub.compose_stores`, `iothub.hub.compose_tasks` and `iothub.hub.foundation` make what they are read from.
+    """
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(listeners=Listeners(tcp=TcpListener(port=0)), http=Http())
     made = compose(settings, DataDir(initialised), reactor, SystemClock())

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iothub.cli.local_hub import LocalHub
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
 from tests.support.answering import AnsweringHub, silent_hub
@@ -55,9 +56,9 @@ def test_process_without_a_socket_is_named(cli: Cli) -> None:
 
 
 def test_silent_hub_is_waited_for_a_while(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("iothub.cli.local_hub.SILENCE_S", 0.05)
+    monkeypatch.setattr(LocalHub.ask, "__defaults__", (0.05,))
     with silent_hub(cli.data_dir):
-        assert "no answer within" in cli("session", "list", "acme", code=7).err
+        assert "no answer within 0 s" in cli("session", "list", "acme", code=7).err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from iothub.base.errors import BackendError, ConflictError, NotFoundError
 from iothub.records.owner import Owner
-from iothub.testing.queue_contract import GONE, MANY, TENANT, due, made, moved, one, positions
+from iothub.testing.queue_contract import GONE, TENANT, made, moved, one, positions
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import (
     Append,
@@ -18,13 +18,12 @@ from iothub_services.queues.port import (
     Overflow,
     QueueLimits,
 )
-from iothub_services.queues.redis import sending
 from iothub_services.queues.redis.reader_scripts import ID_KEPT_MS, INTEND, MOVE
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
 from iothub_services.queues.routing import RoutingStore
-from iothub_services.redis.calls import Call, RedisRefusedError
+from iothub_services.redis.calls import Call
 from tests.support.redis_queues import PREFIX, Fault, RedisHarness
 
 
@@ -420,77 +419,6 @@ def test_purge_that_comes_late_takes_nothing_that_came_since(harness: RedisHarne
     harness.ask([late])
 
     assert positions(store, 1, claim.epoch) == [2]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        ("v", "2", "x", "y"),
-        ("x", "y"),
-        ("v", "1", "q", "1"),
-        ("v", "1", "q", "x", "f", "0", "e", "0", "i", "", "d", "", "b", "body"),
-        ("v", "2", "q", "1", "f", "0", "e", "0", "i", "", "d", "", "b", "body"),
-    ],
-)
-@pytest.mark.parametrize("count", [10, 2])
-def test_page_passes_over_a_damaged_record(harness: RedisHarness, fields: tuple[str, ...], count: int) -> None:
-    """It is named, and counts for how far the page has come."""
-    store = harness.store()
-    claim = made(store, 1)
-    store.append([one(1, 1)])
-    harness.redis.execute_command("XADD", f"{PREFIX}:queue:{{1}}:r", "2-0", *fields)
-    harness.redis.execute_command("HSET", f"{PREFIX}:queue:{{1}}:m", "tail", 2, "messages", 2)
-    store.append([one(1, 3)])
-
-    page = store.read(1, claim.epoch, 0, count, MANY)
-
-    assert [record.position for record in page.records] == [1, 3][: count - 1]
-    assert (page.upto, page.is_short) == ((3, True) if count == 10 else (2, False))
-    assert [position for position, _ in page.damaged] == [2]
-    assert store.apply([Move(MoveKind.ACK, 1, claim.epoch, 2)]) == [True]
-    assert store.stats(1).messages == 1
-
-
-@pytest.mark.parametrize(
-    ("said", "is_one_queues"),
-    [
-        ("DAMAGED its state has something else where a number belongs", True),
-        ("WRONGTYPE Operation against a key holding the wrong kind of value script: 5b, on @user_script:38.", True),
-        ("user_script:74: attempt to compare nil with number script: 5b, on @user_script:74.", True),
-        ("Error running script (call to f_5b): @user_script:74: user_script:74: attempt to compare nil", True),
-        ("Error running script (call to f_5b): @user_script:76: WRONGTYPE Operation against a key holding", True),
-        ("NOPERM this user has no permissions to run the 'hset' command script: 5b, on @user_script:9.", False),
-        ("ACL failure in script: The user executing the script can't access this command", False),
-        ("Error running script (call to f_5b): @user_script: 9: -OOM command not allowed", False),
-    ],
-)
-def test_what_redis_says_of_one_queue_is_told_from_what_concerns_all(
-    harness: RedisHarness, said: str, is_one_queues: bool
-) -> None:
-    """In the words of Redis 7, and of 6 where those differ."""
-    outcome = RedisRefusedError(f"Redis refused: {said}")
-    alarms: list[tuple[str, str]] = []
-    sender = sending.Sender(harness.ask, harness.ask, b"probe", lambda *alarm: alarms.append(alarm))
-
-    for _ in range(2):
-        assert sender.of_queue(7, outcome) == (sending.GONE if is_one_queues else outcome)
-    assert sender.of_queue(0, outcome) is outcome
-    assert [word for word, _ in alarms] == ["queue_lost"] * is_one_queues
-
-
-@pytest.mark.parametrize("part", ["m", "e"])
-def test_expired_messages_go_beside_a_damaged_queue(harness: RedisHarness, part: str) -> None:
-    """Whatever else is wrong is told."""
-    store = harness.store()
-    made(store, 1)
-    made(store, 2)
-    store.append([one(1, 1, expires_at_ms=5), one(2, 2, expires_at_ms=6)])
-    harness.redis.execute_command("SET", f"{PREFIX}:queue:{{1}}:{part}", "x")
-
-    assert store.expire(10, 9).removed == (due(2, 1),)
-    harness.forbidden.add("EVALSHA")
-    with pytest.raises(BackendError, match="NOPERM"):
-        store.expire_unsent(10, [due(2, 1)])
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])

@@ -100,7 +100,7 @@ class Appending:
     def settle(self, item: Item) -> None:
         """The message's intent is routed: if nobody but us had it, no queue is asked for its message id again.
 
-        Redis is told with the next call. What it does not hear of, since this hub ends or the call fails, goes when its time is over.
+        The next call to Redis says so. If this hub ends or that call fails, Redis forgets the message id when its time is over.
         """
         if item.is_settled_later:
             for share in item.shares:
