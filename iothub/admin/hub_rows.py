@@ -84,6 +84,28 @@ def subscription_row(reported: Json) -> Row:
     return {"name": name, "qos": reported["qos"], "no_local": reported["no_local"]}
 
 
+def client_subscription_row(reported: Json) -> Row:
+    """Describe a subscription of one of many clients."""
+    row = subscription_row({**reported, "group": reported["group"] or None})
+    return {"client_id": reported["client_id"], **row, "is_connected": reported["is_connected"]}
+
+
+def share_group_row(reported: Json) -> Row:
+    """Return a shared group; `away`: members whose client is not connected, and whose session is kept."""
+    return {
+        "name": reported["group"],
+        "filter": reported["filter"],
+        "connected": reported["connected"],
+        "away": reported["away"],
+    }
+
+
+def alarm_rows(reported: Iterable[Json]) -> list[Row]:
+    """Return raised alarms, the oldest first."""
+    found = sorted(reported, key=lambda row: float(str(row["since"])))
+    return [{**row, "since": time_of(int(float(str(row["since"])) * 1000))} for row in found]
+
+
 def queue_row(client_id: str, reported: AnyJson) -> Row:
     """Return a queue as lists have it."""
     shown = ("queue_id", "driver", "messages", "bytes", "head", "tail", "epoch")

@@ -52,11 +52,11 @@ class DeniedError(IotHubError):
 
 
 class TenantLimitError(IotHubError):
-    """A tenant's limit says no. `limit` is the quota's name (docs/reference/quotas.md)."""
+    """A tenant's limit says no. `limit` is the quota's name (docs/reference/quotas.md); empty: another process has said so."""
 
     exit_code = 6
 
-    def __init__(self, message: str, *, limit: str) -> None:
+    def __init__(self, message: str, *, limit: str = "") -> None:
         super().__init__(message)
         self.limit = limit
 
@@ -127,7 +127,8 @@ class ErrorList:
 
 
 _BY_EXIT_CODE: dict[int, type[IotHubError]] = {
-    error.exit_code: error for error in (ConfigError, NotFoundError, ConflictError, DeniedError, UnavailableError)
+    error.exit_code: error
+    for error in (ConfigError, NotFoundError, ConflictError, DeniedError, TenantLimitError, UnavailableError)
 }
 
 

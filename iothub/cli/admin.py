@@ -29,7 +29,7 @@ command.add_command(admin_user.command)
 
 ROLES = ("platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer", "scrape")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-COLUMNS = ("name", "role", "tenant", "prefix", "is_enabled", "created")
+COLUMNS = ("name", "role", "tenant", "prefix", "is_enabled", "created", "last_used")
 
 
 @verb(command, "serve")

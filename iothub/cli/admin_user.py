@@ -20,7 +20,7 @@ from iothub_tenants.accounts.plain import plain
 command = noun("user", "Users: people who log in to the dashboard and the REST API with name and password.")
 
 ROLES = ("platform-admin", "operator", "viewer", "tenant-admin", "tenant-viewer")
-COLUMNS = ("name", "role", "tenant", "is_local", "is_enabled", "created", "login")
+COLUMNS = ("name", "role", "tenant", "is_local", "is_enabled", "created", "last_used")
 
 C = TypeVar("C", bound=Callable[..., object])
 

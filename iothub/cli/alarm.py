@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 import click
 
-from iothub.admin.content import time_of
+from iothub.admin.hub_rows import alarm_rows
 from iothub.base.errors import NotFoundError
 from iothub.cli.app import COMMAND_TIMEOUT_S, App, noun, verb
 from iothub.records.admin_commands import Verb
@@ -60,5 +60,4 @@ def show(app: App, name: str) -> None:
 def raised(app: App) -> list[dict[str, object]]:
     """Return the raised alarms of all hubs. Raises UnavailableError."""
     answer = app.ask_hub("", Verb.ALARM_LIST, {}, COMMAND_TIMEOUT_S)
-    found = sorted(answer.rows, key=lambda row: float(str(row["since"])))
-    return [{**row, "since": time_of(int(float(str(row["since"])) * 1000))} for row in found]
+    return alarm_rows(answer.rows)

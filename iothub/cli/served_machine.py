@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from iothub.admin import runs
-from iothub.cli import config, doctor, events, stores, version
+from iothub.cli import config, doctor, events, stores, stream_topics, version
 from iothub.config.datadir import DataDir
 from iothub.config.loader import Loaded
 from iothub.jobs import control, specs
 from iothub.jobs.places import Places
+from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts.job_runs import Run
 from iothub_tenants.accounts.store import AccountStore
 
@@ -88,6 +89,37 @@ class ServedMachine:
 
     def read_report(self, run: Run) -> str:
         return runs.read_report(run, specs.archive_of(self._loaded.config, self._data_dir))
+
+    def create_stream(
+        self,
+        store: AccountStore,
+        tenant: str,
+        name: str,
+        topic_filter: str,
+        *,
+        direction: Direction,
+        partitions: int | None,
+        retention_s: float | None,
+    ) -> Row:
+        settings, data_dir = self._loaded.config, self._data_dir
+        made, found = stream_topics.create(
+            settings,
+            data_dir,
+            store,
+            tenant,
+            name,
+            topic_filter,
+            direction=direction,
+            partitions=partitions,
+            retention_s=retention_s,
+        )
+        return {**stream_topics.row(settings, made), "existing_topics": found}
+
+    def delete_stream(self, store: AccountStore, stream: Stream, *, is_topic_kept: bool) -> None:
+        stream_topics.delete(self._loaded.config, self._data_dir, store, stream, is_topic_kept=is_topic_kept)
+
+    def stream_row(self, stream: Stream) -> Row:
+        return stream_topics.row(self._loaded.config, stream)
 
     def _program(self) -> list[str]:
         file: Path | None = self._app.config_file

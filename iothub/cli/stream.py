@@ -5,9 +5,6 @@ Knows no driver: `iothub_services.streams` creates and reads topics; a running h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import click
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
@@ -16,9 +13,6 @@ from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.records.admin_commands import Verb
 from iothub_services.streams.port import Direction, Stream, refused_topic, topic_name
-
-if TYPE_CHECKING:
-    from iothub_services.streams.kafka.topics import StreamTopics
 
 command = noun("stream", "Streams: messages of devices to a Kafka topic, and records of an application to devices.")
 COLUMNS = ("name", "direction", "filter", "topic", "partitions", "retention_s")
@@ -64,8 +58,8 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     record = {**_row(app, stream), "messages_in_topic": None, "lag": None, **_of_hub(app, tenant, name)}
     code = 0
     try:
-        topics = stream_topics.reached(app)
-        stream_topics.owned(app).check()
+        topics = stream_topics.reached(app.loaded.config)
+        stream_topics.owned(app.loaded.config, app.data_dir).check()
         state = topics.state(str(record["topic"]), _group(app, stream, group))
         if state is None:
             app.say(f"iothub: warning: Kafka has no topic {record['topic']}: a hub creates it with the next message")
@@ -118,25 +112,23 @@ def create(
       iothub --data-dir ./hub stream create acme telemetry 'sensors/#'
       iothub --data-dir ./hub stream create acme commands 'devices/+/cmd' --direction in --partitions 1
     """
-    settings, topics = app.loaded.config.streams, stream_topics.reached(app)
-    owned = stream_topics.owned(app)
-    owned.check()
-    kept_ms = int((settings.retention_s if retention_s is None else retention_s) * 1000)
-    partitions = partitions or settings.partitions
-    wanted = accounts.streams.Wanted(name, topic_filter, Direction(direction), partitions, kept_ms)
-    found = topics.there([_topic(app, tenant, name, wanted.direction)])
-    made = accounts.streams.create(app.store(), tenant, wanted)
-    try:
-        owned.claim()
-        topics.make(made)
-    except BaseException:
-        accounts.streams.remove(app.store(), tenant, name)
-        raise
+    made, found = stream_topics.create(
+        app.loaded.config,
+        app.data_dir,
+        app.store(),
+        tenant,
+        name,
+        topic_filter,
+        direction=Direction(direction),
+        partitions=partitions,
+        retention_s=retention_s,
+    )
     for topic in found:
         app.say(
             f"iothub: warning: topic {topic} exists already: the stream uses it with its messages, partitions and retention"
         )
-    app.done(f"created stream {name} of tenant {tenant}: topic {_topic_of(app, made)}", _row(app, made))
+    row = _row(app, made)
+    app.done(f"created stream {name} of tenant {tenant}: topic {row['topic']}", row)
 
 
 @destroying_verb(command, "delete")
@@ -157,36 +149,8 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_dry_run: bool) ->
     what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
     if not app.may_delete(what, _row(app, stream), is_dry_run=is_dry_run):
         return
-    topics = None if is_kept else stream_topics.reached(app)
-    why_kept = None if is_kept else _require_own(app)
-    accounts.streams.remove(app.store(), tenant, name)
-    if topics is not None:
-        _delete_topics(app, topics, stream, why_kept)
+    stream_topics.delete(app.loaded.config, app.data_dir, app.store(), stream, is_topic_kept=is_kept)
     app.deleted(what, _row(app, stream))
-
-
-def _require_own(app: App) -> UnavailableError | None:
-    """Return the error of a Kafka that does not answer. Raises ConflictError: the topics belong to another installation."""
-    try:
-        stream_topics.owned(app).check()
-    except ConflictError as error:
-        raise ConflictError(f"{error}; to delete the stream only, use --keep-topic") from None
-    except UnavailableError as error:
-        return error
-    return None
-
-
-def _delete_topics(app: App, topics: StreamTopics, stream: Stream, why_not: UnavailableError | None) -> None:
-    """Raises UnavailableError, which says what is deleted, what is not, and what to do."""
-    try:
-        if why_not is not None:
-            raise why_not
-        topics.delete([stream])
-    except UnavailableError as error:
-        raise UnavailableError(
-            f"stream {stream.name} of tenant {stream.tenant} is deleted, its topic is not: {error}; "
-            f"{_by_hand(topics, topics.names(stream))}"
-        ) from None
 
 
 def _to_be_deleted(app: App, tenant: str, name: str) -> Stream:
@@ -202,21 +166,17 @@ def _left_over(app: App, tenant: str, name: str) -> str:
 
     if no_kafka(app.loaded.config):
         return ""
-    topics = stream_topics.reached(app)
+    topics = stream_topics.reached(app.loaded.config)
     outward, inward = (_topic(app, tenant, name, each) for each in (Direction.OUT, Direction.IN))
     others = {topic for stream in accounts.streams.living(app.store()) for topic in topics.names(stream)}
     try:
-        stream_topics.owned(app).check()
+        stream_topics.owned(app.loaded.config, app.data_dir).check()
         found = topics.there([each for each in (outward, inward, refused_topic(inward)) if each not in others])
     except UnavailableError as error:
         return f"; whether its topic remains is unknown: {error}"
     except ConflictError:  # what is there is somebody else's
         return ""
-    return f"; a topic of that name remains: {_by_hand(topics, found)}" if found else ""
-
-
-def _by_hand(topics: StreamTopics, names: Sequence[str]) -> str:
-    return f"delete it, else a new stream of that name starts with its messages: {topics.by_hand(names)}"
+    return f"; a topic of that name remains: {stream_topics.by_hand(topics, found)}" if found else ""
 
 
 def _group(app: App, stream: Stream, group: str | None) -> str | None:
@@ -239,15 +199,7 @@ def _topic(app: App, tenant: str, name: str, direction: Direction) -> str:
 
 
 def _row(app: App, stream: Stream) -> dict[str, object]:
-    return {
-        "name": stream.name,
-        "tenant": stream.tenant,
-        "direction": stream.direction.value,
-        "filter": stream.filter,
-        "topic": _topic_of(app, stream),
-        "partitions": stream.partitions,
-        "retention_s": stream.retention_ms / 1000,
-    }
+    return stream_topics.row(app.loaded.config, stream)
 
 
 def _of_hub(app: App, tenant: str, name: str) -> dict[str, object]:

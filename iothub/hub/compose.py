@@ -72,7 +72,9 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.background.admin_clients import AdminClients
 from iothub_tenants.background.admin_commands import AdminCommands
 from iothub_tenants.background.admin_explain import AdminExplain
+from iothub_tenants.background.admin_publish import AdminPublish
 from iothub_tenants.background.admin_queries import AdminQueries
+from iothub_tenants.background.admin_subscriptions import AdminSubscriptions
 from iothub_tenants.background.admin_traces import AdminTraces
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.background.session_recovery import Retry, SessionRecovery, run_once
@@ -429,7 +431,18 @@ def _verbs(
     traces = AdminTraces(
         foundation.traces(), foundation.trace_files, find_tenant, process.threads.run, process.settings.node.number
     )
-    here = {**commands.verbs, **clients.verbs, **explain.verbs, **traces.verbs, Verb.ALARM_LIST: health.answer_alarms}
+    subscriptions = AdminSubscriptions(
+        foundation.brokers, find_tenant, control.hub.cluster.catch_up, process.threads.run
+    )
+    publish = AdminPublish(control.hub, tasks.accounts.following.follow_changes)
+    here = {
+        **commands.verbs,
+        **clients.verbs,
+        **subscriptions.verbs,
+        **explain.verbs,
+        **traces.verbs,
+        Verb.ALARM_LIST: health.answer_alarms,
+    }
     own_node = OwnNode(process.settings, draining, process.pause)
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs
@@ -437,7 +450,14 @@ def _verbs(
     every_hub = EveryHub(here, peers, lambda: foundation.members.names)
     nodes = Nodes(own_node, peers, foundation.members.rows, lambda row: foundation.cluster().evict(row))
     every_worker = None if own_worker is None else EveryWorker(own_worker, peers, process.settings.node.workers)
-    verbs = {**queries.verbs, **here, **every_hub.verbs, **ClientPages(every_hub.verbs).verbs, **nodes.verbs}
+    verbs = {
+        **queries.verbs,
+        **publish.verbs,
+        **here,
+        **every_hub.verbs,
+        **ClientPages(every_hub.verbs).verbs,
+        **nodes.verbs,
+    }
     return verbs, nodes, every_worker
 
 

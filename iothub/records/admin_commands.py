@@ -7,6 +7,7 @@ over its links (`iothub.peers.commands`). Arguments and answers are JSON objects
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,6 +17,8 @@ from iothub.base.errors import ConfigError, NotFoundError
 
 BODY_BYTES = 192 << 10
 """Of a stored message in one row: Base64 makes a third more of it."""
+MESSAGE_BYTES = 512 << 10
+"""Of the payload of one that is published: with its topic and properties it fits into a frame of a request."""
 
 Json = Mapping[str, object]
 
@@ -46,6 +49,12 @@ class Verb(StrEnum):
     CLIENT_TOP = "client.top"
     CLIENT_SHOW = "client.show"  # every hub, {"client_id": text} -> rows of subscriptions; such a row; NotFoundError
     CLIENT_KICK = "client.kick"  # every hub, {"client_id": text} -> such a row, of whom was put out; NotFoundError
+    # every hub, {"after": place or "", "client_id": text or "", "group": text or "": all, "limit": number} -> rows of subscriptions by client id,
+    # group and filter: {"client_id", "group": "" for none, "filter", "qos", "no_local", "is_connected"}; {"next"}
+    SUBSCRIPTION_LIST = "subscription.list"
+    # every hub, {"after": place or "", "limit": number} -> rows of shared groups by name and filter: {"group", "filter", "connected": members,
+    # "away": persistent sessions that are members}; {"next"}
+    GROUP_LIST = "group.list"
     SESSION_LIST = "session.list"  # {"after": text, "limit": number} -> rows of sessions, each with its "queue" or null
     SESSION_SHOW = "session.show"  # {"client_id": text} -> rows of subscriptions; the session; NotFoundError
     SESSION_DISCARD = "session.discard"  # every hub, {"client_id": text} -> {}; NotFoundError
@@ -58,6 +67,11 @@ class Verb(StrEnum):
     RETAIN_SHOW = "retain.show"  # {"topic": text} -> the message, as `message_rows`; {"version"}; NotFoundError
     # every hub, {"filter": Topic Filter} -> rows {"node": number, "done": number, "total": number}: its progress; {"messages": number}
     RETAIN_DELETE = "retain.delete"
+    # {"topic": text, "payload": Base64 of at most MESSAGE_BYTES, "qos": number, "retain": bool, "expiry_s": number or null, "properties": object or
+    # null: "content_type", "response_topic": texts, "correlation_data": Base64, "payload_format_indicator": number, "user_properties": pairs of
+    # texts} -> {"message_id": text, "is_retained", "has_subscribers": bools}; ConfigError, DeniedError, ConflictError, TenantLimitError,
+    # UnavailableError
+    MESSAGE_PUBLISH = "message.publish"
     # {"is_unknown": true: those that named no known tenant; the request names none} -> rows of refused CONNECTs, oldest first: {"at_ms", "tenant",
     # "device", "client_id", "address", "listener", "protocol_version", "reason", "rule"}; {}
     REJECTED_LIST = "rejected.list"
@@ -171,6 +185,25 @@ async def answer_with(verbs: Verbs, request: Request, reply: Reply) -> Json:
     if not _is_text(request.tenant):
         raise no_tenant(request.tenant)
     return await answer(request, reply)
+
+
+def place_text(place: Sequence[str]) -> str:
+    """Return where a page ends in a list that is in the order of several texts, as `after` takes it."""
+    return json.dumps(list(place), ensure_ascii=False, separators=(",", ":"))
+
+
+def place_in(text: str, parts: int) -> tuple[str, ...]:
+    """Return the texts of a place, () for an empty one. Raises ConfigError: it is none."""
+    if not text:
+        return ()
+    try:
+        place = json.loads(text)
+    except (ValueError, RecursionError):
+        place = None
+    is_place = isinstance(place, list) and len(place) == parts and all(isinstance(each, str) for each in place)
+    if not is_place or not all(map(_is_text, place)):
+        raise ConfigError("after: expected what the page before gave for its next one")
+    return tuple(place)
 
 
 def message_rows(facts: Json, body: bytes) -> Iterator[Json]:

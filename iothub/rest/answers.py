@@ -18,6 +18,7 @@ from iothub.rest.problems import Code, ProblemError
 Row = Mapping[str, object]
 MOST = 1000
 USUAL = 100
+_PLACE_CHARS = 16_384  # the longest client id and Topic Filter, with room for escapes
 
 
 class Asked:
@@ -28,7 +29,8 @@ class Asked:
         request: Request,
         limit: Annotated[int, Query(ge=1, le=MOST, description="Maximum number of rows.")] = USUAL,
         after: Annotated[
-            str, Query(max_length=1024, description="Start after this one: take it from the link to the next page.")
+            str,
+            Query(max_length=_PLACE_CHARS, description="Start after this one: take it from the link to the next page."),
         ] = "",
     ) -> None:
         self._request = request

@@ -27,6 +27,7 @@ from iothub.rest import (
     jobs,
     live,
     machine_paths,
+    messages,
     platform,
     quotas,
     rules,
@@ -45,7 +46,22 @@ from iothub.rest.scopes import Scope
 from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
 
-SUBJECTS = (auth, tenants, devices, rules, issuers, quotas, live, explain, traces, platform, users, jobs, machine_paths)
+SUBJECTS = (
+    auth,
+    tenants,
+    devices,
+    rules,
+    issuers,
+    quotas,
+    live,
+    messages,
+    explain,
+    traces,
+    platform,
+    users,
+    jobs,
+    machine_paths,
+)
 THREADS = 12  # an embedded database has 15 connections
 OPENAPI = f"{PREFIX}/openapi.json"
 _SAMPLING = Principal("key", "own:dashboard", "dashboard", Role.SCRAPE, None)  # is in no table

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from fastapi import Response
+from typing import Annotated
+
+from fastapi import Query, Response
 
 from iothub.base.errors import ConfigError
 from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.caller import Caller
+from iothub.rest.machine import Here
 from iothub.rest.models import Anything, Items, Name, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
-from iothub_services.streams.port import Stream
-from iothub_tenants.accounts import streams, token_issuers
+from iothub_services.streams.port import Direction
+from iothub_tenants.accounts import streams, tenants, token_issuers
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("access")
@@ -61,16 +64,45 @@ def delete_token_issuer(call: Call, tenant: TenantName, name: Name) -> Response:
 
 
 @routes.get("/tenants/{tenant}/streams", Scope.STREAMS_READ, returns=Items)
-def list_streams(call: Call, tenant: TenantName, page: Page) -> Response:
+def list_streams(call: Call, tenant: TenantName, page: Page, here: Here) -> Response:
     """List the streams of a tenant by name."""
-    return page.behind([_stream(call, found) for found in streams.list_all(call.store, tenant)])
+    return page.behind([here.stream_row(found) for found in streams.list_all(call.store, tenant)])
+
+
+@routes.post("/tenants/{tenant}/streams", Scope.STREAMS_WRITE, returns=Anything)
+def create_stream(call: Call, tenant: TenantName, here: Here, body: models.NewStream) -> Response:
+    """Create a stream and its Kafka topic. `existing_topics`: those that were there already, and are used as they are."""
+    tenants.show(call.store, tenant)
+    row = here.create_stream(
+        call.store,
+        tenant,
+        body.name,
+        body.filter,
+        direction=Direction(body.direction),
+        partitions=body.partitions,
+        retention_s=body.retention_s,
+    )
+    return answers.created(row, f"/api/v1/tenants/{tenant}/streams/{body.name}")
 
 
 @routes.get("/tenants/{tenant}/streams/{name}", Scope.STREAMS_READ, returns=Anything)
-def show_stream(call: Call, tenant: TenantName, name: Name) -> Response:
+def show_stream(call: Call, tenant: TenantName, name: Name, here: Here) -> Response:
     """Show one stream, with the state and the counts of the running hubs."""
-    row = _stream(call, streams.show(call.store, tenant, name))
+    row = here.stream_row(streams.show(call.store, tenant, name))
     return answers.shown({**row, **call.hub.ask(Verb.STREAM_SHOW, tenant, {"name": name}).result})
+
+
+@routes.delete("/tenants/{tenant}/streams/{name}", Scope.STREAMS_WRITE)
+def delete_stream(
+    call: Call,
+    tenant: TenantName,
+    name: Name,
+    here: Here,
+    is_topic_kept: Annotated[bool, Query(alias="keep_topic", description="Keep the topic in Kafka.")] = False,
+) -> Response:
+    """Delete a stream, its rules, and its topic with everything in it."""
+    here.delete_stream(call.store, streams.show(call.store, tenant, name), is_topic_kept=is_topic_kept)
+    return answers.gone()
 
 
 def _keys(call: Caller, body: models.TokenKeys) -> _Keys | None:
@@ -91,15 +123,3 @@ def _keys(call: Caller, body: models.TokenKeys) -> _Keys | None:
     if algorithm is not None:
         raise ConfigError("`algorithm` needs a key: `public_key` or `jwks`")
     return None
-
-
-def _stream(call: Caller, found: Stream) -> dict[str, object]:
-    return {
-        "name": found.name,
-        "tenant": found.tenant,
-        "direction": found.direction.value,
-        "filter": found.filter,
-        "topic": found.topic(call.settings.kafka.topic_prefix),
-        "partitions": found.partitions,
-        "retention_s": found.retention_ms / 1000,
-    }

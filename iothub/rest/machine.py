@@ -10,6 +10,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts.job_runs import Run
 from iothub_tenants.accounts.store import AccountStore
 
@@ -51,6 +52,28 @@ class Machine(Protocol):
 
     def read_report(self, run: Run) -> str:
         """Raises NotFoundError, UnavailableError."""
+        ...
+
+    def create_stream(
+        self,
+        store: AccountStore,
+        tenant: str,
+        name: str,
+        topic_filter: str,
+        *,
+        direction: Direction,
+        partitions: int | None,
+        retention_s: float | None,
+    ) -> Row:
+        """Create a stream and its topic. Raises ConfigError, ConflictError, NotFoundError, TenantLimitError, UnavailableError."""
+        ...
+
+    def delete_stream(self, store: AccountStore, stream: Stream, *, is_topic_kept: bool) -> None:
+        """Delete a stream and, unless it is kept, its topic. Raises ConfigError, ConflictError, UnavailableError."""
+        ...
+
+    def stream_row(self, stream: Stream) -> Row:
+        """Return a stream as it is shown."""
         ...
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from iothub.base.ids import TENANT_NAME
 from iothub_services.quota.names import BY_NAME, Kind, Quota
-from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME
+from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME, STREAM_NAME
 
 
 def _whole(pattern: str) -> str:
@@ -24,6 +24,8 @@ _PLAN = _whole(PLAN_NAME.pattern)
 _GROUP = _whole(GROUP_NAME.pattern)
 _NO_NUL = "^[^\\x00]*$"
 _PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\xa0\\xad]*$"  # the accounts check the rest
+
+_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
 TenantName = Annotated[str, Path(description="Name of a tenant.")]
 DeviceName = Annotated[str, Path(description="Name of a device.")]
@@ -37,6 +39,9 @@ Policy = Literal["owner", "equal", "prefix"]
 Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
 TopicFilter = Annotated[str, Query(alias="filter", min_length=1, max_length=65_535, description="A Topic Filter.")]
 DisplayName = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
+UserProperty = Annotated[
+    list[Annotated[str, Field(max_length=4096, pattern=_NO_NUL)]], Field(min_length=2, max_length=2)
+]
 Networks = list[Annotated[str, Field(min_length=2, max_length=64, pattern="^[0-9a-fA-F.:]+(/[0-9]+)?$")]]
 
 _WINDOW = "(([1-9]|[1-5][0-9])[sm]|(1|2|3|4|6|8|12)h|(1|7|30)d)"
@@ -254,6 +259,30 @@ class NewTrace(Body):
     has_pings: bool = False
 
 
+class MessageProperties(Body):
+    """Properties of MQTT 5.0, which subscribers with 5.0 get."""
+
+    content_type: Annotated[str, Field(max_length=4096, pattern=_NO_NUL)] | None = None
+    response_topic: Annotated[str, Field(min_length=1, max_length=4096, pattern="^[^\\x00+#]*$")] | None = None
+    correlation_data: Annotated[str, Field(max_length=87_380, pattern=_BASE64, description="Base64.")] | None = None
+    payload_format_indicator: (
+        Annotated[int, Field(ge=0, le=1, description="1: the payload is UTF-8."), _WHOLE] | None
+    ) = None
+    user_properties: Annotated[list[UserProperty], Field(max_length=1000, description="Pairs of name and value.")] = []
+
+
+class NewMessage(Body):
+    """A message that is to be published. Its payload is a text, or Base64; without both it is empty."""
+
+    topic: Annotated[str, Field(min_length=1, max_length=4096, pattern="^[^\\x00+#$][^\\x00+#]*$")]
+    payload: Annotated[str, Field(description="As a text, which is sent in UTF-8.")] = ""
+    payload_base64: Annotated[str, Field(pattern=_BASE64)] | None = None
+    qos: Annotated[int, Field(ge=0, le=2), _WHOLE] = 0
+    retain: bool = False
+    expiry_s: Annotated[int, Field(ge=0, le=0xFFFF_FFFF, description="Message Expiry Interval."), _WHOLE] | None = None
+    properties: MessageProperties | None = None
+
+
 UserSecret = Annotated[
     str, Field(min_length=12, max_length=1024, description="At least 12 characters, and no obvious ones.")
 ]
@@ -327,6 +356,18 @@ class NewTokenIssuer(TokenKeys):
 
 class TokenIssuerChanges(TokenKeys):
     """What is not given stays; an empty `issuer` or `audience` removes the check."""
+
+
+class NewStream(Body):
+    """A stream that is to be."""
+
+    name: Annotated[str, Field(pattern=_whole(STREAM_NAME.pattern))]
+    filter: Topic
+    direction: Annotated[Literal["out", "in"], Field(description="out: devices to Kafka; in: Kafka to devices.")] = (
+        "out"
+    )
+    partitions: Annotated[int, Field(ge=1, le=1000, description="Default: streams.partitions."), _WHOLE] | None = None
+    retention_s: Annotated[int, Field(ge=1, le=10**9, description="Default: streams.retention."), _WHOLE] | None = None
 
 
 class Drain(Body):

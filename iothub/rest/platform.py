@@ -8,12 +8,13 @@ from urllib.parse import quote
 
 from fastapi import Body, Path, Query, Response
 
+from iothub.admin import hub_rows
 from iothub.base.errors import NotFoundError, UnavailableError
 from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.caller import Caller
-from iothub.rest.models import Anything, Items, Name, TenantName
+from iothub.rest.models import Anything, Items, ItemsOfHubs, Name, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import api_keys, tenants
@@ -32,11 +33,12 @@ def show_status(call: Call) -> Response:
     return answers.shown({"tenants": tenants.count(call.store), "hub": dict(_status(call))})
 
 
-@routes.get("/alarms", Scope.STATUS_READ, returns=Items)
+@routes.get("/alarms", Scope.STATUS_READ, returns=ItemsOfHubs)
 def list_alarms(call: Call) -> Response:
-    """List the alarms that the running hub has raised."""
-    alarms = _status(call).get("alarms")
-    return answers.shown({"items": alarms if isinstance(alarms, list) else []})
+    """List the alarms that the hubs have raised, the oldest first."""
+    asked = call.hub.ask(Verb.ALARM_LIST, "", {})
+    rows = hub_rows.alarm_rows(asked.rows)
+    return answers.shown({"items": rows, "unanswered": call.unanswered(asked.result)})
 
 
 @routes.get("/nodes", Scope.STATUS_READ, returns=Items)

@@ -26,6 +26,7 @@ class Scope(StrEnum):
     ISSUERS_READ = "issuers:read"
     ISSUERS_WRITE = "issuers:write"
     STREAMS_READ = "streams:read"
+    STREAMS_WRITE = "streams:write"  # of the platform: a stream takes its Kafka
     BANS_READ = "bans:read"
     BANS_WRITE = "bans:write"
     QUOTAS_READ = "quotas:read"
@@ -40,6 +41,7 @@ class Scope(StrEnum):
     RETAINED_READ = "retained:read"
     RETAINED_WRITE = "retained:write"
     MESSAGES_READ = "messages:read"  # payloads
+    MESSAGES_WRITE = "messages:write"  # publish
     REJECTED_READ = "rejected:read"
     TRACES_READ = "traces:read"
     TRACES_WRITE = "traces:write"
@@ -86,6 +88,7 @@ _TENANT_ADMIN = frozenset(
         Scope.RETAINED_READ,
         Scope.RETAINED_WRITE,
         Scope.MESSAGES_READ,
+        Scope.MESSAGES_WRITE,
         Scope.REJECTED_READ,
         Scope.TRACES_READ,
         Scope.TRACES_WRITE,

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from fastapi import FastAPI
 
 from iothub.base.errors import UnavailableError
+from iothub.cli import stream_topics
 from iothub.config.sections import Config
 from iothub.records.admin_commands import Json, Verb
 from iothub.rest.app import make_paths
@@ -23,11 +24,20 @@ from iothub.rest.caller import Asked, BoundedHub
 from iothub.rest.edge import Edge
 from iothub.rest.fetching import fetch_json
 from iothub.rest.oidc_provider import Fetch
-from iothub_tenants.accounts import api_keys, job_runs, users
+from iothub_services.streams.port import Stream
+from iothub_tenants.accounts import api_keys, job_runs, streams, users
 from iothub_tenants.accounts.job_runs import Owner, Run
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
 
+SUBSCRIPTION: Json = {
+    "client_id": "c1",
+    "group": "g",
+    "filter": "a/#",
+    "qos": 1,
+    "no_local": False,
+    "is_connected": True,
+}
 STEP: Json = {"node": 0, "step": "tenant", "outcome": "pass", "reason": "the tenant exists", "rule": ""}
 ROOT = "/api/v1"
 HOST = "hub.example.com:8081"
@@ -50,6 +60,10 @@ class HubDouble:
             Verb.CLIENT_LIST: ([CLIENT], LAST),
             Verb.CLIENT_SHOW: ([], CLIENT),
             Verb.CLIENT_KICK: ([], CLIENT),
+            Verb.SUBSCRIPTION_LIST: ([SUBSCRIPTION], LAST),
+            Verb.GROUP_LIST: ([{"group": "g", "filter": "a/#", "connected": 2, "away": 1}], LAST),
+            Verb.MESSAGE_PUBLISH: ([], {"message_id": "00" * 16, "is_retained": False, "has_subscribers": True}),
+            Verb.ALARM_LIST: ([{"node": 0, "name": "disk_low", "since": 1_800_000_000.0}], {}),
             Verb.SESSION_LIST: ([SESSION], LAST),
             Verb.SESSION_SHOW: ([], SESSION),
             Verb.SESSION_DISCARD: ([], {}),
@@ -109,6 +123,7 @@ class MachineDouble:
     def __init__(self) -> None:
         self.starts: list[tuple[str, bool, bool, list[str]]] = []
         self.cancelled: list[int] = []
+        self.kept_topics: list[bool] = []
         self.report = "<html><svg width='1'><path stroke='currentColor'/></svg> <svg/></html>"
 
     def settings(self) -> list[dict[str, object]]:
@@ -131,6 +146,18 @@ class MachineDouble:
 
     def cancel_run(self, run: Run) -> None:
         self.cancelled.append(run.id)
+
+    def create_stream(self, store: AccountStore, tenant: str, name: str, topic_filter: str, **options: Any) -> Any:
+        partitions, retention_s = options["partitions"] or 4, options["retention_s"] or 60
+        wanted = streams.Wanted(name, topic_filter, options["direction"], partitions, retention_s * 1000)
+        return {**self.stream_row(streams.create(store, tenant, wanted)), "existing_topics": []}
+
+    def delete_stream(self, store: AccountStore, stream: Stream, *, is_topic_kept: bool) -> None:
+        streams.remove(store, stream.tenant, stream.name)
+        self.kept_topics.append(is_topic_kept)
+
+    def stream_row(self, stream: Stream) -> dict[str, object]:
+        return stream_topics.row(Config(), stream)
 
     def read_log(self, _run: Run) -> bytes:
         return b"one\ntwo\nthree\n"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, RowMapping, Select, delete, insert, select, update
 
-from iothub.base.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import BackendError, ConfigError, ConflictError, NotFoundError
 from iothub_services.auth.secrets import generate_secret, hash_generated, verify_generated
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.roles import Role, checked_role
@@ -22,6 +23,7 @@ from iothub_tenants.accounts.tables import tenant as tenant_table
 from iothub_tenants.identity import check_key_name, shown
 
 MARK = "iothub_"  # what a search for keys in other people's files looks for
+USED_EVERY_MS = 60_000  # how exactly it is known when something was used
 _PREFIX_BYTES = 6
 _TEXT = re.compile(MARK + r"([0-9a-f]{12})_([A-Za-z0-9_-]{32})")
 _KIND = "api_key"
@@ -29,7 +31,7 @@ _KIND = "api_key"
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key. `tenant`: the only one that it is for; None: it is the platform's."""
+    """One key. `tenant`: the only one that it is for; None: it is the platform's. `last_used_ms`: to the minute; 0: never."""
 
     name: str
     role: Role
@@ -38,6 +40,7 @@ class ApiKey:
     is_enabled: bool
     created_ms: int
     changed_ms: int
+    last_used_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def remove(store: AccountStore, name: str) -> None:
 
 
 def holder(store: AccountStore, text: str) -> ApiKey | None:
-    """Return the key that this is the text of; None: of none that is enabled. One read, and microseconds. Raises BackendError."""
+    """Return the key that this is the text of; None: of none that is enabled. One read, and a write each minute. Raises BackendError."""
     found = _TEXT.fullmatch(text)
     if found is None:
         return None
@@ -124,7 +127,12 @@ def holder(store: AccountStore, text: str) -> ApiKey | None:
     with store.read() as connection:
         row = connection.execute(_rows().where(table.c.prefix == prefix)).mappings().first()
     is_let_in = row is not None and row["is_enabled"] and verify_generated(secret, row["credential"], store.pepper)
-    return _key(row) if row is not None and is_let_in else None
+    if row is None or not is_let_in:
+        return None
+    if row["used_ms"] < store.now_ms() - USED_EVERY_MS:
+        with suppress(BackendError), store.write() as writer:  # the next request tries it again
+            writer.connection.execute(update(table).where(table.c.id == row["id"]).values(used_ms=writer.now_ms))
+    return _key(row)
 
 
 # --- private
@@ -173,4 +181,5 @@ def _key(row: RowMapping) -> ApiKey:
         is_enabled=row["is_enabled"],
         created_ms=row["created_ms"],
         changed_ms=row["changed_ms"],
+        last_used_ms=row["used_ms"],
     )

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, delete, insert, select, update
 
 from iothub.base.errors import BackendError
 from iothub_tenants.accounts import users
+from iothub_tenants.accounts.api_keys import USED_EVERY_MS
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import admin_user
 from iothub_tenants.accounts.tables import login_session as table
@@ -22,7 +23,6 @@ from iothub_tenants.accounts.users import User
 IDLE_S = 12 * 3600
 WHOLE_S = 7 * 86_400
 MOST_OF_USER = 20  # logins; the one that was used longest ago makes room
-_SEEN_EVERY_MS = 60_000
 _TOKEN_BYTES = 32
 _KIND = "user"
 
@@ -56,7 +56,9 @@ def begin(store: AccountStore, user: User, proof: str, whole_s: int = WHOLE_S, *
         }
         writer.connection.execute(insert(table).values(row))
         is_user = admin_user.c.id == user.id
-        writer.connection.execute(update(admin_user).where(is_user).values(login_ms=writer.now_ms))
+        writer.connection.execute(
+            update(admin_user).where(is_user).values(login_ms=writer.now_ms, used_ms=writer.now_ms)
+        )
         tenant_id = users.tenant_id(writer, found[0])
         writer.audited(tenant_id, _KIND, user.name, after={"done": "logged in", **noted})
         return Begun(found[0], token)
@@ -72,9 +74,11 @@ def holder(store: AccountStore, token: str) -> User | None:
         found = users.with_id(connection, row["user_id"])
     if found is None or not found[0].is_enabled:
         return None
-    if row["seen_ms"] < now_ms - _SEEN_EVERY_MS:
+    if row["seen_ms"] < now_ms - USED_EVERY_MS:
         with suppress(BackendError), store.write() as writer:  # the next request tries it again
             writer.connection.execute(update(table).where(table.c.id == row["id"]).values(seen_ms=writer.now_ms))
+            is_user = admin_user.c.id == row["user_id"]
+            writer.connection.execute(update(admin_user).where(is_user).values(used_ms=writer.now_ms))
     return found[0]
 
 

@@ -199,6 +199,7 @@ api_key = Table(
     Column("is_enabled", Boolean, nullable=False),
     Column("created_ms", Big, nullable=False),
     Column("changed_ms", Big, nullable=False),
+    Column("used_ms", Big, nullable=False, server_default="0"),  # to the minute; 0: never
     sqlite_autoincrement=True,
 )
 
@@ -216,6 +217,7 @@ admin_user = Table(
     Column("created_ms", Big, nullable=False),
     Column("changed_ms", Big, nullable=False),
     Column("login_ms", Big, nullable=False),  # the last one; 0: never
+    Column("used_ms", Big, nullable=False, server_default="0"),  # to the minute; 0: never
     sqlite_autoincrement=True,
 )
 

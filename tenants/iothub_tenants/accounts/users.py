@@ -40,6 +40,7 @@ class User:
     created_ms: int
     changed_ms: int
     login_ms: int
+    last_used_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +232,7 @@ def _insert(writer: Writer, name: str, role: Role, owner: int | None, more: dict
         "created_ms": writer.now_ms,
         "changed_ms": writer.now_ms,
         "login_ms": 0,
+        "used_ms": 0,
         **more,
     }
     writer.connection.execute(insert(table).values(row))
@@ -274,4 +276,5 @@ def _user(row: RowMapping) -> User:
         created_ms=row["created_ms"],
         changed_ms=row["changed_ms"],
         login_ms=row["login_ms"],
+        last_used_ms=row["used_ms"],
     )

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from iothub.hub import client_pages
 from iothub.hub.client_pages import ClientPages
-from iothub.records.admin_commands import Json, Reply, Request, Verb, answer_with
+from iothub.records.admin_commands import Json, Reply, Request, Verb, answer_with, place_in
 
 
 def client(name: str, node: int, *, at_ms: int = 0, queued: int = 0) -> Json:
@@ -111,3 +111,41 @@ def test_clients_with_most_waiting_are_those_of_all_hubs() -> None:
     assert hubs.ask(Verb.CLIENT_TOP, by="queue", limit=2) == {}
     assert hubs.names == "bc"
     assert hubs.asked == [{"by": "queue", "limit": 2}]
+
+
+def test_list_in_the_order_of_several_texts_goes_on_behind_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disconnected sessions are named by every hub; connected members are each hub's own."""
+    monkeypatch.setattr(client_pages, "PAGE", 1)
+    rows = [
+        {"group": "g", "filter": "a", "connected": 2, "away": 1},
+        {"group": "g", "filter": "a", "connected": 1, "away": 1},
+        {"group": "g", "filter": "b", "connected": 0, "away": 3},
+    ]
+
+    async def answer(request: Request, reply: Reply) -> Json:
+        place = place_in(request.text("after"), 2)
+        await reply.rows([row for row in rows if (row["group"], row["filter"]) > place])
+        return {}
+
+    hubs = Hubs()
+    hubs.pages = ClientPages({Verb.GROUP_LIST: answer})
+
+    assert hubs.ask(Verb.GROUP_LIST, after="", limit=1) == {"next": '["g","a"]'}
+    assert hubs.sent == [{"group": "g", "filter": "a", "connected": 3, "away": 1}]
+    assert hubs.ask(Verb.GROUP_LIST, after='["g","a"]', limit=5) == {"next": None}
+    assert hubs.sent[1:] == [rows[2]]
+
+
+def test_subscription_that_two_hubs_name_is_where_its_client_is() -> None:
+    row = {"client_id": "a", "group": "", "filter": "x", "is_connected": False}
+
+    async def answer(_request: Request, reply: Reply) -> Json:
+        await reply.rows([row, {**row, "is_connected": True}])
+        return {}
+
+    hubs = Hubs()
+    hubs.pages = ClientPages({Verb.SUBSCRIPTION_LIST: answer})
+
+    hubs.ask(Verb.SUBSCRIPTION_LIST, after="", limit=5)
+
+    assert hubs.sent == [{**row, "is_connected": True}]

@@ -127,3 +127,16 @@ def test_tenant_is_exported_and_imported(api: Api) -> None:
     assert [found.name for found in devices.list_all(api.store, "copy")] == ["dev1"]
     assert api.post("/tenants/copy:import", document).code == "conflict"
     assert api.post("/tenants/x:import", {"format": "other"}).code == "invalid"
+
+
+def test_stream_from_creation_to_deletion(api: Api) -> None:
+    made = api.post("/tenants/acme/streams", {"name": "telemetry", "filter": "sensors/#", "partitions": 2})
+
+    assert (made.status, made.json["topic"], made.json["existing_topics"]) == (201, "iothub.acme.telemetry", [])
+    assert api.get("/tenants/acme/streams/telemetry").json["partitions"] == 2
+    assert api.post("/tenants/acme/streams", {"name": "telemetry", "filter": "#"}).code == "conflict"
+    assert api.post("/tenants/nobody/streams", {"name": "a", "filter": "#"}).code == "not_found"
+    assert api("DELETE", "/tenants/acme/streams/telemetry?keep_topic=true").status == 204
+    assert api.machine.kept_topics == [True]
+    assert api.get("/tenants/acme/streams").json["items"] == []
+    assert api("DELETE", "/tenants/acme/streams/telemetry").code == "not_found"

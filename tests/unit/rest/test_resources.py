@@ -472,11 +472,10 @@ def test_refused_connects_are_told(api: Api) -> None:
 # --- iothub.rest.platform
 
 
-def test_status_alarms_and_nodes_are_told(api: Api) -> None:
+def test_status_and_nodes_are_told(api: Api) -> None:
     api.hub.answers[Verb.STATUS] = ([], {"ready": False, "alarms": [{"name": "disk_low"}]})
 
     assert api.get("/status").json == {"tenants": 2, "hub": {"ready": False, "alarms": [{"name": "disk_low"}]}}
-    assert api.get("/alarms").json == {"items": [{"name": "disk_low"}]}
     assert api.get("/nodes").json["items"][0]["state"] == "up"
     assert api.post("/nodes/0:drain", {"rate_per_s": 7}).status == 202
     assert api.hub.asked[-1] == ("cluster.drain", "", {"node": 0, "rate_per_s": 7, "is_waited": False})

@@ -70,7 +70,9 @@ def may(role: str, *, is_of_tenant: bool, method: str, path: str) -> bool:
         return True
     if role in ("viewer", "tenant-viewer"):
         return False
-    is_of_the_platform = re.fullmatch(r"/tenants/\{tenant\}(:\w+)?", path) is not None or path.endswith("/quotas")
+    is_of_the_platform = (
+        re.fullmatch(r"/tenants/\{tenant\}(:\w+)?", path) is not None or path.endswith("/quotas") or "/streams" in path
+    )
     return not (is_of_tenant and is_of_the_platform)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import select
 
-from iothub.base.errors import ConfigError, ConflictError, NotFoundError
+from iothub.base.errors import BackendError, ConfigError, ConflictError, NotFoundError
+from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import api_keys, tenants
 from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
@@ -122,3 +123,30 @@ def test_name_is_well_formed_and_of_one_key(store: AccountStore) -> None:
         api_keys.create(store, "c i", "viewer")
     with pytest.raises(NotFoundError):
         api_keys.create(store, "k", "tenant-admin", "nobody")
+
+
+def test_last_use_of_a_key_is_known_to_the_minute(store: AccountStore, clock: ManualClock) -> None:
+    """One write a minute, however many requests there are; a refused one is no use."""
+    text = api_keys.create(store, "ci", "viewer").text
+    assert api_keys.show(store, "ci").last_used_ms == 0
+
+    api_keys.holder(store, text)
+    first = api_keys.show(store, "ci").last_used_ms
+    assert first == store.now_ms()
+    clock.advance(59)
+    api_keys.holder(store, text)
+    api_keys.holder(store, text[:-1] + ("A" if text[-1] != "A" else "B"))
+    assert api_keys.show(store, "ci").last_used_ms == first
+    clock.advance(2)
+    api_keys.holder(store, text)
+    assert api_keys.show(store, "ci").last_used_ms == first + 61_000
+
+
+def test_key_is_let_in_when_its_use_cannot_be_noted(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = api_keys.create(store, "ci", "viewer").text
+
+    def fail(_self: object) -> None:
+        raise BackendError("disk full", retryable=True)
+
+    monkeypatch.setattr(AccountStore, "write", fail)
+    assert api_keys.holder(store, text) is not None

@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from iothub.base.errors import ConfigError, ConflictError, DeniedError, NotFoundError
+from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import audit, login_sessions, passwords, tenants, users
 from iothub_tenants.accounts.login_sessions import IDLE_S, MOST_OF_USER, WHOLE_S
 from iothub_tenants.accounts.roles import Role
@@ -88,7 +89,7 @@ def test_user_logs_in_with_the_password_that_was_chosen(store: AccountStore) -> 
     found = login_sessions.holder(store, token)
     assert found is not None
     assert (found.name, found.role, found.tenant, found.is_local) == ("alice", Role.OPERATOR, None, True)
-    assert found.login_ms > 0
+    assert found.login_ms == found.last_used_ms > 0
 
 
 def test_generated_password_is_returned_and_not_stored(store: AccountStore) -> None:
@@ -328,3 +329,19 @@ def _made(store: AccountStore) -> tuple[User, str]:
     found = users.proven(store, "alice", GOOD)
     assert found is not None
     return found
+
+
+def test_last_use_of_a_users_logins_is_known_to_the_minute(store: AccountStore, clock: ManualClock) -> None:
+    users.create(store, "alice", "operator", password=GOOD)
+    token = log_in(store, "alice")
+    assert token is not None
+    begun_ms = users.show(store, "alice").last_used_ms
+
+    clock.advance(59)
+    login_sessions.holder(store, token)
+    assert users.show(store, "alice").last_used_ms == begun_ms
+    clock.advance(2)
+    login_sessions.holder(store, token)
+
+    found = users.show(store, "alice")
+    assert (found.login_ms, found.last_used_ms) == (begun_ms, begun_ms + 61_000)
