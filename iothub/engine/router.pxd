@@ -3,6 +3,9 @@ cimport cython
 from iothub.engine.routecache cimport Entry, RouteCache
 from iothub.engine.trie cimport Trie
 
+cdef extern from *:
+    ctypedef bint flag "_Bool"  # a truth in one byte: these are many
+
 cdef Py_ssize_t _TARGET_BYTES, _ROUTE_BYTES, _POINTER_BYTES
 cdef int _UNKNOWN
 
@@ -11,9 +14,9 @@ cdef int _UNKNOWN
 cdef class Subscription:
     cdef readonly object session
     cdef readonly bytes filter, group
-    cdef readonly unsigned char qos, retain_handling
-    cdef readonly bint no_local, retain_as_published
     cdef readonly unsigned int identifier
+    cdef readonly unsigned char qos, retain_handling
+    cdef readonly flag no_local, retain_as_published
 
 
 @cython.final
@@ -56,14 +59,14 @@ cdef class Route(Entry):
 
 @cython.final
 cdef class Subscribers:
-    cdef Subscription only
     cdef dict many, groups
     cdef list targets
 
+    cdef Subscription only(self)
     cdef bint is_empty(self) except -1
-    @cython.locals(replaced=Subscription, before=Target)
+    @cython.locals(before=Target)
     cdef Subscription add(self, Subscription subscription)
-    @cython.locals(removed=Subscription, target=Target)
+    @cython.locals(target=Target)
     cdef Subscription remove(self, object session)
     cdef list listed(self)
     @cython.locals(target=Target, group=Group)
@@ -80,20 +83,23 @@ cdef class Router:
 
     @cython.locals(route=Route)
     cpdef Route match(self, bytes topic)
-    @cython.locals(subscribers=Subscribers)
+    @cython.locals(filter=bytes, replaced=Subscription)
     cpdef Subscription subscribe(self, Subscription subscription)
-    @cython.locals(subscribers=Subscribers)
+    @cython.locals(removed=Subscription, subscribers=Subscribers)
     cpdef Subscription unsubscribe(self, object session, bytes filter, bytes group)
 
-    cdef Subscribers _at(self, bytes filter)
-    cdef int _put(self, bytes filter, Subscribers subscribers) except -1
+    cdef object _at(self, bytes filter)
+    cdef int _put(self, bytes filter, object kept) except -1
+    @cython.locals(subscribers=Subscribers)
+    cdef Subscribers _subscribers(self, bytes filter)
+    @cython.locals(only=Subscription, subscribers=Subscribers)
+    cdef int _shrink(self, bytes filter, object kept) except -1
     cdef int _drop(self, bytes filter) except -1
     cdef int _changed(self, bytes filter) except -1
     @cython.locals(group=Group)
     cdef Subscription _join(self, Subscribers subscribers, Subscription subscription, bytes name)
     @cython.locals(group=Group, removed=Subscription, groups=dict)
     cdef Subscription _leave(self, Subscribers subscribers, object session, bytes filter, bytes name)
-    @cython.locals(exact=Subscribers)
     cdef Route _find(self, bytes topic)
 
 
@@ -102,5 +108,5 @@ cdef bint _is_wildcard(bytes filter) except -1
 @cython.locals(subscribers=Subscribers, groups=list, plain=list, size=Py_ssize_t)
 cdef Route _route(list found)
 
-@cython.locals(subscribers=Subscribers, target=Target, before=Target, subscriptions=list, size=Py_ssize_t)
+@cython.locals(targets=list, target=Target, before=Target, subscriptions=list, size=Py_ssize_t)
 cdef Route _merged(list plain, list groups, Py_ssize_t size)

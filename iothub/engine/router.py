@@ -8,15 +8,17 @@ Theory. An exact filter is found in a dictionary, a wildcard filter in a trie; i
 
     topic -> RouteCache -> Route(targets, groups)
                | miss
-               +-> exact: {filter: Subscribers}
-               +-> wildcards: Trie of Subscribers
+               +-> exact: {filter: Subscription | Subscribers}
+               +-> wildcards: Trie of the same
+
+Millions of filters have one subscriber: then the Subscription stands there itself.
 
 A change of an exact filter forgets one topic. A change of a wildcard filter begins a new generation of this router's
 cache: all its routes are dropped at once, so that no stale one keeps a session alive; each was paid for when it was put in.
 
 Invariants. A Route, its lists and its Targets never change once they were returned: a delivery in slices may keep
 them. A Group is one object for as long as it has members, and its member list is live: a member that left is never chosen.
-Empty Subscribers are never kept.
+Subscribers are kept only while there is more than one plain subscription, or a group.
 """
 
 from __future__ import annotations
@@ -169,66 +171,48 @@ class Route(Entry):
 
 
 class Subscribers:
-    """All subscriptions of one Topic Filter. Small when there is one, O(1) to change when there are 100,000.
+    """All subscriptions of one Topic Filter, `many` plain ones and those of groups. O(1) to change when there are 100,000.
 
-    Invariant: `only` while there is one plain subscription, `many` from two on; `targets` lists `many` for the routes,
-    and is None after a change.
+    Invariant: `targets` lists `many` for the routes, and is None after a change.
     """
 
     def __init__(self) -> None:
-        self.only: Subscription | None = None
-        self.many: dict[Any, Target] | None = None
+        self.many: dict[Any, Target] = {}
         self.targets: list[Target] | None = None
         self.groups: dict[bytes, Group] | None = None
 
+    def only(self) -> Subscription | None:
+        """Return the one plain subscription that there is and nothing else."""
+        if self.groups is not None or len(self.many) != 1:
+            return None
+        return next(iter(self.many.values())).subscriptions[0]
+
     def is_empty(self) -> bool:
-        return self.only is None and self.many is None and self.groups is None
+        return not self.many and self.groups is None
 
     def add(self, subscription: Subscription) -> Subscription | None:
         """Add a plain subscription; return the one of the same session that it replaces."""
-        session = subscription.session
-        if self.many is None:
-            replaced = self.only
-            if replaced is None or replaced.session is session:
-                self.only = subscription
-                return replaced
-            self.many = {replaced.session: Target((replaced,))}
-            self.only = None
         self.targets = None
-        before = self.many.get(session)
-        self.many[session] = Target((subscription,))
+        before = self.many.get(subscription.session)
+        self.many[subscription.session] = Target((subscription,))
         return None if before is None else before.subscriptions[0]
 
     def remove(self, session: Any) -> Subscription | None:
         """Remove the plain subscription of a session and return it."""
-        if self.many is None:
-            removed = self.only
-            if removed is None or removed.session is not session:
-                return None
-            self.only = None
-            return removed
         target = self.many.pop(session, None)
         if target is None:
             return None
         self.targets = None
-        if len(self.many) == 1:
-            self.only = next(iter(self.many.values())).subscriptions[0]
-            self.many = None
         return target.subscriptions[0]
 
     def listed(self) -> list[Target]:
         """Return the targets of the plain subscriptions: one list for all routes, until something changes."""
-        if self.targets is not None:
-            return self.targets
-        if self.many is not None:
+        if self.targets is None:
             self.targets = list(self.many.values())
-            return self.targets
-        return [] if self.only is None else [Target((self.only,))]  # not kept: millions of filters have one subscriber
+        return self.targets
 
     def subscriptions(self) -> list[Subscription]:
-        found: list[Subscription] = [] if self.only is None else [self.only]
-        if self.many is not None:
-            found += [target.subscriptions[0] for target in self.many.values()]
+        found: list[Subscription] = [target.subscriptions[0] for target in self.many.values()]
         if self.groups is not None:
             for group in self.groups.values():
                 found += group.members
@@ -246,7 +230,7 @@ class Router:
         self.group_count = 0
         self.generation = 0
         self.cache = RouteCache(cache_entries, cache_bytes)
-        self.exact: dict[bytes, Subscribers] = {}
+        self.exact: dict[bytes, Any] = {}
         self.wildcards = Trie()
 
     def match(self, topic: bytes) -> Route:
@@ -261,56 +245,81 @@ class Router:
 
     def subscribe(self, subscription: Subscription) -> Subscription | None:
         """Add a subscription; return the one it replaces: same session, filter and group [MQTT-3.8.4-3]. O(levels)."""
-        subscribers = self._at(subscription.filter)
-        if subscribers is None:
-            subscribers = Subscribers()
-            self._put(subscription.filter, subscribers)
-        if subscription.group is None:
-            replaced = subscribers.add(subscription)
-            self._changed(subscription.filter)
+        filter = subscription.filter
+        kept = self._at(filter)
+        if subscription.group is not None:
+            replaced = self._join(self._subscribers(filter), subscription, subscription.group)
         else:
-            replaced = self._join(subscribers, subscription, subscription.group)
+            if kept is None or (isinstance(kept, Subscription) and kept.session is subscription.session):
+                replaced = kept
+                self._put(filter, subscription)
+            else:
+                replaced = self._subscribers(filter).add(subscription)
+            self._changed(filter)
         if replaced is None:
             self.subscription_count += 1
         return replaced
 
     def unsubscribe(self, session: Any, filter: bytes, group: bytes | None) -> Subscription | None:
         """Remove a subscription and return it; None when there was none. O(levels)."""
-        subscribers = self._at(filter)
-        if subscribers is None:
+        kept = self._at(filter)
+        if kept is None:
             return None
-        if group is None:
-            removed = subscribers.remove(session)
-            if removed is not None:
-                self._changed(filter)
+        if isinstance(kept, Subscription):
+            removed = kept if group is None and kept.session is session else None
         else:
-            removed = self._leave(subscribers, session, filter, group)
+            subscribers: Subscribers = kept
+            removed = subscribers.remove(session) if group is None else self._leave(subscribers, session, filter, group)
         if removed is None:
             return None
+        if group is None:
+            self._changed(filter)
         self.subscription_count -= 1
-        if subscribers.is_empty():
-            self._drop(filter)
+        self._shrink(filter, kept)
         if self.subscription_count == 0:  # gives back what the tables had grown to
             self.exact = {}
             self.cache.clear()
         return removed
 
+    def _shrink(self, filter: bytes, kept: Any) -> None:
+        """A subscription has left what is kept of a filter."""
+        if isinstance(kept, Subscription):
+            self._drop(filter)
+        else:
+            subscribers: Subscribers = kept
+            only = subscribers.only()
+            if only is not None:
+                self._put(filter, only)
+            elif subscribers.is_empty():
+                self._drop(filter)
+
     def filters(self) -> Iterator[Subscription]:
         """Yield every subscription, in no promised order."""
-        for subscribers in self.exact.values():
-            yield from subscribers.subscriptions()
-        for subscribers in self.wildcards.values():
-            yield from subscribers.subscriptions()
+        for kept in self.exact.values():
+            yield from _subscriptions(kept)
+        for kept in self.wildcards.values():
+            yield from _subscriptions(kept)
 
-    def _at(self, filter: bytes) -> Subscribers | None:
-        found: Subscribers | None = self.wildcards.get(filter) if _is_wildcard(filter) else self.exact.get(filter)
-        return found
+    def _at(self, filter: bytes) -> Any:
+        """Return the Subscription or the Subscribers of a filter; None: there are none."""
+        return self.wildcards.get(filter) if _is_wildcard(filter) else self.exact.get(filter)
 
-    def _put(self, filter: bytes, subscribers: Subscribers) -> None:
+    def _put(self, filter: bytes, kept: Any) -> None:
         if _is_wildcard(filter):
-            self.wildcards.put(filter, subscribers)
+            self.wildcards.put(filter, kept)
         else:
-            self.exact[filter] = subscribers
+            self.exact[filter] = kept
+
+    def _subscribers(self, filter: bytes) -> Subscribers:
+        """Return the Subscribers of a filter, made if there are none or one subscription."""
+        kept = self._at(filter)
+        if isinstance(kept, Subscribers):
+            return kept
+        subscribers = Subscribers()
+        if kept is not None:
+            subscribers.add(kept)
+        self._put(filter, subscribers)
+        return subscribers
 
     def _drop(self, filter: bytes) -> None:
         if _is_wildcard(filter):
@@ -351,7 +360,7 @@ class Router:
         return removed
 
     def _find(self, topic: bytes) -> Route:
-        found: list[Subscribers] = []
+        found: list[Any] = []
         exact = self.exact.get(topic)
         if exact is not None:
             found.append(exact)
@@ -363,31 +372,39 @@ def _is_wildcard(filter: bytes) -> bool:
     return b"+" in filter or b"#" in filter
 
 
-def _route(found: list[Subscribers]) -> Route:
+def _subscriptions(kept: Any) -> list[Subscription]:
+    return [kept] if isinstance(kept, Subscription) else kept.subscriptions()
+
+
+def _route(found: list[Any]) -> Route:
     """Merge what matched into one route. Linear in the receivers."""
     groups: list[Group] = []
-    plain: list[Subscribers] = []
-    for subscribers in found:
+    plain: list[list[Target]] = []
+    size = _ROUTE_BYTES
+    for kept in found:
+        if isinstance(kept, Subscription):
+            plain.append([Target((kept,))])
+            size += _TARGET_BYTES
+            continue
+        subscribers: Subscribers = kept
         if subscribers.groups is not None:
             groups.extend(subscribers.groups.values())
-        if subscribers.only is not None or subscribers.many is not None:
-            plain.append(subscribers)
-    size = _ROUTE_BYTES + _POINTER_BYTES * len(groups)
+        if subscribers.many:
+            plain.append(subscribers.listed())
+    size += _POINTER_BYTES * len(groups)
     if not plain:
         return Route([], groups, size)
     if len(plain) == 1:
-        subscribers = plain[0]
-        targets = subscribers.listed()
-        return Route(targets, groups, size if subscribers.many is not None else size + _TARGET_BYTES)
+        return Route(plain[0], groups, size)
     return _merged(plain, groups, size)
 
 
-def _merged(plain: list[Subscribers], groups: list[Group], size: int) -> Route:
+def _merged(plain: list[list[Target]], groups: list[Group], size: int) -> Route:
     """Merge several filters' subscribers: one Target for each session [MQTT-3.3.4-2]."""
     merged: dict[Any, Target] = {}
     overlapping: dict[Any, list[Subscription]] = {}
-    for subscribers in plain:
-        for target in subscribers.listed():
+    for targets in plain:
+        for target in targets:
             session = target.session
             before = merged.get(session)
             if before is None:
@@ -401,7 +418,4 @@ def _merged(plain: list[Subscribers], groups: list[Group], size: int) -> Route:
     for session, subscriptions in overlapping.items():
         merged[session] = Target(tuple(subscriptions))
         size += _TARGET_BYTES + _POINTER_BYTES * len(subscriptions)
-    for subscribers in plain:
-        if subscribers.only is not None:
-            size += _TARGET_BYTES
     return Route(list(merged.values()), groups, size + _POINTER_BYTES * len(merged))

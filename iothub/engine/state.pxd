@@ -31,10 +31,18 @@ cdef class TenantPlane:
 
 
 @cython.final
+cdef class Place:
+    cdef public long long logged_epoch, since_ms, claimed
+    cdef public int holder
+    cdef public flag is_online
+
+
+@cython.final
 cdef class Session:
     cdef public TenantPlane tenant
     cdef public Connection connection
-    cdef public object client_id, device, policy, control, subscriptions, meters
+    cdef public object client_id, device, policy, control, meters
+    cdef object _subscriptions  # a Subscription or a dict
     cdef public dict inbound, shared, publish_grants, receive_grants
     cdef public Window window
     cdef public list backlog

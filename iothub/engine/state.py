@@ -84,6 +84,23 @@ class TenantPlane:
         self.user_properties = limits.user_properties
 
 
+class Place:
+    """Where a persistent session is, among hubs that share its stores: as the log says it, as far as the log was followed.
+
+    `holder`: the node number of the hub that has it, runs its deadlines and fires its Will; HERE: this one. `is_online`: its client is connected
+    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there. `claimed`: the last epoch of its queue that
+    this hub's end of the session does not wait for: claimed for that, or by somebody who did not log it. Every hub has one for each session:
+    numbers without objects.
+    """
+
+    def __init__(self, holder: int, logged_epoch: int, *, is_online: bool = False, since_ms: int = 0) -> None:
+        self.holder = holder
+        self.logged_epoch = logged_epoch
+        self.is_online = is_online
+        self.since_ms = since_ms
+        self.claimed = 0
+
+
 class DenyAll:
     """The Policy of a session that has no other: nothing is allowed."""
 
@@ -133,7 +150,7 @@ class Session:
         self.policy: Policy = _DENY_ALL
         self.publishes_everything = False  # copies of the policy's answers
         self.receives_everything = False
-        self.subscriptions = _NO_SUBSCRIPTIONS  # by group and Topic Filter; changed by `note` and `forget`
+        self._subscriptions: Any = None  # the one that there is, or all in a dictionary; None: there is none
         self.control: Any = None
         self.meters: DeviceMeters | None = None
         self.window: Window | None = None
@@ -195,21 +212,36 @@ class Session:
         self.publish_grants = None
         self.receive_grants = None
 
+    @property
+    def subscriptions(self) -> Mapping[tuple[bytes | None, bytes], Subscription]:
+        """Those by group and Topic Filter, changed by `note` and `forget`. Most sessions have one, which costs no table."""
+        kept = self._subscriptions
+        if kept is None:
+            return _NO_SUBSCRIPTIONS
+        return kept if isinstance(kept, dict) else {(kept.group, kept.filter): kept}
+
     def note(self, subscription: Subscription) -> None:
         """Keep a subscription, in place of the one with its Topic Filter and group."""
-        if isinstance(self.subscriptions, dict):
-            self.subscriptions[subscription.group, subscription.filter] = subscription
+        kept = self._subscriptions
+        place = subscription.group, subscription.filter
+        if isinstance(kept, dict):
+            kept[place] = subscription
+        elif kept is None or (kept.group, kept.filter) == place:
+            self._subscriptions = subscription
         else:
-            self.subscriptions = {(subscription.group, subscription.filter): subscription}
+            self._subscriptions = {(kept.group, kept.filter): kept, place: subscription}
 
     def forget(self, group: bytes | None, filter: bytes) -> None:
         """Keep a subscription no longer."""
-        if isinstance(self.subscriptions, dict):
-            self.subscriptions.pop((group, filter), None)
+        kept = self._subscriptions
+        if isinstance(kept, dict):
+            kept.pop((group, filter), None)
+        elif kept is not None and (kept.group, kept.filter) == (group, filter):
+            self._subscriptions = None
 
     def forget_all(self) -> None:
         """Keep no subscription any longer."""
-        self.subscriptions = _NO_SUBSCRIPTIONS
+        self._subscriptions = None
 
     def open_window(self) -> Window:
         """Return the window, which a transient session has not before it needs one."""

@@ -21,14 +21,14 @@ from twisted.internet.defer import Deferred, TimeoutError
 from iothub.base import log
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
-from iothub.engine.state import Connection, Session
+from iothub.engine.state import Connection, Place, Session
 from iothub.hub.cluster_parts import ClusterParts
 from iothub.hub.heartbeat import Heartbeat
 from iothub.hub.peer_links import PeerLinks
 from iothub.peers.known import OwnPlace
 from iothub.records.events import Event
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
-from iothub_services.sessions.port import HERE, Place
+from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts.hubs import HubRow
 from iothub_tenants.background.session_recovery import Peers
 

@@ -145,9 +145,10 @@ def make_ban_announcer(foundation: Foundation) -> OnBan | None:
 
 
 def receive_bans(foundation: Foundation, authenticator: Authenticator) -> None:
-    """Ban here, too, what linked hubs have banned after failed logins."""
-    if foundation.links is not None:
-        foundation.links.register(BAN_TYPES, BanReceiver(authenticator.failures.ban))
+    """Ban here, too, what linked hubs have banned after failed logins, and tell a hub that comes later."""
+    links, failures = foundation.links, authenticator.failures
+    if links is not None:
+        links.register(BAN_TYPES, BanReceiver(links, failures.ban, failures.in_force))
 
 
 def _no_hints(_changes: Sequence[Change]) -> None:

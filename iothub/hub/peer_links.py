@@ -231,6 +231,10 @@ class PeerLinks:
         if self._links is not None:
             self._links.flush_first(peer, flush)
 
+    def linked(self) -> tuple[PeerId, ...]:
+        """As `Links.linked`."""
+        return () if self._links is None else self._links.linked()
+
     def up(self) -> tuple[PeerId, ...]:
         return () if self._links is None else self._links.up()
 

@@ -76,7 +76,7 @@ class FrameType(IntEnum):
     GROUP_DONE = 90  # msgpack {"numbers"}: of GROUP_PUBLISH: nobody else may have them
     GROUP_NONE = 91  # msgpack {"numbers", "full"}: nobody here takes them; `full`: of those, for lack of room
     GROUP_TAKEN = 92  # msgpack {"numbers"}: as soon as this is acknowledged, a client gets them with QoS 2
-    BANNED = 93  # msgpack {"tenant", "device", "source", "left_s"}: this hub has banned it after failed logins
+    BANNED = 93  # msgpack {"bans"}: [tenant, device, source, left_s], banned after failed logins
     HOLD = 96  # msgpack {"tenant", "client", "number", "takes"}: this hub asks for a Client Identifier
     HELD = 97  # msgpack {"tenant", "client", "number", "is_granted", "written_s"}: the answer
     RELEASE = 98  # msgpack {"tenant", "client", "number", "has_written"}: this hub has, or wants, it no more

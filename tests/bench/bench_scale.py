@@ -18,6 +18,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import psutil  # type: ignore[import-untyped]
 import structlog
@@ -27,9 +29,11 @@ from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.ports import PeerId
 from iothub.peers.view import View, slot_of
 from iothub.records import events
-from iothub.records.events import Event, Subject
+from iothub.records.events import Event, Subject, decode_event, encode_event
 from iothub.testing.reactor_thread import ReactorThread
+from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.bench.bench_start import living, make_queues
+from tests.support.control_harness import Harness, now, run
 from tests.support.datadirs import fresh_hub
 from tests.support.directories_on_sockets import linked_hubs
 from tests.support.event_log import append, make_log
@@ -41,6 +45,7 @@ CONNECTIONS = 8_000
 PINGING = 2_000
 PINGS_PER_S = (1_000, 10_000)
 SESSIONS = 100_000
+PAGE = 1_000  # events of the log that are applied at once
 ENTRIES = 200_000
 ROUTES = 200_000
 KEYS = 20_000
@@ -133,29 +138,48 @@ def sessions(folder: Path) -> None:
 
 def _log_sessions(hub: Hub) -> None:
     """Leave a log as if each session had connected, subscribed to one filter of its own and gone."""
-    tenant_id, now_ms = acme_id(hub), int(time.time() * 1000)
-
-    def of_each() -> Iterator[Event]:
-        for number in range(1, SESSIONS + 1):
-            subject = Subject(tenant_id, f"device-{number:012}", 1, now_ms)
-            yield events.session_created(
-                subject, device="dev1", queue_id=number, protocol_version=5, session_expiry_s=86_400
-            )
-            topic_filter = f"devices/{number:012}/commands"
-            yield events.session_subscribed(
-                subject,
-                topic_filter=topic_filter,
-                qos=1,
-                no_local=False,
-                retain_as_published=False,
-                retain_handling=0,
-                identifier=0,
-                group=None,
-            )
-
     make_log(hub.data_dir / "events.db")
-    append(hub.data_dir / "events.db", of_each())
+    append(hub.data_dir / "events.db", _events_of_sessions(acme_id(hub), range(1, SESSIONS + 1)))
     make_queues(hub.data_dir / "queues.db", living(hub.data_dir / "events.db"))
+
+
+def _events_of_sessions(tenant_id: int, numbers: range) -> Iterator[Event]:
+    now_ms = int(time.time() * 1000)
+    for number in numbers:
+        subject = Subject(tenant_id, f"device-{number:012}", number << 24, now_ms)
+        yield events.session_created(
+            subject, device="dev1", queue_id=number, protocol_version=5, session_expiry_s=86_400
+        )
+        topic_filter = f"devices/{number:012}/commands"
+        yield events.session_subscribed(
+            subject,
+            topic_filter=topic_filter,
+            qos=1,
+            no_local=False,
+            retain_as_published=False,
+            retain_handling=0,
+            identifier=0,
+            group=None,
+        )
+
+
+def remote_sessions(folder: Path) -> None:
+    """Persistent sessions of another hub, of one subscription each, as a hub that follows the log knows them: without the reading of the log."""
+    harness = Harness(folder)
+    registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
+    following = RemoteSessions(harness.hub, cast("Any", registry), cast("Any", run), lambda: "1.1", 1)
+
+    def follow(numbers: range) -> Harness:
+        for first in range(numbers.start, numbers.stop, PAGE):
+            page = _events_of_sessions(harness.acme.tenant_id, range(first, first + PAGE))
+            read = [decode_event(encode_event(event.written_by("2.1"))) for event in page]
+            now(following.apply_events(read))
+        return harness
+
+    follow(range(1, PAGE))
+    grown = _grown(lambda: follow(range(PAGE + 1, PAGE + SESSIONS + 1)), SESSIONS)
+    print(f"persistent session of another hub: {grown:.0f} bytes")
+    harness.close()
 
 
 def _grown(make: Callable[[], object], count: int) -> float:
@@ -228,6 +252,7 @@ def main() -> None:
     for measure, has_folder in (
         (connections, True),
         (sessions, True),
+        (remote_sessions, True),
         (routes, False),
         (directory, False),
         (links, True),

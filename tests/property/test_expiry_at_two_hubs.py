@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from twisted.internet.defer import Deferred
 
+from iothub.engine.state import Place
 from iothub.records.events import Event
 from iothub.records.state import SessionState, fold
-from iothub_services.sessions.port import HERE, Place, SingleHub
+from iothub_services.sessions.port import HERE, SingleHub
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, now, run

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from iothub.engine.router import Subscription
+from iothub.engine.state import Place
 from iothub.peers.frames import FrameType
 from iothub.peers.known import PLACE_TYPES, OwnPlace, PeerPlaces
 from iothub.peers.places import Offsets
@@ -21,7 +22,7 @@ from iothub.peers.ports import PeerId
 from iothub.peers.queued import QUEUED_TYPES, QueuedPeers
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.testing.engine import Bench, Client, QueueRows, ack, packets
-from iothub_services.sessions.port import HERE, Place
+from iothub_services.sessions.port import HERE
 from tests.simulation.routed import SETTINGS, Clients, Publication, Routing
 from tests.simulation.simulation import Simulation, ViolationError
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from iothub.engine.state import Place
 from iothub.peers.ports import PeerId
 from iothub.peers.queued import QUEUED_TYPES, QueuedPeers
 from iothub.testing.engine import Client, ManualStore
-from iothub_services.sessions.port import HERE, Place
+from iothub_services.sessions.port import HERE
 from tests.support.routed_hubs import Net, RoutedHub
 
 

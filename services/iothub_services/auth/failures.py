@@ -110,13 +110,15 @@ class Failures:
 
     def bans(self, tenant: str) -> list[FailureBan]:
         """Return a tenant's bans in force by device and address. O(entries)."""
-        now = self._clock.monotonic()
         found = [
-            FailureBan(device, address, record.banned_until - now)
-            for (owner, device, address), record in self._records.items()
-            if owner == tenant and now < record.banned_until
+            FailureBan(device, address, left_s) for owner, device, address, left_s in self.in_force() if owner == tenant
         ]
         return sorted(found, key=lambda ban: (ban.device, ban.address))
+
+    def in_force(self) -> list[tuple[str, str, str, float]]:
+        """Return tenant, device, address and seconds left of all bans, the longest untouched first. O(entries)."""
+        now = self._clock.monotonic()
+        return [(*key, record.banned_until - now) for key, record in self._records.items() if now < record.banned_until]
 
     def lift(self, tenant: str, device: str, address: str | None = None) -> int:
         """End a device's bans, those from one address or all, as a person wishes; return how many there were. O(entries)."""
@@ -138,8 +140,7 @@ class Failures:
 
     def banned(self) -> int:
         """Return how many are banned now, for the metric. O(entries)."""
-        now = self._clock.monotonic()
-        return sum(now < record.banned_until for record in self._records.values())
+        return len(self.in_force())
 
     def _make_room(self) -> None:
         while len(self._records) >= self.settings.entries:

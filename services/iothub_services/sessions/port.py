@@ -15,7 +15,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from iothub.base.reasons import Reason
-from iothub.engine.state import Connection, Session, TenantPlane
+from iothub.engine.state import Connection, Place, Session, TenantPlane
 from iothub.records.events import Event
 from iothub_services.events.port import Offsets
 from iothub_services.queues.port import Claim, QueueLimits, QueueStats
@@ -86,24 +86,6 @@ class Terms:
 
 HERE = -1  # as `Place.holder`: this hub
 ENDED = 1 << 62  # as `Place.logged_epoch`: the log says that the session is over
-
-
-class Place:
-    """Where a persistent session is, among hubs that share its stores: as the log says it, as far as the log was followed.
-
-    `holder`: the node number of the hub that has it, runs its deadlines and fires its Will; HERE: this one. `is_online`: its client is connected
-    there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there. `claimed`: the last epoch of its queue that
-    this hub's end of the session does not wait for: claimed for that, or by somebody who did not log it.
-    """
-
-    __slots__ = ("claimed", "holder", "is_online", "logged_epoch", "since_ms")
-
-    def __init__(self, holder: int, logged_epoch: int, *, is_online: bool = False, since_ms: int = 0) -> None:
-        self.holder = holder
-        self.logged_epoch = logged_epoch
-        self.is_online = is_online
-        self.since_ms = since_ms
-        self.claimed = 0
 
 
 class Cluster(Protocol):

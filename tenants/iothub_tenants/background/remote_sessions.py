@@ -14,14 +14,14 @@ from typing import Any
 
 from iothub.base import log as logging
 from iothub.base.reasons import Reason
-from iothub.engine.state import Connection, Session
+from iothub.engine.state import Connection, Place, Session
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, number_of_hub
 from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import Run
-from iothub_services.sessions.port import ENDED, HERE, Place, SessionControl, Will
+from iothub_services.sessions.port import ENDED, HERE, SessionControl, Will
 from iothub_tenants.accounts.registry import Registry
-from iothub_tenants.background.restoring import restore, subscription_of, will_of
+from iothub_tenants.background.restoring import restore, shared, subscription_of, will_of
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 
@@ -147,7 +147,7 @@ class RemoteSessions:
         facts: Mapping[str, Any] = event.facts
         control: SessionControl = session.control
         control.version = facts["protocol_version"]
-        control.expiry_s = facts["session_expiry_s"]
+        control.expiry_s = shared(facts["session_expiry_s"])
         control.device_id = facts.get("device_id", control.device_id)
 
     def _connected(self, broker: TenantBroker, session: Session, event: Event) -> None:
@@ -165,7 +165,7 @@ class RemoteSessions:
         control: SessionControl = session.control
         expiry_s = event.facts.get("session_expiry_s")
         if isinstance(expiry_s, int):
-            control.expiry_s = expiry_s
+            control.expiry_s = shared(expiry_s)
         if control.place is not None:
             control.place.is_online = False
             control.place.since_ms = event.at_ms

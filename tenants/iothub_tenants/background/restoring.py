@@ -5,6 +5,9 @@ Knows no log and no deadline: who has the session, and since when it is offline,
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import TypeVar
+
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session
 from iothub.records.state import SessionState, SubscriptionKey, SubscriptionState
@@ -12,15 +15,28 @@ from iothub_services.sessions.port import SessionControl, Will
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.hub import Hub
 
+T = TypeVar("T", int, str)
+
+
+@lru_cache(maxsize=4096)
+def shared(value: T) -> T:
+    """Return an equal value that others have, too: every hub knows every session, and many have the same device or the same expiry."""
+    return value
+
 
 def restore(hub: Hub, broker: TenantBroker, state: SessionState) -> SessionControl:
     """Make the session known, with its subscriptions, and count it; return its control record."""
     session = hub.plane.create_session(
-        broker.plane, state.client_id, state.device, is_persistent=True, queue_id=state.queue_id, epoch=state.epoch
+        broker.plane,
+        state.client_id,
+        state.client_id if state.device == state.client_id else shared(state.device),
+        is_persistent=True,
+        queue_id=state.queue_id,
+        epoch=state.epoch,
     )
     for place, options in state.subscriptions.items():
         hub.plane.subscribe(session, subscription_of(session, place, options))
-    control = SessionControl(state.protocol_version, state.session_expiry_s, will_of(state), state.device_id)
+    control = SessionControl(state.protocol_version, shared(state.session_expiry_s), will_of(state), state.device_id)
     session.control = control
     broker.allowance.restore_session(session)
     return control

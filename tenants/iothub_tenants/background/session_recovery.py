@@ -19,12 +19,13 @@ from typing import Protocol, TypeVar
 
 from iothub.base import log as logging
 from iothub.base.gc_tuning import uncollected
+from iothub.engine.state import Place
 from iothub.records import events
 from iothub.records.events import Subject, number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
 from iothub_services.awaited import AwaitedQueues
-from iothub_services.sessions.port import HERE, Place
+from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.restoring import restore
 from iothub_tenants.broker.broker import TenantBroker

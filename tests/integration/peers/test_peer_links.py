@@ -207,20 +207,23 @@ def test_admin_request_is_answered_by_the_linked_hub(make: Callable[..., Hub]) -
 
 
 def test_ban_after_failed_logins_of_one_hub_is_in_force_at_the_linked_one(make: Callable[..., Hub]) -> None:
-    """Composed as a hub does it: announced where it is made, kept where it arrives."""
+    """Composed as a hub does it: announced where it is made, and to a hub that is linked later; kept where it arrives."""
     one, two = make(1, loopback()), make(2, loopback())
     failures = Failures(FailureSettings(), SystemClock())
-    two.links.register(BAN_TYPES, BanReceiver(failures.ban))
-    one.links.register(BAN_TYPES, BanReceiver(lambda *_: None))
+    two.links.register(BAN_TYPES, BanReceiver(two.links, failures.ban, failures.in_force))
+    one.links.register(BAN_TYPES, BanReceiver(one.links, lambda *_: None, lambda: [("acme", "old", "192.0.2.1", 9.0)]))
     rows = [one.begin(), two.begin()]
     for hub in (one, two):
         hub.meet(*rows)
     one.thread.until(lambda: are_linked(one, two))
 
     one.thread.call(lambda: BanAnnouncer(one.links).announce_ban("acme", "dev1", "192.0.2.1", 900.0))
-    one.thread.until(lambda: failures.banned())
+    one.thread.until(lambda: failures.banned() == 2)
 
-    assert failures.is_banned("acme", "dev1", "192.0.2.1")
+    assert [(device, source) for _, device, source, _ in failures.in_force()] == [
+        ("old", "192.0.2.1"),
+        ("dev1", "192.0.2.1"),
+    ]
 
 
 def test_link_that_is_closed_at_one_end_is_forgotten_with_the_row(pair: tuple[Hub, Hub]) -> None:

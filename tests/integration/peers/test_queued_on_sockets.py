@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from iothub.engine.router import Subscription
+from iothub.engine.state import Place
 from iothub.net.backend import Backend
 from iothub.peers.queued import QUEUED_TYPES, QueuedPeers
 from iothub.testing.engine import Bench, Client, ManualStore, QueueRows, ack, packets, publish
 from iothub.testing.reactor_thread import ReactorThread
-from iothub_services.sessions.port import HERE, Place
+from iothub_services.sessions.port import HERE
 from tests.integration.peers.test_routes_on_sockets import Hub
 
 MESSAGES = 300

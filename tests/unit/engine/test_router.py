@@ -205,6 +205,27 @@ def test_groups_of_one_filter_end_one_by_one() -> None:
     assert router.group_count == 1
 
 
+@pytest.mark.parametrize("filter", [b"x", b"x/#"])
+def test_filter_with_one_subscription_left_is_as_with_one_from_the_start(filter: bytes) -> None:
+    """Whoever shared it: another session, a group of others, a group of its own."""
+    a, b = Session("a"), Session("b")
+    kept = Subscription(a, filter, qos=1)
+    router = subscribed(kept)
+
+    for session, group in ((b, None), (b, b"g"), (a, b"g")):
+        router.subscribe(Subscription(session, filter, group))
+        assert router.unsubscribe(a, filter, b"h") is None
+        assert len(router.match(b"x").targets) + len(router.match(b"x").groups) == 2
+        router.unsubscribe(session, filter, group)
+        assert list(router.filters()) == [kept]
+        assert [target.subscriptions for target in router.match(b"x").targets] == [(kept,)]
+        assert router.match(b"x").groups == []
+
+    assert router.unsubscribe(b, filter, None) is None
+    assert router.unsubscribe(a, filter, None) is kept
+    assert (list(router.filters()), names(router.match(b"x"))) == ([], [])
+
+
 def test_crowds_of_two_filters_merge() -> None:
     """Who is in both gets one copy, the others keep their own."""
     a, b, c = Session("a"), Session("b"), Session("c")

@@ -1,8 +1,9 @@
-"""The backlog's bookkeeping, and a session without a policy, which may do nothing."""
+"""The backlog's bookkeeping, the subscriptions', and a session without a policy, which may do nothing."""
 
 from __future__ import annotations
 
 from iothub.engine.message import Delivery, Message
+from iothub.engine.router import Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.testing.engine import Bench, Permissive, TopicPolicy, packets
 
@@ -90,3 +91,32 @@ def test_dollar_topics_pass_the_gate_only_with_a_right_of_their_own() -> None:
         bench.plane.publish(bench.tenant, Message(topic, b"x"))
 
     assert packets(reader.take()) == [(0x30, b"\0\x09$SYS/openx")]
+
+
+def test_session_knows_its_subscriptions_however_many_there_are() -> None:
+    """None, one without a table, and several; one takes the place of that with its Topic Filter and group."""
+    session = make_session()
+    first, other, shared, again = (
+        Subscription(session, filter, group, qos)
+        for filter, group, qos in ((b"a", None, 0), (b"b", None, 0), (b"a", b"g", 0), (b"a", None, 1))
+    )
+    assert dict(session.subscriptions) == {}
+    session.forget(None, b"a")
+
+    session.note(first)
+    assert session.subscriptions == {(None, b"a"): first}
+    session.note(again)
+    session.forget(b"g", b"a")
+    assert session.subscriptions == {(None, b"a"): again}
+    for each in (other, shared, first):
+        session.note(each)
+    assert session.subscriptions == {(None, b"a"): first, (None, b"b"): other, (b"g", b"a"): shared}
+    for group, filter in list(session.subscriptions):
+        session.forget(group, filter)
+    assert dict(session.subscriptions) == {}
+    session.note(shared)
+    session.forget(b"g", b"a")
+    assert dict(session.subscriptions) == {}
+    session.note(first)
+    session.forget_all()
+    assert dict(session.subscriptions) == {}

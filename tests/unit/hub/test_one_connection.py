@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from iothub.engine.router import Subscription
+from iothub.engine.state import Place
 from iothub.hub.session_directory import HOLD_S
 from iothub.peers.directory_frames import Announced
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.view import View
 from iothub_services.sessions.endings import RETRY_S
-from iothub_services.sessions.port import Place, Purpose, SingleHub
+from iothub_services.sessions.port import Purpose, SingleHub
 from tests.support.clustered_harness import Cluster, ClusteredHub
 from tests.support.control_harness import now
 from tests.support.packets import CONNACK, DISCONNECT

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from iothub.engine.state import Place
 from iothub_services.queues.port import Claim, StaleEpochError
 from iothub_services.sessions.endings import RETRY_S
-from iothub_services.sessions.port import HERE, NEVER_EXPIRES, Place
+from iothub_services.sessions.port import HERE, NEVER_EXPIRES
 from tests.support.control_harness import Harness
 from tests.support.kept_sessions import KEPT, payloads
 from tests.unit.sessions.test_endings import SHARED, sleeper_with_messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,14 +12,14 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import UnavailableError
-from iothub.engine.state import Session
+from iothub.engine.state import Place, Session
 from iothub.records import events
-from iothub.records.events import Event, EventType, Subject
+from iothub.records.events import Event, EventType, Subject, decode_event, encode_event
 from iothub.records.state import fold
 from iothub_services.events.port import Offsets
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
-from iothub_services.sessions.port import ENDED, HERE, Place, SingleHub
+from iothub_services.sessions.port import ENDED, HERE, SingleHub
 from iothub_tenants.background import remote_sessions as module
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.support import property_names as names
@@ -26,6 +27,10 @@ from tests.support.control_harness import Harness, now, run
 
 ME, OTHER = "1.100", "2.200"
 KEPT = [(names.SESSION_EXPIRY, 100)]
+
+
+MANY = 1_000
+MOST_BYTES = 720  # 680 by a measurement, tables that have just grown included; one table for each subscription would be 300 more
 
 
 class Together(SingleHub):
@@ -514,3 +519,32 @@ def test_many_sessions_are_taken_over_in_several_turns(scenario: Scenario, monke
     scenario.harness.pass_time(0.1)
 
     assert counts == [2]
+
+
+def test_session_of_another_hub_costs_little_memory(tmp_path: Path) -> None:
+    """Every hub knows every persistent session. As they come from the log: each event with strings and numbers of its own."""
+    scenario = Scenario(tmp_path)
+    terms = {"device": "dev1", "protocol_version": 5, "session_expiry_s": 86_400}
+    options = {"no_local": False, "retain_as_published": False, "retain_handling": 0, "identifier": 0, "group": None}
+
+    def read(numbers: range) -> None:
+        page = []
+        for number in numbers:
+            subject = Subject(7, f"device-{number:012}", number << 24, 1_700_000_000_000 + number)
+            created = events.session_created(subject, queue_id=number, **cast("Any", terms))
+            subscribed = events.session_subscribed(
+                subject, topic_filter=f"devices/{number:012}/commands", qos=1, **cast("Any", options)
+            )
+            page += [decode_event(encode_event(event.written_by(OTHER))) for event in (created, subscribed)]
+        now(scenario.remote_sessions.apply_events(page))
+
+    read(range(1, MANY))
+    tracemalloc.start()
+    try:
+        read(range(MANY, 2 * MANY))
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(scenario.harness.acme.plane.sessions) == 2 * MANY - 1
+    assert kept_bytes / MANY <= MOST_BYTES

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from iothub.engine.state import Place
 from iothub.records.state import SessionState, SubscriptionState, WillState
 from iothub_services.quota.names import Quota
-from iothub_services.sessions.port import HERE, Place, SessionControl
+from iothub_services.sessions.port import HERE, SessionControl
 from iothub_tenants.background.restoring import restore, subscription_of, will_of
 from tests.support.control_harness import Harness
 

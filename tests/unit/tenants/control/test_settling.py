@@ -11,10 +11,10 @@ from hypothesis import strategies as some
 from twisted.internet.defer import Deferred
 
 from iothub.engine.router import Subscription
-from iothub.engine.state import Session
+from iothub.engine.state import Place, Session
 from iothub.testing.clock import ManualClock
 from iothub_services.events.port import Offsets
-from iothub_services.sessions.port import HERE, Place, SingleHub
+from iothub_services.sessions.port import HERE, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
 from tests.support import property_names as names
