@@ -65,12 +65,12 @@ def decode_bans(body: bytes) -> list[AnnouncedBan]:
 def _ban(value: object) -> AnnouncedBan:
     if not isinstance(value, list) or len(value) != 4:
         raise BadFrameError(f"field bans has {value!r:.40}, expected a tenant, a device, a source and seconds")
-    *names, left_s = value
-    if not all(isinstance(name, str) for name in names):
+    tenant, device, source, left_s = value
+    if not all(isinstance(name, str) for name in (tenant, device, source)):
         raise BadFrameError(f"field bans has {value!r:.40}, expected three texts and seconds")
     if not isinstance(left_s, float) or math.isnan(left_s) or not 0.0 < left_s <= _LEFT_S:
         raise BadFrameError(f"field bans has {left_s!r:.40}, expected seconds")
-    return AnnouncedBan(*names, left_s)
+    return AnnouncedBan(tenant, device, source, left_s)
 
 
 class BanLinks(Protocol):
