@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 Json = dict[str, Any]
-_TIMEOUT_S = 40.0  # longer than the API waits for a hub
+TIMEOUT_S = 40.0  # longer than the API waits for a hub
 _MOST_ERRORS = 20
 
 
@@ -61,7 +61,7 @@ class Api:
             transport=httpx.ASGITransport(app, client=address),
             base_url=origin,
             headers={**headers, "Origin": origin},
-            timeout=_TIMEOUT_S,
+            timeout=TIMEOUT_S,
             trust_env=False,
         )
 

@@ -15,7 +15,7 @@ from nicegui import ui
 
 from iothub.base import log as logging
 from iothub.dashboard import parts
-from iothub.dashboard.api import Api, Json, RefusalError, api_for, part
+from iothub.dashboard.api import TIMEOUT_S, Api, Json, RefusalError, api_for, part
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,6 +31,7 @@ START, PLATFORM, TENANT, DIAGNOSE, ADMINISTRATION = "", "Platform", "Tenant", "D
 GROUPS = (START, PLATFORM, TENANT, DIAGNOSE, ADMINISTRATION)
 THEMES = {"dark": True, "light": False}  # anything else: as the browser has it
 UNAUTHENTICATED = 401
+_WAIT_S = 3 * TIMEOUT_S  # a page makes several requests; NiceGUI answers 500 for a slower one
 DEFECT = "This page has a defect: the log of `iothub admin serve` has more. Load the page again."
 
 log = logging.get(__name__)
@@ -141,7 +142,7 @@ def page(  # each is a field of the navigation
                 await _fill(view, build)
             return None
 
-        ui.page(path, title=f"{title} - iothub")(show)
+        ui.page(path, title=f"{title} - iothub", response_timeout=_WAIT_S)(show)
         return build
 
     return decorate

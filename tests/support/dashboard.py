@@ -93,6 +93,17 @@ class Dashboard:
     def open(self, page: Page, path: str) -> None:
         """Go to a page, and wait until it has its socket, so that a click reaches the server."""
         page.goto(self.base + path)
+        self._wait_for_socket(page)
+
+    @contextmanager
+    def following(self, page: Page) -> Iterator[None]:
+        """Do what leads to another page, or to the same one again, and wait for it: two ways at once would stop each other."""
+        with page.expect_navigation():
+            yield
+        self._wait_for_socket(page)
+
+    @staticmethod
+    def _wait_for_socket(page: Page) -> None:
         page.wait_for_selector("main")
         page.wait_for_function("() => window.socket && window.socket.connected")
 

@@ -51,6 +51,11 @@ def row_action(page: Page, row: str, action: str) -> None:
     ).click()
 
 
+def agree(page: Page, verb: str) -> None:
+    """Press the button of the question; that of the row may have the same name."""
+    page.locator(".q-dialog").get_by_role("button", name=verb, exact=True).click()
+
+
 def fill(page: Page, label: str, value: str) -> None:
     page.get_by_label(label, exact=True).last.fill(value)
 
@@ -128,13 +133,15 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     told(page, "name")  # REST's own text: the dialogue stays
     fill(page, "Name", "fresh")
     fill(page, "Display name", "Fresh Ltd")
-    button(page, "Create")
-    page.wait_for_url("**/tenants/fresh")
+    with served.following(page):
+        button(page, "Create")
+    assert page.url.endswith("/tenants/fresh")
     assert served("GET", "/tenants/fresh")["display_name"] == "Fresh Ltd"
 
     button(page, "Edit")
     fill(page, "Display name", "Fresher")
-    button(page, "Save")
+    with served.following(page):
+        button(page, "Save")
     expect(page.locator("main .io-soft", has_text="Fresher")).to_be_visible()
     assert served("GET", "/tenants/fresh")["display_name"] == "Fresher"
 
@@ -146,8 +153,8 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
         ("Remove the protection", "is_protected", False),
     ):
         row_action(page, "fresh", action)
-        button(page, action)
-        until(lambda field=field, value=value: served("GET", "/tenants/fresh")[field] == value, f"{action} is done")
+        agree(page, action)
+        until(lambda field=field, value=value: served("GET", "/tenants/fresh")[field] == value, f"{action} is done", 15)
         expect(page.locator(".q-dialog")).to_have_count(0)
     row_action(page, "fresh", "Delete")
     sure = page.get_by_role("button", name="Delete", exact=True).last
@@ -177,10 +184,10 @@ def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> No
     button(page, "I have kept it")
 
     row_action(page, "made-here", "Disable")
-    button(page, "Disable")
-    until(lambda: not served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is disabled")
+    agree(page, "Disable")
+    until(lambda: not served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is disabled", 15)
     row_action(page, "made-here", "Enable")
-    until(lambda: served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is enabled")
+    until(lambda: served("GET", "/tenants/acme/devices/made-here")["is_enabled"], "it is enabled", 15)
     row_action(page, "made-here", "Delete")
     fill(page, "Name", "made-here")
     button(page, "Delete")
@@ -258,7 +265,7 @@ def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
     expect(page.locator("form .io-code")).to_contain_text("deny dev1 both secret/#")
     expect(page.locator(".q-dialog")).to_have_count(0)
     row_action(page, "secret/#", "Remove")
-    button(page, "Remove")
+    agree(page, "Remove")
     told(page, "is removed")
     assert [row for row in served("GET", "/tenants/acme/acl-rules")["items"] if row["filter"] == "secret/#"] == []
     page.close()
@@ -277,7 +284,7 @@ def test_groups_and_their_members(served: Dashboard) -> None:
     assert served("GET", "/tenants/acme/groups/north")["devices"] == ["dev2"]
     expect(page.locator(".q-dialog")).to_have_count(0)
     row_action(page, "north", "Delete")
-    button(page, "Delete")
+    agree(page, "Delete")
     told(page, "Group north is deleted")
     page.close()
 
@@ -292,7 +299,7 @@ def test_bans_are_added_and_lifted(served: Dashboard) -> None:
     assert served("GET", "/tenants/acme/bans")["items"][0]["reason"] == "noisy"
     expect(page.locator(".q-dialog")).to_have_count(0)
     row_action(page, "dev2", "Lift")
-    button(page, "Lift")
+    agree(page, "Lift")
     told(page, "is lifted")
     assert served("GET", "/tenants/acme/bans")["items"] == []
     page.close()
@@ -321,9 +328,9 @@ def test_plan_is_created_changed_and_deleted(served: Dashboard) -> None:
     page = served.as_(ADMIN, "/plans")
     button(page, "Create plan")
     fill(page, "Name", "tiny")
-    button(page, "Create")
-    page.wait_for_url("**/plans/tiny")
-    served.open(page, "/plans/tiny")
+    with served.following(page):
+        button(page, "Create")
+    assert page.url.endswith("/plans/tiny")
     button(page, "Set a limit")
     fill(page, "Limit", "connections")
     fill(page, "Value", "3")
@@ -405,9 +412,9 @@ def test_nobody_without_a_login_gets_a_page_or_sends_a_file(served: Dashboard) -
 def test_keyboard(served: Dashboard) -> None:
     page = served.as_(ADMIN)
     page.keyboard.press("g")
-    page.keyboard.press("t")
-    page.wait_for_url("**/tenants")
-    page.wait_for_selector("main")
+    with served.following(page):
+        page.keyboard.press("t")
+    assert page.url.endswith("/tenants")
     page.keyboard.press("?")
     expect(page.locator("#io-help")).to_be_visible()
     page.keyboard.press("Escape")
