@@ -200,7 +200,7 @@ def test_outbound_rate_delivers_later(tenant: Make, version: int, quota: str) ->
 
     assert [int(payload) for payload in received(subscriber)] == [0, 1, 2, 3]
     here.set(f"{quota}=unlimited")
-    assert [int(payload) for payload in received(subscriber)] == [4, 5]
+    assert [int(subscriber.expect(PUBLISH).payload) for _ in range(2)] == [4, 5]
     assert here.refused(quota) == 0
 
 
