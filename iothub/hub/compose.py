@@ -419,28 +419,10 @@ def _verbs(
         control.streaming.describe,
         process.settings.node.number,
     )
-    clients = AdminClients(
-        brokers=foundation.brokers,
-        plane=control.plane,
-        find_tenant=find_tenant,
-        apply_changes=tasks.accounts.following.follow_changes,
-        run=process.threads.run,
-        node=process.settings.node.number,
-    )
-    explain = AdminExplain(control.hub, tasks.accounts.following.follow_changes, process.settings.node.number)
-    traces = AdminTraces(
-        foundation.traces(), foundation.trace_files, find_tenant, process.threads.run, process.settings.node.number
-    )
-    subscriptions = AdminSubscriptions(
-        foundation.brokers, find_tenant, control.hub.cluster.catch_up, process.threads.run
-    )
     publish = AdminPublish(control.hub, tasks.accounts.following.follow_changes)
     here = {
         **commands.verbs,
-        **clients.verbs,
-        **subscriptions.verbs,
-        **explain.verbs,
-        **traces.verbs,
+        **_verbs_of_clients(foundation, control, tasks),
         Verb.ALARM_LIST: health.answer_alarms,
     }
     own_node = OwnNode(process.settings, draining, process.pause)
@@ -459,6 +441,26 @@ def _verbs(
         **nodes.verbs,
     }
     return verbs, nodes, every_worker
+
+
+def _verbs_of_clients(foundation: Foundation, control: Control, tasks: PeriodicTasks) -> Verbs:
+    """Make what answers for the clients that are connected here."""
+    process, find_tenant = foundation.process, foundation.questions.find_tenant
+    follow_changes, node = tasks.accounts.following.follow_changes, process.settings.node.number
+    clients = AdminClients(
+        brokers=foundation.brokers,
+        plane=control.plane,
+        find_tenant=find_tenant,
+        apply_changes=follow_changes,
+        run=process.threads.run,
+        node=node,
+    )
+    subscriptions = AdminSubscriptions(
+        foundation.brokers, find_tenant, control.hub.cluster.catch_up, process.threads.run
+    )
+    explain = AdminExplain(control.hub, follow_changes, node)
+    traces = AdminTraces(foundation.traces(), foundation.trace_files, find_tenant, process.threads.run, node)
+    return {**clients.verbs, **subscriptions.verbs, **explain.verbs, **traces.verbs}
 
 
 def _own_worker(process: Process, health: Health) -> OwnWorker | None:

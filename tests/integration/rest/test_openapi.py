@@ -74,7 +74,6 @@ def test_openapi_is_what_the_api_does(
     """No 5xx but where no hub is to be had, no answer that the document does not have, nothing wrong that is let through."""
     method, path = operation
     found = schema[path][method.upper()]
-    excluded = [positive_data_acceptance] if operation in BEYOND_SCHEMA else []
 
     @settings(
         max_examples=EXAMPLES,
@@ -86,6 +85,8 @@ def test_openapi_is_what_the_api_does(
     )
     @given(case=found.as_strategy(generation_mode=mode))
     def check(case: Case) -> None:
+        may_be_refused = operation in BEYOND_SCHEMA or "If-Match" in case.headers  # 412: the row is another one by now
+        excluded = [positive_data_acceptance] if may_be_refused else []
         case.call_and_validate(headers={"Authorization": f"Bearer {api.root}"}, excluded_checks=excluded)
 
     check()
