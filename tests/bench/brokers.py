@@ -42,8 +42,12 @@ def mosquitto(folder: Path, *, second: str = "", args: str = IDENTITY, anonymous
 
 
 def iothub(folder: Path, *settings: str, args: str = IDENTITY, is_plain: bool = False, ready_text: str = "") -> Broker:
-    """The hub of this checkout on a copy of the prepared data directory. `ready_text`: in its log once it may be loaded."""
-    chosen = " ".join(f"--set {setting}" for setting in ("listeners.tcp.port={port}", *settings))
+    """The hub of this checkout on a copy of the prepared data directory. `ready_text`: in its log once it may be loaded.
+
+    Without the REST API: the start of its process would be counted as the hub's.
+    """
+    always = ("listeners.tcp.port={port}", "admin.enabled=off")
+    chosen = " ".join(f"--set {setting}" for setting in (*always, *settings))
     serve = f"exec {accounts.IOTHUB} --data-dir {{dir}}/data serve {chosen}"
     twin = {"IOTHUB_PURE_PYTHON": "1"} if is_plain else {"IOTHUB_REQUIRE_COMPILED": "1"}
     return {
