@@ -61,7 +61,9 @@ class Endings:
         self._wills = wills
         self._deadlines = Deadlines()
         self._ending = 0  # sessions that are just expiring
-        self._firing: set[Session] = set()  # those whose delayed Will waits for the directory, or is on its way to the store
+        self._firing: set[Session] = (
+            set()
+        )  # those whose delayed Will waits for the directory, or is on its way to the store
 
     def start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
         """The session is offline, for `offline_s` already: its expiry and its Will Delay run."""
