@@ -125,6 +125,11 @@ class PeerDirectory(PeerReceiver[Directory]):
         found = self._find(key)
         return found is not None and found[1].connection is not None
 
+    def connected_at_ms(self, key: Key) -> int:
+        found = self._find(key)
+        connection = None if found is None else found[1].connection
+        return 0 if connection is None else connection.control.connected_at_ms
+
     def connected_keys(self) -> Iterable[Key]:
         for broker in list(self._brokers):
             for session in list(broker.plane.sessions.values()):

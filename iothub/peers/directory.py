@@ -8,6 +8,8 @@ Knows no socket, no reactor and no session: whoever wants a key is called back, 
 
 Invariants: a hub serves a CONNECT of a key only while it has the key. Each hold has a number, and RELEASE names it: a late one erases no later
 hold. What waits while views change is asked anew, of the new owner and by a new number. A hub that is alone asks nobody, and keeps no entries.
+Numbers are hybrid logical clocks, in microseconds of wall time: of two hubs that took one key while they did not hear each other, the one that
+took it later keeps it, as far as their clocks agree.
 Entries of a slot are what this hub has when they are sent: what changes before that, HOLD and RELEASE say.
 """
 
@@ -21,7 +23,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
-from iothub.base.clock import BootClock
+from iothub.base.clock import BootClock, SystemClock
 from iothub.peers.directory_frames import (
     BODIES,
     Announced,
@@ -49,6 +51,9 @@ class Clients(Protocol):
     """The clients of this hub, as the directory sees them."""
 
     def is_connected(self, key: Key) -> bool: ...
+
+    def connected_at_ms(self, key: Key) -> int:
+        """Return when the client connected, in Unix time; 0: it is not connected."""
 
     def connected_keys(self) -> Iterable[Key]:
         """Return the keys of all clients that are connected: over several turns, each if it is connected then, perhaps without those that come."""
@@ -95,6 +100,7 @@ class Directory:
         clock: BootClock,
         call_soon: Callable[[Callable[[], None]], object],
         turn_keys: int = TURN_KEYS,
+        wall: Callable[[], float] = SystemClock.wall,
     ) -> None:
         """`call_soon`: calls back in another turn."""
         self._me = me
@@ -103,6 +109,7 @@ class Directory:
         self._owner = DirectoryOwner(me, self._send, clock.boottime)
         self._call_soon = call_soon
         self._turn_keys = turn_keys
+        self._wall = wall
         self._is_turn_due = False
         self._view: View | None = None  # None: this hub is alone
         self._coming: tuple[View, Iterator[Key]] | None = None  # not alone any more, once these clients have been noted
@@ -302,7 +309,8 @@ class Directory:
 
     def _note_client(self, key: Key) -> None:
         if key not in self._busy:
-            self._held[slot_of(key)].setdefault(key, self._next_number())
+            number = self._clients.connected_at_ms(key) * 1_000 or self._next_number()
+            self._number = max(self._number, self._held[slot_of(key)].setdefault(key, number))
 
     def _change(self, view: View, before: View) -> None:
         self._announce(view, is_whole=False)
@@ -368,7 +376,7 @@ class Directory:
     # --- private
 
     def _next_number(self) -> int:
-        self._number += 1
+        self._number = max(self._number + 1, int(self._wall() * 1_000_000))
         return self._number
 
     def _number_of(self, key: Key) -> int | None:

@@ -104,7 +104,7 @@ class Devices:
         self.is_joined = False
         self.soon: list[Callable[[], None]] = []
         self._next_turn = hub.world.rng.choice(NEXT_TURN)
-        self.directory = Directory(hub.id, hub.links, self, hub, self.soon.append, TURN_KEYS)
+        self.directory = Directory(hub.id, hub.links, self, hub, self.soon.append, TURN_KEYS, lambda: hub.world.now)
         self.connected: set[Key] = set()
         self.waiting: dict[Key, float] = {}  # since when
         self.working: dict[Key, int] = {}  # CONNECTs: turns that are left
@@ -144,6 +144,9 @@ class Devices:
 
     def is_connected(self, key: Key) -> bool:
         return key in self.connected
+
+    def connected_at_ms(self, key: Key) -> int:
+        return 0
 
     def connected_keys(self) -> Iterable[Key]:
         return (key for key in sorted(self.connected) if key in self.connected)

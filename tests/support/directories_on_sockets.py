@@ -85,6 +85,9 @@ class DirectoryHub:
     def is_connected(self, key: Key) -> bool:
         return key in self.connected
 
+    def connected_at_ms(self, key: Key) -> int:
+        return 0
+
     def connected_keys(self) -> Iterable[Key]:
         return (key for key in list(self.connected) if key in self.connected)
 

@@ -107,6 +107,8 @@ class SessionManager:
         was_elsewhere = present is not None and present.control.is_elsewhere
         if present is not None and was_elsewhere:
             self._fetch(home, present)
+        elif present is not None:
+            self._endings.fire_if_due(home, present)
         if present is not None and (request.is_clean_start or present.control.expiry_s == 0):
             reason = "clean_start" if request.is_clean_start else "ended"
             await self._endings.end(home, present, reason)  # [MQTT-3.1.2-4]
@@ -135,11 +137,14 @@ class SessionManager:
         if place is None:
             return
         was_online, place.holder, place.is_online = place.is_online, HERE, False
-        if not was_online:
-            return
-        self._journal.note([events.session_taken_over(subject_of(session, self._clock), by="")])
-        if control.will is not None and not min(control.will.delay_s, control.expiry_s):
-            self._wills.fire(home, session)  # [MQTT-3.1.4-3]
+        offline_s = 0.0
+        if was_online:
+            self._journal.note([events.session_taken_over(subject_of(session, self._clock), by="")])
+        elif place.since_ms:
+            offline_s = self._clock.wall() - place.since_ms / 1000
+        if control.will is not None and offline_s >= min(control.will.delay_s, control.expiry_s):
+            # [MQTT-3.1.4-3], or the hub that had it is gone and has not stored it [MQTT-3.1.2-8]
+            self._wills.fire(home, session)
 
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)

@@ -16,11 +16,14 @@ from ops.services.services import Services
 from tests.support.clients import Listener
 from tests.support.hub import Hub
 from tests.support.mqtt_clients import Client, Clients
+from tests.support.server_hub import alarms
 from tests.support.three_hubs import Crowd, Hubs, brief, crowd, hubs_with_one_ledger
 from tests.support.waiting import until
 
 LIMIT = 100
 LEASE_S = 10.0
+KEPT = 50  # messages for somebody who is away
+NOTICE_S = 20.0  # time-outs of two attempts
 APPLIED_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests
 NOT_AUTHORIZED = 0x87
 
@@ -29,6 +32,11 @@ NOT_AUTHORIZED = 0x87
 def hubs(_set: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hubs]:
     with hubs_with_one_ledger(tmp_path_factory.mktemp("ledger"), _set) as made:
         yield made
+
+
+@pytest.fixture
+def servers(_set: Services) -> Services:
+    return _set
 
 
 async def storm(visitors: Crowd, ports: list[int], attempts: int) -> None:
@@ -168,6 +176,41 @@ def test_last_share_is_kept_while_redis_is_down(hubs: Hubs) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(("server", "alarm"), [("redis", "quota_degraded"), ("mariadb", "accounts_unreachable")])
+def test_hub_that_dies_while_a_server_is_away_loses_nothing_acknowledged(
+    hubs: Hubs, servers: Services, server: str, alarm: str
+) -> None:
+    """The others go on, and the alarm names the server; what the dead hub had acknowledged is there when it is back."""
+    tenant, third = f"away-{server}", hubs.all[2]
+    hubs.first.tenant(tenant, "dev1")
+    settled(hubs)
+    all_clients = [Clients(Listener(hub, "tcp")) for hub in hubs.all]
+    for clients in all_clients:
+        clients(5, "sleeper", tenant=tenant, keep=True).subscribe(("kept", 1))
+        clients.leave()
+    publishers = [clients(5, tenant=tenant) for clients in all_clients]
+    try:
+        servers.pause(server)
+        until(lambda: all(alarm in {name for name, _ in alarms(hub)} for hub in hubs.all), f"alarm {alarm}", NOTICE_S)
+        codes = [_publish(publisher, number) for number in range(KEPT) for publisher in publishers]
+        third.kill()
+        codes += [_publish(publisher, KEPT + number) for number in range(KEPT) for publisher in publishers[:2]]
+    finally:
+        servers.up(server)
+        if not third.is_running():
+            third.start()
+    settled(hubs)
+
+    assert set(codes) == {0}
+    for clients, count in zip(all_clients, (2 * KEPT, 2 * KEPT, KEPT), strict=True):
+        clients.leave()
+        sleeper = clients(5, "sleeper", tenant=tenant, keep=True)
+        assert [int(payload) for payload in sleeper.payloads(count)] == list(range(count))
+        sleeper.nothing()
+        clients.leave()
+    until(lambda: not any(alarm in {name for name, _ in alarms(hub)} for hub in hubs.all), "no alarm", 30.0)
+
+
 def test_changed_rules_and_revoked_devices_are_applied_at_all_three(hubs: Hubs) -> None:
     """Within a second, though each device was let in by what Redis had of it."""
     hubs.first.tenant("rules", "dev1", "dev2")
@@ -188,6 +231,12 @@ def test_changed_rules_and_revoked_devices_are_applied_at_all_three(hubs: Hubs) 
     for clients in all_clients:
         assert clients.ask(5, tenant="rules", device="dev2").connack.code != 0
         clients.leave()
+
+
+def _publish(client: Client, number: int) -> int:
+    puback = client.publish("kept", b"%d" % number, qos=1)
+    assert puback is not None
+    return puback.code
 
 
 def _code(client: Client) -> int:

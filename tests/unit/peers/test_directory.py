@@ -34,7 +34,8 @@ class Hub:
         self.in_use: set[Key] = set()
         self.closing: dict[Key, Callable[[bool], None]] = {}
         self.sent: list[FrameType] = []
-        self.directory = Directory(me, self, self, self, net.soon.append, net.turn_keys)
+        self.connected_at: dict[Key, float] = {}
+        self.directory = Directory(me, self, self, self, net.soon.append, net.turn_keys, lambda: net.now)
 
     def boottime(self) -> float:
         return self.net.now
@@ -46,6 +47,9 @@ class Hub:
 
     def is_connected(self, key: Key) -> bool:
         return key in self.connected
+
+    def connected_at_ms(self, key: Key) -> int:
+        return int(self.connected_at.get(key, 0.0) * 1000) if key in self.connected else 0
 
     def connected_keys(self) -> Iterable[Key]:
         return (key for key in sorted(self.connected) if key in self.connected)
@@ -71,6 +75,7 @@ class Hub:
         """A CONNECT that nothing holds up."""
         assert self.hold(key)
         self.connected.add(key)
+        self.connected_at[key] = self.net.now
         self.directory.let_go(key)
 
     def disconnect(self, key: Key) -> None:
@@ -267,7 +272,7 @@ def test_an_answer_that_crosses_a_release_is_not_taken() -> None:
     one.net.settle()
 
     assert (answers, len(again)) == ([], 1)
-    assert three.directory.owned.holder(key) == (ONE, 2)
+    assert three.directory.owned.holder(key) == (ONE, one.directory._number)
 
 
 def test_who_wants_a_key_that_is_being_left_gets_it_afterwards() -> None:
@@ -402,23 +407,35 @@ def test_a_key_that_a_hub_moves_is_not_granted_by_an_owner_that_does_not_count_t
     assert len(answers) == 1
 
 
-def test_of_two_hubs_that_have_a_key_the_one_with_the_higher_number_stays() -> None:
-    """Their views did not have each other; a third hub has both."""
+@pytest.mark.parametrize(("one_s", "two_s", "stays"), [(1.0, 2.0, TWO), (2.0, 1.0, ONE), (1.0, 1.0, TWO)])
+@pytest.mark.parametrize("others", [0, 5])
+def test_of_two_hubs_that_have_a_key_the_one_whose_client_came_later_stays(
+    one_s: float, two_s: float, stays: PeerId, others: int
+) -> None:
+    """Their views did not have each other; a third hub has both. At the same time: the higher node number. How busy a hub is plays no part."""
     net = Net(*ALL)
     one, two, three = net.hubs.values()
     key = key_of(THREE)
-    one.connect(key)
-    two.connect(key)
-    two.directory._number = 7
+    begun = net.now
+    for hub, at_s in ((one, one_s), (two, two_s)):
+        net.now = begun + at_s
+        hub.connect(key)
+    for _ in range(others):
+        one.connect(key_of(TWO))
+    net.now = begun + 10.0
     for hub in (one, two, three):
         hub.see(*ALL)
 
-    assert (list(one.closing), list(two.closing)) == ([key], [])
+    kept, closed = (one, two) if stays == ONE else (two, one)
+    assert (list(kept.closing), list(closed.closing)) == ([], [key])
     waiting = three.hold(key, takes=False)
-    one.finish(key)
+    closed.finish(key)
 
-    assert three.directory.owned.holder(key) == (TWO, 8)
+    holder = three.directory.owned.holder(key)
+    assert holder is not None
+    assert holder[0] == stays
     assert waiting == [None]
+    assert key in kept.connected
 
 
 def test_a_hub_that_is_alone_at_last_gives_everybody_what_waits() -> None:

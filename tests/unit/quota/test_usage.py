@@ -195,6 +195,23 @@ def test_what_others_used_before_counts_in_its_window(clock: ManualClock, store:
     assert usage.cell(KEY).elsewhere == 0
 
 
+def test_what_others_used_before_is_counted_once_however_often_this_one_starts(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    """It stays in their files, and what this one writes of its own does not have it."""
+    files, used = (tmp_path / "usage.db", tmp_path / "usage.map"), []
+    for _ in range(3):
+        store = UsageStore(files[0], clock, lambda *_: None)
+        usage = Usage(store, clock, SlotFile(files[1]), before=[row(5), row(7)])
+        cell = usage.cell(KEY)
+        cell.add(2)
+        used.append((cell.used, cell.elsewhere))
+        usage.close()
+
+    assert used == [(2, 12), (4, 12), (6, 12)]
+    assert read_usage(*files, clock.wall()) == [row(6)]
+
+
 @pytest.mark.parametrize("by", ["device", "tenant"])
 def test_what_others_used_before_ends_with_the_device_or_tenant(clock: ManualClock, store: UsageStore, by: str) -> None:
     """Another device may get the name, and nobody has asked for the counter in this process yet."""
