@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 _COMMAND = re.compile(r"(`|^next: )iothub (?!-)([^`\n]+)", re.MULTILINE)
-_NEEDS_NO_DIRECTORY = re.compile(r"(cert|version)\b|.*--(help|reference)\b")
+_NEEDS_NO_DIRECTORY = re.compile(r"(cert|context|version)\b|.*--(help|reference)\b")
 
 
 class Hints:
@@ -19,9 +19,9 @@ class Hints:
     def __init__(self) -> None:
         self._options = ""
 
-    def give(self, data_dir: Path | None, config_file: Path | None) -> None:
+    def give(self, data_dir: Path | None, config_file: Path | None, context: str | None = None) -> None:
         """Take the options of this run; None where the default holds. The environment of another shell may lack ours."""
-        given = (("--data-dir", data_dir), ("--config", config_file))
+        given = (("--data-dir", data_dir), ("--config", config_file), ("--context", context))
         self._options = "".join(f"{option} {shlex.quote(str(path))} " for option, path in given if path is not None)
 
     def complete(self, message: str) -> str:
