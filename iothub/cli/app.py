@@ -467,6 +467,8 @@ def _complete_values(parameter: click.Parameter) -> None:
         from iothub.cli.completion import complete
 
         root = context.find_root().params
+        if root.get("context_name"):
+            return []  # the shell does not wait for another machine
         app = App(root.get("data_dir") or default_data_dir(), root.get("config_file"), Hints(), is_input_allowed=False)
         return complete(parameter.name or "", context, incomplete, app.store_to_complete)
 

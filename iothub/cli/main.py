@@ -146,7 +146,7 @@ def command(
     Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 denied, 6 limit, 7 unavailable.
     """
     hints: Hints = context.obj
-    hints.give(data_dir, config_file, context_name)
+    _give_options(hints, data_dir, config_file, context_name)
     app = App(
         data_dir or default_data_dir(),
         config_file,
@@ -157,6 +157,15 @@ def command(
     app.form = context.meta.get("iothub.form", "table")
     context.obj = app
     context.call_on_close(app.close)
+
+
+def _give_options(hints: Hints, data_dir: Path | None, config_file: Path | None, context_name: str | None) -> None:
+    if not context_name:
+        hints.give(data_dir, config_file)
+        return
+    from iothub.cli.remote import begins_remotely
+
+    hints.give(data_dir, config_file, context_name, begins_remotely)
 
 
 def _chosen_context(context: click.Context, name: str | None, *, is_local: bool) -> Context | None:

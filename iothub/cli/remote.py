@@ -61,6 +61,12 @@ def works_remotely(words: str) -> bool:
     return words == "rejected" or verb in COMMANDS.get(noun, "").split()
 
 
+def begins_remotely(words: str) -> bool:
+    """Whether a command line, without `iothub`, begins with such a command; `client list acme` does."""
+    parts = words.split()
+    return any(works_remotely(" ".join(parts[:count])) for count in (1, 2, 3))
+
+
 # --- functions of the accounts
 
 

@@ -142,7 +142,7 @@ def send_http(context: Context, method: str, target: str, body: bytes | None) ->
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise UnavailableError(
             f"the API of context {context.name} does not answer at {context.url}: {reason}; "
-            "`iothub admin serve` or `iothub serve` on its machine starts it"
+            "check that it runs there, and the address with `iothub context list`"
         ) from None
 
 

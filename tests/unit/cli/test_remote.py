@@ -294,6 +294,7 @@ def test_without_a_hub_the_exit_code_is_the_same(both: Both) -> None:
         assert (there.code, there.out) == (7, "")
         assert "no hub runs in" in here.err
         assert "no hub runs in" in there.err
+        assert "`iothub serve`" in there.err
 
 
 def test_command_without_a_counterpart_says_what_to_do(both: Both) -> None:
