@@ -5,21 +5,36 @@ Knows no transport and prints nothing: `iothub.records.admin_commands.Verb` says
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, ParamSpec
 
 from iothub.admin.content import describe, time_of
 from iothub.base.errors import CorruptRecordError
-from iothub.records.admin_commands import Json
+from iothub.records.admin_commands import Json, Shown
 
 Row = dict[str, object]
 AnyJson = Any  # a JSON object from the hub, as `iothub.records.admin_commands.Verb` describes it
+
+P = ParamSpec("P")
 
 VERSIONS = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 FAILURES = "failures"  # the kind of a hub's own bans
 _NEVER = 0xFFFFFFFF  # §3.1.2.11.2: the session does not expire
 
 
+def _unless_shown(describe: Callable[P, Row]) -> Callable[P, Row]:
+    """Return a row that is in its form already as it is."""
+
+    @wraps(describe)
+    def described(*given: P.args, **named: P.kwargs) -> Row:
+        reported = given[0]
+        return reported if isinstance(reported, Shown) else describe(*given, **named)
+
+    return described
+
+
+@_unless_shown
 def client_row(reported: AnyJson) -> Row:
     """Return a connected client as lists have it."""
     return {
@@ -38,6 +53,7 @@ def client_row(reported: AnyJson) -> Row:
     }
 
 
+@_unless_shown
 def client_facts(reported: AnyJson) -> Row:
     """Return all that is known of a connected client, without its subscriptions."""
     return client_row(reported) | {
@@ -46,6 +62,7 @@ def client_facts(reported: AnyJson) -> Row:
     }
 
 
+@_unless_shown
 def session_row(reported: AnyJson) -> Row:
     """Return a persistent session as lists have it."""
     queue = reported["queue"] or {"messages": 0, "bytes": 0}
@@ -61,6 +78,7 @@ def session_row(reported: AnyJson) -> Row:
     }
 
 
+@_unless_shown
 def session_facts(reported: AnyJson) -> Row:
     """Return all that is known of a session, without its subscriptions."""
     queue = reported["queue"] or {}
@@ -77,6 +95,7 @@ def session_facts(reported: AnyJson) -> Row:
     }
 
 
+@_unless_shown
 def subscription_row(reported: Json) -> Row:
     """Describe a subscription, its filter as the client gave it."""
     group, topic_filter = reported["group"], reported["filter"]
@@ -102,7 +121,10 @@ def share_group_row(reported: Json) -> Row:
 
 def alarm_rows(reported: Iterable[Json]) -> list[Row]:
     """Return raised alarms, the oldest first."""
-    found = sorted(reported, key=lambda row: float(str(row["since"])))
+    rows = list(reported)
+    if any(isinstance(row, Shown) for row in rows):
+        return [dict(row) for row in rows]
+    found = sorted(rows, key=lambda row: float(str(row["since"])))
     return [{**row, "since": time_of(int(float(str(row["since"])) * 1000))} for row in found]
 
 
@@ -112,12 +134,14 @@ def queue_row(client_id: str, reported: AnyJson) -> Row:
     return {"name": client_id, **{name: reported[name] for name in shown if name in reported}}
 
 
+@_unless_shown
 def queue_limits(reported: AnyJson) -> Row:
     """Return the limits of a queue, 0 as "unlimited"."""
     shown = {name: max(reported[name], 0) if reported[name] else "unlimited" for name in ("messages", "bytes")}
     return {**shown, "overflow": reported["overflow"]}
 
 
+@_unless_shown
 def queued_message(facts: AnyJson, body: bytes) -> Row:
     """Describe a queued message; one that is damaged has a `problem`."""
     shown: Row = {"position": facts["position"], "delivery_qos": facts["qos"]}
@@ -128,12 +152,19 @@ def queued_message(facts: AnyJson, body: bytes) -> Row:
         return {**shown, "problem": str(error)}
 
 
+@_unless_shown
 def retained_row(reported: Json) -> Row:
     """Return a topic with a retained message."""
     expires = time_of(int(str(reported["expires_at_ms"])))
     return {"name": reported["name"], "bytes": reported["bytes"], "version": reported["version"], "expires": expires}
 
 
+def retained_message(facts: AnyJson, body: bytes) -> Row:
+    """Describe a retained message. Raises CorruptRecordError."""
+    return facts if isinstance(facts, Shown) else describe(body)
+
+
+@_unless_shown
 def rejected_row(reported: AnyJson) -> Row:
     """Return a refused CONNECT."""
     return {
@@ -152,6 +183,9 @@ def rejected_row(reported: AnyJson) -> Row:
 
 def failure_ban_rows(tenant: str, reported: Iterable[Json], reason: str) -> list[Row]:
     """Return the bans after failed logins, each once: a ban that one hub makes is in force at those that are linked to it."""
+    reported = list(reported)
+    if any(isinstance(each, Shown) for each in reported):
+        return [dict(each) for each in reported]
     return [
         _failure_ban_row(tenant, ban, reason)
         for ban in {(each["device"], each["address"]): each for each in reported}.values()

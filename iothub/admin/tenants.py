@@ -5,12 +5,10 @@ Knows neither of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from iothub.config.sections import Tenancy
-    from iothub_tenants.accounts.store import AccountStore
-    from iothub_tenants.accounts.tenants import Tenant
+from iothub.config.sections import Tenancy
+from iothub_tenants.accounts import tenants
+from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.tenants import Tenant
 
 
 def create_tenant(
@@ -24,8 +22,6 @@ def create_tenant(
     client_id_policy: str | None,
 ) -> Tenant:
     """Create a tenant. Raises as `iothub_tenants.accounts.tenants.create` does."""
-    from iothub_tenants.accounts import tenants
-
     return tenants.create(
         store,
         name,

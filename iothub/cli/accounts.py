@@ -1,15 +1,17 @@
 """The modules of the accounts, each loaded when a verb first uses it: a help text waits for no database library.
 
-Knows none of them. At import time a noun's module may name functions of theirs only inside a lambda.
+Knows none of them. With `--context` their functions are done by the API of another machine (`iothub.cli.remote`).
+At import time a noun's module may name functions of theirs only inside a lambda.
 """
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from types import FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from iothub.admin import tenants as _tenants
     from iothub_tenants.accounts import (
         acl_import as acl_import,
     )
@@ -79,7 +81,31 @@ if TYPE_CHECKING:
     from iothub_tenants.accounts import (
         verdicts as verdicts,
     )
+
+    admin_tenants = _tenants
 else:
 
-    def __getattr__(name: str) -> ModuleType:
-        return importlib.import_module(f"iothub_tenants.accounts.{name}")
+    def __getattr__(name: str) -> _Functions | ModuleType:
+        return _Functions(importlib.import_module(_ELSEWHERE.get(name, f"iothub_tenants.accounts.{name}")))
+
+
+_ELSEWHERE = {"admin_tenants": "iothub.admin.tenants"}
+
+
+class _Functions:
+    """A module whose functions are done where the store is: here, or by the REST API of another machine."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._module, name)
+        if not isinstance(found, FunctionType):
+            return found
+
+        def call(*given: Any, **named: Any) -> Any:
+            store = given[0] if given else None
+            remotely = getattr(store, "call", None)
+            return found(*given, **named) if remotely is None else remotely(found, given[1:], named)
+
+        return call

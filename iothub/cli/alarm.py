@@ -48,7 +48,7 @@ def show(app: App, name: str) -> None:
         near = get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(sorted(known))}"
         raise NotFoundError(f"there is no alarm {name!r}: {hint}")
-    is_asked = app.data_dir.holder() is not None
+    is_asked = app.may_hub_run
     rows = [row for row in raised(app) if row["name"] == name] if is_asked else []
     record: dict[str, object] = {"name": name, "severity": known[name].severity, "advice": known[name].advice}
     app.record(record if app.form == "table" else {**record, "raised": rows if is_asked else None})

@@ -33,6 +33,7 @@ from iothub.config.sections import Config
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from iothub.cli.contexts import Context
     from iothub.cli.local_hub import Answer, LocalHub, OnProgress
     from iothub.records.admin_commands import Json, Verb
     from iothub_tenants.accounts.store import AccountStore
@@ -41,6 +42,7 @@ COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer or to repo
 _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
 _LEFT_OUT = "what these hubs have in memory is not included, and is perhaps not changed: run the same command with their data directories, too"
+_WITHOUT_CONTEXT = {"context", "version", "completion", "cert"}  # nouns that work on neither hub nor accounts
 _COMPLETION_WAIT_S = 1.0  # for accounts on a server
 _COMPLETED = {
     "tenant",
@@ -72,8 +74,18 @@ _CONFIRM = click.option("--confirm", metavar="NAME", help="Repeat the name. Requ
 class App:
     """One run of the command line."""
 
-    def __init__(self, data_dir: Path, config_file: Path | None, hints: Hints, *, is_input_allowed: bool) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        config_file: Path | None,
+        hints: Hints,
+        *,
+        is_input_allowed: bool,
+        context: Context | None = None,
+    ) -> None:
+        """`context`: the REST API of another machine, which does what its commands can."""
         self.data_dir = DataDir(data_dir)
+        self._context = context
         self.hints = hints
         self.form = "table"
         self._config_file = config_file
@@ -98,6 +110,28 @@ class App:
     # --- what commands work on
 
     @property
+    def is_remote(self) -> bool:
+        """Whether commands are done by the REST API of another machine."""
+        return self._context is not None
+
+    @property
+    def may_hub_run(self) -> bool:
+        """Whether a hub runs here, or may run where the API is."""
+        return self.is_remote or self.data_dir.holder() is not None
+
+    def require_counterpart(self, words: str) -> None:
+        """Raises ConfigError: the REST API of a context cannot do this command."""
+        if self._context is None or words.partition(" ")[0] in _WITHOUT_CONTEXT:
+            return
+        from iothub.cli.remote import works_remotely
+
+        if not works_remotely(words):
+            raise ConfigError(
+                f"`iothub {words}` does not work with a context (here: {self._context.name}): the REST API has no counterpart; "
+                f"run it on the hub's machine, with --data-dir; `iothub context use --none` ends the use of a context"
+            )
+
+    @property
     def config_file(self) -> Path | None:
         """The file that was given with --config."""
         return self._config_file
@@ -105,13 +139,16 @@ class App:
     @property
     def _file(self) -> Path | None:
         """The file that is read; None: there is none."""
+        if self.is_remote:
+            return None
         if self._config_file is None and self.data_dir.has_config:
             return self.data_dir.config_file
         return self._config_file
 
     def load(self, flags: Sequence[str] = ()) -> Loaded:
         """Read the configuration, with the `--set` flags of this command; whatever the command does from here on goes by it."""
-        self._loaded = load(file=self._file, environment=os.environ, flags=flags)
+        here = {} if self.is_remote else os.environ  # what is set here does not hold there
+        self._loaded = load(file=self._file, environment=here, flags=flags)
         return self._loaded
 
     def load_checked(self, flags: Sequence[str] = ()) -> Checked:
@@ -150,7 +187,12 @@ class App:
             )
 
     def store(self) -> AccountStore:
-        """Open the accounts of an initialised data directory; closed at the end of the command."""
+        """Open the accounts of an initialised data directory, or those behind an API; closed at the end of the command."""
+        if self._store is None and self._context is not None:
+            from iothub.cli.remote import RemoteStore
+            from iothub.cli.remote_api import RemoteApi
+
+            self._store = cast("AccountStore", RemoteStore(RemoteApi(self._context)))
         if self._store is None:
             from iothub_tenants.accounts.bounds import bounds_of
             from iothub_tenants.accounts.store import AccountStore
@@ -177,6 +219,11 @@ class App:
     @property
     def hub(self) -> LocalHub:
         """The hub that runs on the data directory, reached over its local socket. Raises NotFoundError: `init` must be run first."""
+        if self._context is not None:
+            from iothub.cli.remote import RemoteHub
+            from iothub.cli.remote_api import RemoteApi
+
+            return cast("LocalHub", RemoteHub(RemoteApi(self._context)))
         from iothub.cli.local_hub import LocalHub
 
         self.data_dir.require_initialised()
@@ -223,8 +270,9 @@ class App:
             raise error
 
     def _note_unanswered(self, result: Json) -> None:
-        for hub in cast("list[Json]", result.get("unanswered", [])):
-            self._unanswered.append(f"hub {hub['hub']} did not answer: {hub['reason']}")
+        for hub in cast("list[Json | str]", result.get("unanswered", [])):
+            text = hub if isinstance(hub, str) else f"hub {hub['hub']} did not answer: {hub['reason']}"
+            self._unanswered.append(text)  # an API gives the text
 
     def close(self) -> None:
         if self._store is not None:
@@ -401,6 +449,12 @@ class Command(Placing):
                 _complete_values(parameter)
         self.params += [output_option(), *_late_flags()]
 
+    def invoke(self, context: click.Context) -> Any:
+        app = context.obj
+        if isinstance(app, App):
+            app.require_counterpart(context.command_path.partition(" ")[2])
+        return super().invoke(context)
+
 
 class DestroyingCommand(Command):
     """What `destroying_verb` makes: a test looks for commands that ought to be one."""
@@ -413,6 +467,8 @@ def _complete_values(parameter: click.Parameter) -> None:
         from iothub.cli.completion import complete
 
         root = context.find_root().params
+        if root.get("context_name"):
+            return []  # the shell does not wait for another machine
         app = App(root.get("data_dir") or default_data_dir(), root.get("config_file"), Hints(), is_input_allowed=False)
         return complete(parameter.name or "", context, incomplete, app.store_to_complete)
 

@@ -36,6 +36,8 @@ def list_all(app: App, tenant: str | None, limit: int, after: int | None) -> Non
 
 def note(app: App, tenant: str, kind: str, subject: str, done: str, **more: object) -> None:
     """Write down what a hub has done for this command, if the accounts can be written: it is done, whatever they answer."""
+    if app.is_remote:
+        return  # the API has written it
     try:
         accounts.audit.note(app.store(), tenant, kind, subject, {"done": done, **more})
     except (BackendError, NotFoundError, UnavailableError) as error:

@@ -92,7 +92,7 @@ def remove(app: App, tenant: str, kind: str, value: str, address: str | None) ->
 
 def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
     """Ask the running hub; without a hub there are none. Raises UnavailableError."""
-    if app.data_dir.holder() is None:
+    if not app.may_hub_run:
         return []
     rows, result = app.ask_hub(tenant, Verb.BAN_LIST, {"limit": _LIMIT}, _ASK_TIMEOUT_S)
     if result["left_out"]:
@@ -101,7 +101,7 @@ def _made_by_hub(app: App, tenant: str) -> list[dict[str, object]]:
 
 
 def _lift_by_hub(app: App, tenant: str, device: str, address: str | None) -> None:
-    if app.data_dir.holder() is None:
+    if not app.may_hub_run:
         raise NotFoundError("no hub runs here, so no bans after failed logins are in force")
     app.change_hub(tenant, Verb.BAN_LIFT, {"device": device, "address": address})
     audit.note(app, tenant, "failure_ban", device, "lifted", address=address)

@@ -170,6 +170,8 @@ def _chosen(app: App, node: int | None, *, is_self: bool, verb: str) -> int | No
     """Return the node number; None: the hub that runs here. Raises ConfigError: none was named, or several."""
     if (node is None) != is_self:
         raise ConfigError(f"expected one hub: iothub cluster {verb} NODE, or --self for the hub of this data directory")
+    if is_self and app.is_remote:
+        raise ConfigError(f"--self is the hub of a data directory here; with a context: iothub cluster {verb} NODE")
     if is_self and (workers := (app.data_dir.read_hub() or {}).get("workers")):
         raise ConfigError(
             f"{workers} workers run here, each with a node number of its own: iothub cluster {verb} NODE; `iothub cluster status` shows them"

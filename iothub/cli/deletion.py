@@ -21,7 +21,7 @@ _POLL_S = 0.1
 
 def finish_deletion(app: App, deletion: Deletion) -> bool:
     """Wait a while for the running hub to empty the tenant's stores; False: no hub runs, or it has not finished."""
-    if app.data_dir.holder() is None:
+    if not app.may_hub_run:
         return False
     deadline = time.monotonic() + COMMAND_TIMEOUT_S
     try:
@@ -38,6 +38,8 @@ def finish_deletion(app: App, deletion: Deletion) -> bool:
 
 def what_follows(app: App, deletion: Deletion) -> str:
     """Describe what the hub still has to remove, and what it waits for."""
+    if app.is_remote:
+        return f"tenant {deletion.name} is being deleted; the hub removes its stored messages, then the name is free"
     prefix = app.loaded.config.kafka.topic_prefix
     found = accounts.streams.of_tenant(app.store(), deletion.tenant_id, deletion.name)
     topics = [topic for stream in found for topic in stream.topics(prefix)]
@@ -56,7 +58,7 @@ def what_follows(app: App, deletion: Deletion) -> str:
 def delete_device(app: App, tenant: str, name: str) -> None:
     """Delete a device. The hub ends its sessions: now, or at its next start. Raises NotFoundError, ConflictError."""
     accounts.devices.delete(app.store(), tenant, name)
-    if app.data_dir.holder() is not None:
+    if not app.is_remote and app.data_dir.holder() is not None:
         _await_hub(app, f"device {tenant}/{name} is deleted; the hub has not confirmed that its sessions ended")
 
 

@@ -116,7 +116,7 @@ def create(
     password = app.read_secret(is_stdin=is_stdin, file=secret_file, is_prompted=is_prompted)
     made = accounts.devices.create(app.store(), tenant, name, password=password, groups=groups, with_token=with_token)
     _show_secret(app, f"created device {tenant}/{name}", made)
-    if app.form == "table":
+    if app.form == "table" and not app.is_remote:
         _show_first_publish(app, tenant, name, "TOKEN" if with_token else _secret_to_show(made))
 
 

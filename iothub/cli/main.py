@@ -11,16 +11,19 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from iothub.base.errors import InterruptedWorkError, IotHubError
+from iothub.base.errors import ConfigError, InterruptedWorkError, IotHubError
 from iothub.base.text import printable
 from iothub.cli import output
 from iothub.cli.app import App, Suggesting, default_data_dir, keep_examples, output_option
 from iothub.cli.files import NamedPath
 from iothub.cli.hints import Hints
+
+if TYPE_CHECKING:
+    from iothub.cli.contexts import Context
 
 # In the order in which a new operator needs them. Each module has an attribute `command`.
 NOUNS = {
@@ -62,6 +65,7 @@ NOUNS = {
     "restore": ("restore", "Put a backup into a data directory."),
     "cluster": ("cluster", "The hubs of an installation: status, drain, resume, evict, init-ca, issue."),
     "cert": ("cert", "Certificates: create a self-signed one for tests."),
+    "context": ("context", "REST APIs of other machines, for --context: add, use, list, remove."),
     "version": ("version", "Show the version of the program and its libraries."),
 }
 _HINT = "this is a defect: run the same command with --debug and report the output"
@@ -110,6 +114,13 @@ def _show_version(context: click.Context, _option: click.Parameter, is_asked: bo
     type=NamedPath(),
     help="Configuration file. Default: iothub.toml in the data directory.",
 )
+@click.option(
+    "--context",
+    "context_name",
+    metavar="NAME",
+    envvar="IOTHUB_CONTEXT",
+    help="Work through the REST API of another machine; `iothub context add` names one (environment: IOTHUB_CONTEXT).",
+)
 @click.option("--no-input", is_flag=True, help="Never ask; a command that needs an answer fails with exit code 2.")
 @click.option("--debug", is_flag=True, help="Show log lines, and a traceback with an error.")
 @click.option(
@@ -117,7 +128,12 @@ def _show_version(context: click.Context, _option: click.Parameter, is_asked: bo
 )
 @click.pass_context
 def command(
-    context: click.Context, data_dir: Path | None, config_file: Path | None, no_input: bool, debug: bool
+    context: click.Context,
+    data_dir: Path | None,
+    config_file: Path | None,
+    context_name: str | None,
+    no_input: bool,
+    debug: bool,
 ) -> None:
     """A multi-tenant MQTT hub: every tenant has its own broker.
 
@@ -130,11 +146,44 @@ def command(
     Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 not found, 4 conflict, 5 denied, 6 limit, 7 unavailable.
     """
     hints: Hints = context.obj
-    hints.give(data_dir, config_file)
-    app = App(data_dir or default_data_dir(), config_file, hints, is_input_allowed=not no_input)
+    _give_options(hints, data_dir, config_file, context_name)
+    app = App(
+        data_dir or default_data_dir(),
+        config_file,
+        hints,
+        is_input_allowed=not no_input,
+        context=_chosen_context(context, context_name, is_local=data_dir is not None or config_file is not None),
+    )
     app.form = context.meta.get("iothub.form", "table")
     context.obj = app
     context.call_on_close(app.close)
+
+
+def _give_options(hints: Hints, data_dir: Path | None, config_file: Path | None, context_name: str | None) -> None:
+    if not context_name:
+        hints.give(data_dir, config_file)
+        return
+    from iothub.cli.remote import begins_remotely
+
+    hints.give(data_dir, config_file, context_name, begins_remotely)
+
+
+def _chosen_context(context: click.Context, name: str | None, *, is_local: bool) -> Context | None:
+    """Return the context of this run: the one that is named, else the one in use unless the options name a directory here.
+
+    Raises ConfigError: both are named. NotFoundError.
+    """
+    if is_local and name:
+        raise ConfigError("expected --context, or --data-dir and --config: a context is another machine; got both")
+    if is_local or context.invoked_subcommand == "context":
+        return None
+    from iothub.cli import contexts
+
+    if not name and not contexts.path().exists():
+        return None
+    known = contexts.load()
+    chosen = name or known.current
+    return known.find(chosen) if chosen else None
 
 
 def _remember_form(context: click.Context, _option: click.Parameter, form: str | None) -> None:

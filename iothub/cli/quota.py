@@ -172,6 +172,8 @@ def _origin(row: Row) -> object:
 
 def _note(app: App) -> str:
     """Ask the running hub whether limits hold over all hubs; empty: they do, or there is one hub only."""
+    if app.is_remote:
+        return ""
     settings = app.loaded.config
     has_ledger = settings.quota.ledger == "redis" or (app.data_dir.read_hub() or {}).get("workers")
     holder = app.data_dir.holder() if has_ledger else None

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import click
 
-from iothub.admin.content import describe
-from iothub.admin.hub_rows import retained_row
+from iothub.admin.hub_rows import retained_message, retained_row
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.cli import audit, output
 from iothub.cli.app import TIMEOUT, App, destroying_verb, noun, verb
@@ -48,11 +47,13 @@ def show(app: App, tenant: str, topic: str, is_raw: bool) -> None:
       iothub --data-dir ./hub retain show acme image --raw > image.png
     """
     answer = app.hub.ask(Verb.RETAIN_SHOW, tenant, {"topic": topic})
-    ((_, body),) = messages_in(answer.rows)
+    ((facts, body),) = messages_in(answer.rows)
     if is_raw:
+        if app.is_remote:
+            raise ConfigError("--raw needs the hub's machine: with a context, leave it out, or subscribe to the topic")
         output.write_bytes(decode_message(body).payload)
         return
-    app.record({"name": topic, "version": answer.result["version"], **describe(body)})
+    app.record({"name": topic, "version": answer.result["version"], **retained_message(facts, body)})
 
 
 @destroying_verb(command, "delete", dry_run="Count what would be deleted; delete nothing.")

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iothub.admin.tenants import create_tenant
 from iothub.base.errors import ConfigError
 from iothub.cli import account_verbs, accounts, deletion, output, tenant_apply
 from iothub.cli.app import App, destroying_verb, noun, verb
@@ -67,7 +66,7 @@ def create(
       iothub --data-dir ./hub tenant create acme
       iothub --data-dir ./hub tenant create acme --plan unlimited --closed
     """
-    tenant = create_tenant(
+    tenant = accounts.admin_tenants.create_tenant(
         app.store(),
         app.loaded.config.tenancy,
         name,

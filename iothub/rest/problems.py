@@ -74,8 +74,11 @@ class ProblemError(Exception):
         *,
         errors: Sequence[Mapping[str, object]] = (),
         headers: Mapping[str, str] | None = None,
+        with_commands: str = "",
     ) -> None:
+        """`with_commands`: the detail with what it says of commands, for `iothub --context`."""
         super().__init__(detail)
+        self.with_commands = with_commands
         self.code = code
         self.detail = detail
         self.errors = errors
@@ -89,7 +92,7 @@ def problem_of(error: IotHubError, *, is_platform: bool) -> ProblemError:
     if code.status >= 500 and not is_platform:
         return ProblemError(code, "not available at the moment: try again later", headers=_later(code))
     errors = [{"detail": without_commands(line)} for line in error.details]
-    return ProblemError(code, text, errors=errors, headers=_later(code))
+    return ProblemError(code, text, errors=errors, headers=_later(code), with_commands=str(error))
 
 
 def response_of(problem: ProblemError) -> Response:
@@ -102,6 +105,8 @@ def response_of(problem: ProblemError) -> Response:
         "code": problem.code.word,
         "detail": printable(problem.detail),
     }
+    if problem.with_commands not in ("", problem.detail):
+        body["with_commands"] = printable(problem.with_commands)
     if problem.errors:
         body["errors"] = list(problem.errors)
     return Response(json.dumps(body), status, {**problem.headers, "Cache-Control": "no-store"}, MEDIA_TYPE)

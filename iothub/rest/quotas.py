@@ -34,6 +34,12 @@ def list_effective_quotas(call: Call, tenant: TenantName) -> Response:
     return answers.shown({"items": [with_values(plain(each)) for each in quotas.effective(call.store, tenant)]})
 
 
+@routes.get("/tenants/{tenant}/quotas:all", Scope.QUOTAS_READ, returns=Items)
+def list_quotas(call: Call, tenant: TenantName) -> Response:
+    """List the limits set for a tenant and for its devices."""
+    return answers.shown({"items": [with_values(plain(each)) for each in quotas.list_all(call.store, tenant)]})
+
+
 @routes.patch("/tenants/{tenant}/quotas", Scope.QUOTAS_WRITE, returns=Anything)
 def change_quotas(call: Call, tenant: TenantName, body: models.LimitsPatch, if_match: IfMatch = None) -> Response:
     """Set limits of a tenant; null removes one, and others stay."""

@@ -21,13 +21,14 @@ SCOPE = "x-scope"  # in the OpenAPI
 
 
 class Problem(BaseModel):
-    """A refusal, as RFC 9457 has it. `code` is stable."""
+    """A refusal, as RFC 9457 has it. `code` is stable; `with_commands` is the detail for people who have the command line."""
 
     type: str
     title: str
     status: int
     code: str
     detail: str
+    with_commands: str | None = None
     errors: list[dict[str, Any]] | None = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from iothub.records.admin_commands import Json
+from iothub.records.message import StoredMessage, encode_message
 
 NOON_MS = 1_800_000_000_000
 QUEUE: Json = {
@@ -48,3 +49,8 @@ CLIENT: Json = {
     "node": 1,
 }
 LAST: Json = {"next": None}
+
+
+def body(payload: bytes) -> bytes:
+    """A stored message."""
+    return encode_message(StoredMessage(b"a/b", payload, 1, False, b"", 0, b"", "c9"))

@@ -200,7 +200,7 @@ def _check_level(level: str, text: str) -> None:
 
 def _rules(connection: Connection, owner: tenants.Tenant) -> list[AclRule]:
     rows = connection.execute(select(table).where(table.c.tenant_id == owner.id)).mappings()
-    return sorted((_rule(row, owner.name) for row in rows), key=_precedence)
+    return sorted((_rule(row, owner.name) for row in rows), key=precedence)
 
 
 def _rule(row: RowMapping, tenant: str) -> AclRule:
@@ -217,7 +217,8 @@ def _rule(row: RowMapping, tenant: str) -> AclRule:
     )
 
 
-def _precedence(rule: AclRule) -> tuple[int, str, bool, int]:
+def precedence(rule: AclRule) -> tuple[int, str, bool, int]:
+    """Return the key of the order of precedence."""
     return list(Scope).index(rule.scope), rule.subject, rule.effect is not Effect.DENY, rule.id
 
 

@@ -41,6 +41,7 @@ PUBLISHER = "$admin"  # in place of a client id: no client can have it in a stre
 _MANY = 65_535
 _LEVELS = 1_024
 _EXPIRY_MOST_S = 0xFFFF_FFFF
+_NOBODY = 0x10  # "No matching subscribers"; one that is retained has Success
 _NOT_RETAINED = 0x97  # beside Success or "No matching subscribers"
 _OVERLOADED = 2  # from this overload level publishers are paused
 
@@ -62,6 +63,7 @@ class AdminPublish:
         self._check(broker, request, message)
         self._require_room(broker)
         self._take_units(broker, message)
+        route = broker.plane.router.match(message.topic)
         done: Deferred[int] = Deferred()
         self._hub.plane.publish(broker.plane, message, done.callback)
         code = await done
@@ -72,7 +74,7 @@ class AdminPublish:
         return {
             "message_id": message.message_id.hex(),
             "is_retained": message.retain and code != _NOT_RETAINED,
-            "has_subscribers": code != 0x10,
+            "has_subscribers": code != _NOBODY and bool(route.targets or route.groups),
         }
 
     # --- what is asked

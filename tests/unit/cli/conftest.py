@@ -45,6 +45,12 @@ def _unsaid() -> None:
             handler.take_recent()
 
 
+@pytest.fixture(autouse=True)
+def _without_contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of whoever runs the tests are not touched."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
 @pytest.fixture
 def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
     def run_command(*words: str, stdin: bytes = b"") -> Result:

@@ -26,6 +26,7 @@ WORDS |= {"evict", "sweep", "forget", "unset", "leave", "empty", "flush", "kick"
 REPAIRABLE = {
     "acl remove": "prints the rule, which can be added again",
     "ban remove": "the ban can be added again",
+    "context remove": "a context can be added again",
     "group leave": "the device can join again",
     "hbase sweep": "nothing refers to what it deletes",
     "job forget": "the next run of the job reads more than it had to",

@@ -111,6 +111,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (base / "mosquitto.acl").write_text("pattern readwrite devices/%u/#\n")
     (base / "rules.csv").write_text("subject,effect,action,filter\n*,allow,both,news/#\n")
     (base / "dev1.secret").write_text("secret")
+    (base / "prod.key").write_text("key")
     (base / "bob.secret").write_text("correct horse battery")
     (base / "limits.txt").write_text("connections=5\ndev1 packet_bytes=1KiB\n")
     (base / "tenants.yaml").write_text("tenants:\n  - tenant: {name: acme}\n    devices: [dev1, dev2]\n")
@@ -187,6 +188,9 @@ def test_example_works(
         assert call("--data-dir", "./hub", "token-issuer", "add", "acme", "login", "--jwks-file", "jwks.json").code == 0
     if path == "cluster issue":
         assert call("--data-dir", "./hub", "cluster", "init-ca").code == 0
+    if path in ("context use", "context remove"):
+        for name in ("prod", "test"):
+            assert call("context", "add", name, "https://iothub.example.com", "--key-env", "KEY").code == 0
     if path in GONE_BEFORE:
         assert call("--data-dir", "./hub", *GONE_BEFORE[path]).code == 0
         let_go(base)

@@ -10,15 +10,11 @@ import pytest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
 from iothub.cli.main import run
 from iothub.records.admin_commands import Verb, message_rows
-from iothub.records.message import StoredMessage, encode_message
 from iothub_tenants.accounts import bans, devices, tenants
+from tests.support.query_answers import body
 from tests.support.rest_api import Api
 
 SUBJECTS = ("tenants", "devices", "rules", "quotas", "live", "platform")  # iothub.rest.tenants and so on
-
-
-def body(payload: bytes) -> bytes:
-    return encode_message(StoredMessage(b"a/b", payload, 1, False, b"", 0, b"", "c9"))
 
 
 # --- iothub.rest.tenants

@@ -105,6 +105,11 @@ def test_answer_comes_when_the_message_is_stored_for_a_session_that_is_away(admi
 
 def test_message_for_nobody_says_so(admin: Administrator) -> None:
     assert admin.publish()["has_subscribers"] is False
+    assert admin.publish(retain=True, qos=1) | {"message_id": ""} == {
+        "message_id": "",
+        "is_retained": True,
+        "has_subscribers": False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,187 @@
+"""Requests to the REST API of another machine: JSON in and out, pages as one list, refusals as the errors that commands raise.
+
+Knows no resource.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from iothub.base.errors import (
+    ConfigError,
+    ConflictError,
+    DeniedError,
+    IotHubError,
+    NotFoundError,
+    TenantLimitError,
+    UnavailableError,
+)
+from iothub.base.text import printable
+from iothub.cli.contexts import Context
+
+PREFIX = "/api/v1"
+PAGE = 1000
+_PATIENCE_S = 40.0  # longer than the API waits for a hub
+_MOST_BYTES = 64 << 20
+
+Query = Mapping[str, object]
+
+
+class Reply(NamedTuple):
+    """What an API has answered. `link`: the header that names the next page."""
+
+    status: int
+    link: str
+    body: bytes
+
+
+Send = Callable[[Context, str, str, "bytes | None"], Reply]
+"""`send(context, method, target, body)`. Raises UnavailableError."""
+
+
+class Page(NamedTuple):
+    """Rows of a list, and where it goes on; None: it is complete."""
+
+    rows: list[dict[str, Any]]
+    next: str | None
+    unanswered: list[str]
+
+
+class RemoteApi:
+    """The API of one context."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    @property
+    def name(self) -> str:
+        return self._context.name
+
+    def get(self, path: str, **query: object) -> Any:
+        return self.call("GET", path, query=query)
+
+    def call(self, method: str, path: str, body: object = None, query: Query | None = None) -> Any:
+        """Make one request; return the object of the answer, None for an empty one. Raises IotHubError, as the command here would."""
+        return self._decoded(self._sent(method, path, body, query or {}))
+
+    def page(self, path: str, limit: int, after: str = "", **query: object) -> Page:
+        """Return up to `limit` rows of a list, in as many requests as that takes."""
+        rows: list[dict[str, Any]] = []
+        unanswered: list[str] = []
+        following: str | None = after
+        while following is not None and len(rows) < limit and not unanswered:
+            count = min(PAGE, limit - len(rows))
+            reply = self._sent("GET", path, None, {**query, "limit": count, "after": following or None})
+            answer = self._decoded(reply)
+            rows += answer["items"]
+            unanswered += answer.get("unanswered", ())
+            following = _following(reply.link)
+        return Page(rows, following, unanswered)
+
+    def all(self, path: str, **query: object) -> list[dict[str, Any]]:
+        """Return the whole list."""
+        return self.page(path, 1 << 62, "", **query).rows
+
+    def _sent(self, method: str, path: str, body: object, query: Query) -> Reply:
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        target = f"{PREFIX}{path}" + (f"?{urlencode(given)}" if given else "")
+        reply = send(self._context, method, target, None if body is None else json.dumps(body).encode())
+        if reply.status >= 400:
+            raise self._refusal(reply)
+        if not 200 <= reply.status < 300:
+            raise UnavailableError(f"{self._where()} answers {reply.status}: is this the address of the API?")
+        return reply
+
+    def _decoded(self, reply: Reply) -> Any:
+        if not reply.body:
+            return None
+        try:
+            return json.loads(reply.body)
+        except ValueError:
+            raise UnavailableError(
+                f"{self._where()} does not answer with JSON: is this the address of the API?"
+            ) from None
+
+    def _refusal(self, reply: Reply) -> IotHubError:
+        try:
+            problem = json.loads(reply.body)
+            code, text = str(problem["code"]), str(problem.get("with_commands") or problem["detail"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return UnavailableError(f"{self._where()} answers {reply.status}: is this the address of the API?")
+        if reply.status == 401:
+            text = f"{self._where()} does not accept the key: it is disabled, or another one ({self._context.key_from})"
+        error = _KINDS.get(reply.status, IotHubError)(printable(text))
+        if code != "invalid" or len(problem.get("errors", ())) > 1:
+            error.details = tuple(_detail(each) for each in problem.get("errors", ()))
+        return error
+
+    def _where(self) -> str:
+        return f"the API of context {self._context.name} ({self._context.url})"
+
+
+def send_http(context: Context, method: str, target: str, body: bytes | None) -> Reply:
+    """Raises UnavailableError: it does not answer."""
+    parts = urlsplit(context.url)
+    headers = {"Authorization": f"Bearer {context.read_key()}", "Accept": "application/json"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    try:
+        connection = _connection(context, parts.scheme, parts.hostname or "", parts.port)
+        try:
+            connection.request(method, parts.path + target, body, headers)
+            answer = connection.getresponse()
+            return Reply(answer.status, answer.getheader("Link") or "", answer.read(_MOST_BYTES))
+        finally:
+            connection.close()
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise UnavailableError(
+            f"the API of context {context.name} does not answer at {context.url}: {reason}; "
+            "check that it runs there, and the address with `iothub context list`"
+        ) from None
+
+
+send: Send = send_http
+
+
+def _connection(context: Context, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=_PATIENCE_S)
+    trusted = ssl.create_default_context(cafile=context.ca_file or None)
+    return http.client.HTTPSConnection(host, port, timeout=_PATIENCE_S, context=trusted)
+
+
+def _following(link: str) -> str | None:
+    if 'rel="next"' not in link:
+        return None
+    return parse_qs(urlsplit(link.partition("<")[2].partition(">")[0]).query)["after"][0]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _detail(error: Mapping[str, object]) -> str:
+    return f"{error['field']}: {error['detail']}" if "field" in error else str(error["detail"])
+
+
+_KINDS: dict[int, type[IotHubError]] = {
+    400: ConfigError,
+    401: DeniedError,
+    403: DeniedError,
+    404: NotFoundError,
+    405: UnavailableError,
+    408: UnavailableError,
+    409: ConflictError,
+    412: ConflictError,
+    413: ConfigError,
+    415: ConfigError,
+    422: ConfigError,
+    429: TenantLimitError,
+    503: UnavailableError,
+}

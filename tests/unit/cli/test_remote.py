@@ -1,0 +1,453 @@
+"""`--context`: the same command lines on two equal data directories, here and through the REST API, print the same and end with the same code.
+
+iothub.cli.remote, iothub.cli.remote_api, iothub.cli.contexts, iothub.cli.context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from iothub.base.errors import NotFoundError
+from iothub.cli import contexts, remote_api
+from iothub.cli.admin import ServedHub
+from iothub.cli.contexts import Context
+from iothub.cli.main import NOUNS, command
+from iothub.cli.remote import COMMANDS, works_remotely
+from iothub.cli.remote_api import Reply
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config
+from iothub.records.admin_commands import Json, Request, Verb, message_rows
+from iothub.rest.caller import BoundedHub
+from iothub.rest.edge import Edge
+from iothub_tenants.accounts import api_keys
+from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.store import AccountStore
+from tests.support.answering import AnsweringHub
+from tests.support.command import Cli, Result, commands
+from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION, body
+from tests.support.rest_api import STEP, MachineDouble, paths, request
+
+SUBSCRIPTION: Json = {"group": "g", "filter": "a/#", "qos": 1, "no_local": False}
+UNANSWERED: Json = {"hub": "two (2)", "reason": "no answer within 2 s"}
+_CHANGING = re.compile(
+    r"iothub_[0-9a-f]{12}_[\w-]{32}|(?<![\w-])(?:[\w-]{32}|[\w-]{20})(?![\w-])|\b[0-9a-f]{12}\b|\d{4}-\d\d-\d\dT[\d:]+Z"
+)
+
+
+def answer(asked: Request) -> tuple[Sequence[Json], Json]:
+    """What a hub says of its clients."""
+    answers: dict[str, tuple[Sequence[Json], Json]] = {
+        Verb.ACCOUNTS_APPLY: ([], {}),
+        Verb.CLIENT_LIST: ([CLIENT], {**LAST, "unanswered": [UNANSWERED]}),
+        Verb.CLIENT_SHOW: ([SUBSCRIPTION], CLIENT),
+        Verb.CLIENT_KICK: ([], CLIENT),
+        Verb.SESSION_LIST: ([SESSION], {"next": "c1" if asked.argument.get("limit") == 1 else None}),
+        Verb.SESSION_SHOW: ([SUBSCRIPTION], SESSION),
+        Verb.SESSION_DISCARD: ([], {}),
+        Verb.QUEUE_LIST: ([{"client_id": "c1", **QUEUE}], LAST),
+        Verb.QUEUE_SHOW: (list(message_rows({"position": 4, "qos": 1, "expires_at_ms": 0}, body(b"21.5"))), QUEUE),
+        Verb.QUEUE_PURGE: ([], {"messages": 2}),
+        Verb.RETAIN_LIST: ([{"name": "a/b", "bytes": 1, "version": 1, "expires_at_ms": 0}], LAST),
+        Verb.RETAIN_SHOW: (list(message_rows({}, body(b"on"))), {"version": 2}),
+        Verb.RETAIN_COUNT: ([], {"messages": 2}),
+        Verb.RETAIN_DELETE: ([], {"messages": 2}),
+        Verb.REJECTED_LIST: ([], {}),
+        Verb.BAN_LIST: (
+            [{"device": "dev1", "address": "192.0.2.7", "until_ms": 1_800_000_000_000}],
+            {"left_out": 0, "reason": "10 failed logins within 60 s"},
+        ),
+        Verb.BAN_LIFT: ([], {"bans": 1}),
+        Verb.EXPLAIN_CONNECT: ([{**STEP, "outcome": "fail"}], {}),
+        Verb.EXPLAIN_PUBLISH: ([STEP, {**STEP, "node": 1}], {}),
+        Verb.EXPLAIN_SUBSCRIBE: ([STEP], {"unanswered": [UNANSWERED]}),
+        Verb.ALARM_LIST: (
+            [{"node": 0, "name": "disk_low", "severity": "critical", "since": 1.8e9, "advice": "do"}],
+            {},
+        ),
+        Verb.CLUSTER_STATUS: ([{"node": 1, "name": "two", "state": "up", "clients": 3}], {}),
+        Verb.CLUSTER_DRAIN: ([], {"node": 1, "name": "two", "clients": 3, "closed": 0}),
+        Verb.CLUSTER_RESUME: ([], {"node": 1, "name": "two", "was_draining": True}),
+        Verb.CLUSTER_EVICT: ([], {"node": 1, "name": "two", "was_gone": False, "has_left": False}),
+    }
+    if "nobody" in (asked.tenant, asked.argument.get("client_id")):
+        raise NotFoundError("there is none: `iothub client list acme` shows them")
+    return answers[asked.verb]
+
+
+class Both:
+    """Two equal data directories; the second one is behind an API, whose context is `there`."""
+
+    def __init__(self, here: Cli, there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.here, self.there = here, there
+        self.store = AccountStore(sqlite_url(there / "accounts.db"), pepper=DataDir(there).pepper(None))
+        hub = BoundedHub(ServedHub(DataDir(there)))
+        self._app = Edge(paths(), store=self.store, hub=hub, machine=MachineDouble(), settings=Config())
+        key = api_keys.create(self.store, "cli", "platform-admin").text
+        api_keys.create(
+            AccountStore(sqlite_url(here.data_dir / "accounts.db"), pepper=b"p" * 32), "cli", "platform-admin"
+        )
+        monkeypatch.setattr(remote_api, "send", self._send)
+        contexts.save(contexts.Contexts({"there": Context("there", "http://127.0.0.1:1", key=key)}))
+
+    def _send(self, context: Context, method: str, target: str, content: bytes | None) -> Reply:
+        headers = {"authorization": f"Bearer {context.read_key()}"}
+        if content is not None:
+            headers["content-type"] = "application/json"
+        found = asyncio.run(request(self._app, method, target, headers, content or b""))
+        return Reply(found.status, found.headers.get("link", ""), found.body)
+
+    def remote(self, *words: str, stdin: bytes = b"") -> Result:
+        return self.here.call("--context", "there", *words, stdin=stdin)
+
+    def same(self, line: str, stdin: bytes = b"") -> Result:
+        """Run it here and there: the same output, the same messages and hints, the same exit code."""
+        words = line.split()
+        here = self.here.call("--data-dir", str(self.here.data_dir), *words, stdin=stdin)
+        there = self.remote(*words, stdin=stdin)
+        options = f"--data-dir {self.here.data_dir}"
+        expected = (here.code, _steady(here.out), _steady(here.err).replace(options, "--context there"))
+        assert (there.code, _steady(there.out), _steady(there.err)) == expected, line
+        return there
+
+
+def _steady(text: str) -> str:
+    """Without what is another one each time, secrets and times, and without the line for the listener of this machine."""
+    return re.sub(r"^try it: .*\n", "", _CHANGING.sub("*", text), flags=re.MULTILINE)
+
+
+@pytest.fixture
+def both(acme: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    shutil.copytree(acme.data_dir, tmp_path / "there")
+    made = Both(acme, tmp_path / "there", monkeypatch)
+    with closing(made.store):
+        yield made
+
+
+@contextmanager
+def hubs(both: Both) -> Iterator[None]:
+    with AnsweringHub(both.here.data_dir, answer), AnsweringHub(both.there, answer):
+        yield
+
+
+def test_accounts_are_changed_there_as_here(both: Both) -> None:
+    for line in """
+        tenant create other --display-name Other -o json
+        tenant create other
+        tenant show other -o json
+        tenant show nobody
+        tenant update other --plan unlimited --deny-network 192.0.2.0/24 -o json
+        tenant update other --plan nothing
+        tenant suspend other
+        tenant resume other -o json
+        tenant protect other
+        tenant delete other --confirm other
+        tenant unprotect other
+        tenant list -o json
+        device create acme dev2 --jwt -o json
+        device create acme dev1
+        device create nobody dev1
+        device show acme dev1 -o json
+        device show acme nothing
+        device disable acme dev1
+        device enable acme dev1 -o json
+        group create acme sensors
+        group join acme sensors dev1 -o json
+        group join acme sensors nothing
+        group list acme -o json
+        group show acme sensors
+        device list acme -o json
+        device list nobody
+        acl allow acme @sensors both a/# -o json
+        acl deny acme dev1 publish a/b
+        acl deny acme nothing publish a/b
+        acl list acme -o json
+        acl list acme dev1
+        acl test acme dev1 publish a/b -o json
+        acl test acme dev1 publish a/c
+        acl remove acme 2
+        acl remove acme 99
+        acl remove acme @sensors both a/#
+        acl remove acme @sensors both a/#
+        ban add acme address 192.0.2.7 --reason loud -o json
+        ban remove acme address 192.0.2.7
+        ban remove acme address 192.0.2.7
+        quota set acme connections=5 publish_messages=50/1s,1000/1d queued_bytes=1GiB -o json
+        quota set acme device_publish_messages=5/1s --device dev1 -o json
+        quota set acme nobodys=5
+        quota list acme -o json
+        quota list acme --device dev1
+        quota show acme -o json
+        quota show acme --device dev1
+        quota explain acme connections
+        quota unset acme connections -o json
+        plan list -o json
+        plan show standard
+        plan show standard -o json
+        plan delete standard --yes
+        group leave acme sensors dev1
+        group delete acme sensors --yes -o json
+        device delete acme dev2 --dry-run
+        device delete acme dev2 --yes -o json
+        token-issuer list acme
+        tenant delete acme --dry-run -o json
+        tenant delete other --confirm wrong
+        """.strip().splitlines():
+        both.same(line.strip())
+
+
+def test_secrets_are_shown_once_there_as_here(both: Both) -> None:
+    for line in """
+        device create acme dev2
+        device rotate-secret acme dev2 -o json
+        admin key create ci --role viewer -o json
+        admin key create ci --role viewer
+        admin key create app --role tenant-admin
+        admin key create app --role tenant-admin --tenant acme
+        admin key rotate ci
+        admin key disable ci
+        admin key show ci -o json
+        admin key delete ci --yes
+        admin key show ci
+        admin user create alice --role operator --generate -o json
+        admin user set-password alice --generate
+        admin user list -o json
+        admin user disable alice
+        admin user delete alice --yes -o json
+        """.strip().splitlines():
+        both.same(line.strip())
+    both.same("device set-password acme dev1 --password-stdin -o json", stdin=b"other")
+
+
+def test_what_a_running_hub_knows_and_does_is_the_same(both: Both) -> None:
+    with hubs(both):
+        for line in """
+            client list acme -o json
+            client list acme
+            client show acme c1 -o json
+            client show acme c1
+            client show acme nobody
+            client kick acme c1 --dry-run
+            client kick acme c1 --yes -o json
+            client kick acme nobody --yes
+            session list acme --limit 1
+            session list acme -o json
+            session show acme c1 -o json
+            session discard acme c1 --dry-run
+            session discard acme c1 --yes -o json
+            queue list acme -o json
+            queue show acme c1
+            queue show acme c1 -o json
+            queue purge acme c1 --yes
+            retain list acme -o json
+            retain show acme a/b -o json
+            retain delete acme a/# --dry-run
+            retain delete acme a/# --yes -o json
+            rejected acme -o json
+            ban list acme -o json
+            ban remove acme failures dev1
+            explain connect acme/dev1
+            explain publish acme/dev1 a/b -o json
+            explain subscribe acme/dev1 a/#
+            alarm list -o json
+            alarm show disk_low
+            cluster status -o json
+            cluster drain 1 --no-wait
+            cluster resume 1 -o json
+            cluster evict 1 --dry-run
+            cluster evict 1 --yes
+            """.strip().splitlines():
+            both.same(line.strip())
+
+
+def test_tenant_is_exported_and_imported(both: Both, tmp_path: Path) -> None:
+    both.same("tenant export acme")
+    file = tmp_path / "acme.json"
+    both.remote("tenant", "export", "acme", "--file", str(file))
+    both.same(f"tenant import {file} --name copy --dry-run -o json")
+    both.same(f"tenant import {file} --name copy")
+    both.same("device list copy -o json")
+
+
+def test_change_has_one_line_in_the_audit_log(both: Both) -> None:
+    """The API writes it, with the name of the key."""
+    with hubs(both):
+        both.remote("client", "kick", "acme", "c1", "--yes")
+
+    found = both.remote("audit", "list", "-o", "json").json
+    assert [(line["actor"], line["kind"]) for line in found if line["action"] == "kicked"] == [("key:cli", "client")]
+    assert len(both.remote("audit", "list", "--limit", "1", "-o", "json").json) == 1
+
+
+def test_without_a_hub_the_exit_code_is_the_same(both: Both) -> None:
+    """The text is that of the machine that it is about."""
+    for line in ("client list acme", "session show acme c1", "cluster status"):
+        here, there = both.here(*line.split(), code=7), both.remote(*line.split())
+        assert (there.code, there.out) == (7, "")
+        assert "no hub runs in" in here.err
+        assert "no hub runs in" in there.err
+        assert "`iothub serve`" in there.err
+
+
+def test_command_without_a_counterpart_says_what_to_do(both: Both) -> None:
+    for line in ("serve", "backup there.tar", "db status", "status", "trace list acme", "device import acme a.csv"):
+        result = both.remote(*line.split())
+        assert (result.code, result.out) == (2, "")
+        assert "does not work with a context (here: there)" in result.err
+        assert "with --data-dir" in result.err
+    assert both.remote("version").code == 0
+    assert both.remote("cluster", "drain", "--self").code == 2
+    assert both.remote("retain", "show", "acme", "a", "--raw").code in (2, 7)
+
+
+def test_only_commands_that_exist_are_said_to_work(both: Both) -> None:
+    assert both.store is not None
+    known = {words for words, _ in commands(command)}
+    promised = {f"{noun} {verb}" for noun, verbs in COMMANDS.items() for verb in verbs.split()}
+
+    assert promised <= known
+    assert works_remotely("rejected")
+    assert not works_remotely("tenant apply")
+    assert "context" in NOUNS
+
+
+# --- contexts
+
+
+@pytest.fixture
+def user(call: object, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """Somebody without a context."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return cli
+
+
+def test_context_is_added_used_and_removed(user: Cli) -> None:
+    added = user.call(
+        "context", "add", "prod", "https://iothub.example.com/", "--key-stdin", "--use", stdin=b"secret\n"
+    )
+
+    assert added.code == 0
+    assert "secret" not in added.out + added.err
+    assert contexts.path().stat().st_mode & 0o777 == 0o600
+    (row,) = user.call("context", "list", "-o", "json").json
+    assert row == {
+        "name": "prod",
+        "url": "https://iothub.example.com",
+        "key_from": "stored here",
+        "ca_file": None,
+        "is_current": True,
+    }
+    assert user.call("context", "add", "prod", "https://a", "--key-env", "K").code == 4
+    assert user.call("context", "use", "--none").code == 0
+    assert contexts.load().current == ""
+    assert user.call("context", "use", "test").code == 3
+    assert user.call("context", "remove", "prod").code == 0
+    assert user.call("context", "list", "-o", "json").json == []
+
+
+def test_context_in_use_gives_way_to_a_data_directory(user: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def send(context: Context, _method: str, target: str, _body: bytes | None) -> Reply:
+        asked.append(f"{context.name} {target}")
+        return Reply(200, "", b'{"items": []}')
+
+    monkeypatch.setattr(remote_api, "send", send)
+    user.call("context", "add", "prod", "https://a.example", "--key-stdin", "--use", stdin=b"k")
+
+    assert user.rows("tenant", "list") == []
+    assert asked == []
+    assert user.call("tenant", "list", "-o", "json").json == []
+    assert asked == ["prod /api/v1/tenants?limit=1000"]
+    assert user.call("--data-dir", str(user.data_dir), "--context", "prod", "tenant", "list").code == 2
+    assert user.call("--context", "nobody", "tenant", "list").code == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["a/b", "https://a"], 2),
+        (["a", "ftp://a"], 2),
+        (["a", "https://"], 2),
+        (["a", "https://user:pw@a"], 2),
+        (["a", "https://a:x"], 2),
+        (["a", "https://a", "--key-stdin", "--key-env", "K"], 2),
+        (["a", "https://a"], 2),
+        (["a", "https://a", "--key-file", "/no/such/file"], 7),
+    ],
+)
+def test_context_that_is_none_is_refused(user: Cli, words: list[str], code: int) -> None:
+    result = user.call("context", "add", *words)
+
+    assert (result.code, result.out) == (code, "")
+    assert not contexts.path().exists()
+
+
+def test_key_in_plain_text_is_warned_of(user: Cli) -> None:
+    assert "plain text" in user.call("context", "add", "a", "http://hub.example", "--key-env", "K").err
+    assert "plain text" not in user.call("context", "add", "b", "http://127.0.0.1:1", "--key-env", "K").err
+
+
+def test_file_that_others_can_read_is_refused(user: Cli) -> None:
+    user.call("context", "add", "a", "https://a", "--key-stdin", stdin=b"k")
+    contexts.path().chmod(0o644)
+    assert "others can read" in user.call("--context", "a", "tenant", "list").err
+    contexts.path().chmod(0o600)
+    contexts.path().write_text("[]")
+    result = user.call("--context", "a", "tenant", "list")
+    assert (result.code, "damaged" in result.err) == (2, True)
+
+
+def test_key_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "key"
+    file.write_text("k1\n")
+    monkeypatch.setenv("K", "k2")
+
+    assert Context("a", "https://a", key_file=str(file)).read_key() == "k1"
+    assert Context("a", "https://a", key_env="K").read_key() == "k2"
+
+
+def test_api_that_does_not_answer_is_named(user: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(remote_api, "_connection", refuse)
+    user.call("context", "add", "a", "http://127.0.0.1:1", "--key-stdin", stdin=b"k")
+
+    result = user.call("--context", "a", "tenant", "list")
+
+    assert result.code == 7
+    assert "the API of context a does not answer at http://127.0.0.1:1: Connection refused" in result.err
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "code", "text"),
+    [
+        (401, {"code": "unauthenticated", "detail": "no"}, 5, "does not accept the key"),
+        (403, {"code": "forbidden", "detail": "the key x has the role viewer"}, 5, "the role viewer"),
+        (429, {"code": "limit_exceeded", "detail": "too many"}, 6, "too many"),
+        (503, {"code": "busy", "detail": "busy"}, 7, "busy"),
+        (500, {"code": "defect", "detail": "a defect"}, 1, "a defect"),
+        (404, "no JSON", 7, "is this the address of the API?"),
+        (302, "", 7, "answers 302"),
+        (200, "<html>", 7, "does not answer with JSON"),
+    ],
+)
+def test_refusal_of_an_api_has_its_exit_code(
+    user: Cli, monkeypatch: pytest.MonkeyPatch, status: int, content: object, code: int, text: str
+) -> None:
+    raw = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+    monkeypatch.setattr(remote_api, "send", lambda *_given: Reply(status, "", raw))
+    user.call("context", "add", "a", "http://127.0.0.1:1", "--key-stdin", stdin=b"k")
+
+    result = user.call("--context", "a", "tenant", "list")
+
+    assert (result.code, text in result.err, result.out) == (code, True, "")
