@@ -11,6 +11,7 @@ import pytest
 from iothub.testing import queue_contract, queue_expiry_contract, queue_limits_contract
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import Case
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
@@ -23,11 +24,13 @@ from tests.support.redis_queues import RedisHarness
 from tests.support.store_processes import LOST, in_a_worker
 
 
-@pytest.fixture(params=["memory", "sqlite", "hbase", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "journal", "hbase", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
         queues = SqliteQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail))
+    elif request.param == "journal":
+        queues = JournaledQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail), pytest.fail)
     elif request.param == "hbase":
         queues = HBase().store()[0]
     elif request.param == "redis":

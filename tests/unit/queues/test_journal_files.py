@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError
+from iothub_services.queues.journal.encoding import encode_group
 from iothub_services.queues.journal.records import (
     HEADER_BYTES,
     AppendRecord,
@@ -16,80 +17,16 @@ from iothub_services.queues.journal.records import (
     Record,
     Type,
     Verdict,
-    encode_group,
     encode_header,
     salvage,
     scan,
 )
 from iothub_services.queues.journal.segments import Journal, Loaded
+from tests.support.losing_disk import LosingDisk
 
 SECTOR = 512
 SEGMENT_BYTES = 16_384
 FOLDER = Path("/journal")
-
-
-class LosingDisk:
-    """A `Disk` in memory: what is not synced is lost, sector by sector, when it crashes."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self._open: dict[int, Path] = {}
-        self._durable: dict[Path, bytearray] = {}
-        self._seen: dict[Path, bytearray] = {}
-        self.failures = 0.0
-
-    def create(self, path: Path, size_bytes: int) -> int:
-        assert path not in self._seen
-        self._fail()
-        self._durable[path] = bytearray(size_bytes)
-        self._seen[path] = bytearray(size_bytes)
-        descriptor = len(self._open) + 3
-        self._open[descriptor] = path
-        return descriptor
-
-    def write(self, descriptor: int, data: bytes | bytearray, at: int) -> None:
-        seen = self._seen[self._open[descriptor]]
-        assert at + len(data) <= len(seen)
-        if self._chance.random() < self.failures:
-            short = self._chance.randrange(len(data))
-            seen[at : at + short] = data[:short]
-            raise OSError(28, "No space left on device")
-        seen[at : at + len(data)] = data
-
-    def sync(self, descriptor: int) -> None:
-        path = self._open[descriptor]
-        if self._chance.random() < self.failures:
-            self._keep_some(path)
-            raise OSError(5, "Input/output error")
-        self._durable[path][:] = self._seen[path]
-
-    def close(self, descriptor: int) -> None: ...
-
-    def read(self, path: Path) -> bytes:
-        return bytes(self._seen[path])
-
-    def remove(self, path: Path) -> None:
-        del self._seen[path], self._durable[path]
-
-    def names(self, folder: Path) -> list[str]:
-        return [path.name for path in self._seen if path.parent == folder]
-
-    def crash(self) -> None:
-        """Keep any of the sectors that were written and not synced."""
-        self._open.clear()
-        for path, durable in self._durable.items():
-            self._keep_some(path)
-            self._seen[path] = bytearray(durable)
-
-    def _keep_some(self, path: Path) -> None:
-        durable, seen = self._durable[path], self._seen[path]
-        for at in range(0, len(durable), SECTOR):
-            if self._chance.random() < 0.5:
-                durable[at : at + SECTOR] = seen[at : at + SECTOR]
-
-    def _fail(self) -> None:
-        if self._chance.random() < self.failures:
-            raise OSError(28, "No space left on device")
 
 
 def group_of(number: int, chance: random.Random) -> list[Record]:

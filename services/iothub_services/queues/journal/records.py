@@ -1,4 +1,4 @@
-"""Records of the journal: how a group is written into one buffer, and how a segment is read back.
+"""Records of the journal: what they look like in a segment, and how one is read back.
 
 Knows no file, no queue and no message: bodies are bytes.
 
@@ -24,7 +24,6 @@ Invariant: a record is whole or not there. Nothing in it is believed before its 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
@@ -35,23 +34,24 @@ _HEADER = Struct("<8sQ")
 _CHECKSUM = Struct("<I")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 
-_HEAD = Struct("<IIQB")  # length, checksum, segment, type
-HEAD_BYTES = _HEAD.size
-_COVERED = Struct("<QB")
-_SMALLEST = _COVERED.size
+HEAD = Struct("<IIQB")  # length, checksum, segment, type
+HEAD_BYTES = HEAD.size
+FRAME = Struct("<II")
+SMALLEST = HEAD_BYTES - FRAME.size
 LARGEST = 320 << 20  # the largest message, beside its deliveries
 
-_APPEND = Struct(
-    "<QIIQIH16sB"
-)  # expiry, body, deliveries, inbound queue, inbound epoch, packet identifier, message id, has one
-_DELIVERY = Struct("<QQBBH")  # queue, position, qos, flags, number of subscription identifiers
-_IDENTIFIER = Struct("<I")
-_MOVE = Struct("<QQ")
-_CLAIM = Struct("<QQH")
-_CREATE = Struct("<QQQQQB")
-_LIMITS = Struct("<QQQB")
-_ONE = Struct("<Q")
-_NO_ID = bytes(16)
+# The head; expiry, body, deliveries, inbound queue, inbound epoch, packet identifier, message id, flags.
+APPEND = Struct("<IIQBQIIQQH16sB")
+DELIVERY = Struct("<QQBBH")  # queue, position, qos, flags, number of subscription identifiers
+IDENTIFIER = Struct("<I")
+MOVE = Struct("<IIQBQQ")
+TWO = Struct("<QQ")
+CLAIM = Struct("<QQH")
+CREATE = Struct("<QQQQQB")
+LIMITS = Struct("<QQQB")
+ONE = Struct("<Q")
+KEPT = Struct("<QQHI")
+NO_ID = bytes(16)
 
 
 class Type(IntEnum):
@@ -71,6 +71,7 @@ class Type(IntEnum):
     REMOVED = 12  # one position: expired, or dropped to make room
     CLOSED = 13  # an earlier segment counts up to here
     COMMIT = 14  # of everything from here on
+    KEPT = 15  # the answer to a request of another process
 
 
 class Placed(NamedTuple):
@@ -143,21 +144,31 @@ class ClosedRecord(NamedTuple):
     end: int
 
 
-class _Commit(NamedTuple):
+class KeptRecord(NamedTuple):
+    """What a client has asked last, and the answer: a row of the table `request`."""
+
+    client: bytes
+    number: int
+    answer: bytes
+    at_s: int
+
+
+class CommitRecord(NamedTuple):
+    """Everything from `start` on is done."""
+
     start: int
 
 
-Record = AppendRecord | MoveRecord | ClaimRecord | CreateRecord | LimitsRecord | EndRecord | ClosedRecord
+Record = AppendRecord | MoveRecord | ClaimRecord | CreateRecord | LimitsRecord | EndRecord | ClosedRecord | KeptRecord
 _MOVES = frozenset((Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.REMOVED))
 _ENDS = frozenset((Type.DROP, Type.PURGE))
 
 
 class Found(NamedTuple):
-    """A whole record. `at`: where it begins in its segment; `body_at`: where an append's body does, else 0."""
+    """A whole record. `at`: where it begins in its segment."""
 
     at: int
-    record: Record | _Commit
-    body_at: int = 0
+    record: Record | CommitRecord
 
 
 class Verdict(IntEnum):
@@ -187,95 +198,6 @@ def is_header(data: bytes, segment: int) -> bool:
     return data[:HEADER_BYTES] == encode_header(segment)
 
 
-class GroupBuffer:
-    """The records of one group, to be written at `start` of a segment. Positions and epochs were decided before; this decides nothing.
-
-    Invariant: `data` is whole records only.
-    """
-
-    __slots__ = ("data", "segment", "start")
-
-    def __init__(self, segment: int, start: int) -> None:
-        self.segment = segment
-        self.start = start
-        self.data = bytearray()
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def append(self, record: AppendRecord) -> int:
-        """Write a message and its deliveries; return where its body is in this buffer."""
-        at = self._begin()
-        data = self.data
-        inbound_queue, inbound_epoch, packet_id = record.inbound or (0, 0, 0)
-        flags = bool(record.message_id) | (record.inbound is not None) << 1
-        data += _APPEND.pack(
-            record.expires_at_ms,
-            len(record.body),
-            len(record.deliveries),
-            inbound_queue,
-            inbound_epoch,
-            packet_id,
-            record.message_id or _NO_ID,
-            flags,
-        )
-        for queue_id, position, qos, delivery_flags, identifiers in record.deliveries:
-            data += _DELIVERY.pack(queue_id, position, qos, delivery_flags, len(identifiers))
-            for identifier in identifiers:
-                data += _IDENTIFIER.pack(identifier)
-        body_at = len(data)
-        data += record.body
-        self._end(at, Type.APPEND)
-        return body_at
-
-    def write(self, record: Record) -> None:
-        """Write any other record."""
-        if isinstance(record, AppendRecord):
-            self.append(record)
-            return
-        at = self._begin()
-        data = self.data
-        if isinstance(record, MoveRecord):
-            kind = record.type
-            data += _MOVE.pack(record.queue_id, record.value)
-        elif isinstance(record, ClaimRecord):
-            kind = Type.CLAIM
-            data += _CLAIM.pack(record.queue_id, record.epoch, len(record.owner)) + record.owner
-        elif isinstance(record, CreateRecord):
-            kind = Type.CREATE
-            data += _CREATE.pack(*record)
-        elif isinstance(record, LimitsRecord):
-            kind = Type.LIMITS
-            data += _LIMITS.pack(*record)
-        elif isinstance(record, ClosedRecord):
-            kind = Type.CLOSED
-            data += _MOVE.pack(*record)
-        else:
-            kind = record.type
-            data += _ONE.pack(record.queue_id)
-        self._end(at, kind)
-
-    def finish(self) -> bytearray:
-        """End the group and return its bytes."""
-        at = self._begin()
-        self.data += _ONE.pack(self.start)
-        self._end(at, Type.COMMIT)
-        return self.data
-
-    def _begin(self) -> int:
-        at = len(self.data)
-        self.data += bytes(HEAD_BYTES)
-        return at
-
-    def _end(self, at: int, kind: Type) -> None:
-        data = self.data
-        length = len(data) - at - HEAD_BYTES + _SMALLEST
-        _COVERED.pack_into(data, at + 8, self.segment, kind)
-        with memoryview(data) as view:
-            checksum = crc32(view[at + 8 :])
-        _HEAD.pack_into(data, at, length, checksum, self.segment, kind)
-
-
 def scan(data: bytes, segment: int) -> Scan:
     """Read a segment: every input gives an answer. Without its header it has no record; that is damage unless it was never written."""
     view = memoryview(data)
@@ -286,7 +208,7 @@ def scan(data: bytes, segment: int) -> Scan:
     at = end = HEADER_BYTES
     while (found := _read(view, at, segment)) is not None:
         at = _end_of(view, at)
-        if not isinstance(found.record, _Commit):
+        if not isinstance(found.record, CommitRecord):
             group.append(found)
         elif found.record.start == end:
             records += group
@@ -309,7 +231,7 @@ def salvage(data: bytes, segment: int) -> list[Found]:
         if found is None:
             at = _next_mark(view, at + 1, segment)
             continue
-        if not isinstance(found.record, _Commit):
+        if not isinstance(found.record, CommitRecord):
             records.append(found)
         at = _end_of(view, at)
     return records
@@ -320,7 +242,7 @@ def _is_group_behind(view: memoryview, end: int, segment: int) -> bool:
     at = _next_mark(view, end, segment)
     while at < len(view):
         found = _read(view, at, segment)
-        if found is not None and isinstance(found.record, _Commit) and found.record.start > end:
+        if found is not None and isinstance(found.record, CommitRecord) and found.record.start > end:
             return True
         at = _next_mark(view, at + 1, segment)
     return False
@@ -333,15 +255,15 @@ def _next_mark(view: memoryview, at: int, segment: int) -> int:
 
 
 def _end_of(view: memoryview, at: int) -> int:
-    return int(at + HEAD_BYTES - _SMALLEST + _HEAD.unpack_from(view, at)[0])
+    return int(at + HEAD_BYTES - SMALLEST + HEAD.unpack_from(view, at)[0])
 
 
 def _read(view: memoryview, at: int, segment: int) -> Found | None:
     if at + HEAD_BYTES > len(view):
         return None
-    length, checksum, of, kind = _HEAD.unpack_from(view, at)
-    end = at + HEAD_BYTES - _SMALLEST + length
-    if of != segment or not _SMALLEST <= length <= LARGEST or end > len(view):
+    length, checksum, of, kind = HEAD.unpack_from(view, at)
+    end = at + HEAD_BYTES - SMALLEST + length
+    if of != segment or not SMALLEST <= length <= LARGEST or end > len(view):
         return None
     if crc32(view[at + 8 : end]) != checksum:
         return None
@@ -357,37 +279,43 @@ def _decode(view: memoryview, at: int, kind: int) -> Found:
     kind = Type(kind)
     if kind is Type.APPEND:
         return _decode_append(view, at)
-    record: Record | _Commit
+    record: Record | CommitRecord
     if kind in _MOVES:
-        record, size = MoveRecord(kind, *_MOVE.unpack_from(view, fields_at)), _MOVE.size
+        record, size = MoveRecord(kind, *TWO.unpack_from(view, fields_at)), TWO.size
     elif kind is Type.CLAIM:
-        queue_id, epoch, length = _CLAIM.unpack_from(view, fields_at)
-        owner_at = fields_at + _CLAIM.size
-        record, size = ClaimRecord(queue_id, epoch, bytes(view[owner_at : owner_at + length])), _CLAIM.size + length
+        queue_id, epoch, length = CLAIM.unpack_from(view, fields_at)
+        owner_at = fields_at + CLAIM.size
+        record, size = ClaimRecord(queue_id, epoch, bytes(view[owner_at : owner_at + length])), CLAIM.size + length
     elif kind is Type.CREATE:
-        record, size = CreateRecord(*_CREATE.unpack_from(view, fields_at)), _CREATE.size
+        record, size = CreateRecord(*CREATE.unpack_from(view, fields_at)), CREATE.size
     elif kind is Type.LIMITS:
-        record, size = LimitsRecord(*_LIMITS.unpack_from(view, fields_at)), _LIMITS.size
+        record, size = LimitsRecord(*LIMITS.unpack_from(view, fields_at)), LIMITS.size
+    elif kind is Type.KEPT:
+        number, at_s, client_bytes, answer_bytes = KEPT.unpack_from(view, fields_at)
+        client_at = fields_at + KEPT.size
+        answer_at = client_at + client_bytes
+        answer = bytes(view[answer_at : answer_at + answer_bytes])
+        record = KeptRecord(bytes(view[client_at:answer_at]), number, answer, at_s)
+        size = KEPT.size + client_bytes + answer_bytes
     elif kind is Type.CLOSED:
-        record, size = ClosedRecord(*_MOVE.unpack_from(view, fields_at)), _MOVE.size
+        record, size = ClosedRecord(*TWO.unpack_from(view, fields_at)), TWO.size
     elif kind is Type.COMMIT:
-        record, size = _Commit(*_ONE.unpack_from(view, fields_at)), _ONE.size
+        record, size = CommitRecord(*ONE.unpack_from(view, fields_at)), ONE.size
     else:
-        record, size = EndRecord(kind, *_ONE.unpack_from(view, fields_at)), _ONE.size
+        record, size = EndRecord(kind, *ONE.unpack_from(view, fields_at)), ONE.size
     if fields_at + size != len(view):
         raise ValueError("fields and length differ")
     return Found(at, record)
 
 
 def _decode_append(view: memoryview, at: int) -> Found:
-    fields_at = at + HEAD_BYTES
-    expires_at_ms, size, count, queue_id, epoch, packet_id, message_id, flags = _APPEND.unpack_from(view, fields_at)
-    next_at = fields_at + _APPEND.size
+    *_, expires_at_ms, size, count, queue_id, epoch, packet_id, message_id, flags = APPEND.unpack_from(view, at)
+    next_at = at + APPEND.size
     deliveries = []
     for _ in range(count):
-        queue, position, qos, delivery_flags, identifiers = _DELIVERY.unpack_from(view, next_at)
-        next_at += _DELIVERY.size
-        ids = [_IDENTIFIER.unpack_from(view, next_at + 4 * index)[0] for index in range(identifiers)]
+        queue, position, qos, delivery_flags, identifiers = DELIVERY.unpack_from(view, next_at)
+        next_at += DELIVERY.size
+        ids = [IDENTIFIER.unpack_from(view, next_at + 4 * index)[0] for index in range(identifiers)]
         next_at += 4 * identifiers
         deliveries.append(Placed(queue, position, qos, delivery_flags, tuple(ids)))
     if next_at + size != len(view):
@@ -396,12 +324,4 @@ def _decode_append(view: memoryview, at: int) -> Found:
     record = AppendRecord(
         message_id if flags & 1 else b"", bytes(view[next_at:]), expires_at_ms, tuple(deliveries), inbound
     )
-    return Found(at, record, next_at)
-
-
-def encode_group(segment: int, start: int, records: Iterable[Record]) -> bytes:
-    """Return the bytes of a group."""
-    buffer = GroupBuffer(segment, start)
-    for record in records:
-        buffer.write(record)
-    return bytes(buffer.finish())
+    return Found(at, record)

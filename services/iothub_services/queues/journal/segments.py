@@ -11,17 +11,18 @@ be on the disk all the same; without the mark a start would do it a second time.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from iothub.base.errors import BackendError
+from iothub_services.queues.journal.encoding import GroupBuffer
 from iothub_services.queues.journal.records import (
     HEADER_BYTES,
     ClosedRecord,
     Found,
-    GroupBuffer,
     Record,
     Verdict,
     encode_header,
@@ -31,6 +32,14 @@ from iothub_services.queues.journal.records import (
 
 SEGMENT_BYTES = 64 << 20
 _SUFFIX = ".segment"
+DAMAGED_SUFFIX = ".damaged"
+_REMEDIES = {
+    errno.ENOSPC: "free some disk space first",
+    errno.EDQUOT: "free some disk space first",
+    errno.EIO: "check the disk (`smartctl`, the kernel's log)",
+    errno.EACCES: "make the folder writable for the hub's user",
+    errno.EROFS: "the file system is mounted read-only: mount it writable, and see the kernel's log for why it is not",
+}
 _PRIVATE = 0o600
 
 
@@ -49,6 +58,8 @@ class Disk(Protocol):
     def read(self, path: Path) -> bytes: ...
 
     def remove(self, path: Path) -> None: ...
+
+    def rename(self, path: Path, new: Path) -> None: ...
 
     def names(self, folder: Path) -> list[str]: ...
 
@@ -88,6 +99,10 @@ class RealDisk:
         path.unlink(missing_ok=True)
         _sync_folder(path.parent)
 
+    def rename(self, path: Path, new: Path) -> None:
+        path.rename(new)
+        _sync_folder(path.parent)
+
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)
 
@@ -98,6 +113,17 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def folder_of(tables: Path) -> Path:
+    """Return where the segments are that belong to the file of the tables."""
+    return tables.with_suffix(".journal")
+
+
+def is_left(tables: Path) -> bool:
+    """Whether there are segments: a hub has not put them into the tables."""
+    folder = folder_of(tables)
+    return folder.is_dir() and any(path.suffix == _SUFFIX for path in folder.iterdir())
 
 
 class Loaded(NamedTuple):
@@ -121,6 +147,8 @@ class Journal:
         self._descriptor = -1
         self._is_poisoned = False
         self._at = 0
+        self._first = 0  # behind what the segment begins with
+        self._ends: dict[int, int] = {}  # of the earlier segments that are there
         self.segment = 0  # the one that is written, 0: none
 
     def numbers(self) -> list[int]:
@@ -136,7 +164,7 @@ class Journal:
         try:
             return self._load(flushed)
         except OSError as error:
-            raise _error(error, is_written=False) from error
+            raise self._error(error, is_written=False) from error
 
     def _load(self, flushed: int) -> list[Loaded]:
         numbers = self.numbers()
@@ -158,7 +186,7 @@ class Journal:
             is_last = number == numbers[-1]
             if end is None:  # the last one; or its successor's first group was cut, and is then the last one itself
                 is_damaged = found.verdict is Verdict.DAMAGED
-                last = found.end
+                last = len(datas[number]) if is_damaged else found.end  # the next start looks at all of it again
             else:
                 is_damaged = found.end < end
                 last = end
@@ -171,8 +199,33 @@ class Journal:
         return loaded
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether the segment takes a group of this size; an empty one takes any."""
-        return self._at + size_bytes <= self._segment_bytes or self._at <= 2 * HEADER_BYTES + 64
+        """Whether the segment takes a group of this size; a fresh one takes any."""
+        return self.is_fresh or self._at + size_bytes <= self._segment_bytes
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no group was written to the segment."""
+        return self._at == self._first and not self._is_poisoned
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether a write or a sync of the segment has failed."""
+        return self._is_poisoned
+
+    def read_back(self, flushed: int) -> list[Found]:
+        """Return the records of the segments above `flushed`, up to the last group that was written. Raises BackendError."""
+        records: list[Found] = []
+        try:
+            for number in self.numbers():
+                if flushed < number <= self.segment:
+                    end = self._at if number == self.segment else self._ends[number]
+                    found = scan(self._disk.read(self._path(number))[:end], number)
+                    if found.end < end:
+                        raise OSError(errno.EIO, f"segment {number} cannot be read back")
+                    records += [each for each in found.records if not _is_closed(each)]
+        except OSError as error:
+            raise self._error(error, is_written=False) from error
+        return records
 
     def group(self) -> GroupBuffer:
         """Return an empty group for where it will be written; a new segment begins behind one that failed. Raises BackendError."""
@@ -193,7 +246,7 @@ class Journal:
             self._disk.sync(self._descriptor)
         except OSError as error:
             self._is_poisoned = True
-            raise _error(error, is_written=True) from error
+            raise self._error(error, is_written=True) from error
         at = self._at
         self._at += len(data)
         return at
@@ -204,7 +257,7 @@ class Journal:
         try:
             self._begin(ended + 1)
         except OSError as error:
-            raise _error(error, is_written=False) from error
+            raise self._error(error, is_written=False) from error
         return ended
 
     def delete(self, segment: int) -> None:
@@ -212,7 +265,17 @@ class Journal:
         try:
             self._disk.remove(self._path(segment))
         except OSError as error:
-            raise _error(error, is_written=True) from error
+            raise self._error(error, is_written=True) from error
+
+    def set_aside(self, segment: int) -> str:
+        """Keep a damaged segment that is flushed for whoever looks at it; return its new name. Raises BackendError."""
+        path = self._path(segment)
+        kept = path.with_suffix(DAMAGED_SUFFIX)
+        try:
+            self._disk.rename(path, kept)
+        except OSError as error:
+            raise self._error(error, is_written=True) from error
+        return kept.name
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -239,7 +302,16 @@ class Journal:
         self.close()
         self._descriptor = descriptor
         self._is_poisoned = False
-        self.segment, self._at = number, len(data)
+        if self.segment:
+            self._ends[self.segment] = self._at
+        self.segment = number
+        self._at = self._first = len(data)
+
+    def _error(self, error: OSError, *, is_written: bool) -> BackendError:
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        return BackendError(
+            f"{self._folder}: {error.strerror or error}", retryable=True, is_written=is_written, remedy=remedy
+        )
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:020d}{_SUFFIX}"
@@ -247,7 +319,3 @@ class Journal:
 
 def _is_closed(found: Found) -> bool:
     return isinstance(found.record, ClosedRecord)
-
-
-def _error(error: OSError, *, is_written: bool) -> BackendError:
-    return BackendError(f"journal: {error.strerror or error}", retryable=True, is_written=is_written)
