@@ -156,7 +156,7 @@ class StoreProcess:
             requests = Requests(queue_file, clock)
             if settings.queues.journal:
                 virtual = journaled = JournaledQueues(queue_file, self._notices, usage.changed)
-                requests.keep_rows = journaled.keep_answers
+                requests.keep_with(journaled.keep_answers)
                 self._closing.append(virtual.close)
             else:
                 virtual = SqliteQueues(queue_file, usage.changed)

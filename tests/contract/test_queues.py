@@ -57,9 +57,9 @@ def test_queue_contract_where_there_are_several_drivers(case: Case, tmp_path: Pa
     queues.close()
 
 
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize(("lost", "has_journal"), [*[(lost, False) for lost in LOST], (LOST[-1], True)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_queue_contract_in_a_worker(case: Case, lost: str, tmp_path: Path) -> None:
+def test_queue_contract_in_a_worker(case: Case, lost: str, *, has_journal: bool, tmp_path: Path) -> None:
     """The queues of the store process look as if they were the worker's own, whatever is lost between the two."""
-    with in_a_worker(RemoteQueues, VERBS, lost, tmp_path) as queues:
+    with in_a_worker(RemoteQueues, VERBS, lost, tmp_path, has_journal=has_journal) as queues:
         case(queues)

@@ -35,17 +35,21 @@ class Requests:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         """Make the table in a file that has none yet. Raises BackendError."""
-        self.keep_rows: Callable[[Sequence[Row]], None] = self._keep_rows  # a store with a journal has its own
+        self._do_keep: Callable[[Sequence[Row]], None] = self._keep_rows
         self._database = database
         self._clock = clock
         with database.transaction() as connection:
             connection.execute(request_table.CREATE)
             connection.execute(request_table.FORGET, (int(clock.wall()) - _FORGOTTEN_S,))
 
+    def keep_with(self, keep: Callable[[Sequence[Row]], None]) -> None:
+        """Let a store with a journal keep them, in a group of its own making."""
+        self._do_keep = keep
+
     def keep(self, answers: Iterable[KeptAnswer]) -> None:
         """Store answers with what was done for them: inside its transaction."""
         now = int(self._clock.wall())
-        self.keep_rows([(*each, now) for each in answers])
+        self._do_keep([(*each, now) for each in answers])
 
     def find(self, client: bytes, number: int) -> bytes | None:
         """Return the answer to this request, None if it was never done."""

@@ -6,7 +6,6 @@ import random
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,11 +15,13 @@ from iothub.config.datadir import DataDir
 from iothub.hub.embedded import OwnFiles
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics import probes
-from iothub_services.queues.journal import store as journal_store
+from iothub_services.queues.journal import tables
 from iothub_services.queues.journal.store import JournaledQueues
+from iothub_services.queues.journal.young import Body
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, Place, QueueLimits, QueueStore, TenantUsage
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
+from iothub_services.sqlite import request_table
 from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
 from tests.support.losing_disk import LosingDisk
@@ -153,7 +154,7 @@ def test_full_segment_is_put_into_the_tables_and_deleted(opened: Open, disk: Los
 def test_many_young_messages_are_put_into_the_tables_before_the_segment_is_full(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_store, "CHECKPOINT_CHANGES", 10)
+    monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 10)
     store = opened()
     made(store, 1)
     append(store, *[b"x"] * 10)
@@ -253,19 +254,19 @@ def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
 
 
 def test_full_disk_refuses_before_anything_is_decided(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_store, "CHECKPOINT_CHANGES", 2)
+    monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 2)
     store = opened()
     store._has_real_disk = True
     made(store, 1)
     append(store, b"a", b"b")
-    monkeypatch.setattr(journal_store, "disk_free_bytes", lambda _: 100)
+    monkeypatch.setattr(tables, "disk_free_bytes", lambda _: 100)
 
     with pytest.raises(BackendError, match="no room for another segment") as raised:
         append(store, b"c")
 
     assert not raised.value.is_written
     assert (bodies(store), store.tails([1])) == ([b"a", b"b"], {1: 2})
-    monkeypatch.setattr(journal_store, "disk_free_bytes", probes.disk_free_bytes)
+    monkeypatch.setattr(tables, "disk_free_bytes", probes.disk_free_bytes)
     append(store, b"c")
     assert bodies(store) == [b"a", b"b", b"c"]
     store.close()
@@ -290,13 +291,8 @@ def test_tenants_sums_are_told_with_each_group_and_after_a_failure(opened: Open,
 
 
 def test_answers_to_other_processes_are_of_the_group_that_gave_them(opened: Open) -> None:
-    keep = partial(open_row, opened)
-    assert keep() == [(b"client", 7, b"answer", 5)]
-
-
-def open_row(opened: Open) -> list[object]:
     store = opened()
-    store._database.writer.execute(journal_store.request_table.CREATE)
+    store._database.writer.execute(request_table.CREATE)
     store.probe()
     made(store, 1)
     store.probe()
@@ -305,6 +301,21 @@ def open_row(opened: Open) -> list[object]:
         store.keep_answers([(b"client", 7, b"answer", 5)])
     store.abandon()
     again = opened()
-    found = again._database.writer.execute("SELECT * FROM request").fetchall()
+    assert again._database.writer.execute("SELECT * FROM request").fetchall() == [(b"client", 7, b"answer", 5)]
     again.close()
-    return found
+
+
+def test_positions_of_a_queue_that_was_moved_out_go_on_in_the_journal(opened: Open) -> None:
+    """`Table` has a run without gaps: what is taken behind a gap begins a new one."""
+    store = opened()
+    made(store, 1)
+    row = store._rows.touch(1)
+    assert row is not None
+    with store.group():
+        store._table.take(row, 1, 1, 0, (), Body(b"", b"a", 0))
+        store._table.take(row, 5, 1, 0, (), Body(b"", b"b", 0))
+        store.set_limits([(1, QueueLimits())])
+
+    assert bodies(store) == [b"a", b"b"]
+    assert store._table.count == 1
+    store.close()
