@@ -62,7 +62,7 @@ def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
     """Give an empty store of a driver."""
     with ExitStack() as stack:
         if driver in {"sqlite", "journal"}:
-            database = open_database(folder / "queues.db", SCHEMA, ManualClock(), _ignore)
+            database = open_database(folder / f"{driver}.db", SCHEMA, ManualClock(), _ignore)
             store: QueueStore = SqliteQueues(database) if driver == "sqlite" else JournaledQueues(database, _ignore)
         elif driver == "redis":
             store = stack.enter_context(_on_redis())

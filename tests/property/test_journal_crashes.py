@@ -9,6 +9,7 @@ import copy
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,9 @@ class Machine:
             while True:
                 self.disk.failures = self.chance.choice((0.0, 0.0, 0.2))
                 self._group([self._verb() for _ in range(self.chance.randrange(1, 5))])
+                if self.chance.random() < 0.3:
+                    with suppress(BackendError):
+                        self.store.probe()  # a checkpoint at any time
         except Killed:
             self.disk.failures = 0.0
 

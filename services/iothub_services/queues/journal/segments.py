@@ -152,8 +152,12 @@ class Journal:
         self.segment = 0  # the one that is written, 0: none
 
     def numbers(self) -> list[int]:
-        """Return the segments that are there, ascending."""
-        names = [name.removesuffix(_SUFFIX) for name in self._disk.names(self._folder) if name.endswith(_SUFFIX)]
+        """Return the segments that are there, ascending. Raises BackendError."""
+        try:
+            found = self._disk.names(self._folder)
+        except OSError as error:
+            raise self._error(error, is_written=False) from error
+        names = [name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX)]
         return sorted(int(name) for name in names if name.isdigit())
 
     def load(self, flushed: int) -> list[Loaded]:
@@ -257,6 +261,7 @@ class Journal:
         try:
             self._begin(ended + 1)
         except OSError as error:
+            self._is_poisoned = True  # what was begun may be there, and say that this one ends here
             raise self._error(error, is_written=False) from error
         return ended
 

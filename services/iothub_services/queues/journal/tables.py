@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from iothub.base import log as logging
@@ -38,7 +38,7 @@ from iothub_services.queues.journal.records import (
     Record,
     Type,
 )
-from iothub_services.queues.journal.segments import SEGMENT_BYTES, Disk, Journal, Loaded, RealDisk, folder_of
+from iothub_services.queues.journal.segments import SEGMENT_BYTES, Disk, Journal, RealDisk, folder_of
 from iothub_services.queues.journal.young import Body, Table
 from iothub_services.queues.port import (
     Overflow,
@@ -60,6 +60,7 @@ _LARGEST = (1 << 63) - 1
 # After damage, for what the lost records may have done: see `queues.sqlite.rebuilding`.
 _GAP = 1 << 17
 _CLAIMS = 1_000
+
 log = logging.get(__name__)
 
 Alarm = Callable[[str, str], None]
@@ -101,9 +102,8 @@ class JournaledTables(SqliteQueues):
         self._is_undone = True  # False: what is in memory has failed and must be read back
         self._transaction = database.transaction()
         self._group_bytes = min(GROUP_BYTES, segment_bytes // 4)
-        self._free_bytes = (
-            2 * segment_bytes
-        )  # before a segment is begun: for it, and for what the tables take of the one before
+        # Before a segment is begun: for it, and for what the tables take of the one before.
+        self._free_bytes = 2 * segment_bytes
         folder = folder_of(database.path)
         if disk is None:
             try:
@@ -134,7 +134,19 @@ class JournaledTables(SqliteQueues):
         except BaseException:
             self._journal.close()
             raise
-        self._remove_flushed(loaded)
+        for number in damaged:
+            self._set_aside(number)
+        self._remove_flushed()
+
+    def _set_aside(self, segment: int) -> None:
+        try:
+            kept = f"the file is kept as {self._journal.set_aside(segment)}"
+        except BackendError as error:
+            kept = f"the file could not be kept: {error}"
+        self._on_alarm(
+            "queues_corrupt",
+            f"segment {segment} of the queues' journal was damaged: its whole records were used, {kept}",
+        )
 
     def _after_damage(self) -> None:
         """Let no position and no epoch be made anew that a lost record may have had; lost queues are looked for."""
@@ -147,32 +159,22 @@ class JournaledTables(SqliteQueues):
         connection.execute(f"PRAGMA application_id={SALVAGED}")
         self.needs_rebuild = True
 
-    def _remove_flushed(self, loaded: Sequence[Loaded] = ()) -> None:
+    def _remove_flushed(self) -> None:
         """A segment that cannot be removed is removed at the next start."""
-        damaged = {each.segment for each in loaded if each.is_damaged}
-        for number in self._journal.numbers():
-            if number > self._flushed:
-                continue
-            try:
-                if number in damaged:
-                    kept = self._journal.set_aside(number)
-                    self._on_alarm(
-                        "queues_corrupt",
-                        f"segment {number} of the queues' journal was damaged: its whole records were used, the file is kept as {kept}",
-                    )
-                else:
+        try:
+            for number in self._journal.numbers():
+                if number <= self._flushed:
                     self._journal.delete(number)
-            except BackendError as error:
-                log.warning("segment of the journal cannot be removed", segment=number, why=str(error))
+        except BackendError as error:
+            log.warning("segments of the journal cannot be removed", why=str(error))
 
     def close(self) -> None:
         """Put everything into the tables. What cannot be written there stays in the journal, for the next start."""
-        with self._lock:
-            self._commits.on_hold.remove(self._put_down)
+        self._commits.on_hold.remove(self._put_down)
+        with self._commits.commit(), self._lock:
             try:
-                with self._commits.commit():
-                    self._require_undone()
-                    self._checkpoint()
+                self._require_undone()
+                self._checkpoint()
                 self._end()
                 self._journal.close()
                 self._journal.delete(self._journal.segment)
@@ -277,8 +279,8 @@ class JournaledTables(SqliteQueues):
         if not self._journal.is_fresh:
             self._require_room()
             self._journal.next_segment()
-        elif self._flushed == self._journal.segment - 1:
-            return  # nothing but idle work
+        elif self._flushed == self._journal.segment - 1 and not self._changes:
+            return
         self._commit(self._journal.segment - 1)
         self._remove_flushed()
 
@@ -345,6 +347,8 @@ class JournaledTables(SqliteQueues):
         self._bodies.delete_dead(connection, _LARGEST)
 
     def idle(self) -> bool:
+        if self._changes >= CHECKPOINT_CHANGES:
+            self.probe()
         with self._lock:
             if not self._is_undone or not self._has_idle_work:
                 return False
