@@ -6,6 +6,7 @@ from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Te
 
 
 @cython.final
+@cython.no_gc
 cdef class Body:
     cdef public object data, expires_at_ms, message_id
     cdef public Py_ssize_t references
