@@ -71,6 +71,10 @@ class KillingDisk(LosingDisk):
         self.step()
         super().remove(path)
 
+    def rename(self, path: Path, new: Path) -> None:
+        self.step()
+        super().rename(path, new)
+
 
 class Machine:
     """One data directory, and what it must hold: `may_be` if what was under way is there."""

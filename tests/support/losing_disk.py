@@ -17,13 +17,20 @@ class LosingDisk:
         self._durable: dict[str, bytearray] = {}
         self._seen: dict[str, bytearray] = {}
         self.failures = 0.0
+        self._next = 2
 
     def create(self, path: Path, size_bytes: int) -> int:
         assert path.name not in self._seen
         self._fail()
         self._durable[path.name] = bytearray(size_bytes)
         self._seen[path.name] = bytearray(size_bytes)
-        descriptor = len(self._open) + 3
+        descriptor = self._next = self._next + 1
+        self._open[descriptor] = path.name
+        return descriptor
+
+    def open(self, path: Path) -> int:
+        self._fail()
+        descriptor = self._next = self._next + 1
         self._open[descriptor] = path.name
         return descriptor
 

@@ -30,9 +30,11 @@ from iothub_services.queues.journal.records import (
     scan,
 )
 
-SEGMENT_BYTES = 64 << 20
+SEGMENT_BYTES = 32 << 20
 _SUFFIX = ".segment"
 DAMAGED_SUFFIX = ".damaged"
+_SPARE = "next.spare"  # a flushed segment, to be used again
+_ZEROS = bytes(1 << 20)
 _REMEDIES = {
     errno.ENOSPC: "free some disk space first",
     errno.EDQUOT: "free some disk space first",
@@ -47,7 +49,13 @@ class Disk(Protocol):
     """What the journal asks of a file system. Every call raises OSError."""
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """Make a file of this size with blocks of its own, and sync it and its folder; return its descriptor."""
+        """Make a file of this size with blocks of its own, and sync it and its folder; return its descriptor.
+
+        Blocks that were written once: else each sync of a group has to say as well that another block is in use.
+        """
+
+    def open(self, path: Path) -> int:
+        """Return a descriptor of a file that is there."""
 
     def write(self, descriptor: int, data: bytes | bytearray, at: int) -> None: ...
 
@@ -70,7 +78,8 @@ class RealDisk:
     def create(self, path: Path, size_bytes: int) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
         try:
-            os.posix_fallocate(descriptor, 0, size_bytes)
+            for at in range(0, size_bytes, len(_ZEROS)):
+                self.write(descriptor, _ZEROS[: size_bytes - at], at)
             os.fsync(descriptor)
             _sync_folder(path.parent)
         except BaseException:
@@ -78,6 +87,9 @@ class RealDisk:
             path.unlink()
             raise
         return descriptor
+
+    def open(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def write(self, descriptor: int, data: bytes | bytearray, at: int) -> None:
         view = memoryview(data)
@@ -266,9 +278,22 @@ class Journal:
         return ended
 
     def delete(self, segment: int) -> None:
-        """Remove a segment that is flushed. Raises BackendError."""
+        """Remove a segment that is flushed, or keep its blocks for the next one. Raises BackendError."""
+        path, spare = self._path(segment), self._folder / _SPARE
         try:
-            self._disk.remove(self._path(segment))
+            if spare.name in self._disk.names(self._folder):
+                self._disk.remove(path)
+            else:
+                self._disk.rename(path, spare)
+        except OSError as error:
+            raise self._error(error, is_written=True) from error
+
+    def clear(self) -> None:
+        """Remove what is left when everything is flushed. Raises BackendError."""
+        try:
+            for path in (self._path(self.segment), self._folder / _SPARE):
+                if path.name in self._disk.names(self._folder):
+                    self._disk.remove(path)
         except OSError as error:
             raise self._error(error, is_written=True) from error
 
@@ -289,10 +314,15 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         """Raises OSError: the segment before is still the current one, and still poisoned if it was."""
-        path = self._path(number)
-        if path.name in self._disk.names(self._folder):
+        path, spare = self._path(number), self._folder / _SPARE
+        names = self._disk.names(self._folder)
+        if path.name in names:
             self._disk.remove(path)  # of an attempt that failed: nothing in it was answered as done
-        descriptor = self._disk.create(path, self._segment_bytes)
+        if spare.name in names:
+            self._disk.rename(spare, path)  # what is in it has another number
+            descriptor = self._disk.open(path)
+        else:
+            descriptor = self._disk.create(path, self._segment_bytes)
         try:
             first: Iterable[Record] = [ClosedRecord(self.segment, self._at)] if self.segment else []
             group = GroupBuffer(number, HEADER_BYTES)

@@ -177,7 +177,7 @@ class JournaledTables(SqliteQueues):
                 self._checkpoint()
                 self._end()
                 self._journal.close()
-                self._journal.delete(self._journal.segment)
+                self._journal.clear()
             except BackendError as error:
                 log.warning("queues stay in the journal until the next start", why=str(error))
                 self._roll_back()
