@@ -22,6 +22,7 @@ from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKin
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.sqlite.database import open_database
 from tests.support.losing_disk import LosingDisk
+from tests.support.night import by_day
 
 QUEUES = range(1, 5)
 TENANT = 1
@@ -200,7 +201,7 @@ def marks(store: MemoryQueues | JournaledQueues, queue_id: int) -> object:
     return row.reserved, store._table.released(row), store._table.inbound(row)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(by_day(20, 3_000)))
 def test_what_was_answered_is_there_once_after_any_crash(seed: int, tmp_path: Path) -> None:
     machine = Machine(tmp_path, seed)
     for _ in range(5):
