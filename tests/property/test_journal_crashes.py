@@ -21,7 +21,7 @@ from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, Overflow, QueueLimits, QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.sqlite.database import open_database
-from tests.support.losing_disk import LosingDisk
+from tests.support.losing_disk import LosingDisk, abandon
 from tests.support.night import by_day
 
 QUEUES = range(1, 5)
@@ -139,7 +139,7 @@ class Machine:
     def die(self) -> None:
         if self.disk.steps > 0:
             self._copy()
-        self.store.abandon()
+        abandon(self.store)
         self.generation += 1
         self.disk.start_again()
         self.store = self._open()

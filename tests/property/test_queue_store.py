@@ -21,7 +21,7 @@ from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKin
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import Database, open_database
-from tests.support.losing_disk import LosingDisk
+from tests.support.losing_disk import LosingDisk, abandon
 
 QUEUES = range(1, 5)
 TENANTS = (1, 2)
@@ -209,7 +209,7 @@ class JournaledQueueStores(QueueStores):
         return JournaledQueues(self._database(), self._alarm, disk=self.disk, segment_bytes=8_192)
 
     def _end(self) -> None:
-        self.store.abandon()
+        abandon(self.store)
         self.disk.crash()
 
     @rule()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from iothub_services.queues.journal.store import JournaledQueues
+
 SECTOR = 512
 
 
@@ -17,6 +19,7 @@ class LosingDisk:
         self._durable: dict[str, bytearray] = {}
         self._seen: dict[str, bytearray] = {}
         self.failures = 0.0
+        self.free = 1 << 40
         self._next = 2
 
     def create(self, path: Path, size_bytes: int) -> int:
@@ -64,6 +67,10 @@ class LosingDisk:
     def names(self, folder: Path) -> list[str]:
         return list(self._seen)
 
+    def free_bytes(self, folder: Path) -> int:
+        del folder
+        return self.free
+
     def crash(self) -> None:
         """Keep any of the sectors that were written and not synced."""
         self._open.clear()
@@ -86,3 +93,11 @@ class LosingDisk:
     def _fail(self) -> None:
         if self._chance.random() < self.failures:
             raise OSError(28, "No space left on device")
+
+
+def abandon(store: JournaledQueues) -> None:
+    """End as a process that is killed."""
+    store._commits.on_hold.remove(store._put_down)
+    store._roll_back()
+    store._journal.close()
+    store._database.close()

@@ -14,7 +14,6 @@ from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.hub.embedded import OwnFiles
 from iothub.testing.clock import ManualClock
-from iothub_services.metrics import probes
 from iothub_services.queues.journal import tables
 from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.journal.young import Body
@@ -24,7 +23,7 @@ from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite import request_table
 from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
-from tests.support.losing_disk import LosingDisk
+from tests.support.losing_disk import LosingDisk, abandon
 
 TENANT = 3
 MANY = 1_000_000
@@ -183,7 +182,7 @@ def test_data_directory_without_a_journal_gets_one_and_loses_it_again(tmp_path: 
     journaled = queues(has_journal=True)
     append(journaled, b"new")
     assert isinstance(journaled, JournaledQueues)
-    journaled.abandon()
+    abandon(journaled)
 
     plain = queues(has_journal=False)
 
@@ -216,7 +215,7 @@ def test_damage_in_the_middle_keeps_what_is_whole(opened: Open, disk: LosingDisk
     made(store, 1)
     for body in (b"first", b"second", b"third"):
         append(store, body)
-    store.abandon()
+    abandon(store)
     (name,) = disk.names(Path())
     disk.damage(name, disk.read(Path(name)).index(b"second"))
 
@@ -243,7 +242,7 @@ def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
     made(store, 1)
     append(store, b"kept")
     end = store._journal._at
-    store.abandon()
+    abandon(store)
     for content in (disk._seen, disk._durable):
         next(iter(content.values()))[end : end + 3] = b"\x01\x02\x03"
 
@@ -253,20 +252,21 @@ def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
     store.close()
 
 
-def test_full_disk_refuses_before_anything_is_decided(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_refuses_before_anything_is_decided(
+    opened: Open, disk: LosingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 2)
     store = opened()
-    store._has_real_disk = True
     made(store, 1)
     append(store, b"a", b"b")
-    monkeypatch.setattr(tables, "disk_free_bytes", lambda _: 100)
+    disk.free = 100_000
 
     with pytest.raises(BackendError, match="no room for another segment") as raised:
         append(store, b"c")
 
     assert not raised.value.is_written
     assert (bodies(store), store.tails([1])) == ([b"a", b"b"], {1: 2})
-    monkeypatch.setattr(tables, "disk_free_bytes", probes.disk_free_bytes)
+    disk.free = 200_000
     append(store, b"c")
     assert bodies(store) == [b"a", b"b", b"c"]
     store.close()
@@ -299,7 +299,7 @@ def test_answers_to_other_processes_are_of_the_group_that_gave_them(opened: Open
     with store.group():
         append(store, b"a")
         store.keep_answers([(b"client", 7, b"answer", 5)])
-    store.abandon()
+    abandon(store)
     again = opened()
     assert again._database.writer.execute("SELECT * FROM request").fetchall() == [(b"client", 7, b"answer", 5)]
     again.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from iothub.base.errors import BackendError
+from iothub_services.metrics.probes import disk_free_bytes
 from iothub_services.queues.journal.encoding import GroupBuffer
 from iothub_services.queues.journal.records import (
     HEADER_BYTES,
@@ -71,6 +72,8 @@ class Disk(Protocol):
 
     def names(self, folder: Path) -> list[str]: ...
 
+    def free_bytes(self, folder: Path) -> int: ...
+
 
 class RealDisk:
     """Fulfils `Disk`. Writes and syncs run without the interpreter's lock."""
@@ -117,6 +120,9 @@ class RealDisk:
 
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)
+
+    def free_bytes(self, folder: Path) -> int:
+        return disk_free_bytes(folder)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -266,6 +272,14 @@ class Journal:
         at = self._at
         self._at += len(data)
         return at
+
+    def require_room(self) -> None:
+        """Raise BackendError unless another segment, and what the tables take of this one, fit on the disk."""
+        try:
+            if self._disk.free_bytes(self._folder) < 2 * self._segment_bytes:
+                raise OSError(errno.ENOSPC, "no room for another segment")
+        except OSError as error:
+            raise self._error(error, is_written=False) from error
 
     def next_segment(self) -> int:
         """Begin another segment, which says where this one ends; return the number of the one that ended. Raises BackendError."""

@@ -23,7 +23,6 @@ from contextlib import contextmanager, suppress
 
 from iothub.base import log as logging
 from iothub.base.errors import BackendError
-from iothub_services.metrics.probes import disk_free_bytes
 from iothub_services.queues.journal.encoding import GroupBuffer
 from iothub_services.queues.journal.records import (
     AppendRecord,
@@ -102,15 +101,12 @@ class JournaledTables(SqliteQueues):
         self._is_undone = True  # False: what is in memory has failed and must be read back
         self._transaction = database.transaction()
         self._group_bytes = min(GROUP_BYTES, segment_bytes // 4)
-        # Before a segment is begun: for it, and for what the tables take of the one before.
-        self._free_bytes = 2 * segment_bytes
         folder = folder_of(database.path)
         if disk is None:
             try:
                 folder.mkdir(_FOLDER_MODE, exist_ok=True)
             except OSError as error:
                 raise BackendError(f"{folder}: {error.strerror}", retryable=True) from error
-        self._has_real_disk = disk is None
         self._journal = Journal(folder, disk or RealDisk(), segment_bytes)
         self._start()
         self._commits.on_hold.append(self._put_down)
@@ -183,14 +179,6 @@ class JournaledTables(SqliteQueues):
                 self._roll_back()
                 self._journal.close()
             super().close()
-
-    def abandon(self) -> None:
-        """End as a process that is killed: for tests."""
-        with self._lock:
-            self._commits.on_hold.remove(self._put_down)
-            self._roll_back()
-            self._journal.close()
-            self._database.close()
 
     # --- groups
 
@@ -277,27 +265,12 @@ class JournaledTables(SqliteQueues):
     def _checkpoint(self) -> None:
         """Between groups. Raises BackendError: what is in memory is what it was, or must be read back."""
         if not self._journal.is_fresh:
-            self._require_room()
+            self._journal.require_room()
             self._journal.next_segment()
         elif self._flushed == self._journal.segment - 1 and not self._changes:
             return
         self._commit(self._journal.segment - 1)
         self._remove_flushed()
-
-    def _require_room(self) -> None:
-        """Raise BackendError unless a segment and what the tables need fit on the disk."""
-        if not self._has_real_disk:
-            return
-        try:
-            free_bytes = disk_free_bytes(self._database.path.parent)
-        except OSError as error:
-            raise BackendError(f"{self._database.path.parent}: {error.strerror}", retryable=True) from error
-        if free_bytes < self._free_bytes:
-            raise BackendError(
-                f"{folder_of(self._database.path)}: no room for another segment",
-                retryable=True,
-                remedy="free some disk space first",
-            )
 
     def _commit(self, flushed: int) -> None:
         try:
