@@ -19,6 +19,7 @@ COMPILED = (
     (Path(), Path("iothub/engine")),
     (Path("services"), Path("iothub_services/queues")),
     (Path("services"), Path("iothub_services/queues/hbase")),
+    (Path("services"), Path("iothub_services/queues/journal")),
     (Path("services"), Path("iothub_services/queues/remote")),
     (Path("services"), Path("iothub_services/queues/sqlite")),
 )

@@ -35,6 +35,9 @@ _OF_A_PROCESS = {
     STAGED,
     UNFINISHED_RESTORE,
 }
+_JOURNAL = (
+    "queues.journal"  # of the queues; a hub that runs has put it into `queues.db` when a backup begins to read that
+)
 _USAGE = "usage.db"  # also of each worker; and beside it, `usage.db-wal`
 _PIECE_BYTES = 1 << 20
 
@@ -71,9 +74,10 @@ def files_in(path: Path) -> list[Path]:
     return sorted(file for file in path.iterdir() if file.is_file() and file.name not in own and _is_kept(file.name))
 
 
-def folders_in(path: Path) -> list[Path]:
-    """Return the folders that do."""
-    return sorted(folder for folder in path.iterdir() if folder.is_dir() and _is_kept(folder.name))
+def folders_in(path: Path, *, is_running: bool = False) -> list[Path]:
+    """Return the folders that do. `is_running`: a hub has the data directory."""
+    found = (folder for folder in path.iterdir() if folder.is_dir() and _is_kept(folder.name))
+    return sorted(folder for folder in found if not (is_running and folder.name == _JOURNAL))
 
 
 def files_below(folder: Path) -> list[Path]:

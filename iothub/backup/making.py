@@ -92,7 +92,11 @@ class _Copying:
             self._copy_file(file)
         with ExitStack() as stack:
             self._open, cut_at = self._cut(stack)
-            folders = [file for folder in files.folders_in(path) for file in files.files_below(folder)]
+            folders = [
+                file
+                for folder in files.folders_in(path, is_running=self._order.hub is not None)
+                for file in files.files_below(folder)
+            ]
             self._tally.total = self._tally.done + sum(map(files.size_of, folders))
             self._tally.total += sum(2 * snapshot.size_bytes for snapshot in self._open)  # copied, then read again
             copied = self._copy_snapshots()
@@ -122,7 +126,11 @@ class _Copying:
         held = list(files.databases(self._order.data_dir))
         stored = sum(files.size_of(file) + files.size_of(file.with_name(file.name + "-wal")) for file in held)
         plain = sum(files.size_of(file) for file in files.files_in(path))
-        plain += sum(files.size_of(file) for sub in files.folders_in(path) for file in files.files_below(sub))
+        plain += sum(
+            files.size_of(file)
+            for sub in files.folders_in(path, is_running=self._order.hub is not None)
+            for file in files.files_below(sub)
+        )
         needed, free = stored + plain, disk_free_bytes(folder)
         if needed > free:
             raise UnavailableError(

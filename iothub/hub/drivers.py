@@ -94,7 +94,7 @@ class Drivers:
     ) -> None:
         self._settings = settings
         self._data_dir = data_dir
-        self._embedded: Embedded = OwnFiles(data_dir, open_file)
+        self._embedded: Embedded = OwnFiles(data_dir, open_file, on_alarm, has_journal=settings.queues.journal)
         self._connect = connect
         self._installation = installation
         self._on_alarm = on_alarm

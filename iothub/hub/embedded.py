@@ -6,6 +6,7 @@ Knows no setting. Which of a hub's stores are in files is `iothub.hub.drivers`'s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -13,6 +14,8 @@ from iothub.config.datadir import DataDir
 from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.sqlite.log import SqliteEvents
+from iothub_services.queues.journal.segments import is_left
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
@@ -51,18 +54,31 @@ class Embedded(Protocol):
         """None: there are none, since no job has made any."""
 
 
+def settle_journal(data_dir: DataDir, open_file: Callable[[], Database], on_alarm: Alarm) -> None:
+    """Put into `queues.db` what a hub that was killed has left in its journal. Raises BackendError."""
+    if is_left(data_dir.queues):
+        JournaledQueues(open_file(), on_alarm).close()
+
+
 class OwnFiles:
     """Fulfils `Embedded`: this process has the files."""
 
-    def __init__(self, data_dir: DataDir, open_file: OpenFile) -> None:
+    def __init__(self, data_dir: DataDir, open_file: OpenFile, on_alarm: Alarm, *, has_journal: bool) -> None:
+        """`has_journal`: the queues have one."""
         self._data_dir = data_dir
         self._open_file = open_file
+        self._on_alarm = on_alarm
+        self._has_journal = has_journal
 
     def events(self) -> EventLog:
         return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
 
     def queues(self) -> QueueStore:
-        return cast("QueueStore", SqliteQueues(self._open_file(self._data_dir.queues, QUEUES)))
+        open_file = partial(self._open_file, self._data_dir.queues, QUEUES)
+        if self._has_journal:
+            return cast("QueueStore", JournaledQueues(open_file(), self._on_alarm))
+        settle_journal(self._data_dir, open_file, self._on_alarm)
+        return cast("QueueStore", SqliteQueues(open_file()))
 
     def states(self) -> StateStore:
         return cast("StateStore", SqliteStates(self._open_file(self._data_dir.state, STATES)))

@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -20,6 +21,7 @@ from iothub.base.clock import Clock, SystemClock
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.drivers import queue_drivers, unused_files
+from iothub.hub.embedded import settle_journal
 from iothub.hub.from_settings import configure_log
 from iothub.hub.queue_repair import lost_queues_text
 from iothub.hub.quota_ledger import ledger_of_workers
@@ -29,6 +31,7 @@ from iothub_services.damaged import DamagedRecords
 from iothub_services.events.port import reached
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.sqlite.log import SqliteEvents
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.port import Place
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
@@ -144,11 +147,19 @@ class StoreProcess:
             file = CheckpointFile(data_dir.checkpoints, self._checkpoints)
             ports[states.PORT] = states.state_port(stored, clock)
             ports[checkpoints.PORT] = checkpoints.checkpoint_port(file, clock)
-        usage, virtual = UsageChanges(), None
+        usage, virtual = UsageChanges(), cast("SqliteQueues | None", None)
         if "sqlite" in queue_drivers(settings, data_dir):
-            queue_file = self._file(data_dir.queues, QUEUES)
-            virtual = SqliteQueues(queue_file, usage.changed)
+            open_file = partial(self._file, data_dir.queues, QUEUES)
+            if not settings.queues.journal:
+                settle_journal(data_dir, open_file, self._notices)
+            queue_file = open_file()
             requests = Requests(queue_file, clock)
+            if settings.queues.journal:
+                virtual = journaled = JournaledQueues(queue_file, self._notices, usage.changed)
+                requests.keep_with(journaled.keep_answers)
+                self._closing.append(virtual.close)
+            else:
+                virtual = SqliteQueues(queue_file, usage.changed)
             ports[queues.PORT] = QueuePort(cast("KeptQueues", virtual), usage, clock, requests)
         if log is not None and stored is not None and file is not None:
             self._put_right(log, stored, file, virtual)

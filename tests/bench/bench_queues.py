@@ -24,6 +24,7 @@ from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.hbase.caller import ThreadCaller
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.queues.hbase.store import HBaseQueues
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
@@ -35,7 +36,7 @@ from tests.support.own_tables import own_tables
 from tests.support.redis_hubs import RedisQueueHarness
 from tests.support.running import running
 
-DRIVERS = ("sqlite", "hbase", "redis")
+DRIVERS = ("sqlite", "journal", "hbase", "redis")
 QUEUES = 1_000
 BODY = bytes(1_024)
 TENANT = 1
@@ -60,16 +61,19 @@ AS_ALWAYS = Shape()
 def opened(driver: str, folder: Path, shape: Shape) -> Iterator[QueueStore]:
     """Give an empty store of a driver."""
     with ExitStack() as stack:
-        if driver == "sqlite":
-            store: QueueStore = SqliteQueues(
-                open_database(folder / "queues.db", SCHEMA, ManualClock(), lambda _name, _text: None)
-            )
+        if driver in {"sqlite", "journal"}:
+            database = open_database(folder / f"{driver}.db", SCHEMA, ManualClock(), _ignore)
+            store: QueueStore = SqliteQueues(database) if driver == "sqlite" else JournaledQueues(database, _ignore)
         elif driver == "redis":
             store = stack.enter_context(_on_redis())
         else:
             store = stack.enter_context(_on_hbase(shape))
         yield store
         store.close()
+
+
+def _ignore(_word: str, _text: str) -> None:
+    """The file is new: nothing is wrong with it."""
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 from iothub.testing import queue_contract, queue_expiry_contract, queue_limits_contract
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import Case
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import QueueStore
 from iothub_services.queues.routing import RoutingStore
@@ -23,11 +24,13 @@ from tests.support.redis_queues import RedisHarness
 from tests.support.store_processes import LOST, in_a_worker
 
 
-@pytest.fixture(params=["memory", "sqlite", "hbase", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "journal", "hbase", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
         queues = SqliteQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail))
+    elif request.param == "journal":
+        queues = JournaledQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail), pytest.fail)
     elif request.param == "hbase":
         queues = HBase().store()[0]
     elif request.param == "redis":
@@ -54,9 +57,9 @@ def test_queue_contract_where_there_are_several_drivers(case: Case, tmp_path: Pa
     queues.close()
 
 
-@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize(("lost", "has_journal"), [*[(lost, False) for lost in LOST], (LOST[-1], True)])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_queue_contract_in_a_worker(case: Case, lost: str, tmp_path: Path) -> None:
+def test_queue_contract_in_a_worker(case: Case, lost: str, *, has_journal: bool, tmp_path: Path) -> None:
     """The queues of the store process look as if they were the worker's own, whatever is lost between the two."""
-    with in_a_worker(RemoteQueues, VERBS, lost, tmp_path) as queues:
+    with in_a_worker(RemoteQueues, VERBS, lost, tmp_path, has_journal=has_journal) as queues:
         case(queues)

@@ -1,21 +1,27 @@
-"""The SQLite queues against the memory ones, over any order of verbs, crashes and housekeeping included."""
+"""The SQLite queues, with and without a journal, against the memory ones, over any order of verbs, crashes and housekeeping included."""
 
 from __future__ import annotations
 
+import random
 import shutil
+import sqlite3
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, Overflow, QueueLimits
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
-from iothub_services.sqlite.database import open_database
+from iothub_services.sqlite.database import Database, open_database
+from tests.support.losing_disk import LosingDisk, abandon
 
 QUEUES = range(1, 5)
 TENANTS = (1, 2)
@@ -53,7 +59,16 @@ class QueueStores(RuleBasedStateMachine):
         self.tails: dict[int, int] = {}
 
     def _open(self) -> SqliteQueues:
-        return SqliteQueues(open_database(self.directory / "queues.db", SCHEMA, ManualClock(), self._alarm))
+        return SqliteQueues(self._database())
+
+    def _database(self) -> Database:
+        """A killed process, not a power cut: nothing needs to be synced."""
+        database = open_database(self.directory / "queues.db", SCHEMA, ManualClock(), self._alarm)
+        database.writer.execute("PRAGMA synchronous=OFF")
+        return database
+
+    def _end(self) -> None:
+        self.store.close()
 
     def _alarm(self, name: str, text: str) -> None:
         raise AssertionError(f"{name}: {text}")
@@ -125,12 +140,12 @@ class QueueStores(RuleBasedStateMachine):
 
     @rule()
     def kill_and_reopen(self) -> None:
-        """The file as a killed process leaves it: a copy taken while it is open."""
+        """The files as a killed process leaves them: a copy taken while they are open."""
         crashed = Path(tempfile.mkdtemp())
         for name in ("queues.db", "queues.db-wal"):
             if (self.directory / name).exists():
                 shutil.copy(self.directory / name, crashed / name)
-        self.store.close()
+        self._end()
         shutil.rmtree(self.directory)
         self.directory = crashed
         self.store = self._open()
@@ -145,7 +160,7 @@ class QueueStores(RuleBasedStateMachine):
         """After a restart and idle time no body is left without a reference, and none is missing."""
         self.kill_and_reopen()
         self.idle()
-        with self.store._database.reading() as connection:
+        with self.store._reading() as connection:
             kept = {row[0] for row in connection.execute("SELECT id FROM body")}
             needed = {row[0] for row in connection.execute("SELECT body FROM ref")}
         assert kept == needed
@@ -179,3 +194,66 @@ QueueStores.TestCase.settings = settings(
     max_examples=25, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestQueueStores = QueueStores.TestCase
+
+
+class JournaledQueueStores(QueueStores):
+    """The same with a journal on a disk that loses what is not synced; checkpoints and groups fail at any time."""
+
+    store: JournaledQueues
+
+    def __init__(self) -> None:
+        self.disk = LosingDisk(random.Random(0))
+        super().__init__()
+
+    def _open(self) -> JournaledQueues:
+        return JournaledQueues(self._database(), self._alarm, disk=self.disk, segment_bytes=8_192)
+
+    def _end(self) -> None:
+        abandon(self.store)
+        self.disk.crash()
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.store.probe()
+
+    @rule()
+    def restart(self) -> None:
+        """A clean end leaves nothing but the tables."""
+        self.store.close()
+        assert not self.disk.names(self.directory / "queues.journal")
+        self.store = self._open()
+
+    @rule(batch=st.lists(appends, min_size=1, max_size=4), moved=st.lists(moves, max_size=3))
+    def fail_to_write(self, batch: list[Append], moved: list[Move]) -> None:
+        """Nothing of a group that may be on the disk was done; it is not done at a start either, once it is done anew."""
+        self.disk.failures = 1.0
+        with pytest.raises(BackendError):
+            self._do_together(batch, moved)
+        self.disk.failures = 0.0
+        self.store.probe()
+
+    def _do_together(self, batch: list[Append], moved: list[Move]) -> None:
+        with self.store.group():
+            self.store.create(1, 6, QueueLimits())
+            self.store.append(batch)
+            self.store.apply(moved)
+
+    @rule(batch=st.lists(appends, min_size=1, max_size=4))
+    def fail_to_commit(self, batch: list[Append]) -> None:
+        """What the tables do not take stays in the journal."""
+        assert self.store.append(batch) == self.model.append(batch)
+        self.store.create(1, 6, QueueLimits())
+        finish = self.store._database.before_commit
+        finish.append(self._broken)
+        with pytest.raises(BackendError):
+            self.store.probe()
+        finish.remove(self._broken)
+        self.store.drop(6)
+
+    @staticmethod
+    def _broken(_connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("broken")
+
+
+JournaledQueueStores.TestCase.settings = QueueStores.TestCase.settings
+TestJournaledQueueStores = JournaledQueueStores.TestCase

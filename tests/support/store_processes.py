@@ -13,6 +13,7 @@ from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
 from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.sqlite.log import SqliteEvents
+from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.retained.sqlite.store import SCHEMA as RETAINED
@@ -41,8 +42,9 @@ SOCKET = "store.sock"
 class StoreProcess:
     """What a store process has, in threads of the test's. It may be stopped and started again."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, has_journal: bool = False) -> None:
         self.directory = directory
+        self.has_journal = has_journal
         self.path = directory / SOCKET
         self.clock = ManualClock()
         self._open: list[Callable[[], None]] = []
@@ -53,9 +55,14 @@ class StoreProcess:
         queues = self._file("queues.db", QUEUES)
         retained, events = self._file("retained.db", RETAINED), self._file("events.db", EVENTS)
         usage = UsageChanges()
+        requests = Requests(queues, self.clock)
         self.queues = SqliteQueues(queues, usage.changed)
+        if self.has_journal:
+            self.queues = journaled = JournaledQueues(queues, self._alarm, usage.changed, segment_bytes=1 << 20)
+            requests.keep_with(journaled.keep_answers)
+            self._open.append(journaled.close)
         self.ports: dict[str, Port] = {
-            "queues": QueuePort(self.queues, usage, self.clock, Requests(queues, self.clock)),
+            "queues": QueuePort(self.queues, usage, self.clock, requests),
             "retained": retained_port(SqliteRetained(retained), self.clock, Requests(retained, self.clock)),
             "events": event_port(SqliteEvents(events), self.clock, Requests(events, self.clock)),
             "states": state_port(SqliteStates(self._file("state.db", STATES)), self.clock),
@@ -95,8 +102,8 @@ class StoreProcess:
 
 
 @contextmanager
-def store_process(directory: Path) -> Iterator[StoreProcess]:
-    process = StoreProcess(directory)
+def store_process(directory: Path, *, has_journal: bool = False) -> Iterator[StoreProcess]:
+    process = StoreProcess(directory, has_journal=has_journal)
     try:
         yield process
     finally:
@@ -157,7 +164,9 @@ LOST = ("nothing lost", "requests lost", "answers lost")
 
 
 @contextmanager
-def in_a_worker(driver: Callable[..., Any], verbs: Mapping[str, Verb], lost: str, directory: Path) -> Iterator[Any]:
+def in_a_worker(
+    driver: Callable[..., Any], verbs: Mapping[str, Verb], lost: str, directory: Path, *, has_journal: bool = False
+) -> Iterator[Any]:
     """Open a worker's driver. Lost is one of `LOST`: all requests, once each before the store process has them; or answers.
 
     Of the answers, those that are kept or asked for again (`recall`), and those of verbs that only read.
@@ -168,7 +177,7 @@ def in_a_worker(driver: Callable[..., Any], verbs: Mapping[str, Verb], lost: str
     elif lost == "answers lost":
         again = {name for name, verb in verbs.items() if verb.is_kept or not verb.is_write}
         connection = cut_connection({"recall", *again}, is_after=True)
-    with store_process(directory) as process:
+    with store_process(directory, has_journal=has_journal) as process:
         store = driver(process.path, connection=connection)
         try:
             yield store if connection is StoreConnection else Patient(store)

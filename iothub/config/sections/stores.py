@@ -22,6 +22,12 @@ class Queues:
         "Store of the queues. sqlite: `queues.db` in the data directory; hbase: HBase (section `hbase`), with the iothub-hbase jar on its region "
         "servers; redis: Redis (section `redis`), in its memory and its append-only file.",
     )
+    journal: bool = key(
+        value_types.flag,
+        False,
+        "sqlite: write what changes to a journal first (folder `queues.journal` in the data directory), and to `queues.db` only what stays: "
+        "a message that is acknowledged soon never gets there.",
+    )
     choices: tuple[QueueChoice, ...] = key(
         value_types.queue_choices(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
@@ -27,6 +27,9 @@ class CommitLock:
         self._commits = 0  # that run
         self._hold = ""  # the hold that is granted or waits for the commits that run
         self._until = 0.0  # then it ends
+        self.on_hold: list[
+            Callable[[], None]
+        ] = []  # called with each hold that is granted: what is elsewhere goes into the files
 
     @contextmanager
     def commit(self) -> Iterator[None]:
@@ -56,8 +59,16 @@ class CommitLock:
             if self._commits or self._hold != mine:
                 self._end(mine)
                 raise UnavailableError(f"a commit has taken longer than {patience_s:g} s: the disk is slow or failing")
-            self._until = monotonic() + hold_s
-            return mine
+        try:
+            for put_down in self.on_hold:
+                put_down()
+        except BaseException:
+            self.release(mine)
+            raise
+        with self._changed:
+            if self._hold == mine:
+                self._until = monotonic() + hold_s
+        return mine
 
     def release(self, hold: str) -> bool:
         """End a hold. False: it had ended before, and others may have committed meanwhile."""

@@ -83,7 +83,7 @@ class Database:
         self.on_rollback: list[Callable[[], None]] = []
         self._is_inside = False
         self._reading = threading.Lock()
-        self._commits = commits or CommitLock()
+        self.commits = commits or CommitLock()
         self.writer = connect(path)
         try:
             self._prepare()
@@ -109,7 +109,7 @@ class Database:
             for finish in self.before_commit:
                 finish(self.writer)
             is_committing = True
-            with self._commits.commit():
+            with self.commits.commit():
                 self.writer.execute("COMMIT")
             for done in self.after_commit:
                 done()
@@ -144,6 +144,10 @@ class Database:
         """Commit a page that says what it said before. Raises BackendError: the file takes no writes, or has no room to speak of."""
         with self.transaction() as connection:
             connection.execute(f"PRAGMA user_version={self.schema.version}")
+        self.require_room()
+
+    def require_room(self) -> None:
+        """Raise BackendError when the disk has no room to speak of."""
         try:
             free_bytes = probes.disk_free_bytes(self.path.parent)
         except OSError as error:

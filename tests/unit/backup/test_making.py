@@ -97,6 +97,18 @@ def test_second_attempt_may_find_one_moment(things: Things, make: Make, tmp_path
     assert [rows(tmp_path / "backup" / file.name) for file in things.files] == [2, 2]
 
 
+@pytest.mark.parametrize("is_running", [True, False])
+def test_journal_is_copied_only_when_nobody_puts_it_into_the_tables(
+    things: Things, make: Make, tmp_path: Path, *, is_running: bool
+) -> None:
+    (things.data_dir.path / "queues.journal").mkdir()
+    (things.data_dir.path / "queues.journal" / "1.segment").touch()
+
+    make(OwnHub(things) if is_running else None)
+
+    assert (tmp_path / "backup" / "queues.journal" / "1.segment").exists() is not is_running
+
+
 def test_backup_has_the_files_that_a_hub_needs(things: Things, make: Make, tmp_path: Path) -> None:
     """Keys, settings, the archive, whatever somebody has put there; not what belongs to a process or was set aside."""
     path = things.data_dir.path

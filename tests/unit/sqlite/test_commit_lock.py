@@ -128,3 +128,21 @@ def test_database_commits_under_its_lock(tmp_path: Path) -> None:
     assert seen == (0,)
     assert database.reader.execute("SELECT count(*) FROM thing").fetchone() == (1,)
     database.close()
+
+
+def test_what_is_elsewhere_is_put_down_while_nobody_commits() -> None:
+    """If it fails, nobody is kept back by a hold that was never given."""
+    commits, done = CommitLock(), list[str]()
+    commits.on_hold.append(lambda: done.append("down"))
+    assert commits.release(commits.hold(LONG_S, LONG_S))
+
+    def fail() -> None:
+        raise UnavailableError("the disk is full")
+
+    commits.on_hold.append(fail)
+    with pytest.raises(UnavailableError, match="full"):
+        commits.hold(LONG_S, LONG_S)
+    with commits.commit():
+        done.append("committed")
+
+    assert done == ["down", "down", "committed"]

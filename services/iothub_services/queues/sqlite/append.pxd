@@ -17,7 +17,7 @@ cdef class Appending:
     @cython.locals(row=QueueRow, size=Py_ssize_t, position=cython.longlong, qos=cython.int, before=Py_ssize_t)
     cdef object _deliver(self, object item, object delivery, object body, int is_shared, list dropped)
     cdef object _known(self, object queue_id, object message_id)
-    cdef bint _make_room(self, QueueRow row, Py_ssize_t size, list dropped) except -1
+    cpdef bint make_room(self, QueueRow row, Py_ssize_t size, list dropped) except -1
     @cython.locals(tenant=Tenant)
     cdef list _victims(self, QueueRow row, Py_ssize_t size, object statement)
     cdef object _write(self)
@@ -27,4 +27,4 @@ cdef long long _over(long long value, long long limit) except? -1
 
 
 @cython.locals(tenant=Tenant)
-cdef object _full(QueueRow row, Py_ssize_t size)
+cpdef object full(QueueRow row, Py_ssize_t size)

@@ -84,11 +84,11 @@ class Appending:
             if known is not None:
                 return known
         size = len(item.body)
-        full = _full(row, size)
-        if full:
+        limit = full(row, size)
+        if limit:
             before = len(dropped)
-            has_room = self._make_room(row, size, dropped)
-            self._hit += [full] * (len(dropped) - before if has_room else 1)
+            has_room = self.make_room(row, size, dropped)
+            self._hit += [limit] * (len(dropped) - before if has_room else 1)
             if not has_room:
                 return _FULL
         self._made.append(queue_id)
@@ -126,7 +126,7 @@ class Appending:
             return int(stored)
         return None
 
-    def _make_room(self, row: QueueRow, size: int, dropped: list[tuple[int, int]]) -> bool:
+    def make_room(self, row: QueueRow, size: int, dropped: list[tuple[int, int]]) -> bool:
         """Drop by policy, all that is needed or nothing. What may have been sent already (up to `reserved`) is spared."""
         is_qos0_only = row.overflow == Overflow.DROP_QOS0_FIRST
         if row.overflow == Overflow.REJECT or (is_qos0_only and not row.qos0):
@@ -163,7 +163,7 @@ def _over(value: int, limit: int) -> int:
     return limit and value - limit
 
 
-def _full(row: QueueRow, size: int) -> str | None:
+def full(row: QueueRow, size: int) -> str | None:
     """Name the limit that one more message of `size` bytes would break, None if there is room."""
     tenant = row.tenant
     if row.max_messages and row.messages >= row.max_messages:

@@ -12,7 +12,7 @@ cdef class QueueRow:
     cdef public int overflow
     cdef public bint is_changed
     cdef public Tenant tenant
-    cdef public object owner
+    cdef public object owner, young
 
     cpdef object set_limits(self, object limits)
 

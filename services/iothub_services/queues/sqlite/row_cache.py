@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.sqlite import schema
@@ -50,6 +51,7 @@ class QueueRow:
         "tail",
         "tenant",
         "tenant_id",
+        "young",
     )
 
     def __init__(self, queue_id: int, tenant_id: int, epoch: int, limits: QueueLimits) -> None:
@@ -65,6 +67,7 @@ class QueueRow:
         self.qos0 = 0
         self.owner = b""
         self.is_changed = False  # more than what an append changes
+        self.young: Any = None  # of the journal, which keeps it here
         self.set_limits(limits)
 
     def set_limits(self, limits: QueueLimits) -> None:
@@ -122,6 +125,10 @@ class QueueRowCache:
                     self._before[tenant] = (tenant.messages, tenant.bytes)
         return row
 
+    def known(self, queue_id: int) -> QueueRow | None:
+        """Return the row if it is in memory: one that has changed since the last commit is."""
+        return self._rows.get(queue_id)
+
     def tenant(self, tenant_id: int) -> Tenant:
         tenant = self._tenants.get(tenant_id)
         if tenant is None:
@@ -168,8 +175,6 @@ class QueueRowCache:
             for row in rows:
                 row.is_changed = False
             self._dirty.clear()
-        if len(self._rows) > _CACHED_ROWS:
-            self._rows.clear()
 
     def forget(self) -> None:
         """The transaction failed."""
@@ -181,8 +186,14 @@ class QueueRowCache:
 
     def settle(self) -> None:
         """The transaction is committed."""
-        self._report(self._before)
+        self.report(self._before)
         self._before.clear()
+        if len(self._rows) > _CACHED_ROWS:
+            self._rows.clear()
+
+    def evict(self) -> None:
+        """Rows were written with SQL: read them anew. What was changed is written before."""
+        self._rows.clear()
 
     def _adopt(self, row: QueueRow) -> None:
         row.tenant = self.tenant(row.tenant_id)
@@ -194,9 +205,9 @@ class QueueRowCache:
             tenant = self.tenant(tenant_id)
             tenant.messages = messages
             tenant.bytes = size_bytes
-        self._report(self._tenants.values())
+        self.report(self._tenants.values())
 
-    def _report(self, tenants: Iterable[Tenant]) -> None:
+    def report(self, tenants: Iterable[Tenant]) -> None:
         if self._on_usage is not None:
             for tenant in tenants:
                 self._on_usage(tenant.tenant_id, TenantUsage(tenant.messages, tenant.bytes))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from iothub_services.sqlite.database import Schema
 
+_JOURNAL = "CREATE TABLE journal (flushed INTEGER PRIMARY KEY)"  # the last segment whose records are all in the tables
+
 SCHEMA = Schema(
     name="queues",
-    version=1,
+    version=2,
     page_bytes=8_192,  # a quarter less CPU per append than 4,096
     tables={
         "queue": "queues",
@@ -20,6 +22,7 @@ SCHEMA = Schema(
         "inbound": "open QoS 2 identifiers of publishers",
         "released": "QoS 2 messages that receivers have seen",
         "dropped": "queues to be cleared away",
+        "journal": "marks of the journal",
     },
     statements=(
         "CREATE TABLE body (id INTEGER PRIMARY KEY, b BLOB NOT NULL)",
@@ -41,7 +44,9 @@ SCHEMA = Schema(
         """CREATE TABLE released (
             queue INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (queue, position)) WITHOUT ROWID""",
         "CREATE TABLE dropped (queue INTEGER PRIMARY KEY)",  # queues whose records still have to be removed
+        _JOURNAL,
     ),
+    upgrades={1: (_JOURNAL,)},
     repairs=(  # what belongs to a lost row of `queue` stays: the queue is rebuilt when the sessions are known
         "DELETE FROM ref WHERE body NOT IN (SELECT id FROM body)",
         "DELETE FROM body WHERE id NOT IN (SELECT body FROM ref)",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any
 
@@ -90,11 +91,11 @@ class SqliteQueues(SqliteStore):
         with self._database.reading() as connection:
             found = connection.execute("SELECT epoch, tail FROM queue WHERE id = ?", (queue_id,)).fetchone()
             if found is None:
-                raise _unknown(queue_id)
+                raise unknown(queue_id)
             if found[0] != epoch:
                 raise StaleEpochError(f"queue {queue_id} is at epoch {found[0]}, the reader at {epoch}")
             rows = connection.execute(schema.SELECT_PAGE, (queue_id, after, count))
-            return _page(rows, after, found[1], count, size_bytes)
+            return page_of(rows, after, found[1], count, size_bytes)
 
     def apply(self, moves: list[Move]) -> list[bool]:
         with self._database.transaction() as connection:
@@ -147,7 +148,7 @@ class SqliteQueues(SqliteStore):
     def stats(self, queue_id: int) -> QueueStats:
         for stats in self.stats_of((queue_id,)).values():
             return stats
-        raise _unknown(queue_id)
+        raise unknown(queue_id)
 
     def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
         rows = self._select("SELECT * FROM queue WHERE id IN ({})", queue_ids)
@@ -155,7 +156,10 @@ class SqliteQueues(SqliteStore):
 
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         with self._database.reading() as connection:
-            found = connection.execute(schema.SELECT_STANDING, (tenant_id,)).fetchall()
+            return self._standing(connection, tenant_id)
+
+    def _standing(self, connection: sqlite3.Connection, tenant_id: int) -> list[QueueStats]:
+        found = connection.execute(schema.SELECT_STANDING, (tenant_id,))
         return [
             QueueStats(queue_id, tenant, messages, size, head, tail, epoch, _limits(*limits))
             for queue_id, tenant, messages, size, head, tail, epoch, *limits in found
@@ -224,10 +228,14 @@ class SqliteQueues(SqliteStore):
     def _has_idle_work(self) -> bool:
         return self._bodies.has_work or self._dropped is None or bool(self._dropped)
 
+    def _reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """See what is committed."""
+        return self._database.reading()
+
     def _select(self, statement: str, queue_ids: Sequence[int]) -> list[Any]:
         """Return what is committed of these queues. `statement`: with `{}` for the ids."""
         found: list[Any] = []
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             for start in range(0, len(queue_ids), _ASKED_AT_ONCE):
                 part = queue_ids[start : start + _ASKED_AT_ONCE]
                 found += connection.execute(statement.format(",".join("?" * len(part))), part)
@@ -239,7 +247,7 @@ class SqliteQueues(SqliteStore):
         """Return the row, to be changed in any way."""
         row = self._rows.touch(queue_id)
         if row is None:
-            raise _unknown(queue_id)
+            raise unknown(queue_id)
         row.is_changed = True
         return row
 
@@ -315,7 +323,7 @@ def _due(connection: sqlite3.Connection, now_ms: int, count: int, after: ExpiryM
     return due + connection.execute(schema.SELECT_EXPIRED, later).fetchall()
 
 
-def _page(
+def page_of(
     rows: Iterable[tuple[int, int, int, str | None, int, bytes | None]],
     after: int,
     tail: int,
@@ -337,7 +345,7 @@ def _firsts(rows: Iterable[tuple[int]]) -> tuple[int, ...]:
     return tuple(first for (first,) in rows)
 
 
-def _unknown(queue_id: int) -> NotFoundError:
+def unknown(queue_id: int) -> NotFoundError:
     return NotFoundError(f"queue {queue_id} does not exist")
 
 

@@ -1,0 +1,147 @@
+# cython: annotation_typing=False
+"""How a group of records is written into one buffer.
+
+Knows how records look (`records`); decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from zlib import crc32
+
+from iothub_services.queues.journal.records import (
+    APPEND,
+    CLAIM,
+    CREATE,
+    DELIVERY,
+    FRAME,
+    HEAD,
+    HEAD_BYTES,
+    IDENTIFIER,
+    KEPT,
+    LIMITS,
+    MOVE,
+    NO_ID,
+    ONE,
+    SMALLEST,
+    TWO,
+    AppendRecord,
+    ClaimRecord,
+    ClosedRecord,
+    CreateRecord,
+    KeptRecord,
+    LimitsRecord,
+    MoveRecord,
+    Record,
+    Type,
+)
+
+_APPEND, _REMOVED = int(Type.APPEND), int(Type.REMOVED)
+_pack_append, _pack_delivery, _pack_identifier, _pack_move = APPEND.pack, DELIVERY.pack, IDENTIFIER.pack, MOVE.pack
+
+
+class GroupBuffer:
+    """The records of one group, to be written at `start` of a segment. Positions and epochs were decided before; this decides nothing.
+
+    Invariant: `data` is whole records only.
+    """
+
+    __slots__ = ("data", "segment", "start")
+
+    def __init__(self, segment: int, start: int) -> None:
+        self.segment = segment
+        self.start = start
+        self.data = bytearray()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def append(
+        self,
+        message_id: bytes,
+        body: bytes,
+        expires_at_ms: int,
+        deliveries: Sequence[tuple[int, int, int, int, tuple[int, ...]]],
+        inbound: tuple[int, int, int] | None = None,
+    ) -> None:
+        """Write a message and its deliveries, as the fields of `Placed`."""
+        data = self.data
+        at = len(data)
+        inbound_queue, inbound_epoch, packet_id = inbound or (0, 0, 0)
+        flags = bool(message_id) | (inbound is not None) << 1
+        data += _pack_append(
+            0,
+            0,
+            self.segment,
+            _APPEND,
+            expires_at_ms,
+            len(body),
+            len(deliveries),
+            inbound_queue,
+            inbound_epoch,
+            packet_id,
+            message_id or NO_ID,
+            flags,
+        )
+        for queue_id, position, qos, delivery_flags, identifiers in deliveries:
+            data += _pack_delivery(queue_id, position, qos, delivery_flags, len(identifiers))
+            for identifier in identifiers:
+                data += _pack_identifier(identifier)
+        data += body
+        self._end(at)
+
+    def removed(self, queue_id: int, position: int) -> None:
+        """Write that one position is gone."""
+        self.move(_REMOVED, queue_id, position)
+
+    def move(self, kind: int, queue_id: int, value: int) -> None:
+        """Write a `MoveRecord`."""
+        at = len(self.data)
+        self.data += _pack_move(0, 0, self.segment, kind, queue_id, value)
+        self._end(at)
+
+    def write(self, record: Record) -> None:
+        """Write any other record."""
+        if isinstance(record, AppendRecord):
+            self.append(record.message_id, record.body, record.expires_at_ms, record.deliveries, record.inbound)
+        elif isinstance(record, MoveRecord):
+            self.move(record.type, record.queue_id, record.value)
+        elif isinstance(record, ClaimRecord):
+            fields = CLAIM.pack(record.queue_id, record.epoch, len(record.owner)) + record.owner
+            self._write(Type.CLAIM, fields)
+        elif isinstance(record, CreateRecord):
+            self._write(Type.CREATE, CREATE.pack(*record))
+        elif isinstance(record, LimitsRecord):
+            self._write(Type.LIMITS, LIMITS.pack(*record))
+        elif isinstance(record, KeptRecord):
+            client, number, answer, at_s = record
+            self._write(Type.KEPT, KEPT.pack(number, at_s, len(client), len(answer)) + client + answer)
+        elif isinstance(record, ClosedRecord):
+            self._write(Type.CLOSED, TWO.pack(*record))
+        else:
+            self._write(record.type, ONE.pack(record.queue_id))
+
+    def finish(self) -> bytearray:
+        """End the group and return its bytes."""
+        self._write(Type.COMMIT, ONE.pack(self.start))
+        return self.data
+
+    def _write(self, kind: Type, fields: bytes) -> None:
+        at = len(self.data)
+        self.data += HEAD.pack(0, 0, self.segment, kind) + fields
+        self._end(at)
+
+    def _end(self, at: int) -> None:
+        """The record that begins at `at` is written but for its length and its checksum."""
+        data = self.data
+        with memoryview(data) as view:
+            checksum = crc32(view[at + 8 :])
+        FRAME.pack_into(data, at, len(data) - at - HEAD_BYTES + SMALLEST, checksum)
+
+
+def encode_group(segment: int, start: int, records: Iterable[Record]) -> bytes:
+    """Return the bytes of a group."""
+    buffer = GroupBuffer(segment, start)
+    for record in records:
+        buffer.write(record)
+    return bytes(buffer.finish())

@@ -1,0 +1,234 @@
+"""The embedded queues with a journal: the verbs. What a group, a checkpoint and a start are, is `tables`'s.
+
+Writing verbs belong to one thread; reading ones to any.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from iothub_services.queues.journal.records import (
+    ClaimRecord,
+    CreateRecord,
+    EndRecord,
+    KeptRecord,
+    LimitsRecord,
+    MoveRecord,
+    Type,
+)
+from iothub_services.queues.journal.tables import JournaledTables
+from iothub_services.queues.port import (
+    EARLIEST,
+    Append,
+    Appended,
+    Claim,
+    DueRecord,
+    Expired,
+    ExpiryMark,
+    Move,
+    MoveKind,
+    Page,
+    Place,
+    QueuedRecord,
+    QueueLimits,
+    QueueStats,
+    Rebuilt,
+    StaleEpochError,
+)
+from iothub_services.queues.sqlite import schema
+from iothub_services.queues.sqlite.row_cache import QueueRow, row_of
+from iothub_services.queues.sqlite.store import page_of, unknown
+from iothub_services.sqlite import request_table
+from iothub_services.sqlite.database import backend_error
+
+_KINDS = {
+    MoveKind.ACK: Type.HEAD,
+    MoveKind.RELEASE: Type.RELEASE,
+    MoveKind.RESERVE: Type.RESERVE,
+    MoveKind.FINISH_INBOUND: Type.INBOUND_DONE,
+    MoveKind.RECORD_INBOUND: Type.INBOUND,
+}
+
+
+class JournaledQueues(JournaledTables):
+    """Fulfils `QueueStore`."""
+
+    # --- writing verbs
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        with self.group():
+            assert self._group is not None  # noqa: S101 - for the type
+            return self._table.append(batch, self._group)
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        with self.group():
+            return [self._apply(move) for move in moves]
+
+    def _apply(self, move: Move) -> bool:
+        row = self._rows.get(move.queue_id)
+        if row is None or row.epoch != move.epoch:
+            return False
+        row = self._rows.touch(move.queue_id)
+        kind = _KINDS[move.kind]
+        self._do_move(row, kind, move.value)  # type: ignore[arg-type]  # it is there
+        self._group.move(kind, move.queue_id, move.value)  # type: ignore[union-attr]  # in a group
+        return True
+
+    def claim(self, queue_id: int, owner: bytes) -> Claim:
+        with self.group():
+            row = self._existing(queue_id)
+            row.epoch += 1
+            row.owner = owner
+            self._write(ClaimRecord(queue_id, row.epoch, owner))
+            released, inbound = self._table.released(row), self._table.inbound(row)
+            return Claim(row.epoch, row.head, row.tail, row.reserved, tuple(sorted(released)), tuple(sorted(inbound)))
+
+    def create(self, tenant_id: int, queue_id: int, limits: QueueLimits, first_epoch: int = 1) -> None:
+        with self.group():
+            super().create(tenant_id, queue_id, limits, first_epoch)
+            self._write(
+                CreateRecord(tenant_id, queue_id, first_epoch - 1, limits.messages, limits.bytes, int(limits.overflow))
+            )
+
+    def set_limits(self, changes: list[tuple[int, QueueLimits]]) -> None:
+        with self.group():
+            super().set_limits(changes)
+            for queue_id, limits in changes:
+                self._write(LimitsRecord(queue_id, limits.messages, limits.bytes, int(limits.overflow)))
+
+    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
+        with self._lock:
+            super().set_tenant_limits(tenant_id, messages, size_bytes)
+
+    def purge(self, queue_id: int) -> int:
+        with self.group():
+            self._move_out(self._existing(queue_id))
+            self._write(EndRecord(Type.PURGE, queue_id))
+            return super().purge(queue_id)
+
+    def drop(self, queue_id: int) -> int:
+        with self.group():
+            row = self._rows.touch(queue_id)
+            if row is None:
+                return 0
+            self._move_out(row)
+            self._write(EndRecord(Type.DROP, queue_id))
+            return self._drop(row)
+
+    def drop_tenant(self, tenant_id: int) -> int:
+        with self.group():
+            return super().drop_tenant(tenant_id)  # which drops queue by queue
+
+    def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:
+        with self.group():
+            for row in self._table.due(now_ms):
+                self._move_out(row)
+            expired = super().expire(now_ms, count, after)
+            self._write_removed(expired.removed)
+            return expired
+
+    def expire_unsent(self, now_ms: int, records: Sequence[DueRecord]) -> tuple[DueRecord, ...]:
+        with self.group():
+            for record in records:
+                row = self._rows.get(record.queue_id)
+                if row is not None:
+                    self._move_out(row)
+            removed = super().expire_unsent(now_ms, records)
+            self._write_removed(removed)
+            return removed
+
+    def _write_removed(self, records: Sequence[DueRecord]) -> None:
+        for record in records:
+            self._write(MoveRecord(Type.REMOVED, record.queue_id, record.position))
+
+    def keep_answers(self, rows: Sequence[tuple[bytes, int, bytes, int]]) -> None:
+        """Store what was answered to requests of other processes, with the group that did it: rows of their table, which is there."""
+        with self.group():
+            self._database.writer.executemany(request_table.KEEP, rows)
+            for row in rows:
+                self._write(KeptRecord(*row))
+
+    def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
+        """In the tables: there is no record of it. Once, before anything is appended."""
+        with self._commits.commit(), self._lock:
+            self._require_undone()
+            self._checkpoint()
+            try:
+                rebuilt = super().rebuild(places, now_us)
+            except sqlite3.Error as error:
+                self._undo()
+                raise backend_error(error, self._database.path, is_committing=False) from error
+            self._commit(self._flushed)
+        self._report()
+        return rebuilt
+
+    # --- reading verbs
+
+    @contextmanager
+    def _seeing(self) -> Iterator[sqlite3.Connection]:
+        """See what is in the transaction."""
+        with self._lock:
+            self._require_undone()
+            try:
+                yield self._database.writer
+            except sqlite3.Error as error:
+                raise backend_error(error, self._database.path, is_committing=False) from error
+
+    def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
+        with self._seeing() as connection:
+            row = self._rows.get(queue_id)
+            if row is None:
+                raise unknown(queue_id)
+            if row.epoch != epoch:
+                raise StaleEpochError(f"queue {queue_id} is at epoch {row.epoch}, the reader at {epoch}")
+            visible = _visible(row)
+            records: list[QueuedRecord] = []
+            if self._table.has_old(row):
+                rows = connection.execute(schema.SELECT_PAGE, (queue_id, after, count))
+                page = page_of(rows, after, visible, count, size_bytes)
+                records = [record for record in page.records if record.position <= visible]
+                count -= len(records)
+                size_bytes -= sum([len(record.body) for record in records])
+            if count > 0 and size_bytes > 0:
+                young = self._table.page(row, after, count, size_bytes)
+                records += young
+                count -= len(young)
+                size_bytes -= sum([len(record.body) for record in young])
+            if records and (count <= 0 or size_bytes <= 0):
+                upto = records[-1].position
+                return Page(records, upto, upto >= visible)
+            return Page(records, max(after, visible), True)
+
+    def tails(self, queue_ids: list[int]) -> dict[int, int]:
+        return {row.queue_id: _visible(row) for row in self._rows_of(queue_ids)}
+
+    def existing(self, queue_ids: Sequence[int]) -> set[int]:
+        return {row.queue_id for row in self._rows_of(queue_ids)}
+
+    def stats_of(self, queue_ids: Sequence[int]) -> dict[int, QueueStats]:
+        return {row.queue_id: row.stats() for row in self._rows_of(queue_ids)}
+
+    def list_queues(self, tenant_id: int) -> list[QueueStats]:
+        with self._seeing() as connection:
+            self._rows.write(connection)
+            return self._standing(connection, tenant_id)
+
+    def _rows_of(self, queue_ids: Sequence[int]) -> list[QueueRow]:
+        """Return the rows that are there; those that nobody writes are not kept in memory."""
+        with self._seeing():
+            known = {queue_id: self._rows.known(queue_id) for queue_id in queue_ids}
+            rows = [row for row in known.values() if row is not None]
+            missing = [queue_id for queue_id, row in known.items() if row is None]
+            return rows + [row_of(each) for each in self._select("SELECT * FROM queue WHERE id IN ({})", missing)]
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._seeing() as connection:
+            yield connection
+
+
+def _visible(row: QueueRow) -> int:
+    """Return the last position that is durable."""
+    return row.tail if row.young is None else row.young.visible

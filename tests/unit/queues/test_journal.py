@@ -1,0 +1,321 @@
+"""The queues with a journal: what is where, what damage does, and what a start finds."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from iothub.base.errors import BackendError
+from iothub.config.datadir import DataDir
+from iothub.hub.embedded import OwnFiles
+from iothub.testing.clock import ManualClock
+from iothub_services.queues.journal import tables
+from iothub_services.queues.journal.store import JournaledQueues
+from iothub_services.queues.journal.young import Body
+from iothub_services.queues.port import Append, Delivery, Move, MoveKind, Place, QueueLimits, QueueStore, TenantUsage
+from iothub_services.queues.sqlite.schema import SCHEMA
+from iothub_services.queues.sqlite.store import SqliteQueues
+from iothub_services.sqlite import request_table
+from iothub_services.sqlite.commit_lock import CommitLock
+from iothub_services.sqlite.database import Database, Schema, open_database
+from tests.support.losing_disk import LosingDisk, abandon
+
+TENANT = 3
+MANY = 1_000_000
+
+Open = Callable[..., JournaledQueues]
+
+
+@pytest.fixture
+def disk() -> LosingDisk:
+    return LosingDisk(random.Random(1))
+
+
+@pytest.fixture
+def alarms() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(tmp_path: Path, disk: LosingDisk, alarms: list[str]) -> Open:
+    def on_alarm(word: str, text: str) -> None:
+        alarms.append(f"{word}: {text}")
+
+    def open_queues(*args: object, commits: CommitLock | None = None, **kwargs: object) -> JournaledQueues:
+        database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), on_alarm, commits)
+        options = {"disk": disk, "segment_bytes": 65_536, **kwargs}
+        return JournaledQueues(database, on_alarm, *args, **options)  # type: ignore[arg-type]
+
+    return open_queues
+
+
+def append(store: QueueStore, *bodies: bytes, queue_ids: tuple[int, ...] = (1,), qos: int = 1) -> None:
+    deliveries = tuple(Delivery(queue_id, qos) for queue_id in queue_ids)
+    store.append([Append(b"", body, 0, deliveries) for body in bodies])
+
+
+def made(store: QueueStore, *queue_ids: int) -> None:
+    for queue_id in queue_ids:
+        store.create(TENANT, queue_id, QueueLimits())
+        store.claim(queue_id, b"reader")
+
+
+def bodies(store: QueueStore, queue_id: int = 1, epoch: int = 1, after: int = 0, count: int = MANY) -> list[bytes]:
+    return [record.body for record in store.read(queue_id, epoch, after, count, MANY).records]
+
+
+def rows(tmp_path: Path, table: str) -> int:
+    """Count what is committed."""
+    with closing(sqlite3.connect(tmp_path / "queues.db")) as connection:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def test_message_that_is_acknowledged_soon_never_reaches_the_tables(opened: Open, tmp_path: Path) -> None:
+    store = opened()
+    made(store, 1)
+    before = store._bodies.next_id
+
+    append(store, b"a", b"b", b"c")
+    store.apply([Move(MoveKind.ACK, 1, 1, 2)])
+    store.probe()
+
+    assert (store._bodies.next_id - before, rows(tmp_path, "body"), bodies(store)) == (1, 1, [b"c"])
+    store.close()
+
+
+def test_body_of_several_queues_is_stored_once(opened: Open, tmp_path: Path) -> None:
+    store = opened()
+    made(store, 1, 2, 3)
+    append(store, b"to all", queue_ids=(1, 2, 3))
+    store.apply([Move(MoveKind.ACK, 2, 1, 1)])
+
+    store.probe()
+
+    assert (rows(tmp_path, "body"), rows(tmp_path, "ref")) == (1, 2)
+    store.apply([Move(MoveKind.ACK, queue_id, 1, 1) for queue_id in (1, 3)])
+    store.close()
+    assert rows(tmp_path, "body") == 0
+
+
+def test_page_begins_in_the_tables_and_ends_in_the_journal(opened: Open) -> None:
+    store = opened()
+    made(store, 1)
+    append(store, b"1", b"2", b"3")
+    store.probe()
+    append(store, b"4", b"5", b"6")
+
+    assert bodies(store) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert bodies(store, after=1, count=3) == [b"2", b"3", b"4"]
+    assert bodies(store, after=4) == [b"5", b"6"]
+    page = store.read(1, 1, 2, MANY, 2)
+    assert ([record.body for record in page.records], page.upto, page.is_short) == ([b"3", b"4"], 4, False)
+    store.close()
+
+
+def test_nobody_reads_what_is_not_durable(opened: Open, disk: LosingDisk) -> None:
+    """The page that is read while the group is being written ends before it."""
+    store = opened()
+    made(store, 1)
+    append(store, b"durable")
+    seen: list[object] = []
+
+    def look(descriptor: int) -> None:
+        del descriptor
+        seen.append((bodies(store), store.tails([1])))
+
+    disk.sync = look  # type: ignore[method-assign]
+    append(store, b"not yet")
+
+    assert seen == [([b"durable"], {1: 1})]
+    del disk.sync  # type: ignore[method-assign]
+    assert bodies(store) == [b"durable", b"not yet"]
+    store.close()
+
+
+def test_full_segment_is_put_into_the_tables_and_deleted(opened: Open, disk: LosingDisk) -> None:
+    store = opened(segment_bytes=16_384)
+    made(store, 1)
+
+    for _ in range(60):
+        append(store, bytes(1_000))
+
+    assert len([name for name in disk.names(Path()) if name.endswith(".segment")]) == 1
+    assert len(bodies(store)) == 60
+    assert store.stats(1).bytes == 60_000
+    store.close()
+
+
+def test_many_young_messages_are_put_into_the_tables_before_the_segment_is_full(
+    opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 10)
+    store = opened()
+    made(store, 1)
+    append(store, *[b"x"] * 10)
+
+    append(store, b"y")
+
+    assert rows(tmp_path, "ref") == 10
+    store.close()
+
+
+def test_data_directory_without_a_journal_gets_one_and_loses_it_again(tmp_path: Path) -> None:
+    """A file of release 0.1.0; then the setting is turned on and off, and the hub is killed between."""
+    old = Schema("queues", 1, SCHEMA.tables, tuple(each for each in SCHEMA.statements if " journal " not in each))
+    with closing(open_database(tmp_path / "queues.db", old, ManualClock(), pytest.fail)) as database:
+        database.writer.execute("INSERT INTO queue VALUES (1, 3, 7, 6, 1, 0, 1, 3, 0, 0, 0, 0, x'')")
+        database.writer.execute("INSERT INTO body VALUES (1, x'6f6c64')")
+        database.writer.execute("INSERT INTO ref VALUES (1, 7, 1, 3, 1, 0, 0, NULL, NULL, 0)")
+    data_dir = DataDir(tmp_path)
+
+    def queues(*, has_journal: bool) -> QueueStore:
+        def open_file(path: Path, schema: Schema) -> Database:
+            return open_database(path, schema, ManualClock(), pytest.fail)
+
+        return OwnFiles(data_dir, open_file, pytest.fail, has_journal=has_journal).queues()
+
+    journaled = queues(has_journal=True)
+    append(journaled, b"new")
+    assert isinstance(journaled, JournaledQueues)
+    abandon(journaled)
+
+    plain = queues(has_journal=False)
+
+    assert type(plain) is SqliteQueues
+    assert bodies(plain) == [b"old", b"new"]
+    assert not list((tmp_path / "queues.journal").iterdir())
+    plain.close()
+
+
+def test_hold_finds_everything_in_the_tables(opened: Open, tmp_path: Path) -> None:
+    """A backup reads the file alone."""
+    commits = CommitLock()
+    store = opened(commits=commits)
+    made(store, 1)
+    append(store, b"a", b"b")
+    assert rows(tmp_path, "ref") == 0
+
+    hold = commits.hold(1.0, 1.0)
+
+    assert rows(tmp_path, "ref") == 2
+    assert commits.release(hold)
+    append(store, b"c")
+    assert rows(tmp_path, "ref") == 2
+    store.close()
+
+
+def test_damage_in_the_middle_keeps_what_is_whole(opened: Open, disk: LosingDisk, alarms: list[str]) -> None:
+    """What the lost records may have done is not done by others: positions and epochs go on above."""
+    store = opened()
+    made(store, 1)
+    for body in (b"first", b"second", b"third"):
+        append(store, body)
+    abandon(store)
+    (name,) = disk.names(Path())
+    disk.damage(name, disk.read(Path(name)).index(b"second"))
+
+    store = opened()
+
+    assert [alarm.partition(":")[0] for alarm in alarms] == ["queues_corrupt"]
+    assert name.replace("segment", "damaged") in disk.names(Path())
+    assert store.needs_rebuild
+    store.rebuild([Place(TENANT, 1, 1), Place(TENANT, 9, 1)], 5_000_000)
+    claim = store.claim(1, b"reader")
+    assert bodies(store, epoch=claim.epoch) == [b"first", b"third"]
+    assert claim.epoch > 100
+    assert claim.tail > 100_000
+    assert claim.reserved == claim.tail
+    assert store.existing([1, 9]) == {1, 9}
+    store.close()
+    alarms.clear()
+    opened().close()
+    assert alarms == []
+
+
+def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
+    store = opened()
+    made(store, 1)
+    append(store, b"kept")
+    end = store._journal._at
+    abandon(store)
+    for content in (disk._seen, disk._durable):
+        next(iter(content.values()))[end : end + 3] = b"\x01\x02\x03"
+
+    store = opened()
+
+    assert bodies(store) == [b"kept"]
+    store.close()
+
+
+def test_full_disk_refuses_before_anything_is_decided(
+    opened: Open, disk: LosingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 2)
+    store = opened()
+    made(store, 1)
+    append(store, b"a", b"b")
+    disk.free = 100_000
+
+    with pytest.raises(BackendError, match="no room for another segment") as raised:
+        append(store, b"c")
+
+    assert not raised.value.is_written
+    assert (bodies(store), store.tails([1])) == ([b"a", b"b"], {1: 2})
+    disk.free = 200_000
+    append(store, b"c")
+    assert bodies(store) == [b"a", b"b", b"c"]
+    store.close()
+
+
+def test_tenants_sums_are_told_with_each_group_and_after_a_failure(opened: Open, disk: LosingDisk) -> None:
+    told: list[tuple[int, TenantUsage]] = []
+    store = opened(lambda tenant_id, usage: told.append((tenant_id, usage)))
+    made(store, 1)
+    append(store, b"abc")
+    disk.failures = 1.0
+
+    with pytest.raises(BackendError):
+        append(store, b"defg")
+
+    disk.failures = 0.0
+    store.apply([Move(MoveKind.ACK, 1, 1, 1)])
+    assert told[0] == (TENANT, TenantUsage(1, 3))
+    assert told[-1] == (TENANT, TenantUsage(0, 0))
+    assert store.tenant_usage(TENANT) == TenantUsage(0, 0)
+    store.close()
+
+
+def test_answers_to_other_processes_are_of_the_group_that_gave_them(opened: Open) -> None:
+    store = opened()
+    store._database.writer.execute(request_table.CREATE)
+    store.probe()
+    made(store, 1)
+    store.probe()
+    with store.group():
+        append(store, b"a")
+        store.keep_answers([(b"client", 7, b"answer", 5)])
+    abandon(store)
+    again = opened()
+    assert again._database.writer.execute("SELECT * FROM request").fetchall() == [(b"client", 7, b"answer", 5)]
+    again.close()
+
+
+def test_positions_of_a_queue_that_was_moved_out_go_on_in_the_journal(opened: Open) -> None:
+    """`Table` has a run without gaps: what is taken behind a gap begins a new one."""
+    store = opened()
+    made(store, 1)
+    row = store._rows.touch(1)
+    assert row is not None
+    with store.group():
+        store._table.take(row, 1, 1, 0, (), Body(b"", b"a", 0))
+        store._table.take(row, 5, 1, 0, (), Body(b"", b"b", 0))
+        store.set_limits([(1, QueueLimits())])
+
+    assert bodies(store) == [b"a", b"b"]
+    assert store._table.count == 1
+    store.close()
