@@ -67,7 +67,7 @@ class MqttClient:
             async with asyncio.timeout(_CONNECT_S):
                 reader, self._writer = await asyncio.open_connection(host, port)
                 self._writer.write(_connect_packet(username, password, client_id))
-                kind, body = await _read_packet(reader)
+                kind, body = await read_packet(reader)
         except (OSError, TimeoutError, EOFError) as error:
             self.close()
             raise MqttError("the hub has closed the connection, or does not answer") from error
@@ -112,7 +112,7 @@ class MqttClient:
         why = "the hub has closed the connection"
         try:
             while True:
-                kind, body = await _read_packet(reader)
+                kind, body = await read_packet(reader)
                 if kind & 0xF0 == _PUBLISH:
                     self._on_message(_received(kind, body))
                 elif kind == _SUBACK:
@@ -134,7 +134,7 @@ class MqttClient:
                 return  # reading ends, too
 
 
-async def _read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+async def read_packet(reader: asyncio.StreamReader) -> tuple[int, bytes]:
     """Raises EOFError, ValueError: it is too long."""
     kind = (await reader.readexactly(1))[0]
     size = shift = 0

@@ -1,6 +1,6 @@
 """Pages that say why: explain and traces, as somebody at a browser has them.
 
-iothub.dashboard.pages.explain, iothub.dashboard.pages.traces.
+iothub.dashboard.pages.explain, iothub.dashboard.pages.traces, iothub.dashboard.pages.mqtt.
 """
 
 from __future__ import annotations
