@@ -88,7 +88,7 @@ class _Console:
             )
             await self._table.load()
         ui.timer(_DRAW_S, self._redraw)
-        ui.context.client.on_delete(self._disconnect)
+        ui.context.client.on_delete(self._close)
 
     async def _newest(self) -> list[Json]:
         return list(reversed(self._messages))
@@ -117,10 +117,13 @@ class _Console:
             made.close()  # the page, or a second click, was faster
 
     def _disconnect(self) -> None:
+        self._close()
+        self._show_state("offline")
+
+    def _close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
-        self._show_state("offline")
 
     def _show_state(self, state: str) -> None:
         self._state.set_text(state)
