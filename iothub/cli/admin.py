@@ -134,10 +134,10 @@ class ServedHub:
     def hint_changes(self) -> None:
         self._local.hint_changes()
 
-    def http_address(self) -> str:
-        """Return where it has its metrics; empty: nowhere."""
+    def address(self, listener: str) -> str:
+        """Return where it listens; empty: nowhere. `http`: its metrics."""
         noted = self._data_dir.read_hub() if self._data_dir.holder() is not None else None
-        address = (noted or {}).get("http")
+        address = (noted or {}).get(listener)
         return address if isinstance(address, str) else ""
 
     @property

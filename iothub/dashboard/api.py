@@ -158,12 +158,16 @@ def _object(answer: httpx.Response) -> Json:
 def _refusal(answer: httpx.Response) -> RefusalError:
     try:
         found = answer.json()
-        errors = tuple(_error(each) for each in found.get("errors") or ())
-        return RefusalError(answer.status_code, str(found["code"]), str(found["detail"]), errors[:_MOST_ERRORS])
+        detail, errors = str(found["detail"]), tuple(_error(each) for each in found.get("errors") or ())
+        if detail.startswith("body.") and errors and detail.endswith(errors[0]):  # the first one alone
+            detail, *others = errors
+            errors = tuple(others)
+        return RefusalError(answer.status_code, str(found["code"]), detail, errors[:_MOST_ERRORS])
     except (ValueError, KeyError, TypeError, AttributeError):
         return RefusalError(answer.status_code, "failed", f"the API has answered {answer.status_code}")
 
 
 def _error(given: Mapping[str, object]) -> str:
-    place = given.get("field")
+    """Write what is wrong with a field; where the field was sent is of no use in a form."""
+    place = str(given.get("field") or "").removeprefix("body.")
     return f"{place}: {given.get('detail')}" if place else str(given.get("detail"))

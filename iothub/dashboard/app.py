@@ -6,7 +6,7 @@ Knows no resource. Every file that a page loads comes from here: a policy of the
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from nicegui import core, ui
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -27,8 +27,10 @@ from iothub.dashboard.pages import (
     changes,
     clients,
     devices,
+    explain,
     groups,
     jobs,
+    mqtt,
     overview,
     people,
     plans,
@@ -41,9 +43,11 @@ from iothub.dashboard.pages import (
     sessions,
     tenant,
     tenants,
+    traces,
     usage,
 )
 from iothub.dashboard.sampler import Sampler
+from iothub.rest.edge import IMPORT_BYTES
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,6 +65,9 @@ PAGES = (
     queues,
     retained,
     rejected,
+    explain,
+    traces,
+    mqtt,
     groups,
     rules,
     bans,
@@ -73,9 +80,18 @@ STATIC = Path(str(files("iothub.dashboard") / "static"))
 _SOCKET = "/_nicegui_ws/"
 _FILES = "/_nicegui/"
 _OF_CLIENTS = "/_nicegui/client/"  # what people send to a page of theirs
-_OPEN = ("/static/", "/favicon.ico", "/login", "/logout", "/export.csv")  # these ask REST themselves, or tell nothing
+_OPEN = (
+    "/static/",
+    "/favicon.ico",
+    "/login",
+    "/logout",
+    "/export.csv",
+    "/trace.jsonl",
+)  # these ask REST themselves, or tell nothing
 _HEAD = '<link rel="stylesheet" href="/static/iothub.css"><script src="/static/iothub.js"></script>'
 _RECONNECT_S = 10.0
+_UPLOAD_BYTES = IMPORT_BYTES + 64 * 1024  # the largest file, and what a form puts around it
+_DIGITS = 12
 
 
 def policy(nonce: str = "") -> str:
@@ -94,8 +110,8 @@ def policy(nonce: str = "") -> str:
 class Dashboard:
     """The pages. `api`: the REST application that they ask, its edge included; `own`: the same, for the sampler alone."""
 
-    def __init__(self, api: ASGIApp, own: ASGIApp, *, has_oidc: bool) -> None:
-        self._state = State(api, Sampler(own), has_oidc)
+    def __init__(self, api: ASGIApp, own: ASGIApp, *, has_oidc: bool, mqtt: Callable[[], str]) -> None:
+        self._state = State(api, Sampler(own), has_oidc, mqtt)
         self._app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         self._app.mount("/static", StaticFiles(directory=STATIC))
         for path, method, endpoint in (
@@ -104,6 +120,7 @@ class Dashboard:
             ("/login", "POST", login.log_in),
             ("/logout", "GET", login.log_out),
             ("/export.csv", "GET", export.export),
+            ("/trace.jsonl", "GET", traces.download),
         ):
             self._app.router.add_route(path, endpoint, [method])
         _configure(self._app)
@@ -122,6 +139,9 @@ class Dashboard:
             is_page = not is_socket and not path.startswith(_FILES)
             here = path + (f"?{query}" if (query := scope["query_string"].decode("latin-1")) else "")
             await (RedirectResponse(login_path(here), 303) if is_page else _refuse)(scope, receive, send)
+            return
+        if path.startswith(_OF_CLIENTS) and scope["type"] == "http" and not _is_short(scope):
+            await PlainTextResponse("the file is too large", 413, {"Connection": "close"})(scope, receive, send)
             return
         if scope["type"] == "http" and not is_socket:
             send = _Guarded(send)
@@ -162,6 +182,12 @@ async def _is_logged_in(scope: Scope, rest: ASGIApp) -> bool:
     except RefusalError as refusal:
         return refusal.status != UNAUTHENTICATED and not str(scope["path"]).startswith(_SOCKET)
     return True
+
+
+def _is_short(scope: Scope) -> bool:
+    """Whether a body says its length, which the server holds it to, and NiceGUI may keep it."""
+    said = Headers(scope=scope).get("content-length", "" if scope["method"] == "POST" else "0")
+    return said.isdecimal() and len(said) < _DIGITS and int(said) <= _UPLOAD_BYTES
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

@@ -44,6 +44,7 @@ class State:
     rest: ASGIApp
     sampler: Sampler
     has_oidc: bool
+    mqtt: Callable[[], str]  # where the hub beside this process takes MQTT without TLS; empty: nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,8 @@ def page(  # each is a field of the navigation
             if not isinstance(view, View):
                 return view
             _draw(view)
-            with ui.element("main").classes("io-page").props("id=main tabindex=-1"):
-                await _fill(view, build)
+            with ui.element("main").classes("io-page").props("id=main tabindex=-1") as main:
+                await _fill(view, build, main)
             return None
 
         ui.page(path, title=f"{title} - iothub", response_timeout=_WAIT_S)(show)
@@ -183,8 +184,8 @@ def login_path(here: str) -> str:
     return f"/login?next={quote(here, safe='/')}" if here not in ("", "/") else "/login"
 
 
-async def _fill(view: View, build: Build) -> None:
-    """Let a page draw itself. What REST refuses, and a defect, is on the page: the rest of the frame stays usable."""
+async def _fill(view: View, build: Build, main: ui.element) -> None:
+    """Let a page draw itself. What REST refuses, and a defect, stands in its place: the rest of the frame stays usable."""
     if view.entry.scope and not view.may(view.entry.scope):
         ui.status_code(403)
         parts.problem(
@@ -194,10 +195,12 @@ async def _fill(view: View, build: Build) -> None:
     try:
         await build(view)
     except RefusalError as refusal:
+        main.clear()
         ui.status_code(refusal.status)
         parts.problem(refusal)
     except Exception as error:  # the edge towards a browser
         log.error("defect in a page", page=view.entry.path, exc_info=error)
+        main.clear()
         ui.status_code(500)
         parts.problem(RefusalError(500, "defect", DEFECT))
 
@@ -229,7 +232,8 @@ def _draw(view: View) -> None:
             _crumbs(view)
         ui.space()
         _tools(view)
-    _shortcuts(view)
+    # the browser fills it in when it is opened: an element that the server keeps costs more than all the rest of it
+    ui.element("div").classes("io-help").props('id=io-help role=dialog aria-label="Keyboard shortcuts" hidden')
 
 
 def _failed(error: Exception) -> None:
@@ -267,15 +271,13 @@ def _navigation(view: View) -> None:
             if group:
                 ui.label(f"{group} {view.tenant}" if group == TENANT else group).classes("io-group")
             for entry in entries:
-                here = ui.link(target=target(view, entry)).classes("io-nav-item")
+                here = ui.link(entry.title, target(view, entry)).classes("io-nav-item")
+                here.props["data-icon"] = entry.icon  # drawn by the style sheet
                 if entry.key:
                     here.props["data-go"] = entry.key
                 if entry is view.entry:
                     here.classes("io-here")
                     here.props["aria-current"] = "page"
-                with here:
-                    ui.icon(entry.icon)
-                    ui.label(entry.title)
 
 
 def _crumbs(view: View) -> None:
@@ -300,15 +302,3 @@ def _tools(view: View) -> None:
             ui.label(f"{view.me.role}{f' of {view.me.tenant}' if view.me.tenant else ''}").classes("io-soft")
         ui.separator()
         ui.menu_item("Log out", on_click=lambda: ui.navigate.to("/logout"))
-
-
-def _shortcuts(view: View) -> None:
-    with ui.element("div").classes("io-help").props('id=io-help role=dialog aria-label="Keyboard shortcuts" hidden'):
-        ui.label("Keyboard").classes("io-title")
-        rows = [("/", "search or filter"), ("?", "this list"), ("Esc", "close")]
-        rows += [(f"g {entry.key}", entry.title) for _, entries in entries_for(view) for entry in entries if entry.key]
-        for keys, what in rows:
-            with ui.element("div").classes("io-help-row"):
-                with ui.element("kbd"):
-                    ui.label(keys)
-                ui.label(what)

@@ -24,9 +24,9 @@ _HINTS = {
     "unavailable": "`iothub status` on the hub's machine says whether it runs; `iothub serve` starts it.",
 }
 _BADGES = {
-    "good": {"active", "up", "enabled", "ready", "connected", "allow", "ok", "succeeded", "info"},
+    "good": {"active", "up", "enabled", "ready", "connected", "allow", "ok", "succeeded", "info", "pass"},
     "warn": {"suspended", "draining", "deleting", "warning", "offline", "disabled"},
-    "bad": {"down", "deny", "failed", "critical", "error", "lost", "refused"},
+    "bad": {"down", "deny", "failed", "critical", "error", "lost", "refused", "fail"},
 }
 
 

@@ -18,6 +18,7 @@ from iothub.dashboard.frame import View
 from iothub.dashboard.parts import Empty
 from iothub.dashboard.units import NOTHING
 
+NOT_FOUND = 404
 ROWS = 50
 CSV_ROWS = 1000
 _ROW = r"""
@@ -143,10 +144,15 @@ class Table:
         await self._get("")
 
     async def try_load(self) -> None:
-        """Get the first page; what REST refuses, such as without a hub, stands in place of the table."""
+        """Get the first page; what REST refuses, such as without a hub, stands in place of the table.
+
+        Raises RefusalError: what the page is about is not there.
+        """
         try:
             await self.load()
         except RefusalError as refusal:
+            if refusal.status == NOT_FOUND:
+                raise
             self._box.clear()
             with self._box:
                 parts.problem(refusal)

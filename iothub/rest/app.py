@@ -100,7 +100,7 @@ def make_app(
     paths = make_paths(version, lifespan)
     edge = Edge(paths, store=store, hub=bounded, machine=machine, settings=settings)
     own = Own(paths, Caller(_SAMPLING, store, bounded, settings))
-    made = pages(edge, own, has_oidc=bool(settings.admin.oidc.issuer))
+    made = pages(edge, own, has_oidc=bool(settings.admin.oidc.issuer), mqtt=lambda: bounded.address("tcp"))
     return Front(edge, made)
 
 
@@ -201,8 +201,12 @@ def _invalid(_request: Request, error: RequestValidationError) -> Response:
     return response_of(ProblemError(Code.INVALID, f"{first['field']}: {first['detail']}", errors=errors))
 
 
+_ROLES = frozenset(role.value for role in Role)
+
+
 def _place(parts: Sequence[object]) -> str:
-    return ".".join(str(part)[:64] for part in parts)
+    """Return the path of a field. A body that has a role is one of several kinds, which pydantic names after it: no field is called so."""
+    return ".".join(str(part)[:64] for part in parts if part not in _ROLES)
 
 
 def _of_http(request: Request, error: HTTPException) -> Response:

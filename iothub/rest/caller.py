@@ -54,8 +54,8 @@ class Hub(Protocol):
 
     def hint_changes(self) -> None: ...
 
-    def http_address(self) -> str:
-        """Return where it has its metrics; empty: nowhere."""
+    def address(self, listener: str) -> str:
+        """Return where it listens, such as 127.0.0.1:1883; empty: nowhere. `http`: its metrics."""
         ...
 
 
@@ -93,8 +93,8 @@ class BoundedHub:
     def hint_changes(self) -> None:
         self._hub.hint_changes()
 
-    def http_address(self) -> str:
-        return self._hub.http_address()
+    def address(self, listener: str) -> str:
+        return self._hub.address(listener)
 
     def _guarded(self, call: Callable[[], T]) -> T:
         with self._turn():

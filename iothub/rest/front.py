@@ -5,6 +5,7 @@ Knows no page.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,10 +32,10 @@ class MakePages(Protocol):
     """Makes the pages.
 
     `api`: the application with its edge; `own`: the same for the pages' own samples, with a role that reads metrics alone;
-    `has_oidc`: an OpenID provider is set, to which people may be sent.
+    `has_oidc`: an OpenID provider is set, to which people may be sent; `mqtt`: where the hub takes MQTT over TCP; empty: nowhere.
     """
 
-    def __call__(self, api: ASGIApp, own: ASGIApp, *, has_oidc: bool) -> Pages: ...
+    def __call__(self, api: ASGIApp, own: ASGIApp, *, has_oidc: bool, mqtt: Callable[[], str]) -> Pages: ...
 
 
 class Front:

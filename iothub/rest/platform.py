@@ -149,7 +149,7 @@ def _status(call: Caller) -> dict[str, object]:
 
 def _metrics(call: Caller, path: str) -> Response:
     """Fetch a page from the hub's own HTTP port. Raises UnavailableError."""
-    address = call.hub.http_address()
+    address = call.hub.address("http")
     if not address:
         raise NotFoundError("there are no metrics: no hub runs here with an HTTP port (the setting http.port)")
     host, _, port = address.rpartition(":")

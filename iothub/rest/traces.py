@@ -6,13 +6,14 @@ Knows no file: `iothub.admin.tracing` puts together what the hubs report.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Response
 
 from iothub.admin import tracing
 from iothub.admin.hub_rows import AnyJson, Row
-from iothub.base.errors import NotFoundError
+from iothub.base.errors import IotHubError, NotFoundError, UnavailableError
 from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
 from iothub.rest.models import Anything, Items, TenantName
@@ -31,7 +32,12 @@ def start_trace(call: Call, tenant: TenantName, body: models.NewTrace) -> Respon
     if body.payload_bytes and not _may_read_payloads(call):
         raise ProblemError(Code.FORBIDDEN, f"payloads need the scope {Scope.MESSAGES_READ.value}")
     trace_id = tracing.new_id()
-    call.hub.change(Verb.TRACE_START, tenant, {"id": trace_id, **body.model_dump()})
+    try:
+        call.hub.change(Verb.TRACE_START, tenant, {"id": trace_id, **body.model_dump()})
+    except UnavailableError:  # of some hubs: its name is told to nobody, so nobody could stop it at the others
+        with suppress(IotHubError):
+            call.hub.change(Verb.TRACE_STOP, tenant, {"id": trace_id})
+        raise
     call.note(tenant, "trace", trace_id, "started", selects=f"{body.kind}: {body.value}")
     return answers.created({"name": trace_id, **body.model_dump()}, f"/api/v1/tenants/{tenant}/traces/{trace_id}")
 

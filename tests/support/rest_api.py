@@ -113,7 +113,7 @@ class HubDouble:
     def hint_changes(self) -> None:
         self.hints += 1
 
-    def http_address(self) -> str:
+    def address(self, listener: str) -> str:  # the port has it
         return self.http
 
 

@@ -7,6 +7,7 @@ from nicegui import ui
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import part
 from iothub.dashboard.frame import TENANT, View, page
+from iothub.dashboard.pages import explain, traces
 from iothub.dashboard.pages.queues import show_messages
 from iothub.dashboard.parts import Empty, command
 from iothub.dashboard.table import Action, Column, Table, text
@@ -60,6 +61,12 @@ async def show_one(view: View) -> None:
 
     with parts.heading(client, f"client of {view.tenant}"):
         parts.badge("connected")
+        if view.may("rules:read"):
+            ui.link("Explain", explain.link_of(view, row | {"client_id": client}))
+        if view.may("traces:write"):
+            ui.button("Trace", icon="troubleshoot", on_click=lambda: traces.start(view, "client", client)).props(
+                "outline no-caps"
+            )
         if view.may("clients:write"):
             ui.button("Kick", icon="logout", on_click=kick_here).props("outline no-caps")
     with parts.grid():

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from iothub.dashboard import parts
 from iothub.dashboard.api import Json
 from iothub.dashboard.frame import DIAGNOSE, TENANT, View, page
+from iothub.dashboard.pages import explain
 from iothub.dashboard.parts import Empty, command
 from iothub.dashboard.table import Column, Table
 from iothub.dashboard.units import moment
@@ -15,7 +18,11 @@ from iothub.dashboard.units import moment
 )
 async def show(view: View) -> None:
     parts.heading("Why can't it connect?", "the last refused connections, with the rule that decided")
-    await _table(view, f"{view.tenant_path}/rejected", command("rejected", view.tenant))
+    link = Column(
+        "", "", of=lambda row: "Explain this" if row["device"] else "", href=lambda row: _explained(view, row)
+    )
+    more = [link] if view.may("rules:read") else []
+    await _table(view, f"{view.tenant_path}/rejected", command("rejected", view.tenant), more)
 
 
 @page("/rejected", title="Unknown tenants", scope="status:read", group=DIAGNOSE, icon="help_outline")
@@ -24,7 +31,12 @@ async def show_unknown(view: View) -> None:
     await _table(view, "/rejected", command("rejected", "--unknown"))
 
 
-async def _table(view: View, path: str, line: str) -> None:
+def _explained(view: View, row: Json) -> str:
+    """Return the page that says what the hubs would say now; empty: the attempt named no device."""
+    return explain.link_of(view, row) if row["device"] else ""
+
+
+async def _table(view: View, path: str, line: str, more: Sequence[Column] = ()) -> None:
     async def fetch() -> list[Json]:
         return list(reversed((await view.api.page(path)).items))  # the newest first
 
@@ -40,6 +52,7 @@ async def _table(view: View, path: str, line: str) -> None:
             Column("version", "MQTT"),
             Column("reason", "Reason", "code"),
             Column("rule", "Rule that decided", "code"),
+            *more,
         ),
         empty=Empty("No connection has been refused since the hub started.", line),
         rows=0,

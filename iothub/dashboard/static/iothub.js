@@ -28,6 +28,18 @@
     }
   }
 
+  function fillHelp(box) {
+    const element = (tag, kind, text) => Object.assign(document.createElement(tag), { className: kind, textContent: text });
+    const rows = [["/", "search or filter"], ["?", "this list"], ["Esc", "close"]];
+    for (const link of document.querySelectorAll("a[data-go]")) rows.push([`g ${link.dataset.go}`, link.textContent]);
+    box.append(element("div", "io-title", "Keyboard"));
+    for (const [keys, what] of rows) {
+      const row = element("div", "io-help-row", "");
+      row.append(element("kbd", "", keys), element("div", "", what));
+      box.append(row);
+    }
+  }
+
   async function put(text) {
     try {
       await navigator.clipboard.writeText(text);
@@ -73,7 +85,9 @@
     format: (unit) => (value) => (value == null ? "-" : formats[unit](Number(value))),
     help(open) {
       const box = document.getElementById("io-help");
-      if (box) box.hidden = !open || !box.hidden;
+      if (!box) return;
+      if (open && !box.childElementCount) fillHelp(box);
+      box.hidden = !open || !box.hidden;
     },
     async copy(event) {
       const text = event.currentTarget.dataset.copy;

@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import re
 import urllib.request
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -98,7 +100,10 @@ def test_login(served: Dashboard) -> None:
     cookies = {each["name"]: each for each in page.context.cookies()}
     assert cookies["iothub"]["httpOnly"]
     assert cookies["iothub"]["sameSite"] == "Strict"
+    other = page.context.new_page()
+    served.open(other, "/")
     page.goto(served.base + "/logout")
+    other.wait_for_url("**/login")  # open pages of the login show nothing more
     page.goto(served.base + "/")
     assert page.url.endswith("/login")
     page.close()
@@ -130,7 +135,8 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     button(page, "Create tenant")
     fill(page, "Name", "Not A Name")
     button(page, "Create")
-    told(page, "name")  # REST's own text: the dialogue stays
+    told(page, "name: ")  # REST's own text: the dialogue stays
+    expect(page.locator(".q-notification")).not_to_contain_text("body.")
     fill(page, "Name", "fresh")
     fill(page, "Display name", "Fresh Ltd")
     with served.following(page):
@@ -369,9 +375,10 @@ def test_tenant_viewer_sees_its_tenant_alone(served: Dashboard) -> None:
     assert links != []
     assert [link for link in links if not link.startswith("/tenants/acme")] == []
 
-    for path in ("/tenants/hidden", "/tenants/hidden/devices", "/tenants/hidden/quotas", "/tenants/hidden/audit"):
+    for path in ("/tenants/hidden", "/tenants/hidden/devices", "/tenants/hidden/retained", "/tenants/hidden/audit"):
         served.open(page, path)
         expect(page.locator(".io-problem")).to_contain_text("there is no tenant 'hidden'")
+        assert page.locator("main button").count() == 0, path
     for path in ("/tenants", "/plans"):
         served.open(page, path)
         expect(page.locator(".io-problem")).to_contain_text("does not have the scope")
@@ -407,6 +414,21 @@ def test_nobody_without_a_login_gets_a_page_or_sends_a_file(served: Dashboard) -
 
     assert (page.status_code, page.headers["location"], page.content) == (303, "/login?next=/tenants%3Fprefix%3Da", b"")
     assert sent.status_code == 403
+
+
+def test_file_that_is_too_large_is_not_read(served: Dashboard) -> None:
+    """Nor one that does not say how long it is."""
+    page = served.as_(VIEWER)
+    cookie = "; ".join(f"{each['name']}={each['value']}" for each in page.context.cookies())
+    page.close()
+    for length in ({"Content-Length": str(17 << 20)}, {"Transfer-Encoding": "chunked"}):
+        with closing(HTTPConnection("127.0.0.1", served.port, timeout=15)) as sent:
+            sent.putrequest("POST", "/_nicegui/client/1/upload/1")
+            for name, value in {"Cookie": cookie, **length}.items():
+                sent.putheader(name, value)
+            sent.endheaders()
+
+            assert sent.getresponse().status == 413
 
 
 def test_keyboard(served: Dashboard) -> None:

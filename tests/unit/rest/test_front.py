@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -36,8 +36,9 @@ class PagesDouble:
 def served(store: AccountStore) -> tuple[Any, PagesDouble]:
     made: list[PagesDouble] = []
 
-    def pages(api: Any, own: Any, *, has_oidc: bool) -> PagesDouble:
+    def pages(api: Any, own: Any, *, has_oidc: bool, mqtt: Callable[[], str]) -> PagesDouble:
         assert not has_oidc
+        assert mqtt() == HubDouble().address("tcp")
         made.append(PagesDouble(api, own))
         return made[0]
 

@@ -251,6 +251,19 @@ def test_trace_is_started_with_a_name(api: Api) -> None:
     assert api.get("/tenants/acme/traces/t-1").code == "not_found"
 
 
+def test_trace_that_a_hub_refuses_is_stopped_at_the_others(api: Api) -> None:
+    """Nobody is told its name."""
+    api.hub.answers[Verb.TRACE_START] = (
+        [],
+        {"hubs": 1, "unanswered": [{"hub": "two (2)", "reason": "it has 10 traces"}]},
+    )
+
+    assert api.post("/tenants/acme/traces", {"kind": "client", "value": "c"}).code == "unavailable"
+
+    (_, _, started), (verb, _, stopped) = api.hub.asked[-2:]
+    assert (verb, stopped["id"]) == (Verb.TRACE_STOP, started["id"])
+
+
 def test_bans_are_added_and_lifted(api: Api) -> None:
     made = api.post("/tenants/acme/bans", {"kind": "address", "value": "192.0.2.7", "for_s": 60, "reason": "loud"})
 

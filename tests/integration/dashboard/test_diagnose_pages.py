@@ -1,0 +1,168 @@
+"""Pages that say why: explain and traces, as somebody at a browser has them.
+
+iothub.dashboard.pages.explain, iothub.dashboard.pages.traces, iothub.dashboard.pages.mqtt.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.support.dashboard import Dashboard
+from tests.support.raw import RawClient
+
+BASE = "/tenants/probe"
+PAYLOAD = "<img src=x onerror=alert(1)>"
+ADMIN = "platform-admin"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secret(served: Dashboard) -> str:
+    served("POST", "/tenants", {"name": "probe", "client_id_policy": "owner"})
+    return str(served("POST", f"{BASE}/devices", {"name": "d1"})["secret"])
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def agree(page: Page, verb: str) -> None:
+    page.locator(".q-dialog").get_by_role("button", name=verb, exact=True).click()
+
+
+def test_refused_client_is_explained_from_its_row(served: Dashboard) -> None:
+    """Every step that the hub reports is there, in its order, and the one that decides."""
+    served("POST", f"{BASE}/bans", {"kind": "client_id", "value": "banned"})
+    with closing(RawClient(served.hub.ports["tcp"])) as refused:
+        refused.connect("banned", username="probe/d1", password="wrong")
+    asked = {"device": "d1", "client_id": "banned"}
+    known = served("POST", f"{BASE}/explain:connect", asked)
+    page = served.as_(ADMIN, f"{BASE}/rejected")
+
+    with served.following(page):
+        page.locator("tr", has_text="banned").get_by_role("link", name="Explain this").first.click()
+
+    expect(page.locator("main .io-badge").first).to_have_text("deny")
+    expect(page.get_by_text(f"{known['deciding']['step']}: {known['deciding']['reason']}")).to_be_visible()
+    steps = [each["step"] for hub in known["hubs"] for each in hub["steps"]]
+    expect(page.locator("main tbody tr td:first-child")).to_have_text(steps)
+    page.close()
+
+
+def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> None:
+    served("POST", f"{BASE}/acl-rules", {"subject": "d1", "effect": "deny", "action": "both", "filter": "no/#"})
+    page = served.as_(ADMIN, f"{BASE}/explain")
+    page.get_by_label("Device", exact=True).fill("d1")
+    for kind, field, allowed, verdict in (
+        ("publish", "Topic", "yes/x", "allow"),
+        ("publish", "Topic", "no/x", "deny"),
+        ("subscribe", "Topic Filter", "no/x", "deny"),
+    ):
+        page.get_by_label("Packet").click()
+        page.get_by_role("option", name=kind).click()
+        page.get_by_label(field, exact=True).fill(allowed)
+        press(page, "Explain")
+
+        expect(page.locator("main .io-badge").first).to_have_text(verdict)
+    page.close()
+
+
+def test_trace_is_started_read_live_stopped_downloaded_and_deleted(served: Dashboard, secret: str) -> None:
+    page = served.as_(ADMIN, f"{BASE}/traces")
+    press(page, "Start a trace")
+    page.get_by_label("Client id, device, Topic Filter or address").fill("traced")
+    page.get_by_label("Bytes of each payload").fill("100")
+    with served.following(page):
+        agree(page, "Start")
+    with closing(RawClient(served.hub.ports["tcp"])) as client:
+        client.connect("traced", username="probe/d1", password=secret)
+        client.publish("a/b", PAYLOAD.encode(), 0)
+
+        expect(page.locator("tr", has_text="PUBLISH").first).to_contain_text("a/b")
+    assert page.locator("main img").count() == 0
+    with served.following(page):
+        press(page, "Stop")
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download").click()
+    lines = [json.loads(line) for line in Path(download.value.path()).read_text().splitlines()]
+    assert {line["event"] for line in lines} >= {"packet", "trace_ended"}
+    press(page, "Delete")
+    with served.following(page):
+        agree(page, "Delete")
+
+    expect(page.get_by_text("There is no trace.")).to_be_visible()
+    assert served("GET", f"{BASE}/traces")["items"] == []
+    page.close()
+
+
+def test_client_has_both_ways_and_a_viewer_none_that_changes(served: Dashboard, secret: str) -> None:
+    with closing(RawClient(served.hub.ports["tcp"])) as client:
+        client.connect("both", username="probe/d1", password=secret)
+        page = served.as_(ADMIN, f"{BASE}/clients/both")
+        press(page, "Trace")
+        expect(page.get_by_label("Client id, device, Topic Filter or address")).to_have_value("both")
+        agree(page, "Cancel")
+        with served.following(page):
+            page.locator("main").get_by_role("link", name="Explain").click()
+        expect(page.locator("main .io-badge").first).to_have_text("allow")
+        page.close()
+
+    viewer = served.as_("viewer", f"{BASE}/traces")
+    expect(viewer.get_by_text("There is no trace.")).to_be_visible()
+    assert viewer.get_by_role("button", name="Start a trace").count() == 0
+    viewer.close()
+
+
+def test_trace_of_another_tenant_is_not_there(served: Dashboard) -> None:
+    page = served.as_("tenant-viewer", "/", tenant="acme")
+
+    assert page.request.get(f"{served.base}/trace.jsonl?tenant=probe&trace=t-1").status == 404
+    page.close()
+    anonymous = served.anonymous()
+    assert anonymous.request.get(f"{served.base}/trace.jsonl?tenant=probe&trace=t-1").status == 401
+    anonymous.close()
+
+
+def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret: str) -> None:
+    """Messages are text, bytes that are none hexadecimal; a wrong password is refused as for anybody."""
+    page = served.as_(ADMIN, f"{BASE}/mqtt")
+    page.get_by_label("Device", exact=True).fill("d1")
+    page.get_by_label("Password", exact=True).fill("wrong")
+    page.get_by_label("Client id", exact=True).fill("in-the-page")
+    press(page, "Connect")
+    expect(page.locator(".q-notification", has_text="refused")).to_be_visible()
+    page.get_by_label("Password", exact=True).fill(secret)
+    press(page, "Connect")
+    expect(page.locator("main .io-badge", has_text="connected")).to_be_visible()
+    assert served("GET", f"{BASE}/clients/in-the-page")["device"] == "d1"
+
+    page.get_by_label("Topic Filter", exact=True).fill("in/#")
+    press(page, "Subscribe")
+    expect(page.locator(".q-notification", has_text="Subscribed")).to_be_visible()
+    page.get_by_label("Topic", exact=True).fill("in/1")
+    page.get_by_label("Payload", exact=True).fill(PAYLOAD)
+    press(page, "Publish")
+    expect(page.locator("tr", has_text="in/1")).to_contain_text(PAYLOAD)
+    with closing(RawClient(served.hub.ports["tcp"])) as client:
+        client.connect("beside", username="probe/d1", password=secret)
+        client.publish("in/2", b"\xff\x00", 0)
+        expect(page.locator("tr", has_text="in/2")).to_contain_text("0x ff 00")
+    assert page.locator("main img").count() == 0
+    served("POST", f"{BASE}/clients/in-the-page:kick")
+
+    expect(page.locator("main .io-badge", has_text="offline")).to_be_visible()
+    page.close()
+
+
+def test_client_of_a_page_is_of_the_viewers_tenant_alone(served: Dashboard) -> None:
+    page = served.as_("tenant-admin", "/", tenant="acme")
+
+    served.open(page, f"{BASE}/mqtt")
+
+    expect(page.locator(".io-problem")).to_contain_text("there is no tenant 'probe'")
+    assert page.get_by_role("button", name="Connect").count() == 0
+    page.close()

@@ -1,0 +1,43 @@
+"""iothub.dashboard.mqtt_client: packets as they come, whole or not; the connection itself is tested in the browser."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from iothub.dashboard.mqtt_client import read_packet
+from iothub.dashboard.pages.mqtt import SHOWN_CHARACTERS, as_text
+
+
+def read(content: bytes) -> tuple[int, bytes]:
+    async def run() -> tuple[int, bytes]:
+        reader = asyncio.StreamReader()
+        reader.feed_data(content)
+        reader.feed_eof()
+        return await read_packet(reader)
+
+    return asyncio.run(run())
+
+
+def test_packet_is_read_to_its_end() -> None:
+    assert read(b"\xd0\x00") == (0xD0, b"")
+    assert read(b"\x30\xc8\x01" + bytes(200)) == (0x30, bytes(200))
+
+
+@pytest.mark.parametrize("content", [b"\x30\xff\xff\xff\xff\x01", b"\x30\x81\x80\x40"])
+def test_length_that_is_malformed_or_too_large_is_not_read(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"packet|message"):
+        read(content)
+
+
+def test_half_a_packet_is_none() -> None:
+    with pytest.raises(EOFError):
+        read(b"\x30\x05ab")
+
+
+def test_payload_is_shown_as_text_of_a_few_characters() -> None:
+    assert as_text("<b>21 °C</b>".encode()) == "<b>21 °C</b>"
+    assert as_text(b"\xff\x00") == "0x ff 00"
+    assert as_text(b"a" * 5000) == "a" * SHOWN_CHARACTERS + " ..."
+    assert len(as_text(b"\xff" * 5000)) < SHOWN_CHARACTERS + 10
