@@ -79,6 +79,9 @@ if TYPE_CHECKING:
     from iothub_tenants.accounts import (
         verdicts as verdicts,
     )
+    from iothub_tenants.accounts import (
+        webhooks as webhooks,
+    )
 else:
 
     def __getattr__(name: str) -> ModuleType:
