@@ -86,6 +86,7 @@ class EventLoss(StrEnum):
     RATE = "rate"  # the tenant has more events than `mqtt.events_rate`
     HELD = "held"  # its publishers are held for long, and too many wait
     OVERLOAD = "overload"  # the hub's buffers are full
+    STOPPED = "stopped"  # the hub ends
 
 
 class PeerRefusal(Enum):

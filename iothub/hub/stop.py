@@ -127,7 +127,7 @@ class Stop:
         parts, process, writers = self._parts, self._parts.process, self._parts.writers
         run, timeout_s = process.threads.run, self._closing_s
         until = process.clock.monotonic() + timeout_s
-        parts.control.event_topics.flush()
+        parts.control.event_topics.finish()
         given_up = process.reactor.callLater(timeout_s, self._give_up_hbase)
         await self._leave_ledger()
         await run("closing.streams", parts.control.streaming.close, timeout_s)

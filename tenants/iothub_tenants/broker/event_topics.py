@@ -122,6 +122,7 @@ class EventTopics:
         self._number = 0
         self._waiting: dict[int, deque[TenantEvent]] = {}
         self._is_flush_due = False
+        self._has_ended = False
         self._in_window: Counter[int] = Counter()
         self._window_ends = 0.0
         self._left_out: dict[int, Counter[EventLoss]] = {}
@@ -276,6 +277,9 @@ class EventTopics:
         return not is_copy and self._sink.wants(event.tenant_id, event.kind)
 
     def _add(self, event: TenantEvent) -> None:
+        if self._has_ended:
+            self._leave_out(event.tenant_id, EventLoss.STOPPED)
+            return
         waiting = self._waiting.setdefault(event.tenant_id, deque())
         if len(waiting) >= MOST_WAITING:
             self._leave_out(event.tenant_id, EventLoss.HELD)
@@ -295,9 +299,23 @@ class EventTopics:
     def flush(self) -> None:
         """Publish what waits, `SLICE` events at a time; those of a tenant whose publishers are held wait on."""
         self._is_flush_due = False
-        turn = self._plane.turn
+        left, is_any_held = self._publish_waiting(SLICE)
+        if self._waiting:
+            self._flush_in(HELD_S if is_any_held and left else 0.0)
+
+    def finish(self) -> None:
+        """The hub ends: publish what waits, and nothing that comes later."""
+        self._publish_waiting(MOST_WAITING * (1 + len(self._waiting)))
+        self._has_ended = True
+        for tenant_id, waiting in self._waiting.items():
+            for _ in waiting:
+                self._leave_out(tenant_id, EventLoss.STOPPED)
+        self._waiting.clear()
+
+    def _publish_waiting(self, left: int) -> tuple[int, bool]:
+        """Publish up to `left` events; return how many more might have followed, and whether any tenant is held."""
+        turn, is_any_held = self._plane.turn, False
         turn.read_clock()
-        left, is_any_held = SLICE, False
         for tenant_id in list(self._waiting):
             broker = self._brokers.present(tenant_id)
             if broker is not None and turn.is_held(broker.plane):
@@ -306,8 +324,7 @@ class EventTopics:
             left = self._publish_some(broker, self._waiting[tenant_id], left)
             if not self._waiting[tenant_id]:
                 del self._waiting[tenant_id]
-        if self._waiting:
-            self._flush_in(HELD_S if is_any_held and left else 0.0)
+        return left, is_any_held
 
     def _publish_some(self, broker: TenantBroker | None, waiting: deque[TenantEvent], left: int) -> int:
         """Publish up to `left` events; return how many more may follow."""

@@ -42,7 +42,7 @@ class Harness:
             streaming=some(close=lambda _timeout_s: True),
             metering=some(finish=self.finish),
             cluster=None,
-            event_topics=some(flush=lambda: None),
+            event_topics=some(finish=lambda: None),
         )
         self.monitoring = some(store_alarms=some(end=lambda: self.closed.append("over")))
 

@@ -375,6 +375,22 @@ def test_events_wait_while_publishers_of_their_tenant_are_held(hub: Hub) -> None
     assert len(hub.topics) == MOST_WAITING + 1
 
 
+def test_a_hub_that_ends_publishes_what_waits_and_counts_the_rest(hub: Hub) -> None:
+    hub.subscribe(b"$events/#")
+    hub.subscribe(b"$events/#", tenant=hub.beta)
+    hub.plane.turn.held = {"beta"}
+    for _ in range(250):
+        hub.connect()
+    hub.connect(tenant_id=BETA)
+
+    hub.events.finish()
+    hub.connect()
+    hub.run()
+
+    assert [tenant for tenant, _ in hub.topics] == ["acme"] * 250
+    assert hub.events.lost == {"stopped": 2}
+
+
 @pytest.mark.parametrize("is_full", [True, False])
 def test_an_overloaded_hub_counts_events_and_does_not_publish_them(hub: Hub, is_full: bool) -> None:
     hub.subscribe(b"$events/#")
