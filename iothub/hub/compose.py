@@ -104,7 +104,9 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = make_tasks(foundation, writers, control, listeners, jobs)
     draining = _draining(foundation, control, listeners)
-    sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining, health))
+    verbs, nodes, every_worker = _verbs(foundation, writers, control, tasks, draining, health)
+    foundation.all_figures.bind(every_worker.figures if every_worker else figures_of_registry(health.registry))
+    sockets = _sockets(listeners, health, process, verbs, nodes, every_worker)
     _feed(foundation, writers, control, sockets, tasks, jobs)
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
@@ -437,7 +439,6 @@ def _verbs(
     every_hub = EveryHub(here, peers, lambda: foundation.members.names)
     nodes = Nodes(own_node, peers, foundation.members.rows, lambda row: foundation.cluster().evict(row))
     every_worker = None if own_worker is None else EveryWorker(own_worker, peers, process.settings.node.workers)
-    foundation.all_figures.bind(every_worker.figures if every_worker else figures_of_registry(health.registry))
     verbs = {
         **queries.verbs,
         **publish.verbs,

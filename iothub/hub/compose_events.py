@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 
 from iothub.engine.plane import Plane
 from iothub.hub.broker_figures import AllFigures, BrokerFigures, Named
-from iothub.hub.compose_stores import on_thread_alarm
 from iothub.hub.member_events import MemberEvent, MemberEventName
-from iothub.hub.parts import Monitoring, Process, Stores
-from iothub.hub.webhooks import Webhooks, delivery_of
 from iothub.records.tenant_events import EventKind, Fact
 from iothub_services.metrics.alarms import Alarm
 from iothub_services.metrics.exposition import Registry
 from iothub_services.metrics.merging import Figures
-from iothub_services.sqlite.database import open_database
-from iothub_services.webhooks.deliverer import Deliverer
-from iothub_services.webhooks.outbox import SCHEMA, Outbox
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.event_topics import EventSettings, EventSource, EventTopics
 from iothub_tenants.broker.peer_routes import PeerRoutes, until_opened
@@ -86,13 +80,6 @@ _OF_MEMBERS = {
 }
 
 
-def make_broker_figures(process: Process, monitoring: Monitoring, figures: AllFigures) -> BrokerFigures | None:
-    """Make what the operator's tenant gets below `$SYS/broker`; None: there is no such tenant."""
-    if not process.settings.tenancy.operator:
-        return None
-    return BrokerFigures(figures, lambda: monitoring.watch.resident_bytes, process.version, process.clock)
-
-
 def figures_of(operator: str, found: BrokerFigures | None) -> Callable[[TenantBroker], Named]:
     """Return what says what a tenant gets of them."""
     return lambda broker: found.named if found is not None and broker.record.name == operator else {}
@@ -103,29 +90,3 @@ def figures_of_registry(registry: Registry) -> AllFigures:
         return registry.figures()
 
     return read
-
-
-def make_webhooks(process: Process, stores: Stores, monitoring: Monitoring) -> Webhooks:
-    """Make what delivers events to webhooks. No thread runs before there is one."""
-    data_dir, clock, call = process.data_dir, process.clock, process.reactor.callFromThread
-
-    def open_outbox() -> Outbox:
-        return Outbox(open_database(data_dir.webhooks, SCHEMA, clock, on_thread_alarm(process, monitoring)))
-
-    deliverer = Deliverer(
-        open_outbox,
-        clock,
-        delivery_of(process.settings.webhooks),
-        f"iothub/{process.version}",
-        lambda target, result, count: call(made.on_lost, target, result, count),
-    )
-    made = Webhooks(
-        deliverer,
-        stores.accounts,
-        process.threads.run,
-        monitoring.alarms,
-        clock,
-        process.settings.node.number,
-        has_left=data_dir.webhooks.exists,
-    )
-    return made

@@ -11,8 +11,8 @@ from iothub.engine.plane import Plane
 from iothub.hub.broker_figures import AllFigures
 from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_control import late_brokers
-from iothub.hub.compose_events import make_broker_figures, make_webhooks
 from iothub.hub.compose_links import make_links
+from iothub.hub.compose_webhooks import make_broker_figures, make_webhooks
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.member_events import HubStates

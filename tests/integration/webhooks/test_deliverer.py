@@ -1,4 +1,4 @@
-"""Deliveries to a real HTTP server: signed, repeated, bounded, and never lost without a name."""
+"""Deliveries to a real HTTP server (`iothub_services.webhooks.sending`): signed, repeated, bounded, and never lost without a name."""
 
 from __future__ import annotations
 

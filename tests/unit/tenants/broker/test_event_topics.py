@@ -506,6 +506,8 @@ def test_without_an_operator_nobody_gets_events_of_the_platform(hub: Hub) -> Non
 
 
 class Sink:
+    """Fulfils `EventSink` of `iothub_tenants.broker.tenant_events`."""
+
     def __init__(self, tenants: set[int], kinds: set[EventKind] | None = None) -> None:
         self.tenants, self.kinds = tenants, kinds
         self.got: list[tuple[int, str, str]] = []
