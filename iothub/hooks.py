@@ -233,7 +233,7 @@ class Hooks:
 class HookedPolicy:
     """A tenant's policy with the plug-ins' opinion in front of it, for one client.
 
-    Its fast paths are off: a plug-in is asked for each topic.
+    Its fast paths are off: a plug-in is asked for each topic, but for the hub's own (`$...`), to which no client ever publishes.
     """
 
     publishes_everything = False
@@ -246,6 +246,8 @@ class HookedPolicy:
         self._client = client
 
     def may_publish(self, topic: bytes) -> bool:
+        if topic.startswith(b"$"):
+            return False
         opinion = self._authorise(self._client, "publish", topic.decode())
         return self._policy.may_publish(topic) if opinion is None else opinion
 

@@ -29,6 +29,9 @@ _OF_A_PROCESS = {
     "admin.sock",
     "init-unfinished",
     "usage.map",
+    "webhooks.db",  # events that wait to be delivered: a hub that is restored must not deliver them again
+    "webhooks.db-wal",
+    "webhooks.db-shm",
     "jobs",
     "lost+found",
     RUN,

@@ -80,6 +80,15 @@ class Drop(Enum):
     LINK_FULL = "link_full"
 
 
+class EventLoss(StrEnum):
+    """Why an event was not published below `$events`. The value is the word in metric and event."""
+
+    RATE = "rate"  # the tenant has more events than `mqtt.events_rate`
+    HELD = "held"  # its publishers are held for long, and too many wait
+    OVERLOAD = "overload"  # the hub's buffers are full
+    STOPPED = "stopped"  # the hub ends
+
+
 class PeerRefusal(Enum):
     """Why the HELLO of a peer was refused. The value is the word in log, status and alarm, and in the frame that tells the other side."""
 

@@ -81,6 +81,9 @@ if TYPE_CHECKING:
     from iothub_tenants.accounts import (
         verdicts as verdicts,
     )
+    from iothub_tenants.accounts import (
+        webhooks as webhooks,
+    )
 
     admin_tenants = _tenants
 else:

@@ -55,6 +55,10 @@ NOUNS = {
     "events": ("events", "The session-event log: tail, lag, verify."),
     "state": ("state", "The session states: verify."),
     "stream": ("stream", "Streams to and from Kafka: list, show, create, delete."),
+    "webhook": (
+        "webhook",
+        "Webhooks: events as signed HTTP requests; list, show, create, update, rotate, test, delete.",
+    ),
     "usage": ("usage", "Usage of a tenant, by hour, day or in total."),
     "job": ("job", "Jobs, such as compaction: list, run, cancel, status, history, show, logs, plan, forget, schedule."),
     "db": ("db", "The accounts database: status, upgrade, copy, adopt."),

@@ -96,6 +96,7 @@ class DataDir:
         self.state = path / "state.db"
         self.checkpoints = path / "checkpoints.db"  # made by a job, if at all: nobody misses it
         self.usage = self.own / "usage.db"
+        self.webhooks = self.own / "webhooks.db"
         self.usage_slots = self.own / "usage.map"
         self.config_file = path / "iothub.toml"
         self.url_file = path / URL_FILE

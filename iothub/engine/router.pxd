@@ -75,7 +75,7 @@ cdef class Subscribers:
 
 @cython.final
 cdef class Router:
-    cdef readonly Py_ssize_t subscription_count, group_count
+    cdef readonly Py_ssize_t subscription_count, group_count, hub_filters
     cdef readonly unsigned long long generation
     cdef readonly RouteCache cache
     cdef dict exact

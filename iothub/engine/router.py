@@ -222,12 +222,14 @@ class Subscribers:
 class Router:
     """One tenant's subscriptions. Not re-entrant: nothing may change it while `filters` is iterated.
 
-    `generation` changes whenever some topic's route may have changed: a route kept elsewhere is good until then.
+    `generation` changes whenever some topic's route may have changed: a route kept elsewhere is good until then. `hub_filters`: how many of the
+    Topic Filters begin with "$"; while there are none, nothing that the hub itself publishes has a receiver.
     """
 
     def __init__(self, cache_entries: int = 8192, cache_bytes: int = 4 << 20) -> None:
         self.subscription_count = 0
         self.group_count = 0
+        self.hub_filters = 0
         self.generation = 0
         self.cache = RouteCache(cache_entries, cache_bytes)
         self.exact: dict[bytes, Any] = {}
@@ -305,6 +307,8 @@ class Router:
         return self.wildcards.get(filter) if _is_wildcard(filter) else self.exact.get(filter)
 
     def _put(self, filter: bytes, kept: Any) -> None:
+        if filter.startswith(b"$") and self._at(filter) is None:
+            self.hub_filters += 1
         if _is_wildcard(filter):
             self.wildcards.put(filter, kept)
         else:
@@ -322,6 +326,8 @@ class Router:
         return subscribers
 
     def _drop(self, filter: bytes) -> None:
+        if filter.startswith(b"$"):
+            self.hub_filters -= 1
         if _is_wildcard(filter):
             self.wildcards.remove(filter)
         else:

@@ -33,6 +33,7 @@ from iothub.hub.compose_cluster import (
     watch_members,
 )
 from iothub.hub.compose_control import PlaneDependencies, Planes, compose_control
+from iothub.hub.compose_events import figures_of, figures_of_registry, make_events
 from iothub.hub.compose_stores import make_monitoring, make_process, on_thread_alarm, open_stores
 from iothub.hub.compose_tasks import make_tasks
 from iothub.hub.draining import Draining
@@ -103,7 +104,9 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = make_tasks(foundation, writers, control, listeners, jobs)
     draining = _draining(foundation, control, listeners)
-    sockets = _sockets(listeners, health, process, *_verbs(foundation, writers, control, tasks, draining, health))
+    verbs, nodes, every_worker = _verbs(foundation, writers, control, tasks, draining, health)
+    foundation.all_figures.bind(every_worker.figures if every_worker else figures_of_registry(health.registry))
+    sockets = _sockets(listeners, health, process, verbs, nodes, every_worker)
     _feed(foundation, writers, control, sockets, tasks, jobs)
     return Parts(process, monitoring, stores, writers, control, tasks, sockets)
 
@@ -181,6 +184,8 @@ def _control(foundation: Foundation, writers: Writers) -> Control:
         hub=planes.hub,
         registry=foundation.registry,
         sys_topics=planes.sys_topics,
+        event_topics=foundation.events(),
+        webhooks=foundation.webhooks,
         queue_bounds=queue_bounds,
         recovery=_recovery(foundation, writers, planes, queue_bounds),
         streaming=streaming,
@@ -264,8 +269,10 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         is_short_of_memory=lambda: watch.is_overloaded,
         make_routes=partial(make_routes, foundation, later),
         hub_states=foundation.hub_states.all,
+        broker_figures=figures_of(settings.tenancy.operator, foundation.broker_figures),
         make_directory=partial(make_directory, foundation),
         make_traces=foundation.make_traces,
+        make_events=partial(make_events, foundation),
         will_keeper=make_will_keeper(foundation),
     )
 
@@ -487,6 +494,7 @@ def _feed(
     sources.feed_process(registry, process, monitoring)
     sources.feed_plane(registry, control.plane, watch)
     registry.feed(metrics.TRACES_ACTIVE, lambda: len(foundation.traces()))
+    sources.feed_tenant_events(registry, foundation.events(), foundation.webhooks.deliverer)
     sources.feed_sockets(registry, sockets.listeners, process.descriptors, sockets.http, brokers)
     sources.feed_control(
         registry, hub, sockets.health.tenants, stores.shared_records, str(process.settings.node.number)

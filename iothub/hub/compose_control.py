@@ -32,7 +32,8 @@ from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.hub import Hub, Later
 from iothub_tenants.broker.offline_rights import rights_of
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
-from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.sys_topics import BrokerFiguresOf, SysTopics, no_figures
+from iothub_tenants.broker.tenant_events import NoEvents, TenantEvents
 from iothub_tenants.broker.tracing import NoTraces, Traces
 from iothub_tenants.control.control import ControlPlane
 
@@ -43,6 +44,10 @@ def _one_hub(_sessions: Callable[[], SessionManager]) -> SessionDirectory:
 
 def _no_traces(_plane: Plane) -> Traces:
     return NoTraces()
+
+
+def _no_events(_plane: Plane, _routes: PeerRoutes) -> TenantEvents:
+    return NoEvents()
 
 
 def _no_peers(_plane: Plane) -> PeerRoutes:
@@ -77,8 +82,10 @@ class PlaneDependencies:
     is_short_of_memory: Callable[[], bool] = lambda: False
     make_routes: Callable[[Plane], PeerRoutes] = _no_peers
     hub_states: Callable[[], Mapping[str, str]] = dict
+    broker_figures: BrokerFiguresOf = no_figures
     make_directory: Callable[[Callable[[], SessionManager]], SessionDirectory] = _one_hub
     make_traces: Callable[[Plane], Traces] = _no_traces
+    make_events: Callable[[Plane, PeerRoutes], TenantEvents] = _no_events
     will_keeper: WillKeeper = field(default_factory=NoWillKeeper)
 
 
@@ -138,10 +145,11 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         routes=routes,
         is_short_of_memory=ground.is_short_of_memory,
         traces=ground.make_traces(plane),
+        events=ground.make_events(plane, routes),
     )
     control_plane = ControlPlane(hub)
     control.bind(control_plane)
-    sys_topics = SysTopics(plane, ground.brokers, ground.queued, ground.hub_states)
+    sys_topics = SysTopics(plane, ground.brokers, ground.queued, ground.hub_states, ground.broker_figures)
     shared = Shared(
         ground.settings,
         clock,
@@ -154,5 +162,6 @@ def compose_control(ground: PlaneDependencies) -> Planes:
         later,
         partial(rights_of, hub),
         routes,
+        hub.events,
     )
     return Planes(plane, control_plane, hub, sys_topics, shared)

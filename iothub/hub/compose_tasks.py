@@ -70,6 +70,9 @@ def make_tasks(
         deletion=_deletion(foundation, writers, control),
         metering=control.metering,
         sys_topics=control.sys_topics,
+        broker_figures=foundation.broker_figures,
+        event_topics=control.event_topics,
+        webhooks=control.webhooks,
         machine=MachineCheck(
             process.data_dir, monitoring.alarms, monitoring.watch, process.descriptors, shared, listeners
         ),
@@ -85,6 +88,7 @@ def _following(foundation: Foundation, control: Control, announce: OnChanges) ->
 
     def on_changes(changes: Sequence[Change]) -> None:
         streaming.on_changes(changes)
+        control.webhooks.on_changes(changes)
         announce(changes)
 
     forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)

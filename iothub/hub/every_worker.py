@@ -19,7 +19,7 @@ from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs
 from iothub_services.metrics import metrics
 from iothub_services.metrics.exported import Exported, exported_file, last_exported
 from iothub_services.metrics.exposition import TenantSeries, process_page, render_figures
-from iothub_services.metrics.merging import Figure, Labels, figures_in, merge, rows_of, whole
+from iothub_services.metrics.merging import Figure, Figures, Labels, figures_in, merge, rows_of, whole
 from iothub_services.metrics.metrics import Kind, Metric
 
 SILENCE_S = 2.0  # for which a worker may say nothing: less than a scraper waits, and the command line
@@ -92,16 +92,25 @@ class EveryWorker:
         first = own.health.number - own.worker + 1
         self._others = {worker: first + worker - 1 for worker in range(1, workers + 1) if worker != own.worker}
 
+    async def figures(self) -> Figures:
+        """Return the figures of all workers together; of those that are silent, what they have said last."""
+        rows, said = await self._metric_rows()
+        return whole(merge([*map(figures_in, rows.values()), *said]))
+
     async def metrics(self) -> bytes:
+        rows, said = await self._metric_rows()
+        figures = whole(merge([*map(figures_in, rows.values()), *said]))
+        figures[metrics.WORKERS] = {("up",): len(rows), ("silent",): len(said)}
+        of_processes = {str(worker): [row for row in rows[worker] if "family" in row] for worker in sorted(rows)}
+        return render_figures(figures) + process_page(of_processes)
+
+    async def _metric_rows(self) -> tuple[dict[int, Sequence[Json]], list[Figures]]:
+        """Return the rows of the workers that answer, and what the others have said last."""
         answers = await self._ask(Verb.WORKER_METRICS)
         rows: dict[int, Sequence[Json]] = {self._own.worker: self._own.metric_rows()}
         rows.update({worker: each.rows for worker, each in answers.items() if not each.silence})
         silent = [worker for worker, each in answers.items() if each.silence]
-        said = [last_exported(exported_file(self._own.folder, worker)) for worker in silent]
-        figures = whole(merge([*map(figures_in, rows.values()), *said]))
-        figures[metrics.WORKERS] = {("up",): len(rows), ("silent",): len(silent)}
-        of_processes = {str(worker): [row for row in rows[worker] if "family" in row] for worker in sorted(rows)}
-        return render_figures(figures) + process_page(of_processes)
+        return rows, [last_exported(exported_file(self._own.folder, worker)) for worker in silent]
 
     async def tenant_metrics(self, tenant: str | None, after: str, limit: int) -> Iterator[bytes]:
         argument = {"tenant": tenant, "after": after, "limit": limit}

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from iothub import hooks
 from iothub.base.errors import ConflictError
 from iothub.engine.plane import Plane
+from iothub.hub.broker_figures import AllFigures
 from iothub.hub.cluster import HubCluster
 from iothub.hub.compose_control import late_brokers
 from iothub.hub.compose_links import make_links
+from iothub.hub.compose_webhooks import make_broker_figures, make_webhooks
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.hub.member_events import HubStates
@@ -25,6 +27,7 @@ from iothub_tenants.accounts.generator import BlockSource
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.membership import Members
 from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.broker.event_topics import EventTopics
 from iothub_tenants.broker.trace_files import TraceFiles
 from iothub_tenants.broker.tracing import Tracing
 
@@ -60,6 +63,10 @@ class Foundation:
         self.places: LateBound[PeerPlaces] = LateBound("what says to other hubs how far the log is known here")
         self.queued: LateBound[QueuedPeers] = LateBound("what tells other hubs what is stored for them")
         self.traces: LateBound[Tracing] = LateBound("what traces clients and topics")
+        self.webhooks = make_webhooks(process, stores, monitoring)
+        self.events: LateBound[EventTopics] = LateBound("what publishes events to tenants")
+        self.all_figures: LateBound[AllFigures] = LateBound("what reads the figures of all workers")
+        self.broker_figures = make_broker_figures(process, monitoring, lambda: self.all_figures()())
         self.trace_files = TraceFiles(process.data_dir.own / "traces")
         self.registry = Registry(stores.accounts)
         self.block_source = BlockSource(stores.accounts)
@@ -71,9 +78,10 @@ class Foundation:
         self.hub_states = HubStates(settings.node.number, process.phase, statuses, view)
 
     def on_event(self, event: Event) -> None:
-        """Count an event of a session, and notify the plug-ins."""
+        """Count an event of a session, and notify plug-ins, subscribers and traces."""
         self.monitoring.telemetry.happened(event)
         self.lifecycle.on_event(event)
+        self.events().on_event(event)
         self.traces().on_event(event)
 
     def make_traces(self, plane: Plane) -> Tracing:

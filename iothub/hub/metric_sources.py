@@ -33,11 +33,13 @@ from iothub_services.queues.port import QueueStore
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.quota.names import Quota
 from iothub_services.streams.port import Direction
+from iothub_services.webhooks.deliverer import Deliverer
 
 if TYPE_CHECKING:
     from iothub.engine.plane import Plane
     from iothub_tenants.broker.broker import TenantBroker
     from iothub_tenants.broker.brokers import Brokers
+    from iothub_tenants.broker.event_topics import EventTopics
     from iothub_tenants.broker.hub import Hub
 
 
@@ -150,6 +152,14 @@ def feed_events(registry: Registry, journal: ThreadJournal, damaged: DamagedReco
     feed(metrics.DAMAGED_RECORDS, damaged.counts)
     feed(metrics.ANALYTICS_EVENTS, lambda: metering.written)
     feed(metrics.ANALYTICS_EVENTS_LOST, lambda: metering.lost)
+
+
+def feed_tenant_events(registry: Registry, events: EventTopics, deliverer: Deliverer) -> None:
+    """What is published below `$events`, and to webhooks."""
+    registry.feed(metrics.TENANT_EVENTS, lambda: events.published)
+    registry.feed(metrics.TENANT_EVENTS_LEFT_OUT, lambda: dict(events.lost))
+    registry.feed(metrics.WEBHOOK_EVENTS, lambda: dict(deliverer.counts))
+    registry.feed(metrics.WEBHOOK_WAITING_BYTES, deliverer.waiting_bytes)
 
 
 def feed_messages(registry: Registry, writer: QueueWriter, queues: QueueStore, brokers: Brokers) -> None:

@@ -32,6 +32,7 @@ from iothub.hub.store_alarms import StoreAlarms
 from iothub.hub.streaming import Streaming
 from iothub.hub.telemetry import Telemetry
 from iothub.hub.wait_for_servers import Pause, Waiting
+from iothub.hub.webhooks import Webhooks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
@@ -56,6 +57,7 @@ from iothub_services.threads import Threads
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.background.session_recovery import SessionRecovery
+from iothub_tenants.broker.event_topics import EventTopics
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.broker.queue_bounds import QueueBounds
 from iothub_tenants.broker.sys_topics import SysTopics
@@ -150,6 +152,8 @@ class Control:
     hub: Hub
     registry: Registry
     sys_topics: SysTopics
+    event_topics: EventTopics
+    webhooks: Webhooks
     queue_bounds: QueueBounds
     recovery: SessionRecovery
     streaming: Streaming

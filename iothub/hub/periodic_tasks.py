@@ -16,11 +16,14 @@ from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.hub.body_sweep import LOOK_INTERVAL_S as SWEEP_INTERVAL_S
 from iothub.hub.body_sweep import BodySweep
+from iothub.hub.broker_figures import BrokerFigures
 from iothub.hub.metering import LOOK_INTERVAL_S, Metering
 from iothub.hub.queue_expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub.hub.streaming import LOOK_INTERVAL_S as STREAMS_INTERVAL_S
 from iothub.hub.streaming import Streaming
 from iothub.hub.tenant_deletion import TenantDeletion
+from iothub.hub.webhooks import LOOK_INTERVAL_S as WEBHOOKS_INTERVAL_S
+from iothub.hub.webhooks import Webhooks
 from iothub.jobs.watch import LOOK_INTERVAL_S as JOBS_INTERVAL_S
 from iothub.jobs.watch import JobWatch
 from iothub.net.descriptors import Descriptors
@@ -43,6 +46,7 @@ from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.background.following import AccountFollower
 from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.event_topics import SUMMARY_INTERVAL_S, EventTopics
 from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
@@ -269,6 +273,9 @@ class PeriodicTasks:
     deletion: TenantDeletion
     metering: Metering
     sys_topics: SysTopics
+    broker_figures: BrokerFigures | None
+    event_topics: EventTopics
+    webhooks: Webhooks
     machine: MachineCheck
     statistics: StatisticsTrim
     sweep: BodySweep | None
@@ -289,6 +296,8 @@ class PeriodicTasks:
         self.metering.begin()
         add("metering", LOOK_INTERVAL_S, self.metering.run_once)
         add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
+        add("$events", SUMMARY_INTERVAL_S, self.event_topics.summarise)
+        add("webhooks", WEBHOOKS_INTERVAL_S, self.webhooks.run_once)
         add("watch", WATCH_INTERVAL_S, self.machine.run_once)
         if settings.events.driver == "sqlite":
             add("statistics", HOUSEKEEPING_INTERVAL_S, self.statistics.trim)
@@ -303,4 +312,6 @@ class PeriodicTasks:
         self.runner.stop()
 
     async def _publish_sys(self) -> None:
+        if self.broker_figures is not None:
+            await self.broker_figures.refresh()
         self.sys_topics.publish()

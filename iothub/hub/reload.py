@@ -28,6 +28,7 @@ from iothub.hub.from_settings import (
 )
 from iothub.hub.parts import Parts
 from iothub.hub.service_manager import ServiceManager
+from iothub.hub.webhooks import delivery_of
 from iothub.records.admin_commands import Json, Reply
 from iothub_services.metrics.alarms import AlarmName
 
@@ -59,6 +60,8 @@ def prepare(parts: Parts, new: Config) -> list[Callable[[], None]]:
         partial(control.plane.apply, plane_limits(new)),
         partial(control.hub.authenticator.apply, auth_settings(new)),
         partial(control.hub.apply, new),
+        partial(control.event_topics.apply, new.mqtt.events_rate),
+        partial(control.webhooks.deliverer.apply, delivery_of(new.webhooks)),
         partial(
             monitoring.watch.apply,
             new.alarms,

@@ -82,6 +82,7 @@ class Stop:
     def close(self) -> None:
         """What is left when the reactor has ended. Blocks."""
         process, stores = self._parts.process, self._parts.stores
+        self._parts.control.webhooks.deliverer.close(self._closing_s)
         stores.usage.close()
         process.threads.stop(self._closing_s)
         if stores.redis is not None:
@@ -126,6 +127,7 @@ class Stop:
         parts, process, writers = self._parts, self._parts.process, self._parts.writers
         run, timeout_s = process.threads.run, self._closing_s
         until = process.clock.monotonic() + timeout_s
+        parts.control.event_topics.finish()
         given_up = process.reactor.callLater(timeout_s, self._give_up_hbase)
         await self._leave_ledger()
         await run("closing.streams", parts.control.streaming.close, timeout_s)

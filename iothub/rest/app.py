@@ -34,6 +34,7 @@ from iothub.rest import (
     tenants,
     traces,
     users,
+    webhooks,
 )
 from iothub.rest.caller import BoundedHub, Caller, Hub, Principal
 from iothub.rest.cookies import LOGIN
@@ -60,6 +61,7 @@ SUBJECTS = (
     platform,
     users,
     jobs,
+    webhooks,
     machine_paths,
 )
 THREADS = 12  # an embedded database has 15 connections

@@ -5,12 +5,14 @@ Knows no resource. The patterns are those of the accounts; what only the account
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from iothub.base.ids import TENANT_NAME
+from iothub.records.tenant_events import WANTED
 from iothub_services.quota.names import BY_NAME, Kind, Quota
 from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME, STREAM_NAME
 
@@ -34,6 +36,8 @@ Prefix = Annotated[str, Query(max_length=128, pattern=r"^[^\x00]*$", description
 
 Plan = Annotated[str, Field(pattern=_PLAN)]
 Group = Annotated[str, Field(pattern=_GROUP)]
+WebhookEvent = Annotated[str, Field(pattern=_whole(f"({'|'.join(map(re.escape, WANTED))})"))]
+WebhookUrl = Annotated[str, Field(min_length=9, max_length=1024, pattern=r"^https?://[!-~]+$")]
 Device = Annotated[str, Field(pattern=_whole(DEVICE_NAME.pattern))]
 Policy = Literal["owner", "equal", "prefix"]
 Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
@@ -288,6 +292,22 @@ UserSecret = Annotated[
 ]
 
 
+class NewWebhook(Body):
+    """A webhook that is to be. Without `events` it gets all of them."""
+
+    name: Group
+    url: WebhookUrl
+    events: list[WebhookEvent] = Field(default=["*"], min_length=1, max_length=50)
+
+
+class WebhookChanges(Body):
+    """What is not given stays; `events` replaces all of them."""
+
+    url: WebhookUrl | None = None
+    events: Annotated[list[WebhookEvent], Field(min_length=1, max_length=50)] | None = None
+    is_enabled: bool | None = None
+
+
 class NewPlatformUser(Body):
     """A user of the platform that is to be."""
 
@@ -474,6 +494,30 @@ class Self(Item):
     role: str
     tenant: str | None
     scopes: list[str]
+
+
+class Webhook(Item):
+    """A webhook, without its secret."""
+
+    tenant: str | None
+    url: str
+    events: list[str]
+    is_enabled: bool
+
+
+class WebhookWithSecret(Webhook):
+    """A webhook, and the secret that was made for it."""
+
+    secret: str
+
+
+class WebhookTest(Item):
+    """What came of a test."""
+
+    is_delivered: bool
+    status: int
+    detail: str
+    event_id: str
 
 
 class Anything(BaseModel):

@@ -27,6 +27,8 @@ class Scope(StrEnum):
     ISSUERS_WRITE = "issuers:write"
     STREAMS_READ = "streams:read"
     STREAMS_WRITE = "streams:write"  # of the platform: a stream takes its Kafka
+    WEBHOOKS_READ = "webhooks:read"
+    WEBHOOKS_WRITE = "webhooks:write"
     BANS_READ = "bans:read"
     BANS_WRITE = "bans:write"
     QUOTAS_READ = "quotas:read"
@@ -77,6 +79,8 @@ _TENANT_ADMIN = frozenset(
         Scope.ISSUERS_READ,
         Scope.ISSUERS_WRITE,
         Scope.STREAMS_READ,
+        Scope.WEBHOOKS_READ,
+        Scope.WEBHOOKS_WRITE,
         Scope.BANS_READ,
         Scope.BANS_WRITE,
         Scope.QUOTAS_READ,

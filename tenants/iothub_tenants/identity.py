@@ -82,6 +82,11 @@ def check_user_name(name: str) -> None:
     _check("user", name, GROUP_NAME, _GROUP_RULE)
 
 
+def check_webhook_name(name: str) -> None:
+    """Raise ConfigError unless a webhook may have this name."""
+    _check("webhook", name, GROUP_NAME, _GROUP_RULE)
+
+
 def check_stream_name(name: str) -> None:
     """Raise ConfigError unless a stream may have this name."""
     _check("stream", name, STREAM_NAME, _STREAM_RULE)

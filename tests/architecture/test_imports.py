@@ -24,7 +24,7 @@ ALLOWED = {
     "matplotlib": ("iothub_spark.reports.plots",),
     "alembic": ("iothub_migrations.",),
     "prometheus_client": ("iothub_services.metrics.exposition",),
-    "h11": ("iothub.net.", "iothub.rest.timed_http"),
+    "h11": ("iothub.net.", "iothub.rest.timed_http", "iothub_services.webhooks.sending"),
     "msgpack": ("iothub.peers.frames", "iothub_services.store_process.frames"),
     "yaml": ("iothub.cli.tenant_apply",),
     "kafka": (

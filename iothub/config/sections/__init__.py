@@ -36,6 +36,7 @@ from iothub.config.sections.listeners import (
 )
 from iothub.config.sections.servers import HBase, Kafka, Redis, Sql
 from iothub.config.sections.stores import QUEUE_DRIVERS, Events, Queues, Retained, State, Streams
+from iothub.config.sections.webhooks import Webhooks
 
 __all__ = [
     "NIGHTLY_JOBS",
@@ -72,6 +73,7 @@ __all__ = [
     "TcpListener",
     "Tenancy",
     "TlsListener",
+    "Webhooks",
     "WsListener",
     "WssListener",
     "kind_of",
@@ -106,3 +108,4 @@ class Config:
     alarms: AlarmLevels = field(default_factory=AlarmLevels)
     overload: Overload = field(default_factory=Overload)
     metrics: Metrics = field(default_factory=Metrics)
+    webhooks: Webhooks = field(default_factory=Webhooks)

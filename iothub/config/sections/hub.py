@@ -73,6 +73,12 @@ class Tenancy:
         "equal (Client Identifier = device name) or prefix (it begins with the device name).",
         Reload.NOW,
     )
+    operator: str = key(
+        value_types.text,
+        "",
+        "Name of the tenant whose devices get the figures of the whole hub below $SYS/broker, and the events of hubs and alarms; "
+        'a rule must name these topics. "": none.',
+    )
     default_plan: str = key(value_types.name, "standard", "Plan of a tenant created without --plan.", Reload.NOW)
 
 
@@ -111,6 +117,12 @@ class Mqtt:
         Reload.NOW,
     )
     sys_interval_s: float = key(value_types.duration(1, 3600), 10.0, "How often $SYS topics are published.")
+    events_rate: Rate | None = key(
+        value_types.rate,
+        Rate(2_000, 10.0),
+        "Maximum rate of events of one tenant below $events; the rest is counted, and its number published.",
+        Reload.NOW,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,12 @@ class AlarmName(Enum):
         "The REST API does not run; the hub tries again, up to a minute apart. If its port is in use, set another `admin.port`, or "
         '`admin.enabled = "off"`.',
     )
+    WEBHOOK_LOST = (
+        "webhook_lost",
+        "warning",
+        "Events for the webhook were lost in the last ten minutes; `iothub webhook show` has the last attempts. Repair the receiver, or raise "
+        "`webhooks.queue_bytes`.",
+    )
     JOB_MARK_STALE = (
         "job_mark_stale",
         "warning",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from iothub.base.reasons import Drop, Reason
+from iothub.base.reasons import Drop, EventLoss, Reason
 from iothub.mqtt.constants import PacketType
 
 LISTENERS = ("tcp", "tls", "ws", "wss")
@@ -46,6 +46,7 @@ LOGIN_CAUSES = (
     "token_expired",
     "token_not_yet_valid",
 )
+WEBHOOK_RESULTS = ("delivered", "failed", "queue_full", "given_up", "store_failed", "deleted")
 ACCEPT_REASONS = (Reason.ADDRESS_DENIED, Reason.OVERLOAD, Reason.FILE_DESCRIPTORS)
 _QOS = (("0",), ("1",), ("2",))
 _DROPS = tuple((drop.value,) for drop in Drop)
@@ -316,6 +317,23 @@ OVERLOAD_LEVEL = _gauge(
     merge=Merge.MAX,
 )
 TRACES_ACTIVE = _gauge("iothub_traces_active", "Traces of clients and topics that run now.", merge=Merge.MAX)
+
+# Events for tenants
+TENANT_EVENTS = _counter("iothub_published_events_total", "Events published below $events.")
+TENANT_EVENTS_LEFT_OUT = _counter(
+    "iothub_left_out_events_total",
+    "Events for tenants that were left out, by reason; the tenant gets their number.",
+    ("reason",),
+    tuple((loss.value,) for loss in EventLoss),
+)
+
+WEBHOOK_EVENTS = _counter(
+    "iothub_webhook_events_total",
+    "Events for webhooks by result; failed: an attempt, after which others follow.",
+    ("result",),
+    tuple((result,) for result in WEBHOOK_RESULTS),
+)
+WEBHOOK_WAITING_BYTES = _gauge("iothub_webhook_waiting_bytes", "Bytes of events that wait to be delivered to webhooks.")
 
 # Streams to and from Kafka
 STREAM_MESSAGES = _counter(

@@ -50,10 +50,13 @@ class ChangeKind(StrEnum):
     BAN = "ban"  # "KIND:VALUE"
     TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
     STREAM = "stream"  # the stream's name
+    WEBHOOK = "webhook"  # the webhook's name; tenant 0: of the platform
 
 
 # Changes of these kinds leave the tenant's own record as it is.
-_BESIDE_THE_TENANT = frozenset({ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.STREAM})
+_BESIDE_THE_TENANT = frozenset(
+    {ChangeKind.DEVICE, ChangeKind.DEVICE_DELETED, ChangeKind.PLAN, ChangeKind.STREAM, ChangeKind.WEBHOOK}
+)
 
 
 class Writer:

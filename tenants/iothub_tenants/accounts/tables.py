@@ -313,6 +313,42 @@ usage_hour = Table(
     Index(None, "hour_ms"),
 )
 
+# One row per webhook. `tenant_id` 0: of the platform. Its secret is made of the pepper and `salt`.
+webhook = Table(
+    "webhook",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("tenant_id", Integer, nullable=False),
+    Column("name", exact(64), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("events", Text, nullable=False),  # words, with spaces between
+    Column("is_enabled", Boolean, nullable=False),
+    Column("salt", exact(32), nullable=False),
+    Column("old_salt", exact(32), nullable=False),  # of the secret before; "": there was none
+    Column("old_until_ms", Big, nullable=False),  # until then it signs, too
+    Column("created_ms", Big, nullable=False),
+    Column("changed_ms", Big, nullable=False),
+    UniqueConstraint("tenant_id", "name"),
+    sqlite_autoincrement=True,
+)
+
+# The last attempts of each webhook, which hubs write and trim.
+webhook_attempt = Table(
+    "webhook_attempt",
+    metadata,
+    Column("id", Big, primary_key=True, autoincrement=True),
+    Column("webhook_id", Big, nullable=False),
+    Column("at_ms", Big, nullable=False),
+    Column("node", Integer, nullable=False),
+    Column("event_id", exact(64), nullable=False),
+    Column("event", exact(64), nullable=False),
+    Column("result", exact(16), nullable=False),  # delivered | failed | queue_full | given_up | store_failed
+    Column("status", Integer, nullable=False),  # of the HTTP response; 0: there was none
+    Column("detail", String(255), nullable=False),
+    Index(None, "webhook_id", "id"),
+    sqlite_autoincrement=True,
+)
+
 job_mark = Table(
     "job_mark",
     metadata,

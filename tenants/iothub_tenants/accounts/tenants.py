@@ -30,6 +30,8 @@ from iothub_tenants.accounts.tables import (
     stream,
     token_issuer,
     usage_hour,
+    webhook,
+    webhook_attempt,
 )
 from iothub_tenants.accounts.tables import (
     plan as plan_table,
@@ -240,6 +242,9 @@ def finish_deletion(store: AccountStore, tenant_id: int) -> None:
             return
         _remove_belongings(writer.connection, tenant_id)
         writer.connection.execute(delete_from(stream).where(stream.c.tenant_id == tenant_id))
+        of_it = select(webhook.c.id).where(webhook.c.tenant_id == tenant_id)
+        writer.connection.execute(delete_from(webhook_attempt).where(webhook_attempt.c.webhook_id.in_(of_it)))
+        writer.connection.execute(delete_from(webhook).where(webhook.c.tenant_id == tenant_id))
         writer.connection.execute(delete_from(table).where(is_it))
         writer.changed(tenant_id, ChangeKind.TENANT, name, before={"name": name, "state": TenantState.DELETING.value})
 

@@ -33,6 +33,7 @@ from iothub_tenants.accounts.generator import QueueIds
 from iothub_tenants.broker.allowance import LARGEST_PACKET, Allowance, ConnectReservation
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_opened, until_unchanging
 from iothub_tenants.broker.retaining import Retaining
+from iothub_tenants.broker.tenant_events import NoEvents, TenantEvents
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
 from iothub_tenants.broker.wills import Later, Wills
 
@@ -76,6 +77,7 @@ class Shared:
     later: Later
     rights: Callable[[TenantRecord, Session], Awaitable[Policy | None]]  # of a device that is not connected
     routes: PeerRoutes = field(default_factory=NoPeerRoutes)
+    events: TenantEvents = field(default_factory=NoEvents)
 
 
 _shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
@@ -272,6 +274,7 @@ class TenantBroker:
 
     def close_session(self, session: Session, reason: Reason, *, keeps_will: bool, expiry_s: int | None) -> None:
         """A connection no longer has its session."""
+        self._shared.events.disconnected(session, reason)
         sessions = self._shared.sessions
         sessions.close_connection(self, session, reason, keeps_will=keeps_will, expiry_s=expiry_s)
 

@@ -26,6 +26,7 @@ from iothub_services.sessions.manager import SessionManager
 from iothub_services.sessions.port import Cluster, Journal, SessionDirectory, SingleHub
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes
+from iothub_tenants.broker.tenant_events import NoEvents, TenantEvents
 from iothub_tenants.broker.token_ends import TokenEnds
 from iothub_tenants.broker.tracing import NoTraces, Traces
 
@@ -73,6 +74,7 @@ class Hub:
     cluster: Cluster = field(default_factory=SingleHub)
     routes: PeerRoutes = field(default_factory=NoPeerRoutes)
     traces: Traces = field(default_factory=NoTraces)
+    events: TenantEvents = field(default_factory=NoEvents)
     answered: set[Connection] = field(default_factory=set)  # refused, and not closed yet
     is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)

@@ -1,6 +1,6 @@
 """Publishes `$SYS/tenant/...`: a tenant's own figures for its own devices, at an interval and at once for a new subscriber.
 
-So are the states of hubs, `$SYS/broker/...`, and each when it changes.
+So are the states of hubs, `$SYS/broker/...`, and each when it changes. The operator's tenant gets the figures of the whole hub there, too.
 
 Knows no hub, no other tenant and no rule: the access rules decide who may subscribe (only a rule that names `$SYS` allows it), and no client
 publishes under `$SYS`. Nothing is stored: figures are read when they are published. Each hub has its own, for its own clients, so no subscription of
@@ -30,6 +30,12 @@ UNLIMITED = "unlimited"
 Figure = tuple[str, int | str]
 Queued = Callable[[int], TenantUsage]
 HubStates = Callable[[], Mapping[str, str]]
+BrokerFiguresOf = Callable[[TenantBroker], Mapping[str, str]]
+
+
+def no_figures(_broker: TenantBroker) -> Mapping[str, str]:
+    """No tenant is the operator's."""
+    return {}
 
 
 class SysTopics:
@@ -38,12 +44,20 @@ class SysTopics:
     Invariant: `_watched` holds every tenant with a subscription that matches one of its figures, and others for at most one interval.
     """
 
-    def __init__(self, plane: Plane, brokers: Brokers, queued: Queued, hub_states: HubStates = dict) -> None:
-        """`hub_states`: what is published below `$SYS/broker/`, by name."""
+    def __init__(
+        self,
+        plane: Plane,
+        brokers: Brokers,
+        queued: Queued,
+        hub_states: HubStates = dict,
+        broker_figures: BrokerFiguresOf = no_figures,
+    ) -> None:
+        """`hub_states`, `broker_figures`: what is published below `$SYS/broker/`, by name: for all, and for the operator's tenant."""
         self._plane = plane
         self._brokers = brokers
         self._queued = queued
         self._hub_states = hub_states
+        self._broker_figures = broker_figures
         self._watched: set[int] = set()
 
     def resume(self) -> None:
@@ -95,6 +109,7 @@ class SysTopics:
         for name, value in figures(broker, self._queued(broker.tenant_id)):
             yield Message(f"{PREFIX}{name}".encode(), str(value).encode())
         yield from _state_messages(self._hub_states())
+        yield from _state_messages(self._broker_figures(broker))
 
 
 def figures(broker: TenantBroker, queued: TenantUsage) -> Iterator[Figure]:

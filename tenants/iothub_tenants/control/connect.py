@@ -153,7 +153,9 @@ def _note_refusal(hub: Hub, connection: Connection, refusal: _Refusal) -> None:
     hub.counters.connected(connection.listener.name, refusal.version, reason.word)
     hub.traces.refused(connection, reason, refusal.rule)
     if reason is not Reason.NETWORK:
-        hub.connection_log.refused(_claimed(hub, connection, refusal), reason, refusal.rule)
+        claimed = _claimed(hub, connection, refusal)
+        hub.connection_log.refused(claimed, reason, refusal.rule)
+        hub.events.connect_refused(claimed, reason, refusal.rule)
     if not context.is_gone:
         hub.answered.add(connection)
 

@@ -77,3 +77,30 @@ def test_nobody_publishes_below_sys(make_hub: Callable[..., Hub], clients: Calla
     answer = clients(hub)(5).publish("$SYS/tenant/connections", b"9", 1)
     assert answer is not None
     assert answer.code == 0x87
+
+
+def test_operator_reads_the_whole_hubs_figures_and_alarms(
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
+) -> None:
+    """Mosquitto's names; a tenant that is not the operator's gets none of them, with the same rule."""
+    hub = make_hub(mqtt__sys_interval="1s", tenancy__operator="ops")
+    hub.tenant("ops", "watcher")
+    for tenant, device in (("ops", "watcher"), ("acme", "dev1")):
+        hub.run("acl", "allow", tenant, device, "subscribe", "$SYS/#")
+    hub.start()
+    join = clients(hub)
+    operator, other = join(5, tenant="ops", device="watcher"), join(5)
+    other.subscribe(("$SYS/broker/#", 0))
+    operator.subscribe(("$SYS/broker/#", 0))
+
+    figures: dict[str, bytes] = {}
+    while "$SYS/broker/load/bytes/sent/15min" not in figures:
+        (packet,) = operator.get()
+        figures[packet.topic] = packet.payload
+
+    assert figures["$SYS/broker/clients/connected"] == b"2"
+    assert figures["$SYS/broker/uptime"].endswith(b" seconds")
+    assert figures["$SYS/broker/version"].startswith(b"iothub version ")
+    assert {"$SYS/broker/retained messages/count", "$SYS/broker/0/state"} <= set(figures)
+    other.ping()
+    assert {packet.topic for packet in other.fence() if packet.topic} <= {"$SYS/broker/0/state"}

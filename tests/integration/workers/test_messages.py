@@ -135,3 +135,16 @@ def test_publisher_and_subscriber_of_many_are_all_heard(workers: Workers) -> Non
         assert reader.payloads(20) == [str(number).encode() for number in range(1, 21)]
     assert {workers.worker_of(reader.client_id) for reader in readers} == {FIRST, SECOND}
     assert PUBLISH not in {packet.kind for packet in writer.received}
+
+
+def test_events_of_one_worker_reach_a_subscriber_of_the_other(workers: Workers) -> None:
+    """A connect there, and a refused login there; the events of both workers come once each."""
+    workers.hub.run("acl", "allow", "acme", "dev1", "subscribe", "$events/#")
+    reader, name = workers.join(FIRST), unique()
+    until(lambda: reader.subscribe((f"$events/client/+/{name}", 1)).codes == [1], "the rule is applied")
+
+    workers.join(SECOND, client_id=name, device="dev2").disconnect()
+
+    topics = [packet.topic for packet in reader.take(2)]
+    assert topics == [f"$events/client/connected/{name}", f"$events/client/disconnected/{name}"]
+    reader.nothing()

@@ -37,6 +37,7 @@ ELSEWHERE |= {
     "hbase sweep",
 }  # they need the real servers: tests/services has them
 ELSEWHERE |= {"stream show", "stream create", "stream delete"}  # they need Kafka: tests/services has it
+ELSEWHERE |= {"webhook test"}  # it sends a request: tests/integration/webhooks has a receiver
 ELSEWHERE |= {"job cancel"}  # ends a process: tests/unit/jobs/test_control.py
 ELSEWHERE |= {"job run"}  # starts Spark: tests/integration/jobs runs one job, and a night
 NO_TERMINAL = {
@@ -66,6 +67,7 @@ GONE_BEFORE = {  # what an example makes must not be there yet
     "device import": ("device", "delete", "acme", "dev1", "--yes"),
     "admin user create": ("admin", "user", "delete", "alice", "--yes"),
     "group create": ("group", "delete", "acme", "sensors", "--yes"),
+    "webhook create": ("webhook", "delete", "pager", "--tenant", "acme", "--yes"),
     "token-issuer add": ("token-issuer", "remove", "acme", "fleet", "--yes"),
 }
 
@@ -98,6 +100,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "plan create small connections=1",
         "ban add acme device dev1",
         f"token-issuer add acme fleet --public-key-file {base / 'fleet.pem'}",
+        "webhook create pager https://hooks.example.com/iothub --tenant acme",
         "admin key create ci --role viewer",
         "admin user create alice --role viewer --generate",
         f"tenant export acme --file {base / 'acme.json'}",

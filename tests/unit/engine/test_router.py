@@ -382,6 +382,24 @@ def test_many_overlapping_filters_of_one_session_merge_in_linear_time() -> None:
     assert sorted(target.identifiers) == list(range(1, 4097))
 
 
+def test_filters_for_the_hubs_own_topics_are_counted_once_each() -> None:
+    """Both kinds of filter, and shared ones; a second subscriber of the same filter is none more."""
+    a, b = Session(), Session()
+    router = Router()
+    router.subscribe(Subscription(a, b"#"))
+    assert router.hub_filters == 0
+
+    for filter, group in ((b"$SYS/#", None), (b"$events/x", None), (b"$events/x", b"g")):
+        router.subscribe(Subscription(a, filter, group))
+        router.subscribe(Subscription(b, filter, group))
+    assert router.hub_filters == 2
+
+    for filter, group in ((b"$SYS/#", None), (b"$events/x", None), (b"$events/x", b"g")):
+        router.unsubscribe(a, filter, group)
+        router.unsubscribe(b, filter, group)
+    assert router.hub_filters == 0
+
+
 def test_target_merges_in_the_order_given() -> None:
     """Identifiers keep the order of the subscriptions, 0 is none."""
     a = Session()

@@ -161,6 +161,13 @@ def test_hooked_policy_asks_the_plug_in_first() -> None:
     assert (policy.version, policy.publishes_everything, policy.receives_everything) == (7, False, False)
 
 
+def test_no_plug_in_lets_a_client_publish_to_the_hubs_own_topics() -> None:
+    policy = HookedPolicy(Closed(), lambda _client, _action, _topic: True, CLIENT)
+
+    assert [policy.may_publish(topic) for topic in (b"a", b"$SYS/x", b"$events/x", b"$")] == [True, False, False, False]
+    assert policy.may_receive(b"$events/x")
+
+
 def test_installed_plug_ins_are_loaded_by_place() -> None:
     loaded = hooks.load([EntryPoint("lifecycle", "builtins:print", hooks.GROUP)])
 

@@ -39,7 +39,10 @@ class Harness:
             statistics_thread=None,
         )
         self.control = some(
-            streaming=some(close=lambda _timeout_s: True), metering=some(finish=self.finish), cluster=None
+            streaming=some(close=lambda _timeout_s: True),
+            metering=some(finish=self.finish),
+            cluster=None,
+            event_topics=some(finish=lambda: None),
         )
         self.monitoring = some(store_alarms=some(end=lambda: self.closed.append("over")))
 

@@ -30,6 +30,7 @@ from iothub_migrations.versions import (
     v0011_api_keys,
     v0012_users,
     v0013_last_used,
+    v0014_webhooks,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -108,6 +109,8 @@ def test_ids_are_counted_in_the_migrated_database(engine: Engine) -> None:
         "api_key",
         "admin_user",
         "login_session",
+        "webhook",
+        "webhook_attempt",
         "audit",
     }
 
@@ -131,25 +134,25 @@ def test_newer_database_that_allows_it_is_used_and_left_alone(engine: Engine) ->
     schema.upgrade(engine)
     write(
         engine,
-        "UPDATE schema_info SET value = 14 WHERE name = 'version'",
-        "UPDATE alembic_version SET version_num = '0014'",
+        "UPDATE schema_info SET value = 15 WHERE name = 'version'",
+        "UPDATE alembic_version SET version_num = '0015'",
     )
 
     assert schema.check(engine) is SchemaState.NEWER
     assert schema.upgrade(engine) is SchemaState.NEWER
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 14
+        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 15
 
 
 def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
     """Exit code 4; `upgrade` does not touch it."""
     schema.upgrade(engine)
-    write(engine, "UPDATE schema_info SET value = 14")
+    write(engine, "UPDATE schema_info SET value = 15")
 
     for look in (schema.check, schema.upgrade):
         with pytest.raises(
             ConflictError,
-            match=rf"^the accounts database accounts\.db .*version 14 .* knows version {schema.SCHEMA_VERSION}",
+            match=rf"^the accounts database accounts\.db .*version 15 .* knows version {schema.SCHEMA_VERSION}",
         ):
             look(engine)
 
@@ -280,7 +283,8 @@ def test_hub_that_had_left_or_had_an_heir_is_gone_in_the_newest_schema(
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0013_last_used.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0014_webhooks.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0014_webhooks.down_revision == v0013_last_used.revision
     assert v0013_last_used.down_revision == v0012_users.revision
     assert v0012_users.down_revision == v0011_api_keys.revision
     assert v0011_api_keys.down_revision == v0010_membership.revision

@@ -565,3 +565,36 @@ def test_rows_are_those_of_the_command_line(api: Api, capsys: pytest.CaptureFixt
     (printed,) = json.loads(capsys.readouterr().out)
 
     assert printed.keys() == api.get("/tenants/acme").json.keys()
+
+
+# --- iothub.rest.webhooks
+
+
+@pytest.mark.parametrize("path", ["/webhooks", "/tenants/acme/webhooks"])
+def test_webhook_from_creation_to_deletion(api: Api, path: str) -> None:
+    """The secret is in two answers only."""
+    made = api.post(path, {"name": "pager", "url": "https://hooks.example.com/x", "events": ["client/*"]})
+    assert (made.status, made.headers["location"]) == (201, f"/api/v1{path}/pager")
+    shown = api.get(f"{path}/pager").json
+    assert {**shown, "secret": made.json["secret"]} == made.json
+    assert api.post(path, {"name": "pager", "url": "https://a.example"}).code == "conflict"
+    assert api.post(path, {"name": "x", "url": "https://a.example", "events": ["nothing"]}).code == "invalid"
+
+    changed = api("PATCH", f"{path}/pager", {"events": ["*"], "is_enabled": False}).json
+    assert (changed["events"], changed["is_enabled"], changed["url"]) == (["*"], False, "https://hooks.example.com/x")
+    rotated = api.post(f"{path}/pager:rotate").json
+    assert rotated["secret"].startswith("whsec_")
+    assert rotated["secret"] != made.json["secret"]
+    assert [each["name"] for each in api.get(path).json["items"]] == ["pager"]
+    assert api.get(f"{path}/pager/attempts").json == {"items": []}
+    assert api("DELETE", f"{path}/pager").status == 204
+    assert api.get(f"{path}/pager").code == "not_found"
+
+
+def test_webhook_to_a_private_address_is_tested_and_refused(api: Api) -> None:
+    api.post("/tenants/acme/webhooks", {"name": "pager", "url": "http://127.0.0.1:1/"})
+
+    found = api.post("/tenants/acme/webhooks/pager:test").json
+
+    assert (found["is_delivered"], found["status"]) == (False, 0)
+    assert "not public" in found["detail"]

@@ -204,3 +204,25 @@ def test_state_that_changes_while_nobody_is_there_is_passed_over(hub: Hub) -> No
     hub.topics.publish_hub_states({"1/state": "draining"})
 
     assert hub.plane.published == []
+
+
+def test_figures_of_the_whole_hub_are_the_operators_alone(hub: Hub) -> None:
+    """Whatever another tenant subscribes to."""
+    figures = {"clients/total": "7", "retained messages/count": "1"}
+    topics = SysTopics(
+        cast("Any", hub.plane),
+        cast("Any", hub.brokers),
+        lambda _id: TenantUsage(0, 0),
+        broker_figures=lambda broker: figures if broker is hub.acme else {},
+    )
+    for each, name in ((hub.acme, "acme"), (hub.beta, "beta")):
+        for topic_filter in (b"$SYS/broker/#", b"#", b"+/broker/#"):
+            session = Session(is_online=True)
+            subscription = Subscription(session, topic_filter, None, 0, False, False, 0, 0)
+            each.plane.router.subscribe(subscription)
+            topics.subscribed(each, cast("Any", session), subscription, is_replayed=name == "acme")
+
+    topics.publish()
+
+    assert hub.plane.replayed == [(b"$SYS/broker/clients/total", b"7"), (b"$SYS/broker/retained messages/count", b"1")]
+    assert {tenant for tenant, _, _ in hub.plane.published} == {"acme"}

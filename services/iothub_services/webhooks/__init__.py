@@ -1,0 +1,1 @@
+"""Webhooks: events as signed HTTP requests, from a queue of each hub's own."""

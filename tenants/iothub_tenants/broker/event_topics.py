@@ -1,0 +1,387 @@
+"""Publishes `$events/...`: what becomes of a tenant's clients, sessions, messages and quotas, to those of its own devices that may subscribe.
+
+Knows no hub and no rule: the access rules decide who may subscribe (only a rule that names `$events` allows it), and no client publishes there.
+An event is made only for a tenant with a subscription for it, here or at another hub, or with a webhook. It is published a moment later, between
+two turns of the message plane, by the hub where it happened.
+
+Invariants: nothing here runs for a message. A tenant's events are published in their order. At most `mqtt.events_rate` of them are, and at most
+`MOST_WAITING` wait; what is left out is counted, and published as a count with the next summary. Summaries are bounded by the number of
+reasons and quotas, so that an event about an event cannot multiply.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from iothub.base import log as logging
+from iothub.base.clock import Clock
+from iothub.base.errors import IotHubError
+from iothub.base.reasons import Drop, EventLoss, Reason
+from iothub.base.units import Rate
+from iothub.engine.message import Message
+from iothub.engine.plane import Plane
+from iothub.engine.state import Session
+from iothub.engine.turn import PAUSES_PUBLISHERS
+from iothub.records.events import Event, EventType
+from iothub.records.tenant_events import PLATFORM_KINDS, EventKind, Fact, TenantEvent, encode_body, id_of
+from iothub_services.connections.rejected import NO_TENANT, Client
+from iothub_services.queues.port import TenantUsage
+from iothub_services.quota.names import Quota
+from iothub_services.webhooks.port import PLATFORM
+from iothub_tenants.broker.broker import TenantBroker
+from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.sys_topics import usage_of
+from iothub_tenants.broker.tenant_events import EventSink, NoSink
+
+SUMMARY_INTERVAL_S = 10.0
+MOST_WAITING = 1_000  # events of one tenant whose publishers are held
+HELD_S = 0.1  # between two looks whether they still are
+SLICE = 100  # events, or tenants of a summary, between two turns of the reactor
+WARNING, CLEARED = 0.8, 0.75  # shares of a quota
+
+log = logging.get(__name__)
+
+Later = Callable[[float, Callable[[], None]], object]
+Counts = Mapping[str, int]
+OpenTenant = Callable[[int | str], Awaitable[TenantBroker | None]]
+"""Makes the broker of a tenant (by id or name) without clients here, because other hubs have some of its clients."""
+
+MakeEvent = Callable[[TenantBroker], TenantEvent]
+
+_KINDS = {
+    EventType.SESSION_CONNECTED: EventKind.CLIENT_CONNECTED,
+    EventType.SESSION_CREATED: EventKind.SESSION_CREATED,
+    EventType.SESSION_RESUMED: EventKind.SESSION_RESUMED,
+    EventType.SESSION_TAKEN_OVER: EventKind.SESSION_TAKEN_OVER,
+    EventType.SESSION_EXPIRED: EventKind.SESSION_EXPIRED,
+    EventType.SESSION_DISCARDED: EventKind.SESSION_DISCARDED,
+    EventType.SESSION_SUBSCRIBED: EventKind.SUBSCRIPTION_ADDED,
+    EventType.SESSION_UNSUBSCRIBED: EventKind.SUBSCRIPTION_REMOVED,
+}
+_SHOWN = ("reason", "session_expiry_s", "keep_alive_s", "filter", "group", "qos")
+"""Facts of the log that are shown as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """What is counted of a tenant: refusals by quota since the hub started, and its queues now."""
+
+    refusals: Callable[[int], Counts]
+    queued: Callable[[int], TenantUsage]
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """`node`: of this hub. `rate`: of one tenant's events; None: no limit. `operator`: the tenant that gets the platform's events; "": none."""
+
+    node: int
+    rate: Rate | None
+    operator: str
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a tenant's last summary has covered. `near`: quotas of which it has been warned."""
+
+    at_ms: int
+    drops: Counts
+    refusals: Counts
+    near: set[Quota]
+
+
+class EventTopics:
+    """Fulfils `TenantEvents`. On the reactor thread."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        brokers: Brokers,
+        source: EventSource,
+        clock: Clock,
+        later: Later,
+        settings: EventSettings,
+        open_tenant: OpenTenant | None = None,
+        sink: EventSink | None = None,
+    ) -> None:
+        """`open_tenant`: None where there are no other hubs. `sink`: gets events as well, for webhooks."""
+        self._plane = plane
+        self._brokers = brokers
+        self._source = source
+        self._clock = clock
+        self._later = later
+        self._node = settings.node
+        self._rate = settings.rate
+        self._operator = settings.operator
+        self._open_tenant = open_tenant
+        self._sink = sink or NoSink()
+        self._number = 0
+        self._waiting: dict[int, deque[TenantEvent]] = {}
+        self._is_flush_due = False
+        self._has_ended = False
+        self._in_window: Counter[int] = Counter()
+        self._window_ends = 0.0
+        self._left_out: dict[int, Counter[EventLoss]] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._opening: set[int | str] = set()
+        self.published = 0
+        self.lost: Counter[str] = Counter()
+
+    def apply(self, rate: Rate | None) -> None:
+        """Use another rate from the next event on."""
+        self._rate = rate
+
+    # --- what happens
+
+    def on_event(self, event: Event) -> None:
+        """An event of a session is on its way to the log."""
+        kind = _KINDS.get(event.type)
+        broker = None if kind is None else self._brokers.present(event.tenant_id)
+        if kind is not None and broker is not None and self._is_watched(broker):
+            self._take(broker, _shown(kind, broker, event))
+
+    def connect_refused(self, client: Client, reason: Reason, rule: str) -> None:
+        """Fulfils `TenantEvents`."""
+        if client.tenant_id == NO_TENANT:
+            return
+        broker = self._brokers.present(client.tenant_id)
+        if broker is None and self._sink.has(client.tenant_id):
+            self._take(None, self._refused(client.tenant_id, client.tenant, client, reason, rule))
+        self._take_or_open(
+            broker,
+            client.tenant_id,
+            lambda found: self._refused(found.tenant_id, found.record.name, client, reason, rule),
+        )
+
+    def on_platform(self, kind: EventKind, subject: str, facts: Mapping[str, Fact]) -> None:
+        """Something has happened to hubs or alarms: for the platform's webhooks, and for the operator's tenant, if there is one."""
+        if self._sink.has(PLATFORM):
+            self._take(None, TenantEvent(kind, PLATFORM, "", subject, self._now_ms(), facts))
+        if self._operator:
+            broker = next((broker for broker in self._brokers if broker.record.name == self._operator), None)
+            self._take_or_open(broker, self._operator, lambda found: self._event(kind, found, subject, facts))
+
+    def disconnected(self, session: Session, reason: Reason) -> None:
+        """Fulfils `TenantEvents`. Not from the log, which has no end of a transient session."""
+        broker = self._brokers.present(session.tenant.tenant_id)
+        if broker is not None and self._is_watched(broker):
+            facts: dict[str, Fact] = {"client": session.client_id, "device": session.device}
+            facts |= {"reason": reason.word, "code": reason.code}
+            self._take(broker, self._event(EventKind.CLIENT_DISCONNECTED, broker, session.client_id, facts))
+
+    def _take_or_open(self, broker: TenantBroker | None, tenant: int | str, make: MakeEvent) -> None:
+        """Without a broker here only another hub can have subscribers: it is made, for this event and for those that follow."""
+        if broker is not None:
+            if self._is_watched(broker):
+                self._take(broker, make(broker))
+        elif self._open_tenant is not None and tenant not in self._opening:
+            self._opening.add(tenant)
+            Deferred.fromCoroutine(self._take_elsewhere(self._open_tenant, tenant, make)).addErrback(_not_opened)
+
+    async def _take_elsewhere(self, open_tenant: OpenTenant, tenant: int | str, make: MakeEvent) -> None:
+        try:
+            broker = await open_tenant(tenant)
+        finally:
+            self._opening.discard(tenant)
+        if broker is not None and broker.plane.router.hub_filters:
+            self._take(broker, make(broker))
+
+    def _refused(self, tenant_id: int, tenant: str, client: Client, reason: Reason, rule: str) -> TenantEvent:
+        facts: dict[str, Fact] = {"client": client.client_id, "device": client.device, "reason": reason.word}
+        facts |= {"code": reason.code, "rule": rule, "ip": client.address}
+        return TenantEvent(EventKind.CLIENT_CONNECT_FAILED, tenant_id, tenant, client.client_id, self._now_ms(), facts)
+
+    # --- summaries
+
+    async def summarise(self) -> None:
+        """Publish what was counted since the last time: drops, refusals by quota, quotas nearly used up, events that were left out."""
+        watched = {broker.tenant_id: broker for broker in self._brokers if self._is_watched(broker)}
+        for tenant_id in self._seen.keys() - watched.keys():
+            del self._seen[tenant_id]
+        for number, broker in enumerate(watched.values(), 1):
+            self._summarise_tenant(broker)
+            if number % SLICE == 0:
+                await self._breathe()
+        self._left_out.clear()
+
+    def _breathe(self) -> Deferred[None]:
+        pause: Deferred[None] = Deferred()
+        self._later(0.0, lambda: pause.callback(None))
+        return pause
+
+    def _is_watched(self, broker: TenantBroker) -> bool:
+        return broker.plane.router.hub_filters > 0 or self._sink.has(broker.tenant_id)
+
+    def _summarise_tenant(self, broker: TenantBroker) -> None:
+        tenant_id, now_ms = broker.tenant_id, self._now_ms()
+        drops = {word: count for word, count in broker.traffic.dropped.items() if word != Drop.NO_SUBSCRIBERS.value}
+        refusals = dict(self._source.refusals(tenant_id))
+        before = self._seen.get(tenant_id)
+        if before is None:
+            before = _Seen(now_ms, drops, refusals, set())
+        self._seen[tenant_id] = _Seen(now_ms, drops, refusals, before.near)
+        left_out = {loss.value: count for loss, count in self._left_out.get(tenant_id, Counter()).items()}
+        found = (
+            *self._counted(EventKind.MESSAGE_DROPPED, broker, "reason", _risen(before.drops, drops), before.at_ms),
+            *self._counted(EventKind.QUOTA_EXCEEDED, broker, "quota", _risen(before.refusals, refusals), before.at_ms),
+            *self._counted(EventKind.EVENT_LEFT_OUT, broker, "reason", left_out, before.at_ms),
+            *self._near_limits(broker, before.near),
+        )
+        for event in found:
+            self._add(event)
+
+    def _counted(
+        self, kind: EventKind, broker: TenantBroker, name: str, counts: Counts, from_ms: int
+    ) -> Sequence[TenantEvent]:
+        return [
+            self._event(kind, broker, word, {name: word, "count": count, "from": from_ms})
+            for word, count in counts.items()
+        ]
+
+    def _near_limits(self, broker: TenantBroker, near: set[Quota]) -> Iterable[TenantEvent]:
+        """Tell of each quota that is nearly used up, and of each one that no longer is; `near` becomes what has been told."""
+        for quota, (used, limit) in usage_of(broker, self._source.queued(broker.tenant_id)).items():
+            share = used / limit if limit else 0.0
+            facts: dict[str, Fact] = {"quota": quota.value, "used": used, "limit": limit}
+            if quota not in near and share >= WARNING:
+                near.add(quota)
+                yield self._event(EventKind.QUOTA_WARNING, broker, quota.value, facts)
+            elif quota in near and share < CLEARED:
+                near.discard(quota)
+                yield self._event(EventKind.QUOTA_CLEARED, broker, quota.value, facts)
+
+    # --- publishing
+
+    def _take(self, broker: TenantBroker | None, event: TenantEvent) -> None:
+        """Publish an event soon, unless the tenant has had too many of them."""
+        if not (_has_receivers(broker, event) or self._is_for_sink(event)):
+            return
+        now, rate = self._clock.monotonic(), self._rate
+        if rate is not None:
+            if now >= self._window_ends:
+                self._in_window.clear()
+                self._window_ends = now + rate.seconds
+            self._in_window[event.tenant_id] += 1
+            if self._in_window[event.tenant_id] > rate.count:
+                self._leave_out(event.tenant_id, EventLoss.RATE)
+                return
+        self._add(event)
+
+    def _is_for_sink(self, event: TenantEvent) -> bool:
+        """What the operator's tenant gets of the platform is the platform's."""
+        is_copy = event.kind in PLATFORM_KINDS and event.tenant_id != PLATFORM
+        return not is_copy and self._sink.wants(event.tenant_id, event.kind)
+
+    def _add(self, event: TenantEvent) -> None:
+        if self._has_ended:
+            self._leave_out(event.tenant_id, EventLoss.STOPPED)
+            return
+        waiting = self._waiting.setdefault(event.tenant_id, deque())
+        if len(waiting) >= MOST_WAITING:
+            self._leave_out(event.tenant_id, EventLoss.HELD)
+            return
+        waiting.append(event)
+        self._flush_in(0.0)
+
+    def _leave_out(self, tenant_id: int, loss: EventLoss) -> None:
+        self.lost[loss.value] += 1
+        self._left_out.setdefault(tenant_id, Counter())[loss] += 1
+
+    def _flush_in(self, seconds: float) -> None:
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._later(seconds, self.flush)
+
+    def flush(self) -> None:
+        """Publish what waits, `SLICE` events at a time; those of a tenant whose publishers are held wait on."""
+        self._is_flush_due = False
+        left, is_any_held = self._publish_waiting(SLICE)
+        if self._waiting:
+            self._flush_in(HELD_S if is_any_held and left else 0.0)
+
+    def finish(self) -> None:
+        """The hub ends: publish what waits, and nothing that comes later."""
+        self._publish_waiting(MOST_WAITING * (1 + len(self._waiting)))
+        self._has_ended = True
+        for tenant_id, waiting in self._waiting.items():
+            for _ in waiting:
+                self._leave_out(tenant_id, EventLoss.STOPPED)
+        self._waiting.clear()
+
+    def _publish_waiting(self, left: int) -> tuple[int, bool]:
+        """Publish up to `left` events; return how many more might have followed, and whether any tenant is held."""
+        turn, is_any_held = self._plane.turn, False
+        turn.read_clock()
+        for tenant_id in list(self._waiting):
+            broker = self._brokers.present(tenant_id)
+            if broker is not None and turn.is_held(broker.plane):
+                is_any_held = True
+                continue
+            left = self._publish_some(broker, self._waiting[tenant_id], left)
+            if not self._waiting[tenant_id]:
+                del self._waiting[tenant_id]
+        return left, is_any_held
+
+    def _publish_some(self, broker: TenantBroker | None, waiting: deque[TenantEvent], left: int) -> int:
+        """Publish up to `left` events; return how many more may follow."""
+        while waiting and left:
+            left -= 1
+            self._publish(broker, waiting.popleft())
+        return left
+
+    def _publish(self, broker: TenantBroker | None, event: TenantEvent) -> None:
+        """A tenant without a broker, or whose last subscriber has gone, has no receivers any more."""
+        number = self._next_number()
+        body = encode_body(event.body(number, self._node))
+        if self._is_for_sink(event):
+            self._sink.take(event, id_of(number, self._node), body)
+        if broker is None or not _has_receivers(broker, event):
+            return
+        if self._plane.overload_level() >= PAUSES_PUBLISHERS or self._plane.turn.is_store_full():
+            self._leave_out(event.tenant_id, EventLoss.OVERLOAD)
+            return
+        self.published += 1
+        self._plane.publish(broker.plane, Message(event.topic, body, 1))
+
+    def _next_number(self) -> int:
+        """Return the next number of this hub: microseconds, so that it rises over restarts and, as far as clocks agree, over hubs."""
+        self._number = max(self._number + 1, int(self._clock.wall() * 1e6))
+        return self._number
+
+    def _event(self, kind: EventKind, broker: TenantBroker, subject: str, facts: Mapping[str, Fact]) -> TenantEvent:
+        return TenantEvent(kind, broker.tenant_id, broker.record.name, subject, self._now_ms(), facts)
+
+    def _now_ms(self) -> int:
+        return int(self._clock.wall() * 1000)
+
+
+def _has_receivers(broker: TenantBroker | None, event: TenantEvent) -> bool:
+    if broker is None or not broker.plane.router.hub_filters:
+        return False
+    route = broker.plane.router.match(event.topic)
+    return bool(route.targets or route.groups)
+
+
+def _shown(kind: EventKind, broker: TenantBroker, event: Event) -> TenantEvent:
+    session = broker.plane.sessions.get(event.client_id)
+    facts: dict[str, Fact] = {"client": event.client_id}
+    facts["device"] = session.device if session is not None else event.facts.get("device", "")
+    facts |= {name: event.facts[name] for name in _SHOWN if event.facts.get(name) is not None}
+    if "peer" in event.facts:
+        facts["ip"] = event.facts["peer"]
+    return TenantEvent(kind, broker.tenant_id, broker.record.name, event.client_id, event.at_ms, facts)
+
+
+def _risen(before: Counts, now: Counts) -> dict[str, int]:
+    return {word: count - before.get(word, 0) for word, count in now.items() if count > before.get(word, 0)}
+
+
+def _not_opened(failure: Failure) -> None:
+    """The accounts do not answer, or no other hub does: nobody can be told here."""
+    if not isinstance(failure.value, IotHubError):
+        failure.raiseException()
+    log.warning("event not published to other hubs", error=str(failure.value))
