@@ -232,3 +232,10 @@ def test_other_protocols_are_passed_on(api: Api) -> None:
     asyncio.run(api.app({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
 
     assert seen == ["lifespan"]
+
+
+def test_field_of_a_user_is_named_without_its_role(api: Api) -> None:
+    """A user's body is one of several kinds, which its role tells apart."""
+    answer = api.post("/users", {"name": "anna", "role": "viewer", "password": "short"})
+
+    assert {row["field"] for row in answer.json["errors"]} == {"body.password"}
