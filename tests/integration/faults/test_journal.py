@@ -29,8 +29,8 @@ def received(port: int, count: int) -> list[int]:
 
 
 def test_what_is_in_the_journal_outlives_the_hub(tmp_path: Path) -> None:
-    """With workers: the journal is the store process's."""
-    hub = fresh_hub(tmp_path, queues__journal="true", node__workers="2", mqtt__max_inflight="200")
+    """Killed with messages in the journal, and started without one."""
+    hub = fresh_hub(tmp_path, queues__journal="true", mqtt__max_inflight="200")
     everything = list(range(1, 1 + 2 * QUEUED))
     try:
         hub.start()
