@@ -32,7 +32,7 @@ cpdef long long tenant_of_routed(bytes body, Py_ssize_t at) except -2
 @cython.locals(
     size=Py_ssize_t, flags=int, expires_ms="long long", end=Py_ssize_t, id_at=Py_ssize_t, topic_at=Py_ssize_t, properties_at=Py_ssize_t,
     payload_at=Py_ssize_t, topic=bytes, found_id=bytes, raw_id=bytes, client_id=str,
-    properties=bytes, expires_at=double, qos=int, retain=bint, is_like=int, payload=bytes,
+    properties=bytes, expires_at=double,
     view="const unsigned char*",
 )
 cpdef Py_ssize_t decode_routed(bytes body, Py_ssize_t at, long long tenant_id, dict sessions, dict known, list into) except -2

@@ -150,49 +150,70 @@ def decode_routed(
     raw_id = topic = properties = b""
     client_id = ""
     session = publisher = None
-    qos = 0
-    retain = False
+    flags = 0
     expires_at = 0.0
     view = body  # slices of a C pointer make no slice objects
     while at < size:
-        is_like = body[at] & _LIKE
-        if size - at < (_LENGTH_BYTES if is_like else _HEAD_BYTES):
-            return -1
-        if is_like:
+        if body[at] & _LIKE:
+            if not topic or size - at < _LENGTH_BYTES:
+                return -1
             payload_at = at + _LENGTH_BYTES
             end = payload_at + (_number(body, at, _LENGTH_BYTES) & _MOST_BYTES)
-            if end > size or not topic:
+            if end > size:
                 return -1
-        else:
-            if _number(body, at + _TENANT_AT, _ID_BYTES) != tenant_id:
-                return at
-            end = at + _LENGTH_BYTES + _number(body, at, _LENGTH_BYTES)
-            flags = body[at + _FLAGS_AT]
-            expires_ms = _number(body, at + _EXPIRES_AT, 8)
-            id_at = at + _HEAD_BYTES
-            topic_at = id_at + _number(body, at + _LENGTHS_AT, 2)
-            properties_at = topic_at + _number(body, at + _LENGTHS_AT + 2, 2)
-            payload_at = properties_at + _number(body, at + _LENGTHS_AT + 4, 4)
-            if payload_at > end or end > size or flags & ~_FLAGS or flags & _QOS == 3 or not 0 <= expires_ms < _MOST_MS:
+            into.append(
+                received(
+                    topic,
+                    view[payload_at:end],
+                    flags & _QOS,
+                    flags & _RETAIN != 0,
+                    properties,
+                    expires_at,
+                    publisher,
+                    client_id,
+                )
+            )
+            at = end
+            continue
+        if size - at < _HEAD_BYTES:
+            return -1
+        if _number(body, at + _TENANT_AT, _ID_BYTES) != tenant_id:
+            return at
+        end = at + _LENGTH_BYTES + _number(body, at, _LENGTH_BYTES)
+        flags = body[at + _FLAGS_AT]
+        expires_ms = _number(body, at + _EXPIRES_AT, 8)
+        id_at = at + _HEAD_BYTES
+        topic_at = id_at + _number(body, at + _LENGTHS_AT, 2)
+        properties_at = topic_at + _number(body, at + _LENGTHS_AT + 2, 2)
+        payload_at = properties_at + _number(body, at + _LENGTHS_AT + 4, 4)
+        if payload_at > end or end > size or flags & ~_FLAGS or flags & _QOS == 3 or not 0 <= expires_ms < _MOST_MS:
+            return -1
+        topic = view[topic_at:properties_at]
+        if topic not in known and check_topic_name(topic, _LEVELS, _TOPIC_BYTES):
+            return -1
+        found_id = view[id_at:topic_at]
+        if found_id != raw_id:  # a publisher's messages come together
+            raw_id = found_id
+            try:
+                client_id = raw_id.decode()
+            except UnicodeDecodeError:
                 return -1
-            topic = view[topic_at:properties_at]
-            if topic not in known and check_topic_name(topic, _LEVELS, _TOPIC_BYTES):
-                return -1
-            found_id = view[id_at:topic_at]
-            if found_id != raw_id:  # a publisher's messages come together
-                raw_id = found_id
-                try:
-                    client_id = raw_id.decode()
-                except UnicodeDecodeError:
-                    return -1
-                session = sessions.get(client_id)
-            properties = view[properties_at:payload_at]
-            qos = flags & _QOS
-            retain = flags & _RETAIN != 0
-            expires_at = expires_ms / 1000.0 if expires_ms else 0.0
-            publisher = session if flags & _IS_CLIENTS else None
-        payload = view[payload_at:end]
-        into.append(received(topic, payload, qos, retain, properties, expires_at, publisher, client_id))
+            session = sessions.get(client_id)
+        properties = view[properties_at:payload_at]
+        expires_at = expires_ms / 1000.0 if expires_ms else 0.0
+        publisher = session if flags & _IS_CLIENTS else None
+        into.append(
+            received(
+                topic,
+                view[payload_at:end],
+                flags & _QOS,
+                flags & _RETAIN != 0,
+                properties,
+                expires_at,
+                publisher,
+                client_id,
+            )
+        )
         at = end
     return at
 
