@@ -28,7 +28,7 @@ from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay, Replays
-from iothub.engine.router import Group, Subscription
+from iothub.engine.router import Group, Route, Subscription
 from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
@@ -37,8 +37,9 @@ from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire
 
 _READ_ON = 1_000  # publishers that wait for one sink, in one tick
-# The client has gone, or 5.0 forbids DISCONNECT.
-_SILENT = frozenset((Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK))
+_SILENT = frozenset(
+    (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
+)  # the client has gone, or 5.0 forbids DISCONNECT
 _ABORTED = frozenset((Reason.SLOW_CONSUMER,))  # a client that does not read gets no final packet
 
 
@@ -176,16 +177,19 @@ class Plane:
         for connection in self.wheel.advance(turn.now):
             self._due(connection)
         turn.count_buffers()
-        lagging, turn.lagging = turn.lagging, []
+        lagging = turn.lagging
+        turn.lagging = []
         for session in lagging:
             session.is_lagging = False
             self.outbound.flush_head(session)
-        waiting, turn.waiting = turn.waiting, []
+        waiting = turn.waiting
+        turn.waiting = []
         for session in waiting:
             session.is_waiting = False
             self.outbound.pump(session)
         self.replays.go_on()
-        starved, turn.starved = turn.starved, []
+        starved = turn.starved
+        turn.starved = []
         for connection in starved:
             if connection.is_closing:
                 continue
@@ -382,9 +386,22 @@ class Plane:
         self._settle()
 
     def publish_arrived(self, tenant: TenantPlane, messages: list[Message]) -> list[bytes]:
-        """See `Distribution.distribute_frame`. Whoever fed the link ends the batch, as a transport does."""
+        """Deliver what another hub has routed: see `Distribution.distribute_arrived`. Whoever fed the link ends the batch, as a transport does.
+
+        Returns the Topic Names of those with RETAIN 1.
+        """
         self.turn.begin()
-        return self.distribution.distribute_frame(tenant, messages)
+        retained: list[bytes] = []
+        topic = b""
+        route: Route | None = None
+        for message in messages:
+            if route is None or message.topic is not topic:  # messages on one topic come together, and share it
+                topic = message.topic
+                route = tenant.router.match(topic)
+            self.distribution.distribute_arrived(tenant, message, route)
+            if message.retain:
+                retained.append(topic)
+        return retained
 
     def queued_arrived(
         self, message: Message, receivers: list[tuple[Session, int, int, bool, tuple[int, ...]]]
