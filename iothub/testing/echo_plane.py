@@ -81,9 +81,6 @@ class EchoPlane:
             self.closed.append((connection, reason))
             connection.transport.close()
 
-    def is_routing(self) -> bool:
-        return False
-
     def end_batch(self) -> None:
         dirty, self.dirty = self.dirty, []
         for connection in dirty:
