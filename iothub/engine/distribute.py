@@ -103,12 +103,12 @@ class Distribution:
         Invariant: queues, sinks, shared groups and other hubs get it from the hub where it was published. From here they would get it twice.
         """
         lines_up = self._begin(tenant, message, len(route.targets), False)
-        direct: list[Target] | None = [] if lines_up else None
+        direct: list[Target] = []
         for target in route.targets:
             rest = self._part_arrived(message, target)
             if rest is None:
                 continue
-            if direct is not None:
+            if lines_up:
                 direct.append(rest)
             else:
                 qos = message.qos if message.qos < rest.qos else rest.qos

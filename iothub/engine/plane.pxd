@@ -10,7 +10,6 @@ from iothub.engine.outbound cimport Outbound
 from iothub.engine.outbox cimport StoredPublish
 from iothub.engine.publishing cimport Publishing
 from iothub.engine.receipts cimport Receipts
-from iothub.engine.router cimport Route
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.storage cimport Storage
 from iothub.engine.turn cimport Turn
@@ -37,9 +36,8 @@ cdef class Plane:
     cdef object __weakref__
 
     cpdef object feed(self, Connection connection, bytes data)
-    @cython.locals(message=Message, retained=list, topic=bytes, route=Route)
-    cpdef list publish_arrived(self, TenantPlane tenant, list messages)
-    cpdef bint is_routing(self) except -1
+    @cython.locals(message=Message)
+    cpdef object publish_arrived(self, TenantPlane tenant, list messages)
     @cython.locals(turn=Turn, connection=Connection, dirty=list)
     cpdef object end_batch(self)
     @cython.locals(turn=Turn)

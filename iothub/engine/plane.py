@@ -28,7 +28,7 @@ from iothub.engine.publishing import Publishing
 from iothub.engine.receipts import Receipts
 from iothub.engine.redistribution import OnRedistributed, Redistribution
 from iothub.engine.replay import Replay, Replays
-from iothub.engine.router import Group, Route, Subscription
+from iothub.engine.router import Group, Subscription
 from iothub.engine.starving import StarvedPublishers
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 from iothub.engine.storage import Storage
@@ -120,10 +120,6 @@ class Plane:
         self.connection_count -= 1
         self.turn.close(connection, reason)
         self._settle()
-
-    def is_routing(self) -> bool:
-        """Tell whether the batch has something for another hub: what else comes in the same batch goes with it, as one frame."""
-        return len(self.turn.routed) > 0
 
     def end_batch(self) -> None:
         """Parse what was resumed, close what must end, wake the transports that have something to write."""
@@ -385,23 +381,11 @@ class Plane:
             self.publishing.append(publish)
         self._settle()
 
-    def publish_arrived(self, tenant: TenantPlane, messages: list[Message]) -> list[bytes]:
-        """Deliver what another hub has routed: see `Distribution.distribute_arrived`. Whoever fed the link ends the batch, as a transport does.
-
-        Returns the Topic Names of those with RETAIN 1.
-        """
+    def publish_arrived(self, tenant: TenantPlane, messages: list[Message]) -> None:
+        """Deliver what another hub has routed: see `Distribution.distribute_arrived`. Whoever fed the link ends the batch, as a transport does."""
         self.turn.begin()
-        retained: list[bytes] = []
-        topic = b""
-        route: Route | None = None
         for message in messages:
-            if route is None or message.topic is not topic:  # messages on one topic come together, and share it
-                topic = message.topic
-                route = tenant.router.match(topic)
-            self.distribution.distribute_arrived(tenant, message, route)
-            if message.retain:
-                retained.append(topic)
-        return retained
+            self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
 
     def queued_arrived(
         self, message: Message, receivers: list[tuple[Session, int, int, bool, tuple[int, ...]]]
