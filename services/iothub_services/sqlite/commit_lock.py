@@ -10,16 +10,19 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from time import monotonic
 
 from iothub.base.errors import UnavailableError
+
+_NEVER = inf
 
 
 class CommitLock:
     """A shared lock for commits, an exclusive one for a hold. Any thread.
 
-    Invariants: no commit runs while a hold has been granted. A hold ends by itself, with the first commit that has waited for its end: whoever has
-    it and dies keeps nobody back. `release` says whether that has happened.
+    Invariants: no commit runs while a hold has been granted, nor while what is called with it runs. A hold ends by itself, with the first commit
+    that has waited for its end: whoever has it and dies keeps nobody back. `release` says whether that has happened.
     """
 
     def __init__(self) -> None:
@@ -59,6 +62,7 @@ class CommitLock:
             if self._commits or self._hold != mine:
                 self._end(mine)
                 raise UnavailableError(f"a commit has taken longer than {patience_s:g} s: the disk is slow or failing")
+            self._until = _NEVER
         try:
             for put_down in self.on_hold:
                 put_down()
@@ -66,8 +70,8 @@ class CommitLock:
             self.release(mine)
             raise
         with self._changed:
-            if self._hold == mine:
-                self._until = monotonic() + hold_s
+            self._until = monotonic() + hold_s
+            self._changed.notify_all()
         return mine
 
     def release(self, hold: str) -> bool:
@@ -84,7 +88,8 @@ class CommitLock:
             elif until is not None and now >= until:
                 raise UnavailableError("another backup is beginning; try again")
             else:
-                self._changed.wait((self._until if until is None else min(self._until, until)) - now)
+                left = min(self._until, _NEVER if until is None else until) - now
+                self._changed.wait(None if left == _NEVER else left)
 
     def _end(self, hold: str) -> bool:
         is_there = bool(hold) and self._hold == hold

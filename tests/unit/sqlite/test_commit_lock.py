@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,30 @@ def test_what_is_elsewhere_is_put_down_while_nobody_commits() -> None:
         done.append("committed")
 
     assert done == ["down", "down", "committed"]
+
+
+def test_hold_does_not_end_while_something_is_put_down() -> None:
+    """However late that begins: it works on what a commit works on."""
+    commits, is_putting, may_end, done = CommitLock(), threading.Event(), threading.Event(), list[str]()
+
+    def put_down() -> None:
+        is_putting.set()
+        may_end.wait(LONG_S)
+        done.append("down")
+
+    def commit() -> None:
+        with commits.commit():
+            done.append("committed")
+
+    commits.on_hold.append(put_down)
+    with ThreadPoolExecutor() as threads:
+        held: Future[str] = threads.submit(commits.hold, 0.0, 0.0)
+        is_putting.wait(LONG_S)
+        committing = threads.submit(commit)
+        with suppress(TimeoutError):
+            committing.result(0.1)
+        may_end.set()
+        committing.result(LONG_S)
+        held.result(LONG_S)
+
+    assert done == ["down", "committed"]
