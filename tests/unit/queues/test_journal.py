@@ -222,7 +222,7 @@ def test_damage_in_the_middle_keeps_what_is_whole(opened: Open, disk: LosingDisk
     store = opened()
 
     assert [alarm.partition(":")[0] for alarm in alarms] == ["queues_corrupt"]
-    assert name.replace("segment", "damaged") in disk.names(Path())
+    assert f"{name.partition('.')[0]}.damaged" in disk.names(Path())
     assert store.needs_rebuild
     store.rebuild([Place(TENANT, 1, 1), Place(TENANT, 9, 1)], 5_000_000)
     claim = store.claim(1, b"reader")

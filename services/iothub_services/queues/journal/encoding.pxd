@@ -3,7 +3,8 @@ cimport cython
 
 @cython.final
 cdef class GroupBuffer:
-    cdef public object segment, start
+    cdef public object mark, start
+    cdef public Py_ssize_t records
     cdef public bytearray data
 
     @cython.locals(at=Py_ssize_t, flags=cython.int)

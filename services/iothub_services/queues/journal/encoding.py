@@ -23,7 +23,9 @@ from iothub_services.queues.journal.records import (
     MOVE,
     NO_ID,
     ONE,
+    REBUILD,
     SMALLEST,
+    THREE,
     TWO,
     AppendRecord,
     ClaimRecord,
@@ -32,6 +34,7 @@ from iothub_services.queues.journal.records import (
     KeptRecord,
     LimitsRecord,
     MoveRecord,
+    RebuildRecord,
     Record,
     Type,
 )
@@ -41,17 +44,18 @@ _pack_append, _pack_delivery, _pack_identifier, _pack_move = APPEND.pack, DELIVE
 
 
 class GroupBuffer:
-    """The records of one group, to be written at `start` of a segment. Positions and epochs were decided before; this decides nothing.
+    """The records of one group, to be written at `start` of a segment with this mark. Positions and epochs were decided before; this decides nothing.
 
     Invariant: `data` is whole records only.
     """
 
-    __slots__ = ("data", "segment", "start")
+    __slots__ = ("data", "mark", "records", "start")
 
-    def __init__(self, segment: int, start: int) -> None:
-        self.segment = segment
+    def __init__(self, mark: bytes, start: int) -> None:
+        self.mark = mark
         self.start = start
         self.data = bytearray()
+        self.records = 0
 
     def __len__(self) -> int:
         return len(self.data)
@@ -72,7 +76,7 @@ class GroupBuffer:
         data += _pack_append(
             0,
             0,
-            self.segment,
+            self.mark,
             _APPEND,
             expires_at_ms,
             len(body),
@@ -97,7 +101,7 @@ class GroupBuffer:
     def move(self, kind: int, queue_id: int, value: int) -> None:
         """Write a `MoveRecord`."""
         at = len(self.data)
-        self.data += _pack_move(0, 0, self.segment, kind, queue_id, value)
+        self.data += _pack_move(0, 0, self.mark, kind, queue_id, value)
         self._end(at)
 
     def write(self, record: Record) -> None:
@@ -116,6 +120,9 @@ class GroupBuffer:
         elif isinstance(record, KeptRecord):
             client, number, answer, at_s = record
             self._write(Type.KEPT, KEPT.pack(number, at_s, len(client), len(answer)) + client + answer)
+        elif isinstance(record, RebuildRecord):
+            places = b"".join(THREE.pack(*each) for each in record.places)
+            self._write(Type.REBUILD, REBUILD.pack(record.now_us, len(record.places)) + places)
         elif isinstance(record, ClosedRecord):
             self._write(Type.CLOSED, TWO.pack(*record))
         else:
@@ -128,7 +135,7 @@ class GroupBuffer:
 
     def _write(self, kind: Type, fields: bytes) -> None:
         at = len(self.data)
-        self.data += HEAD.pack(0, 0, self.segment, kind) + fields
+        self.data += HEAD.pack(0, 0, self.mark, kind) + fields
         self._end(at)
 
     def _end(self, at: int) -> None:
@@ -137,11 +144,12 @@ class GroupBuffer:
         with memoryview(data) as view:
             checksum = crc32(view[at + 8 :])
         FRAME.pack_into(data, at, len(data) - at - HEAD_BYTES + SMALLEST, checksum)
+        self.records += 1
 
 
-def encode_group(segment: int, start: int, records: Iterable[Record]) -> bytes:
+def encode_group(mark: bytes, start: int, records: Iterable[Record]) -> bytes:
     """Return the bytes of a group."""
-    buffer = GroupBuffer(segment, start)
+    buffer = GroupBuffer(mark, start)
     for record in records:
         buffer.write(record)
     return bytes(buffer.finish())

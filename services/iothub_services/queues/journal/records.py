@@ -2,13 +2,12 @@
 
 Knows no file, no queue and no message: bodies are bytes.
 
-A segment is a header and records, one after the other, little-endian; what is behind the last one is zeros, or what was there before::
+A segment is records, one after the other, little-endian; what is behind the last one is zeros, or what was there before::
 
-    header   magic 8 | segment number 8 | CRC-32 of both 4
-    record   length of what follows the checksum 4 | CRC-32 4 | segment number 8 | type 1 | fields
+    record   length of what follows the checksum 4 | CRC-32 4 | mark 8 | type 1 | fields
 
-The checksum covers everything behind it. The number of the segment is in every record, so that what an earlier segment left in the same blocks is
-none of this one's.
+The checksum covers everything behind it. The mark is of the segment: random, made anew whenever its blocks are used, and in the file's name. So
+what an earlier segment left in the same blocks is none of this one's; and nobody who writes a message knows it, so no body can hold a record.
 
 Theory: a group ends with a record COMMIT that says where it began; records without one were never done, so a group is done as a whole or not
 at all. A group is written only after the one before it is synced. What a crash leaves of the last one may be any of its sectors, in any
@@ -24,33 +23,32 @@ Invariant: a record is whole or not there. Nothing in it is believed before its 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-MAGIC = b"iothubJ\x01"
-_HEADER = Struct("<8sQ")
-_CHECKSUM = Struct("<I")
-HEADER_BYTES = _HEADER.size + _CHECKSUM.size
-
-HEAD = Struct("<IIQB")  # length, checksum, segment, type
+MARK_BYTES = 8
+HEAD = Struct("<II8sB")  # length, checksum, mark, type
 HEAD_BYTES = HEAD.size
 FRAME = Struct("<II")
 SMALLEST = HEAD_BYTES - FRAME.size
 LARGEST = 320 << 20  # the largest message, beside its deliveries
 
 # The head; expiry, body, deliveries, inbound queue, inbound epoch, packet identifier, message id, flags.
-APPEND = Struct("<IIQBQIIQQH16sB")
+APPEND = Struct("<II8sBQIIQQH16sB")
 DELIVERY = Struct("<QQBBH")  # queue, position, qos, flags, number of subscription identifiers
 IDENTIFIER = Struct("<I")
-MOVE = Struct("<IIQBQQ")
+MOVE = Struct("<II8sBQQ")
 TWO = Struct("<QQ")
+THREE = Struct("<QQQ")
 CLAIM = Struct("<QQH")
 CREATE = Struct("<QQQQQB")
 LIMITS = Struct("<QQQB")
 ONE = Struct("<Q")
 KEPT = Struct("<QQHI")
+REBUILD = Struct("<QI")  # time, number of places
 NO_ID = bytes(16)
 
 
@@ -72,6 +70,7 @@ class Type(IntEnum):
     CLOSED = 13  # an earlier segment counts up to here
     COMMIT = 14  # of everything from here on
     KEPT = 15  # the answer to a request of another process
+    REBUILD = 16  # of queues whose rows were lost
 
 
 class Placed(NamedTuple):
@@ -153,15 +152,37 @@ class KeptRecord(NamedTuple):
     at_s: int
 
 
+class RebuildRecord(NamedTuple):
+    """Queues whose rows were lost are made anew. `places`: tenant, queue and epoch of each living session's queue."""
+
+    now_us: int
+    places: tuple[tuple[int, int, int], ...]
+
+
 class CommitRecord(NamedTuple):
     """Everything from `start` on is done."""
 
     start: int
 
 
-Record = AppendRecord | MoveRecord | ClaimRecord | CreateRecord | LimitsRecord | EndRecord | ClosedRecord | KeptRecord
+Record = (
+    AppendRecord
+    | MoveRecord
+    | ClaimRecord
+    | CreateRecord
+    | LimitsRecord
+    | EndRecord
+    | ClosedRecord
+    | KeptRecord
+    | RebuildRecord
+)
 _MOVES = frozenset((Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.REMOVED))
-_ENDS = frozenset((Type.DROP, Type.PURGE))
+_NUMBERS: dict[Type, tuple[Callable[..., Record | CommitRecord], Struct]] = {
+    Type.CREATE: (CreateRecord, CREATE),
+    Type.LIMITS: (LimitsRecord, LIMITS),
+    Type.CLOSED: (ClosedRecord, TWO),
+    Type.COMMIT: (CommitRecord, ONE),
+}
 
 
 class Found(NamedTuple):
@@ -187,26 +208,13 @@ class Scan(NamedTuple):
     verdict: Verdict
 
 
-def encode_header(segment: int) -> bytes:
-    """Return the first bytes of a segment."""
-    head = _HEADER.pack(MAGIC, segment)
-    return head + _CHECKSUM.pack(crc32(head))
-
-
-def is_header(data: bytes, segment: int) -> bool:
-    """Say whether these are the first bytes of this segment."""
-    return data[:HEADER_BYTES] == encode_header(segment)
-
-
-def scan(data: bytes, segment: int) -> Scan:
-    """Read a segment: every input gives an answer. Without its header it has no record; that is damage unless it was never written."""
+def scan(data: bytes, mark: bytes) -> Scan:
+    """Read a segment: every input gives an answer."""
     view = memoryview(data)
-    if not is_header(bytes(view[:HEADER_BYTES]), segment):
-        return Scan([], 0, Verdict.DAMAGED if _is_group_behind(view, 0, segment) else Verdict.CUT)
     records: list[Found] = []
     group: list[Found] = []
-    at = end = HEADER_BYTES
-    while (found := _read(view, at, segment)) is not None:
+    at = end = 0
+    while (found := _read(view, at, mark)) is not None:
         at = _end_of(view, at)
         if not isinstance(found.record, CommitRecord):
             group.append(found)
@@ -218,18 +226,18 @@ def scan(data: bytes, segment: int) -> Scan:
             break
     if not any(view[end:]):
         return Scan(records, end, Verdict.WHOLE)
-    return Scan(records, end, Verdict.DAMAGED if _is_group_behind(view, end, segment) else Verdict.CUT)
+    return Scan(records, end, Verdict.DAMAGED if _is_group_behind(view, end, mark) else Verdict.CUT)
 
 
-def salvage(data: bytes, segment: int) -> list[Found]:
+def salvage(data: bytes, mark: bytes) -> list[Found]:
     """Return every whole record of a damaged segment, those behind the broken ones too, in their order."""
     view = memoryview(data)
     records: list[Found] = []
-    at = HEADER_BYTES
+    at = 0
     while at < len(view):
-        found = _read(view, at, segment)
+        found = _read(view, at, mark)
         if found is None:
-            at = _next_mark(view, at + 1, segment)
+            at = _next_mark(view, at + 1, mark)
             continue
         if not isinstance(found.record, CommitRecord):
             records.append(found)
@@ -237,20 +245,20 @@ def salvage(data: bytes, segment: int) -> list[Found]:
     return records
 
 
-def _is_group_behind(view: memoryview, end: int, segment: int) -> bool:
+def _is_group_behind(view: memoryview, end: int, mark: bytes) -> bool:
     """Say whether a group was finished that begins behind `end`: then what is broken there had been synced."""
-    at = _next_mark(view, end, segment)
+    at = _next_mark(view, end, mark)
     while at < len(view):
-        found = _read(view, at, segment)
+        found = _read(view, at, mark)
         if found is not None and isinstance(found.record, CommitRecord) and found.record.start > end:
             return True
-        at = _next_mark(view, at + 1, segment)
+        at = _next_mark(view, at + 1, mark)
     return False
 
 
-def _next_mark(view: memoryview, at: int, segment: int) -> int:
-    """Return where the next record may begin: each has the number of its segment. The end, if there is none."""
-    found = view.obj.find(segment.to_bytes(8, "little"), at + 8)  # type: ignore[attr-defined]  # of bytes
+def _next_mark(view: memoryview, at: int, mark: bytes) -> int:
+    """Return where the next record may begin: each has the mark of its segment. The end, if there is none."""
+    found = view.obj.find(mark, at + 8)  # type: ignore[attr-defined]  # of bytes
     return len(view) if found < 0 else int(found) - 8
 
 
@@ -258,12 +266,12 @@ def _end_of(view: memoryview, at: int) -> int:
     return int(at + HEAD_BYTES - SMALLEST + HEAD.unpack_from(view, at)[0])
 
 
-def _read(view: memoryview, at: int, segment: int) -> Found | None:
+def _read(view: memoryview, at: int, mark: bytes) -> Found | None:
     if at + HEAD_BYTES > len(view):
         return None
-    length, checksum, of, kind = HEAD.unpack_from(view, at)
+    length, checksum, found, kind = HEAD.unpack_from(view, at)
     end = at + HEAD_BYTES - SMALLEST + length
-    if of != segment or not SMALLEST <= length <= LARGEST or end > len(view):
+    if found != mark or not SMALLEST <= length <= LARGEST or end > len(view):
         return None
     if crc32(view[at + 8 : end]) != checksum:
         return None
@@ -280,16 +288,15 @@ def _decode(view: memoryview, at: int, kind: int) -> Found:
     if kind is Type.APPEND:
         return _decode_append(view, at)
     record: Record | CommitRecord
-    if kind in _MOVES:
+    if kind in _NUMBERS:
+        make, fields = _NUMBERS[kind]
+        record, size = make(*fields.unpack_from(view, fields_at)), fields.size
+    elif kind in _MOVES:
         record, size = MoveRecord(kind, *TWO.unpack_from(view, fields_at)), TWO.size
     elif kind is Type.CLAIM:
         queue_id, epoch, length = CLAIM.unpack_from(view, fields_at)
         owner_at = fields_at + CLAIM.size
         record, size = ClaimRecord(queue_id, epoch, bytes(view[owner_at : owner_at + length])), CLAIM.size + length
-    elif kind is Type.CREATE:
-        record, size = CreateRecord(*CREATE.unpack_from(view, fields_at)), CREATE.size
-    elif kind is Type.LIMITS:
-        record, size = LimitsRecord(*LIMITS.unpack_from(view, fields_at)), LIMITS.size
     elif kind is Type.KEPT:
         number, at_s, client_bytes, answer_bytes = KEPT.unpack_from(view, fields_at)
         client_at = fields_at + KEPT.size
@@ -297,10 +304,11 @@ def _decode(view: memoryview, at: int, kind: int) -> Found:
         answer = bytes(view[answer_at : answer_at + answer_bytes])
         record = KeptRecord(bytes(view[client_at:answer_at]), number, answer, at_s)
         size = KEPT.size + client_bytes + answer_bytes
-    elif kind is Type.CLOSED:
-        record, size = ClosedRecord(*TWO.unpack_from(view, fields_at)), TWO.size
-    elif kind is Type.COMMIT:
-        record, size = CommitRecord(*ONE.unpack_from(view, fields_at)), ONE.size
+    elif kind is Type.REBUILD:
+        now_us, count = REBUILD.unpack_from(view, fields_at)
+        places_at = fields_at + REBUILD.size
+        size = REBUILD.size + count * THREE.size
+        record = RebuildRecord(now_us, tuple(THREE.iter_unpack(view[places_at : fields_at + size])))
     else:
         record, size = EndRecord(kind, *ONE.unpack_from(view, fields_at)), ONE.size
     if fields_at + size != len(view):

@@ -6,33 +6,35 @@ Invariant: after a failed write or sync nothing is written to that segment again
 so a later sync that succeeds proves nothing.
 
 Invariant: a segment is followed by another one only when that says, as its first record, how far this one counts (CLOSED). A group that failed may
-be on the disk all the same; without the mark a start would do it a second time.
+be on the disk all the same; without that record a start would do it a second time.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from iothub.base.errors import BackendError
 from iothub_services.metrics.probes import disk_free_bytes
-from iothub_services.queues.journal.encoding import GroupBuffer
+from iothub_services.queues.journal.encoding import GroupBuffer, encode_group
 from iothub_services.queues.journal.records import (
-    HEADER_BYTES,
+    MARK_BYTES,
     ClosedRecord,
     Found,
     Record,
     Verdict,
-    encode_header,
     salvage,
     scan,
 )
 
 SEGMENT_BYTES = 32 << 20
 _SUFFIX = ".segment"
+_NAME = re.compile(rf"(\d{{20}})\.([0-9a-f]{{{2 * MARK_BYTES}}}){re.escape(_SUFFIX)}")  # number, mark
 DAMAGED_SUFFIX = ".damaged"
 _SPARE = "next.spare"  # a flushed segment, to be used again
 _ZEROS = bytes(1 << 20)
@@ -44,6 +46,7 @@ _REMEDIES = {
     errno.EROFS: "the file system is mounted read-only: mount it writable, and see the kernel's log for why it is not",
 }
 _PRIVATE = 0o600
+_FOLDER_MODE = 0o700
 
 
 class Disk(Protocol):
@@ -138,6 +141,12 @@ def folder_of(tables: Path) -> Path:
     return tables.with_suffix(".journal")
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of the segments durable: a process that was killed may have made it and no more. Raises OSError."""
+    folder.mkdir(_FOLDER_MODE, exist_ok=True)
+    _sync_folder(folder.parent)
+
+
 def is_left(tables: Path) -> bool:
     """Whether there are segments: a hub has not put them into the tables."""
     folder = folder_of(tables)
@@ -145,11 +154,12 @@ def is_left(tables: Path) -> bool:
 
 
 class Loaded(NamedTuple):
-    """A segment as a start finds it. `is_damaged`: `records` are those that are whole, and some are missing."""
+    """A segment as a start finds it. `is_damaged`: `records` are those that are whole, and some are missing. `is_missing`: all are, with the file."""
 
     segment: int
     records: list[Found]
     is_damaged: bool
+    is_missing: bool = False
 
 
 class Journal:
@@ -167,16 +177,16 @@ class Journal:
         self._at = 0
         self._first = 0  # behind what the segment begins with
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
+        self._mark = b""
         self.segment = 0  # the one that is written, 0: none
+        self.records = 0  # that were written to it
 
     def numbers(self) -> list[int]:
         """Return the segments that are there, ascending. Raises BackendError."""
         try:
-            found = self._disk.names(self._folder)
+            return sorted(self._marks())
         except OSError as error:
             raise self._error(error, is_written=False) from error
-        names = [name.removesuffix(_SUFFIX) for name in found if name.endswith(_SUFFIX)]
-        return sorted(int(name) for name in names if name.isdigit())
 
     def load(self, flushed: int) -> list[Loaded]:
         """Read the segments above `flushed`, in their order, and begin a new one behind them. Raises BackendError.
@@ -189,36 +199,38 @@ class Journal:
             raise self._error(error, is_written=False) from error
 
     def _load(self, flushed: int) -> list[Loaded]:
-        numbers = self.numbers()
-        for number in numbers:
-            if number <= flushed:
-                self._disk.remove(self._path(number))
-        numbers = [number for number in numbers if number > flushed]
-        datas = {number: self._disk.read(self._path(number)) for number in numbers}
-        scans = {number: scan(data, number) for number, data in datas.items()}
+        marks = self._marks()
+        for number in [number for number in marks if number <= flushed]:
+            self._disk.remove(self._path(number, marks.pop(number)))
+        numbers = sorted(marks)
+        datas = {number: self._disk.read(self._path(number, mark)) for number, mark in marks.items()}
+        scans = {number: scan(data, marks[number]) for number, data in datas.items()}
         ends: dict[int, int] = {}
         for begun in scans.values():
             for first in begun.records[:1]:
                 if isinstance(first.record, ClosedRecord):
                     ends[first.record.segment] = first.record.end
-        loaded = []
+        loaded = [
+            Loaded(each, [], is_damaged=True, is_missing=True) for each in ends if each > flushed and each not in marks
+        ]
         for number in numbers:
             found = scans[number]
             end = ends.get(number)
-            is_last = number == numbers[-1]
             if end is None:  # the last one; or its successor's first group was cut, and is then the last one itself
                 is_damaged = found.verdict is Verdict.DAMAGED
                 last = len(datas[number]) if is_damaged else found.end  # the next start looks at all of it again
             else:
                 is_damaged = found.end < end
                 last = end
-            if is_last:
-                self.segment, self._at = number, last
-            records = salvage(datas[number][: end or len(datas[number])], number) if is_damaged else found.records
+            self.segment, self._at = number, last
+            self._ends[number] = last
+            records = (
+                salvage(datas[number][: end or len(datas[number])], marks[number]) if is_damaged else found.records
+            )
             kept = [each for each in records if (is_damaged or each.at < last) and not _is_closed(each)]
             loaded.append(Loaded(number, kept, is_damaged))
         self._begin(self.segment + 1 if self.segment else flushed + 1)
-        return loaded
+        return sorted(loaded, key=attrgetter("segment"))
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether the segment takes a group of this size; a fresh one takes any."""
@@ -238,10 +250,10 @@ class Journal:
         """Return the records of the segments above `flushed`, up to the last group that was written. Raises BackendError."""
         records: list[Found] = []
         try:
-            for number in self.numbers():
+            for number, mark in sorted(self._marks().items()):
                 if flushed < number <= self.segment:
                     end = self._at if number == self.segment else self._ends[number]
-                    found = scan(self._disk.read(self._path(number))[:end], number)
+                    found = scan(self._disk.read(self._path(number, mark))[:end], mark)
                     if found.end < end:
                         raise OSError(errno.EIO, f"segment {number} cannot be read back")
                     records += [each for each in found.records if not _is_closed(each)]
@@ -253,24 +265,26 @@ class Journal:
         """Return an empty group for where it will be written; a new segment begins behind one that failed. Raises BackendError."""
         if self._is_poisoned or self._descriptor < 0:
             self.next_segment()
-        return GroupBuffer(self.segment, self._at)
+        return GroupBuffer(self._mark, self._at)
 
     def write(self, group: GroupBuffer) -> int:
         """Make a group durable; return where it begins.
 
         Raises BackendError: it may be there at the next start, unless another segment is begun, which says that it does not count.
         """
-        if self._is_poisoned or (group.segment, group.start) != (self.segment, self._at):
+        if self._is_poisoned or (group.mark, group.start) != (self._mark, self._at):
             raise AssertionError("a group is written where it was begun")
         data = group.finish()
+        self._is_poisoned = True  # whatever ends the attempt
         try:
             self._disk.write(self._descriptor, data, self._at)
             self._disk.sync(self._descriptor)
         except OSError as error:
-            self._is_poisoned = True
             raise self._error(error, is_written=True) from error
+        self._is_poisoned = False
         at = self._at
         self._at += len(data)
+        self.records += group.records
         return at
 
     def require_room(self) -> None:
@@ -293,8 +307,9 @@ class Journal:
 
     def delete(self, segment: int) -> None:
         """Remove a segment that is flushed, or keep its blocks for the next one. Raises BackendError."""
-        path, spare = self._path(segment), self._folder / _SPARE
+        spare = self._folder / _SPARE
         try:
+            path = self._path(segment, self._marks()[segment])
             if spare.name in self._disk.names(self._folder):
                 self._disk.remove(path)
             else:
@@ -305,7 +320,7 @@ class Journal:
     def clear(self) -> None:
         """Remove what is left when everything is flushed. Raises BackendError."""
         try:
-            for path in (self._path(self.segment), self._folder / _SPARE):
+            for path in (self._path(self.segment, self._mark), self._folder / _SPARE):
                 if path.name in self._disk.names(self._folder):
                     self._disk.remove(path)
         except OSError as error:
@@ -313,10 +328,9 @@ class Journal:
 
     def set_aside(self, segment: int) -> str:
         """Keep a damaged segment that is flushed for whoever looks at it; return its new name. Raises BackendError."""
-        path = self._path(segment)
-        kept = path.with_suffix(DAMAGED_SUFFIX)
+        kept = self._folder / f"{segment:020d}{DAMAGED_SUFFIX}"
         try:
-            self._disk.rename(path, kept)
+            self._disk.rename(self._path(segment, self._marks()[segment]), kept)
         except OSError as error:
             raise self._error(error, is_written=True) from error
         return kept.name
@@ -328,21 +342,20 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         """Raises OSError: the segment before is still the current one, and still poisoned if it was."""
-        path, spare = self._path(number), self._folder / _SPARE
-        names = self._disk.names(self._folder)
-        if path.name in names:
-            self._disk.remove(path)  # of an attempt that failed: nothing in it was answered as done
-        if spare.name in names:
-            self._disk.rename(spare, path)  # what is in it has another number
+        marks, spare, mark = self._marks(), self._folder / _SPARE, os.urandom(MARK_BYTES)
+        if number in marks:
+            self._disk.remove(
+                self._path(number, marks[number])
+            )  # of an attempt that failed: nothing in it was answered as done
+        path = self._path(number, mark)
+        if spare.name in self._disk.names(self._folder):
+            self._disk.rename(spare, path)  # what is in it has another mark
             descriptor = self._disk.open(path)
         else:
             descriptor = self._disk.create(path, self._segment_bytes)
         try:
             first: Iterable[Record] = [ClosedRecord(self.segment, self._at)] if self.segment else []
-            group = GroupBuffer(number, HEADER_BYTES)
-            for record in first:
-                group.write(record)
-            data = encode_header(number) + bytes(group.finish())
+            data = encode_group(mark, 0, first)
             self._disk.write(descriptor, data, 0)
             self._disk.sync(descriptor)
         except BaseException:
@@ -353,8 +366,9 @@ class Journal:
         self._is_poisoned = False
         if self.segment:
             self._ends[self.segment] = self._at
-        self.segment = number
+        self.segment, self._mark = number, mark
         self._at = self._first = len(data)
+        self.records = 0
 
     def _error(self, error: OSError, *, is_written: bool) -> BackendError:
         remedy = _REMEDIES.get(error.errno or 0, "")
@@ -362,8 +376,13 @@ class Journal:
             f"{self._folder}: {error.strerror or error}", retryable=True, is_written=is_written, remedy=remedy
         )
 
-    def _path(self, number: int) -> Path:
-        return self._folder / f"{number:020d}{_SUFFIX}"
+    def _marks(self) -> dict[int, bytes]:
+        """Return the number and the mark of each segment that is there. Raises OSError."""
+        found = map(_NAME.fullmatch, self._disk.names(self._folder))
+        return {int(each[1]): bytes.fromhex(each[2]) for each in found if each is not None}
+
+    def _path(self, number: int, mark: bytes) -> Path:
+        return self._folder / f"{number:020d}.{mark.hex()}{_SUFFIX}"
 
 
 def _is_closed(found: Found) -> bool:
