@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
+import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -17,12 +19,23 @@ from iothub.testing.clock import ManualClock
 from iothub_services.queues.journal import tables
 from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.journal.young import Body
-from iothub_services.queues.port import Append, Delivery, Move, MoveKind, Place, QueueLimits, QueueStore, TenantUsage
+from iothub_services.queues.port import (
+    Append,
+    Delivery,
+    DueRecord,
+    Move,
+    MoveKind,
+    Place,
+    QueueLimits,
+    QueueStore,
+    TenantUsage,
+)
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite import request_table
 from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
+from iothub_services.sqlite.salvage import SALVAGED
 from tests.support.losing_disk import LosingDisk, abandon
 
 TENANT = 3
@@ -292,10 +305,9 @@ def test_tenants_sums_are_told_with_each_group_and_after_a_failure(opened: Open,
 
 def test_answers_to_other_processes_are_of_the_group_that_gave_them(opened: Open) -> None:
     store = opened()
-    store._database.writer.execute(request_table.CREATE)
-    store.probe()
     made(store, 1)
     store.probe()
+    store._database.writer.execute(request_table.CREATE)  # goes with the transaction, as with a damaged file
     with store.group():
         append(store, b"a")
         store.keep_answers([(b"client", 7, b"answer", 5)])
@@ -318,4 +330,239 @@ def test_positions_of_a_queue_that_was_moved_out_go_on_in_the_journal(opened: Op
 
     assert bodies(store) == [b"a", b"b"]
     assert store._table.count == 1
+    store.close()
+
+
+def test_missing_segment_is_told_and_its_queues_are_looked_for(
+    opened: Open, disk: LosingDisk, alarms: list[str]
+) -> None:
+    store = opened()
+    made(store, 1)
+    (name,) = disk.names(Path())
+    store._journal.next_segment()  # a checkpoint that does not come to its commit
+    abandon(store)
+    disk.remove(Path(name))
+
+    store = opened()
+
+    assert alarms == ["queues_corrupt: segment 1 of the queues' journal is missing: what only it had is lost"]
+    assert store.needs_rebuild
+    store.rebuild([Place(TENANT, 1, 1)], 5_000_000)
+    assert store.existing([1]) == {1}
+    store.close()
+
+
+def test_journal_has_messages_of_queues_whose_row_was_lost_in_the_tables(
+    opened: Open, tmp_path: Path, alarms: list[str]
+) -> None:
+    """The tables are what a salvage leaves of a damaged page: they keep the messages until the sessions are known."""
+    store = opened()
+    made(store, 1, 2, 3)
+    append(store, b"old", queue_ids=(1, 2, 3))
+    store.probe()
+    append(store, b"new", b"newest", queue_ids=(1, 2, 3))
+    store.apply([Move(MoveKind.ACK, 1, 1, 2), Move(MoveKind.RELEASE, 1, 1, 3)])
+    store.purge(2)
+    append(store, b"after", queue_ids=(2,))
+    store.drop(3)
+    abandon(store)
+    with closing(sqlite3.connect(tmp_path / "queues.db")) as connection, connection:
+        connection.execute("DELETE FROM queue")
+        connection.execute(f"PRAGMA application_id={SALVAGED}")
+
+    store = opened()
+    rebuilt = store.rebuild([Place(TENANT, queue_id, 1) for queue_id in (1, 2, 3)], 5_000_000)
+
+    assert tuple(rebuilt) == (3, 2, 1)
+    claims = [store.claim(queue_id, b"reader") for queue_id in (1, 2, 3)]
+    assert [bodies(store, queue_id, claim.epoch) for queue_id, claim in zip((1, 2, 3), claims, strict=True)] == [
+        [b"newest"],
+        [b"after"],
+        [],
+    ]
+    assert claims[0].released == (3,)
+    assert alarms == []
+    store.close()
+
+
+def test_rebuild_is_of_its_group(opened: Open, tmp_path: Path) -> None:
+    """Other verbs are in it; killed behind it, the hub has both."""
+    store = opened()
+    made(store, 1, 2)
+    append(store, b"kept", queue_ids=(2,))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "queues.db")) as connection, connection:
+        connection.execute("DELETE FROM queue WHERE id = 2")
+        connection.execute(f"PRAGMA application_id={SALVAGED}")
+    told: list[tuple[int, TenantUsage]] = []
+    store = opened(lambda tenant_id, usage: told.append((tenant_id, usage)))
+    append(store, b"first")
+    with store.group():
+        append(store, b"before")
+        store.rebuild([Place(TENANT, 2, 1)], 5_000_000)
+        append(store, b"behind", queue_ids=(1, 2))
+    assert told[-1] == (TENANT, TenantUsage(5, 27))
+    assert not store.needs_rebuild
+    abandon(store)
+
+    store = opened()
+
+    assert not store.needs_rebuild
+    epoch = store.claim(2, b"reader").epoch
+    assert (bodies(store), bodies(store, 2, epoch)) == ([b"first", b"before", b"behind"], [b"kept", b"behind"])
+    store.close()
+
+
+def test_start_whose_commit_fails_says_why(opened: Open, tmp_path: Path, disk: LosingDisk) -> None:
+    """Two segments are there: the hub was killed inside a checkpoint."""
+    store = opened()
+    made(store, 1)
+    append(store, b"a")
+    store._journal.next_segment()
+    abandon(store)
+    database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail)
+
+    def fail(_connection: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    database.before_commit.append(fail)
+    with pytest.raises(BackendError, match="disk is full"):
+        JournaledQueues(database, pytest.fail, disk=disk, segment_bytes=65_536)
+    database.close()
+
+    store = opened()
+    assert bodies(store) == [b"a"]
+    store.close()
+
+
+def full_while(store: JournaledQueues, read: Callable[[], object]) -> None:
+    """Let a read that writes meet a full disk: SQLite ends the transaction by itself."""
+    connection = store._database.writer
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(BackendError, match="full"):
+        read()
+    connection.execute(f"PRAGMA max_page_count={1 << 30}")
+
+
+def test_read_that_meets_a_full_disk_loses_nothing(opened: Open) -> None:
+    store = opened(segment_bytes=1 << 20)
+    made(store, *range(1, 50))
+    store.probe()
+    append(store, b"acknowledged")
+    store.expire_unsent(1, [DueRecord(TENANT, 1, 1)])  # it is in the transaction now, and nowhere in memory
+    for queue_id in range(1, 50):
+        store.claim(queue_id, b"r" * 8_000)
+
+    full_while(store, lambda: store.list_queues(TENANT))
+
+    assert bodies(store, epoch=2) == [b"acknowledged"]
+    append(store, b"next")
+    store.probe()
+    abandon(store)
+    store = opened(segment_bytes=1 << 20)
+    assert (bodies(store, epoch=2), store.stats(40).epoch) == ([b"acknowledged", b"next"], 2)
+    store.close()
+
+
+def test_read_that_fails_while_a_group_is_written_does_not_lose_the_group(opened: Open, disk: LosingDisk) -> None:
+    """What is read back has the group only if it was durable then."""
+    store = opened(segment_bytes=1 << 20)
+    made(store, *range(1, 50))
+    store.probe()
+    for queue_id in range(2, 50):
+        store.claim(queue_id, b"r" * 8_000)
+
+    def sync(descriptor: int) -> None:
+        del disk.sync  # type: ignore[method-assign]
+        full_while(store, lambda: store.list_queues(TENANT))
+        assert bodies(store) == []
+        disk.sync(descriptor)
+
+    disk.sync = sync  # type: ignore[method-assign]
+    append(store, b"durable")
+
+    assert bodies(store) == [b"durable"]
+    append(store, b"next")
+    assert bodies(store) == [b"durable", b"next"]
+    store.close()
+
+
+def test_read_that_fails_within_a_group_fails_the_group(opened: Open) -> None:
+    """What the group has decided before is no longer in memory."""
+    store = opened(segment_bytes=1 << 20)
+    made(store, *range(1, 50))
+    store.probe()
+    for queue_id in range(2, 50):
+        store.claim(queue_id, b"r" * 8_000)
+
+    def group() -> None:
+        with store.group():
+            append(store, b"refused")
+            full_while(store, lambda: store.list_queues(TENANT))
+
+    with pytest.raises(BackendError, match="a read of this group has failed") as raised:
+        group()
+
+    assert not raised.value.is_written
+    append(store, b"done")
+    assert [(each.position, each.body) for each in store.read(1, 1, 0, MANY, MANY).records] == [(1, b"done")]
+    store.close()
+
+
+def test_error_of_any_kind_leaves_nothing_decided(
+    opened: Open, disk: LosingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a record that cannot be written, before or in its group's write."""
+    store = opened()
+    made(store, 1)
+    with pytest.raises(struct.error):
+        store.append([Append(b"", b"refused", -1, (Delivery(1, 1),))])
+
+    def fail(_descriptor: int) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(disk, "sync", fail)
+        with pytest.raises(MemoryError):
+            append(store, b"refused")
+
+    append(store, b"good")
+    assert bodies(store) == [b"good"]
+    abandon(store)
+    store = opened()
+    assert bodies(store) == [b"good"]
+    store.close()
+
+
+def test_many_records_are_put_into_the_tables_before_the_segment_is_full(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start does each of them again."""
+    monkeypatch.setattr(tables, "CHECKPOINT_RECORDS", 20)
+    store = opened()
+    made(store, 1)
+    append(store, b"x")
+    before = store._journal.segment
+
+    store.apply([Move(MoveKind.RESERVE, 1, 1, 1)] * 20)
+    append(store, b"y")
+
+    assert store._journal.segment == before + 1
+    store.close()
+
+
+def test_folder_is_durable_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[Path] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail)
+    store = JournaledQueues(database, pytest.fail, segment_bytes=65_536)
+
+    assert synced.index(tmp_path) < synced.index(tmp_path / "queues.journal")
     store.close()

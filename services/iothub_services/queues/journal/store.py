@@ -16,6 +16,7 @@ from iothub_services.queues.journal.records import (
     KeptRecord,
     LimitsRecord,
     MoveRecord,
+    RebuildRecord,
     Type,
 )
 from iothub_services.queues.journal.tables import JournaledTables
@@ -151,18 +152,12 @@ class JournaledQueues(JournaledTables):
                 self._write(KeptRecord(*row))
 
     def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt:
-        """In the tables: there is no record of it. Once, before anything is appended."""
-        with self._commits.commit(), self._lock:
-            self._require_undone()
-            self._checkpoint()
-            try:
-                rebuilt = super().rebuild(places, now_us)
-            except sqlite3.Error as error:
-                self._undo()
-                raise backend_error(error, self._database.path, is_committing=False) from error
-            self._commit(self._flushed)
-        self._report()
-        return rebuilt
+        """Its record says what was asked: it follows from the tables alone, of queues that have nothing in memory."""
+        with self.group():
+            rebuilt = super().rebuild(places, now_us)
+            self._write(RebuildRecord(now_us, tuple(places)))
+            self._table.tenants.update(self._rows.tenant(each.tenant_id) for each in places)
+            return rebuilt
 
     # --- reading verbs
 
@@ -174,6 +169,8 @@ class JournaledQueues(JournaledTables):
             try:
                 yield self._database.writer
             except sqlite3.Error as error:
+                if not self._database.writer.in_transaction:
+                    self._undo()
                 raise backend_error(error, self._database.path, is_committing=False) from error
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from iothub.base import log as logging
-from iothub.base.errors import BackendError
+from iothub.base.errors import BackendError, IotHubError
 from iothub_services.queues.journal.encoding import GroupBuffer
 from iothub_services.queues.journal.records import (
     AppendRecord,
@@ -34,16 +34,13 @@ from iothub_services.queues.journal.records import (
     KeptRecord,
     LimitsRecord,
     MoveRecord,
+    RebuildRecord,
     Record,
     Type,
 )
-from iothub_services.queues.journal.segments import SEGMENT_BYTES, Disk, Journal, RealDisk, folder_of
+from iothub_services.queues.journal.segments import SEGMENT_BYTES, Disk, Journal, RealDisk, folder_of, make_folder
 from iothub_services.queues.journal.young import Body, Table
-from iothub_services.queues.port import (
-    Overflow,
-    QueueLimits,
-    TenantUsage,
-)
+from iothub_services.queues.port import Overflow, Place, QueueLimits, TenantUsage
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.append import Appending
 from iothub_services.queues.sqlite.row_cache import QueueRow
@@ -54,8 +51,9 @@ from iothub_services.sqlite.salvage import SALVAGED
 
 GROUP_BYTES = 12 << 20  # what a group takes at most, but for one very large message
 CHECKPOINT_CHANGES = 100_000  # young messages, and rows of messages that the transaction has removed
-_FOLDER_MODE = 0o700
+CHECKPOINT_RECORDS = 250_000  # of a segment: a start, and a failed write, does them again in two seconds
 _LARGEST = (1 << 63) - 1
+_INSERT_IF_NEW = schema.INSERT_REF.replace("INSERT", "INSERT OR IGNORE")
 # After damage, for what the lost records may have done: see `queues.sqlite.rebuilding`.
 _GAP = 1 << 17
 _CLAIMS = 1_000
@@ -99,12 +97,13 @@ class JournaledTables(SqliteQueues):
         self._changes = 0  # messages that the transaction has removed
         self._group: GroupBuffer | None = None
         self._is_undone = True  # False: what is in memory has failed and must be read back
+        self._undone = 0  # how often it was
         self._transaction = database.transaction()
         self._group_bytes = min(GROUP_BYTES, segment_bytes // 4)
         folder = folder_of(database.path)
         if disk is None:
             try:
-                folder.mkdir(_FOLDER_MODE, exist_ok=True)
+                make_folder(folder)
             except OSError as error:
                 raise BackendError(f"{folder}: {error.strerror}", retryable=True) from error
         self._journal = Journal(folder, disk or RealDisk(), segment_bytes)
@@ -119,7 +118,8 @@ class JournaledTables(SqliteQueues):
         self._flushed = self._journal.segment - 1
         self._begin()
         try:
-            damaged = [each.segment for each in loaded if each.is_damaged]
+            damaged = [each for each in loaded if each.is_damaged]
+            self.needs_rebuild |= bool(damaged)
             for segment in loaded:
                 for each in segment.records:
                     self._redo(each.record)
@@ -130,11 +130,16 @@ class JournaledTables(SqliteQueues):
         except BaseException:
             self._journal.close()
             raise
-        for number in damaged:
-            self._set_aside(number)
+        for segment in damaged:
+            self._tell_damage(segment.segment, is_missing=segment.is_missing)
         self._remove_flushed()
 
-    def _set_aside(self, segment: int) -> None:
+    def _tell_damage(self, segment: int, *, is_missing: bool) -> None:
+        if is_missing:
+            self._on_alarm(
+                "queues_corrupt", f"segment {segment} of the queues' journal is missing: what only it had is lost"
+            )
+            return
         try:
             kept = f"the file is kept as {self._journal.set_aside(segment)}"
         except BackendError as error:
@@ -153,7 +158,6 @@ class JournaledTables(SqliteQueues):
             f"UPDATE queue SET tail = tail + {_GAP}, reserved = tail + {_GAP}, epoch = epoch + {_CLAIMS}"  # noqa: S608 - numbers
         )
         connection.execute(f"PRAGMA application_id={SALVAGED}")
-        self.needs_rebuild = True
 
     def _remove_flushed(self) -> None:
         """A segment that cannot be removed is removed at the next start."""
@@ -191,26 +195,37 @@ class JournaledTables(SqliteQueues):
             with self._lock:
                 self._make_ready()
                 group = self._group = self._journal.group()
+                undone = self._undone
                 try:
                     yield
+                    if self._undone != undone:
+                        raise BackendError(
+                            f"{self._database.path.name}: a read of this group has failed", retryable=True
+                        )
                 except sqlite3.Error as error:
                     self._undo()
                     raise backend_error(error, self._database.path, is_committing=False) from error
-                except BaseException:
-                    if group.data:
+                except IotHubError:  # a verb that refuses has decided nothing
+                    if group.data or self._undone != undone:
                         self._undo()
+                    raise
+                except BaseException:
+                    self._undo()
                     raise
                 finally:
                     self._group = None
             if group.data:
                 try:
                     self._journal.write(group)
-                except BackendError:
+                except BaseException:
                     with self._lock:
                         self._undo()
                     raise
                 with self._lock:
-                    self._table.settle()
+                    if self._undone == undone:
+                        self._table.settle()
+                    else:
+                        self._undo()  # another thread's read has failed, and this group was not yet among what it read back
             self._report()
 
     def _write(self, record: Record) -> None:
@@ -227,7 +242,9 @@ class JournaledTables(SqliteQueues):
         """Have a segment with room, and only that one. Raises BackendError: nothing was decided yet."""
         self._require_undone()
         is_full = not self._journal.has_room(self._group_bytes)
-        has_much = self._table.count + self._changes >= CHECKPOINT_CHANGES
+        has_much = (
+            self._table.count + self._changes >= CHECKPOINT_CHANGES or self._journal.records >= CHECKPOINT_RECORDS
+        )
         if is_full or has_much or self._journal.is_poisoned or self._flushed < self._journal.segment - 1:
             self._checkpoint()
 
@@ -254,10 +271,9 @@ class JournaledTables(SqliteQueues):
         self._transaction.__exit__(None, None, None)
 
     def _roll_back(self) -> None:
-        if self._database.writer.in_transaction:
-            error = _RolledBackError()
-            with suppress(_RolledBackError):
-                self._transaction.__exit__(_RolledBackError, error, None)
+        error = _RolledBackError()
+        with suppress(_RolledBackError):
+            self._transaction.__exit__(_RolledBackError, error, None)
         self._table.clear()
         self._table.tenants.clear()
         self._changes = 0
@@ -300,11 +316,16 @@ class JournaledTables(SqliteQueues):
 
     def _require_undone(self) -> None:
         """Raises BackendError: the files cannot be read."""
-        if self._is_undone:
+        if (
+            self._is_undone and self._database.writer.in_transaction
+        ):  # SQLite ends one by itself when a disk is full or fails
             return
+        self._is_undone = False
+        self._undone += 1
         self._roll_back()
         self._begin()
         try:
+            self.needs_rebuild = self._database.is_salvaged
             found = self._database.writer.execute("SELECT max(flushed) FROM journal").fetchone()
             self._flushed = found[0] or 0
             for each in self._journal.read_back(self._flushed):
@@ -323,7 +344,7 @@ class JournaledTables(SqliteQueues):
         if self._changes >= CHECKPOINT_CHANGES:
             self.probe()
         with self._lock:
-            if not self._is_undone or not self._has_idle_work:
+            if not (self._is_undone and self._database.writer.in_transaction and self._has_idle_work):
                 return False
             try:
                 if self._dropped is None or self._dropped:
@@ -399,15 +420,22 @@ class JournaledTables(SqliteQueues):
         if isinstance(record, AppendRecord):
             self._redo_append(record)
         elif isinstance(record, KeptRecord):
+            self._database.writer.execute(
+                request_table.CREATE
+            )  # it may be lost with the file, or nobody has made it yet
             self._database.writer.execute(request_table.KEEP, record)
         elif isinstance(record, CreateRecord):
             if self._rows.get(record.queue_id) is None:
                 self._make(record)
+        elif isinstance(record, RebuildRecord):
+            super().rebuild([Place(*each) for each in record.places], record.now_us)
         elif not isinstance(record, ClosedRecord | CommitRecord):  # of the segments, which have seen them
             row = self._rows.touch(record.queue_id)
             if row is not None:
                 row.is_changed = True
                 self._redo_of(row, record)
+            elif self.needs_rebuild:
+                self._redo_of_lost(record)
 
     def _redo_of(self, row: QueueRow, record: MoveRecord | ClaimRecord | LimitsRecord | EndRecord) -> None:
         if isinstance(record, MoveRecord):
@@ -432,12 +460,38 @@ class JournaledTables(SqliteQueues):
         body = Body(record.message_id, record.body, record.expires_at_ms)
         for queue_id, position, qos, flags, subscription_ids in record.deliveries:
             row = self._rows.touch(queue_id)
-            if row is not None and position > row.tail:
+            if row is None:
+                if self.needs_rebuild:
+                    self._keep_for_lost(queue_id, position, qos, flags, subscription_ids, body)
+            elif position > row.tail:
                 self._table.take(row, position, qos, flags, subscription_ids, body)
         if record.inbound is not None:
             row = self._rows.get(record.inbound[0])
             if row is not None:
                 self._table.inbound(row).add(record.inbound[2])
+
+    # Of a queue whose row is lost: the tables have what is left of it until the sessions say which queues there must be (`rebuild`).
+
+    def _keep_for_lost(
+        self, queue_id: int, position: int, qos: int, flags: int, subscription_ids: tuple[int, ...], body: Body
+    ) -> None:
+        connection, body_id = self._database.writer, self._bodies.allocate()
+        reference = _reference(queue_id, position, body_id, qos, flags, subscription_ids, body, is_shared=0)
+        if connection.execute(_INSERT_IF_NEW, reference).rowcount:
+            connection.execute(schema.INSERT_BODY, (body_id, body.data))
+
+    def _redo_of_lost(self, record: MoveRecord | ClaimRecord | LimitsRecord | EndRecord) -> None:
+        connection, queue_id = self._database.writer, record.queue_id
+        if isinstance(record, EndRecord):
+            self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))
+        elif isinstance(record, MoveRecord):
+            if record.type is Type.REMOVED:
+                self._delete(connection, None, schema.DELETE_ONE, (queue_id, record.value))
+            elif record.type is Type.HEAD:
+                self._delete(connection, None, schema.DELETE_UPTO, (queue_id, record.value))
+                connection.execute("DELETE FROM released WHERE queue = ? AND position <= ?", (queue_id, record.value))
+            elif record.type is Type.RELEASE:
+                connection.execute("INSERT OR IGNORE INTO released VALUES (?, ?)", (queue_id, record.value))
 
     def _make(self, record: CreateRecord) -> None:
         limits = QueueLimits(record.messages, record.bytes, Overflow(record.overflow))
