@@ -15,6 +15,7 @@ from iothub.config.sections import Config
 from iothub.hub.drivers import file_versions
 from iothub.hub.from_settings import listener_infos, plane_limits
 from iothub.net.descriptors import count_open, least_limit
+from iothub_services.queues.journal.segments import SEGMENT_BYTES
 from iothub_services.quota.slots import SIZE_BYTES as SLOTS_BYTES
 
 _STANDARD = 3  # standard input, output and error
@@ -55,11 +56,12 @@ def require_descriptors(settings: Config, limit: int, count: Callable[[], int] =
 def room_bytes(settings: Config, data_dir: DataDir) -> int:
     """Return how much a start writes at most into the data directory; what it recovers from a damaged store comes on top."""
     files = list(file_versions(settings, data_dir))
+    has_journal = settings.queues.journal and data_dir.queues in files
     if settings.sql.url_file is None:
         files.append(data_dir.accounts)
     new = sum(not _size(file) for file in files)
     slots = max(SLOTS_BYTES - _size(data_dir.usage_slots), 0)
-    return (len(files) + new) * _ROOM_OF_A_FILE + slots + _ROOM_OF_NOTES
+    return (len(files) + new) * _ROOM_OF_A_FILE + slots + has_journal * SEGMENT_BYTES + _ROOM_OF_NOTES
 
 
 def _size(file: Path) -> int:

@@ -45,13 +45,13 @@ class KillingDisk(LosingDisk):
     def step(self) -> None:
         self.steps -= 1
         if not self.steps:
-            self._kept = copy.deepcopy((self._durable, self._seen))
+            self._kept = copy.deepcopy((self._files, self._folders))
             self._on_kill()
             raise Killed
 
     def start_again(self) -> None:
         if self.steps <= 0:
-            self._durable, self._seen = self._kept
+            self._files, self._folders = self._kept
         self.steps = 0
         self.crash()
 
@@ -67,6 +67,10 @@ class KillingDisk(LosingDisk):
         self.step()
         super().sync(descriptor)
         self.step()
+
+    def sync_folder(self, folder: Path) -> None:
+        self.step()
+        super().sync_folder(folder)
 
     def remove(self, path: Path) -> None:
         self.step()

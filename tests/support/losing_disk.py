@@ -10,35 +10,47 @@ from iothub_services.queues.journal.store import JournaledQueues
 SECTOR = 512
 
 
+class File:
+    """`seen`: what is read; `durable`: what is there after a crash, but for what a crash keeps by chance."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.seen = bytearray(size_bytes)
+        self.durable = bytearray(size_bytes)
+
+
 class LosingDisk:
-    """A `Disk` of the journal: what is not synced is lost, sector by sector, when it crashes. `failures`: how probable one is, of each call."""
+    """A `Disk` of the journal: what is not synced is lost when it crashes, content sector by sector, names from some change of the folder on.
+
+    `failures`: how probable one is, of each call.
+    """
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
-        self._open: dict[int, str] = {}
-        self._durable: dict[str, bytearray] = {}
-        self._seen: dict[str, bytearray] = {}
+        self._open: dict[int, File] = {}
+        self._files: dict[str, File] = {}
+        self._folders: list[dict[str, File]] = [{}]  # as it was when it was synced, and after each change since
         self.failures = 0.0
         self.free = 1 << 40
         self._next = 2
 
     def create(self, path: Path, size_bytes: int) -> int:
-        assert path.name not in self._seen
+        assert path.name not in self._files
         self._fail()
-        self._durable[path.name] = bytearray(size_bytes)
-        self._seen[path.name] = bytearray(size_bytes)
-        descriptor = self._next = self._next + 1
-        self._open[descriptor] = path.name
-        return descriptor
+        self._files[path.name] = File(size_bytes)
+        self._changed()
+        return self._opened(path)
 
     def open(self, path: Path) -> int:
         self._fail()
+        return self._opened(path)
+
+    def _opened(self, path: Path) -> int:
         descriptor = self._next = self._next + 1
-        self._open[descriptor] = path.name
+        self._open[descriptor] = self._files[path.name]
         return descriptor
 
     def write(self, descriptor: int, data: bytes | bytearray, at: int) -> None:
-        seen = self._seen[self._open[descriptor]]
+        seen = self._open[descriptor].seen
         seen.extend(bytes(max(at + len(data) - len(seen), 0)))
         if self._chance.random() < self.failures:
             short = self._chance.randrange(len(data))
@@ -47,44 +59,60 @@ class LosingDisk:
         seen[at : at + len(data)] = data
 
     def sync(self, descriptor: int) -> None:
-        name = self._open[descriptor]
+        file = self._open[descriptor]
         if self._chance.random() < self.failures:
-            self._keep_some(name)
+            self._keep_some(file)
             raise OSError(5, "Input/output error")
-        self._durable[name] = bytearray(self._seen[name])
+        file.durable = bytearray(file.seen)
+
+    def sync_folder(self, folder: Path) -> None:
+        del folder
+        self._fail()
+        self._folders = [dict(self._files)]
 
     def close(self, descriptor: int) -> None: ...
 
     def read(self, path: Path) -> bytes:
-        return bytes(self._seen[path.name])
+        return bytes(self._files[path.name].seen)
 
     def remove(self, path: Path) -> None:
-        del self._seen[path.name], self._durable[path.name]
+        self._files.pop(path.name, None)
+        self._changed()
 
     def rename(self, path: Path, new: Path) -> None:
-        self._seen[new.name], self._durable[new.name] = self._seen.pop(path.name), self._durable.pop(path.name)
+        self._files[new.name] = self._files.pop(path.name)
+        self._changed()
+
+    def link(self, path: Path, new: Path) -> None:
+        self._files[new.name] = self._files[path.name]
+        self._changed()
 
     def names(self, folder: Path) -> list[str]:
-        return list(self._seen)
+        return list(self._files)
 
     def free_bytes(self, folder: Path) -> int:
         del folder
         return self.free
 
     def crash(self) -> None:
-        """Keep any of the sectors that were written and not synced."""
+        """Keep any of the sectors that were written and not synced, and the folder as it was at any moment since it was synced."""
         self._open.clear()
-        for name, durable in self._durable.items():
-            self._keep_some(name)
-            self._seen[name] = bytearray(durable)
+        self._files = dict(self._chance.choice(self._folders))
+        self._folders = [dict(self._files)]
+        for file in self._files.values():
+            self._keep_some(file)
+            file.seen = bytearray(file.durable)
 
     def damage(self, name: str, at: int) -> None:
         """Change one byte that was durable."""
-        for content in (self._durable[name], self._seen[name]):
+        for content in (self._files[name].durable, self._files[name].seen):
             content[at] ^= 0xFF
 
-    def _keep_some(self, name: str) -> None:
-        durable, seen = self._durable[name], self._seen[name]
+    def _changed(self) -> None:
+        self._folders.append(dict(self._files))
+
+    def _keep_some(self, file: File) -> None:
+        durable, seen = file.durable, file.seen
         durable.extend(bytes(len(seen) - len(durable)))
         for at in range(0, len(durable), SECTOR):
             if self._chance.random() < 0.5:

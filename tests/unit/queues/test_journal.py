@@ -256,8 +256,9 @@ def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
     append(store, b"kept")
     end = store._journal._at
     abandon(store)
-    for content in (disk._seen, disk._durable):
-        next(iter(content.values()))[end : end + 3] = b"\x01\x02\x03"
+    (file,) = disk._files.values()
+    for content in (file.seen, file.durable):
+        content[end : end + 3] = b"\x01\x02\x03"
 
     store = opened()
 
@@ -565,4 +566,38 @@ def test_folder_is_durable_before_anything_is_written(tmp_path: Path, monkeypatc
     store = JournaledQueues(database, pytest.fail, segment_bytes=65_536)
 
     assert synced.index(tmp_path) < synced.index(tmp_path / "queues.journal")
+    store.close()
+
+
+def test_damaged_segment_is_kept_whenever_the_process_ends(
+    opened: Open, tmp_path: Path, disk: LosingDisk, alarms: list[str]
+) -> None:
+    """The next start deletes what is in the tables."""
+    store = opened()
+    made(store, 1)
+    for body in (b"first", b"second", b"third"):
+        append(store, body)
+    abandon(store)
+    (name,) = disk.names(Path())
+    content = disk.read(Path(name))
+    disk.damage(name, content.index(b"second"))
+    damaged = disk.read(Path(name))
+    database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail)
+
+    def kill() -> None:
+        raise KeyboardInterrupt
+
+    database.after_commit.append(kill)
+    with pytest.raises(KeyboardInterrupt):
+        JournaledQueues(database, lambda word, _text: alarms.append(word), disk=disk, segment_bytes=65_536)
+    database.close()
+    disk.crash()
+
+    store = opened()
+    for _ in range(3):
+        append(store, b"later")
+        store.probe()
+
+    assert alarms == ["queues_corrupt"]
+    assert disk.read(Path(f"{name.partition('.')[0]}.damaged")) == damaged
     store.close()

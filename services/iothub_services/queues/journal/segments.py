@@ -11,6 +11,7 @@ be on the disk all the same; without that record a start would do it a second ti
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -50,10 +51,10 @@ _FOLDER_MODE = 0o700
 
 
 class Disk(Protocol):
-    """What the journal asks of a file system. Every call raises OSError."""
+    """What the journal asks of a file system. Every call raises OSError. What changes names is durable with the next `sync_folder`."""
 
     def create(self, path: Path, size_bytes: int) -> int:
-        """Make a file of this size with blocks of its own, and sync it and its folder; return its descriptor.
+        """Make a file of this size with blocks of its own, and sync it; return its descriptor.
 
         Blocks that were written once: else each sync of a group has to say as well that another block is in use.
         """
@@ -65,6 +66,8 @@ class Disk(Protocol):
 
     def sync(self, descriptor: int) -> None: ...
 
+    def sync_folder(self, folder: Path) -> None: ...
+
     def close(self, descriptor: int) -> None: ...
 
     def read(self, path: Path) -> bytes: ...
@@ -72,6 +75,9 @@ class Disk(Protocol):
     def remove(self, path: Path) -> None: ...
 
     def rename(self, path: Path, new: Path) -> None: ...
+
+    def link(self, path: Path, new: Path) -> None:
+        """Give a file another name beside its own; nothing to do if it has that already."""
 
     def names(self, folder: Path) -> list[str]: ...
 
@@ -87,7 +93,6 @@ class RealDisk:
             for at in range(0, size_bytes, len(_ZEROS)):
                 self.write(descriptor, _ZEROS[: size_bytes - at], at)
             os.fsync(descriptor)
-            _sync_folder(path.parent)
         except BaseException:
             os.close(descriptor)
             path.unlink()
@@ -107,6 +112,9 @@ class RealDisk:
     def sync(self, descriptor: int) -> None:
         os.fdatasync(descriptor)
 
+    def sync_folder(self, folder: Path) -> None:
+        _sync_folder(folder)
+
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
 
@@ -115,11 +123,13 @@ class RealDisk:
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
-        _sync_folder(path.parent)
 
     def rename(self, path: Path, new: Path) -> None:
         path.rename(new)
-        _sync_folder(path.parent)
+
+    def link(self, path: Path, new: Path) -> None:
+        with contextlib.suppress(FileExistsError):
+            new.hardlink_to(path)
 
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)
@@ -177,6 +187,7 @@ class Journal:
         self._at = 0
         self._first = 0  # behind what the segment begins with
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
+        self._kept: set[int] = set()  # damaged ones: their blocks are not used again
         self._mark = b""
         self.segment = 0  # the one that is written, 0: none
         self.records = 0  # that were written to it
@@ -310,7 +321,7 @@ class Journal:
         spare = self._folder / _SPARE
         try:
             path = self._path(segment, self._marks()[segment])
-            if spare.name in self._disk.names(self._folder):
+            if segment in self._kept or spare.name in self._disk.names(self._folder):
                 self._disk.remove(path)
             else:
                 self._disk.rename(path, spare)
@@ -326,11 +337,13 @@ class Journal:
         except OSError as error:
             raise self._error(error, is_written=True) from error
 
-    def set_aside(self, segment: int) -> str:
-        """Keep a damaged segment that is flushed for whoever looks at it; return its new name. Raises BackendError."""
+    def keep(self, segment: int) -> str:
+        """Keep a damaged segment for whoever looks at it, also when it is deleted; return its other name. Raises BackendError."""
         kept = self._folder / f"{segment:020d}{DAMAGED_SUFFIX}"
+        self._kept.add(segment)
         try:
-            self._disk.rename(self._path(segment, self._marks()[segment]), kept)
+            self._disk.link(self._path(segment, self._marks()[segment]), kept)
+            self._disk.sync_folder(self._folder)
         except OSError as error:
             raise self._error(error, is_written=True) from error
         return kept.name
@@ -344,9 +357,9 @@ class Journal:
         """Raises OSError: the segment before is still the current one, and still poisoned if it was."""
         marks, spare, mark = self._marks(), self._folder / _SPARE, os.urandom(MARK_BYTES)
         if number in marks:
-            self._disk.remove(
-                self._path(number, marks[number])
-            )  # of an attempt that failed: nothing in it was answered as done
+            # Of an attempt that failed: nothing in it was answered as done. Two of one number must never be there.
+            self._disk.remove(self._path(number, marks[number]))
+            self._disk.sync_folder(self._folder)
         path = self._path(number, mark)
         if spare.name in self._disk.names(self._folder):
             self._disk.rename(spare, path)  # what is in it has another mark
@@ -358,6 +371,7 @@ class Journal:
             data = encode_group(mark, 0, first)
             self._disk.write(descriptor, data, 0)
             self._disk.sync(descriptor)
+            self._disk.sync_folder(self._folder)
         except BaseException:
             self._disk.close(descriptor)
             raise

@@ -126,12 +126,12 @@ class JournaledTables(SqliteQueues):
             self._table.settle()
             if damaged:
                 self._after_damage()
+            for segment in damaged:  # before the commit, behind which a start would delete it
+                self._tell_damage(segment.segment, is_missing=segment.is_missing)
             self._commit(self._journal.segment - 1)
         except BaseException:
             self._journal.close()
             raise
-        for segment in damaged:
-            self._tell_damage(segment.segment, is_missing=segment.is_missing)
         self._remove_flushed()
 
     def _tell_damage(self, segment: int, *, is_missing: bool) -> None:
@@ -141,7 +141,7 @@ class JournaledTables(SqliteQueues):
             )
             return
         try:
-            kept = f"the file is kept as {self._journal.set_aside(segment)}"
+            kept = f"the file is kept as {self._journal.keep(segment)}"
         except BackendError as error:
             kept = f"the file could not be kept: {error}"
         self._on_alarm(
