@@ -156,6 +156,7 @@ def test_segment_that_another_one_names_and_is_not_there_is_missing() -> None:
 
     assert [(each.segment, each.is_missing, len(each.records)) for each in loaded] == [(1, True, 0), (2, False, 1)]
     assert [each.segment for each in Journal(FOLDER, disk, SEGMENT_BYTES).load(1)] == [2, 3]
+    assert [each.segment for each in Journal(FOLDER, disk, SEGMENT_BYTES).load(None)] == [2, 3, 4]
 
 
 def test_segments_of_a_start_can_be_read_back() -> None:

@@ -199,17 +199,18 @@ class Journal:
         except OSError as error:
             raise self._error(error, is_written=False) from error
 
-    def load(self, flushed: int) -> list[Loaded]:
+    def load(self, flushed: int | None) -> list[Loaded]:
         """Read the segments above `flushed`, in their order, and begin a new one behind them. Raises BackendError.
 
         A segment that was flushed and is still there was to be deleted when the process died: it is deleted now.
+        None: the tables do not know, because they are new or have lost it; then none is missing.
         """
         try:
-            return self._load(flushed)
+            return self._load(flushed or 0, is_known=flushed is not None)
         except OSError as error:
             raise self._error(error, is_written=False) from error
 
-    def _load(self, flushed: int) -> list[Loaded]:
+    def _load(self, flushed: int, *, is_known: bool) -> list[Loaded]:
         marks = self._marks()
         for number in [number for number in marks if number <= flushed]:
             self._disk.remove(self._path(number, marks.pop(number)))
@@ -221,9 +222,8 @@ class Journal:
             for first in begun.records[:1]:
                 if isinstance(first.record, ClosedRecord):
                     ends[first.record.segment] = first.record.end
-        loaded = [
-            Loaded(each, [], is_damaged=True, is_missing=True) for each in ends if each > flushed and each not in marks
-        ]
+        missing = [each for each in ends if is_known and each > flushed and each not in marks]
+        loaded = [Loaded(each, [], is_damaged=True, is_missing=True) for each in missing]
         for number in numbers:
             found = scans[number]
             end = ends.get(number)

@@ -114,7 +114,7 @@ class JournaledTables(SqliteQueues):
 
     def _start(self) -> None:
         found = self._database.writer.execute("SELECT max(flushed) FROM journal").fetchone()
-        loaded = self._journal.load(found[0] or 0)
+        loaded = self._journal.load(found[0])
         self._flushed = self._journal.segment - 1
         self._begin()
         try:
@@ -314,11 +314,14 @@ class JournaledTables(SqliteQueues):
         with suppress(BackendError):
             self._require_undone()
 
+    @property
+    def _is_valid(self) -> bool:
+        """Whether memory and transaction are what the files say. SQLite ends a transaction by itself when a disk is full or fails."""
+        return self._is_undone and self._database.writer.in_transaction
+
     def _require_undone(self) -> None:
         """Raises BackendError: the files cannot be read."""
-        if (
-            self._is_undone and self._database.writer.in_transaction
-        ):  # SQLite ends one by itself when a disk is full or fails
+        if self._is_valid:
             return
         self._is_undone = False
         self._undone += 1
@@ -344,7 +347,7 @@ class JournaledTables(SqliteQueues):
         if self._changes >= CHECKPOINT_CHANGES:
             self.probe()
         with self._lock:
-            if not (self._is_undone and self._database.writer.in_transaction and self._has_idle_work):
+            if not (self._is_valid and self._has_idle_work):
                 return False
             try:
                 if self._dropped is None or self._dropped:
@@ -420,9 +423,7 @@ class JournaledTables(SqliteQueues):
         if isinstance(record, AppendRecord):
             self._redo_append(record)
         elif isinstance(record, KeptRecord):
-            self._database.writer.execute(
-                request_table.CREATE
-            )  # it may be lost with the file, or nobody has made it yet
+            self._database.writer.execute(request_table.CREATE)  # it may be lost with a damaged file
             self._database.writer.execute(request_table.KEEP, record)
         elif isinstance(record, CreateRecord):
             if self._rows.get(record.queue_id) is None:
