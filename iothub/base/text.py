@@ -1,9 +1,11 @@
-"""Text that others chose, made harmless for logs, terminals and tables.
+"""Text that others chose, made harmless for logs, terminals, tables and URLs.
 
 Knows no log and no table.
 """
 
 from __future__ import annotations
+
+from urllib.parse import quote
 
 _LIMIT = 512  # a topic may have 64 KiB; a log line should not
 
@@ -20,3 +22,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode("ascii") for mark in text)
+
+
+def path_part(text: str) -> str:
+    """Return one part of a URL's path, whatever characters it has. A Client Identifier `..` must not become the way up.
+
+    >>> path_part("a/b c"), path_part("..")
+    ('a%2Fb%20c', '%2E%2E')
+    """
+    return quote(text, safe="").replace(".", "%2E")

@@ -19,9 +19,9 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from iothub.base.errors import ConfigError, NotFoundError
+from iothub.base.text import path_part
 from iothub.cli.local_hub import Answer
 from iothub.cli.remote_api import RemoteApi
 from iothub.records.admin_commands import Json, Shown, Verb
@@ -149,7 +149,7 @@ def _record(kind: type[Any], row: Row) -> Any:
 
 
 def _filled(path: str, given: Given) -> str:
-    return path.format_map({name: quote(str(value), safe="") for name, value in given.items()})
+    return path.format_map({name: path_part(str(value)) for name, value in given.items()})
 
 
 def _chosen(*names: str) -> Callable[[Given], Row]:
@@ -302,7 +302,7 @@ def _audit(api: RemoteApi, given: Given) -> list[Row]:
 def _import(api: RemoteApi, given: Given) -> Row:
     name = given["name"] or _name_in(given["document"])
     query = {"dry_run": given["is_dry_run"]}
-    answer = api.call("POST", f"/tenants/{quote(name, safe='')}:import", given["document"], query)
+    answer = api.call("POST", f"/tenants/{path_part(name)}:import", given["document"], query)
     return {**answer, "tenant": answer}
 
 

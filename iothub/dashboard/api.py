@@ -9,10 +9,11 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 import httpx
 
+from iothub.base.text import path_part
 from iothub.rest.edge import PREFIX
 
 if TYPE_CHECKING:
@@ -140,12 +141,8 @@ def origin_of(request: HTTPConnection) -> str:
 
 
 def part(text: object) -> str:
-    """Return a part of a path, whatever characters it has.
-
-    >>> part("a/b c")
-    'a%2Fb%20c'
-    """
-    return quote(str(text), safe="")
+    """Return a part of a path, whatever characters it has."""
+    return path_part(str(text))
 
 
 def _object(answer: httpx.Response) -> Json:
