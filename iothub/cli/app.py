@@ -127,7 +127,7 @@ class App:
 
         if not works_remotely(words):
             raise ConfigError(
-                f"`iothub {words}` does not work with a context (here: {self._context.name}): the REST API has no counterpart; "
+                f"`iothub {words}` does not work with a context (here: {self._context.name}); "
                 f"run it on the hub's machine, with --data-dir; `iothub context use --none` ends the use of a context"
             )
 

@@ -22,7 +22,7 @@ from iothub.records.admin_commands import Verb
 PING_TIMEOUT_S = 3.0
 ACCOUNTS_TIMEOUT_S = 2.0  # on a server: a status must not wait long for a server that is down
 _PAGE_LIMIT_BYTES = 1 << 20
-_NOT_ACROSS_WORKERS = "$SYS topics: each worker has its own"
+_NOT_ACROSS_WORKERS = "$SYS topics of tenants: each worker has its own"
 _NOT_ACROSS_HUBS = ("$SYS topics and metrics: each hub has its own",)
 _QUOTAS_NOT_ACROSS_HUBS = 'quotas and rates: each hub counts by itself; quota.ledger = "redis" shares them'
 

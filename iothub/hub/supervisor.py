@@ -128,6 +128,7 @@ class Supervisor(ProcessMonitor):
         self._has_store = has_store
         self._ended_workers = EndedWorkers(settings, data_dir)
         self._short_lives: dict[str, int] = {}  # in a row
+        self._killed: dict[str, int] = {}  # how often, before all were ready
         self._is_started = False
         self._awaited: dict[str, Deferred[None]] = {}  # by name: fires when it is ready for the first time
         self._store_away = ""  # why the store process does not work, as the workers know it
@@ -263,8 +264,10 @@ class Supervisor(ProcessMonitor):
 
     def _was_killed(self, child: Child, reason: Failure) -> bool:
         """Whether a start goes on: this end says nothing about the next one, until it comes again and again."""
-        is_signal = getattr(reason.value, "signal", None) is not None
-        return is_signal and child.report.error is None and self._short_lives.get(child.name, 0) < KEEPS_ENDING - 1
+        if getattr(reason.value, "signal", None) is None or child.report.error is not None:
+            return False
+        self._killed[child.name] = self._killed.get(child.name, 0) + 1
+        return self._killed[child.name] < KEEPS_ENDING
 
     def _note_end(self, name: str, why: IotHubError) -> None:
         lived_s = self._clock.seconds() - self.timeStarted[name]
