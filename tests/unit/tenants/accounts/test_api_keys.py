@@ -20,7 +20,7 @@ def test_text_of_a_key_finds_it_and_is_not_stored(store: AccountStore) -> None:
     assert made.text not in repr(made)
     with store.read() as connection:
         row = connection.execute(select(table)).mappings().one()
-    assert made.text.rpartition("_")[2] not in repr(dict(row))
+    assert made.text.split("_", 2)[2] not in repr(dict(row))  # it may have the mark itself
     assert made.text.startswith(f"iothub_{row['prefix']}_")
 
 
