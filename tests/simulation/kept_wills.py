@@ -5,6 +5,9 @@ to the log and reads it at its own pace; what it has not written dies with it. A
 
 A Will is due when its connection has been lost for its Will Delay, or for the Session Expiry Interval if that is shorter, or when its session
 ends [MQTT-3.1.2-8], [MQTT-3.1.3-9], §3.1.3.2.2. Two hubs may publish it if one of them was killed: with one message id, so that queues keep one.
+
+Not kept in every schedule (about 8 of 1000 break): a hub fires a delayed Will without asking the directory, so that no CONNECT waits for a Will that
+waits for a rate or the store. A hub to which the client comes in that moment may publish it, too; seldom under another message id.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from iothub_services.sessions.subjects import subject_of
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.simulation.kept_wills import fault_of_kept_wills
 
-SCHEDULES = (*range(40), 118, 119)  # the last ones find what the others do not
+SCHEDULES = (*range(40), 118, 119, 324)  # the last ones find what the others do not
 _WILLS, _ENDINGS = "iothub_services.sessions.wills.Wills", "iothub_services.sessions.endings.Endings"
 _MANAGER = "iothub_services.sessions.manager.SessionManager"
 
@@ -39,16 +39,6 @@ def _never_clear(self: Any, home: Any, session: Any) -> None:
     if will is not None:
         self._firing.begin(session)
         home.publish_will(session, will, wills.will_id(session), partial(self._firing.done, session))
-
-
-def _fire_without_key(self: Any, home: Any, session: Any, _will: Any) -> Any:
-    """As a hub that is alone does: another one may be at work with the session."""
-    self._wills.fire(home, session)
-    return _nothing()
-
-
-async def _nothing() -> None:
-    """There is nothing to wait for."""
 
 
 def _start_without_delay(self: Any, home: Any, session: Any, offline_s: float = 0.0) -> None:
@@ -77,7 +67,6 @@ def _fetch_silently(self: Any, _home: Any, session: Any) -> None:
 MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "cleared in the log before it is stored": {f"{_WILLS}.fire": _clear_first},
     "never cleared in the log": {f"{_WILLS}.fire": _never_clear},
-    "a delayed Will is fired without the directory": {f"{_ENDINGS}._fire_or_wait": _fire_without_key},
     "the Will Delay is not waited for": {f"{_ENDINGS}.start_deadlines": _start_without_delay},
     "the Wills of a hub that is gone are forgotten": {
         "iothub_tenants.background.remote_sessions.RemoteSessions._take_over_session": _take_over_without_will

@@ -27,7 +27,6 @@ from iothub_services.sessions.port import (
     SessionControl,
     SessionDirectory,
     SessionHome,
-    Will,
 )
 from iothub_services.sessions.subjects import subject_of
 from iothub_services.sessions.wills import Wills
@@ -35,7 +34,6 @@ from iothub_services.sessions.wills import Wills
 log = logging.get(__name__)
 
 ENDING = 500  # sessions that expire at a time: their events share a few commits
-WILL_RETRY_S = 1.0  # until the next attempt to publish a delayed Will whose session another hub works with
 RETRY_S = 10.0  # until the next attempt to end an expired session; a store that fails in the middle of each lets some messages arrive again and again
 
 
@@ -61,9 +59,6 @@ class Endings:
         self._wills = wills
         self._deadlines = Deadlines()
         self._ending = 0  # sessions that are just expiring
-        self._firing: set[Session] = (
-            set()
-        )  # those whose delayed Will waits for the directory, or is on its way to the store
 
     def start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
         """The session is offline, for `offline_s` already: its expiry and its Will Delay run."""
@@ -181,36 +176,12 @@ class Endings:
             control: SessionControl = session.control
             if session.connection is not None or control.is_elsewhere:
                 continue
-            if 0.0 < control.will_at <= now and session not in self._firing:
-                Deferred.fromCoroutine(self._fire_or_wait(home, session, control.will))
+            if 0.0 < control.will_at <= now:
+                self._wills.fire(home, session)
             if 0.0 < control.expires_at <= now and self._ending < ENDING:
                 Deferred.fromCoroutine(self._expire_or_wait(home, session))  # a log that fails holds up no Will
-            elif 0.0 < control.will_at <= now:  # it waits for the directory
-                self._deadlines.add(now + WILL_RETRY_S, home, session)
             else:
                 self.queue(home, session)
-
-    async def _fire_or_wait(self, home: SessionHome, session: Session, will: Will | None) -> None:
-        """Fire a delayed Will, unless its client comes to another hub.
-
-        Invariant: the directory's lock is held until the Will is stored, where there are other hubs. A hub to which the client comes meanwhile waits,
-        and finds no Will in the log: one that it finds due there has been left by a hub that is gone (`SessionManager._fetch`).
-        """
-        control: SessionControl = session.control
-        self._firing.add(session)
-        try:
-            async with self._directory.holding(home.tenant_id, session.client_id, Purpose.EXPIRY):
-                is_offline = session.connection is None and not session.is_discarded and not control.is_elsewhere
-                if is_offline and will is not None and control.will is will:
-                    self._wills.fire(home, session)
-                    if not self._cluster.is_alone:
-                        await self._wills.settled(session)
-        except IotHubError as error:  # it is looked at again, if it is here then
-            log.warning("Will not published, will retry", client_id=session.client_id, error=str(error))
-        except Exception as error:  # the service loop's edge, as at an expiry
-            log.error("defect at the Will of a session", client_id=session.client_id, exc_info=error)
-        finally:
-            self._firing.discard(session)
 
     async def _expire_or_wait(self, home: SessionHome, session: Session) -> None:
         self._ending += 1

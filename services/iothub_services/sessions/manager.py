@@ -137,12 +137,9 @@ class SessionManager:
         if place is None:
             return
         was_online, place.holder, place.is_online = place.is_online, HERE, False
-        offline_s = 0.0
         if was_online:
             self._journal.note([events.session_taken_over(subject_of(session, self._clock), by="")])
-        elif place.since_ms:
-            offline_s = self._clock.wall() - place.since_ms / 1000
-        if control.will is not None and offline_s >= min(control.will.delay_s, control.expiry_s):
+        if control.will is not None and not min(control.will.delay_s, control.expiry_s):
             # [MQTT-3.1.4-3], or the hub that had it is gone and has not stored it [MQTT-3.1.2-8]
             self._wills.fire(home, session)
 
