@@ -17,6 +17,8 @@ from iothub.peers.ports import PeerId
 from iothub.peers.view import View
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import Purpose, SingleHub
+from iothub_tenants.broker.broker import TenantBroker
+from tests.support import property_names as names
 from tests.support.clustered_harness import Cluster, ClusteredHub
 from tests.support.control_harness import now
 from tests.support.packets import CONNACK, DISCONNECT
@@ -84,6 +86,27 @@ def test_the_will_of_the_older_client_is_sent(make_cluster: Callable[..., Cluste
 
     first.refused(TAKEN_OVER)
     assert cluster.payloads(watcher) == [b"gone"]
+
+
+@pytest.mark.parametrize("hub", [0, 1])
+def test_no_client_waits_until_its_delayed_will_is_stored(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, hub: int
+) -> None:
+    """It may wait long for a rate, or for the store."""
+    cluster = make_cluster()
+    options: dict[str, Any] = {"will": ("will", b"gone", 1, False), "will_props": [(names.WILL_DELAY, 5)]}
+    first = cluster.join(0, THEIRS, props=[(names.SESSION_EXPIRY, 3600)], **options)
+    first.drop()
+    cluster.settle()
+    fired: list[object] = []
+    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: fired.append(arguments))
+
+    for each in cluster.hubs:
+        each.harness.pass_time(6)
+    cluster.settle()
+    cluster.join(hub, THEIRS, clean=False)
+
+    assert len(fired) == 1
 
 
 def test_a_client_is_given_up_although_its_end_meets_a_defect(
