@@ -78,7 +78,7 @@ class Walk:
         assert code == 0, f"serve ended with {code}: {self._log()}"
 
     def _type(self, text: str, expected: int) -> None:
-        if re.search(r"\bnode\b", text):
+        if re.search(r"(?m)(^|[|;&(]|\bexec)\s*node\s", text):
             assert (NODE_MODULES / "mqtt").is_dir(), "mqtt.js is not installed: cd tests/scenarios && npm ci"
         script = ["bash", "-e", "-o", "pipefail", "-c", text]
         done = subprocess.run(

@@ -38,7 +38,7 @@ SETTINGS = {setting.name: setting for section in sections() for setting in secti
 NOW = {name for name, setting in SETTINGS.items() if setting.key.reload is Reload.NOW}
 
 # Settings that the hub does not read at all: each command or job reads the configuration when it runs.
-OF_COMMANDS = {name for name in SETTINGS if name.startswith(("spark.", "tenancy."))} | {
+OF_COMMANDS = {name for name in SETTINGS if name.startswith(("spark.", "tenancy."))} - {"tenancy.operator"} | {
     "jobs.max_runtime",
     "hbase.admin_program",
 }
@@ -219,6 +219,11 @@ REACHED: dict[str, tuple[Probe, Callable[[Any], object]]] = {
     "mqtt.max_keepalive": (of_hub("mqtt.max_keepalive"), same),
     "mqtt.connect_timeout": (connect_timeouts, twice),
     "mqtt.connect_bytes": (of_limits("connect_bytes"), twice),
+    "mqtt.events_rate": (lambda parts: parts.control.event_topics._rate, same),
+    "webhooks.allow_networks": (lambda parts: parts.control.webhooks.deliverer._delivery.networks, same),
+    "webhooks.timeout": (lambda parts: parts.control.webhooks.deliverer._delivery.timeout_s, same),
+    "webhooks.give_up": (lambda parts: parts.control.webhooks.deliverer._delivery.give_up_s, same),
+    "webhooks.queue_bytes": (lambda parts: parts.control.webhooks.deliverer._delivery.queue_bytes, same),
     "auth.failure_reply_ms": (of_hub("auth.failure_reply_ms"), same),
     "auth.cache": (of_caches("ttl_s"), twice),
     "auth.cache_entries": (of_caches("entries"), lambda value: (value, max(value // 10, 16))),
@@ -379,7 +384,7 @@ def test_any_other_setting_is_named_as_needing_a_restart(name: str, settings: Co
         assert changes.config == settings
 
 
-@pytest.mark.parametrize("word", ["tenancy", "spark", "max_runtime_s", "admin_program"])
+@pytest.mark.parametrize("word", [r"tenancy\.(?!operator\b)\w+", "spark", "max_runtime_s", "admin_program"])
 def test_settings_of_commands_are_not_read_by_the_hub(word: str) -> None:
     """They need nobody who applies them: every command reads the configuration anew."""
     sources = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "iothub/hub").glob("*.py")}

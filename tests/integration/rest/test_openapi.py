@@ -21,7 +21,8 @@ from tests.support.rest_api import ROOT, Api, paths
 
 EXAMPLES = 8  # of each operation and mode
 OPERATIONS = [(method, path) for path, item in openapi_of(paths())["paths"].items() for method in item]
-BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, an address or no obvious password, what a job takes, one payload
+# What JSON Schema cannot say: that a text is printable, an address, a URL with a host or no obvious password, what a job takes, one payload.
+BEYOND_SCHEMA = {
     ("post", f"{ROOT}/tenants/{{tenant}}/messages"),
     ("post", f"{ROOT}/tenants/{{tenant}}:import"),
     ("post", f"{ROOT}/tenants/{{tenant}}/token-issuers"),
@@ -33,6 +34,10 @@ BEYOND_SCHEMA = {  # what JSON Schema cannot say: that a text is printable, an a
     ("post", f"{ROOT}/tenants/{{tenant}}/explain:connect"),
     ("post", f"{ROOT}/tenants/{{tenant}}/explain:publish"),
     ("post", f"{ROOT}/jobs/{{name}}:run"),
+    ("post", f"{ROOT}/webhooks"),
+    ("patch", f"{ROOT}/webhooks/{{name}}"),
+    ("post", f"{ROOT}/tenants/{{tenant}}/webhooks"),
+    ("patch", f"{ROOT}/tenants/{{tenant}}/webhooks/{{name}}"),
     ("post", f"{ROOT}/users"),
     ("post", f"{ROOT}/users/{{name}}:set-password"),
     ("post", f"{ROOT}/auth/password"),

@@ -49,6 +49,7 @@ DECLINED = {  # each destroying command, on something that is there
     "tenant delete": ("acme",),
     "token-issuer remove": ("acme", "fleet"),
     "trace delete": ("acme", "t-0123456789abcdef"),
+    "webhook delete": ("pager", "--tenant", "acme"),
 }
 WITH_AN_OPTION = {
     "tenant apply"
@@ -70,6 +71,7 @@ def full(acme: Cli, tmp_path: Path) -> Cli:
     acme("token-issuer", "add", "acme", "fleet", "--public-key-file", str(key))
     with closing(AccountStore(sqlite_url(acme.data_dir / "accounts.db"))) as store:
         streams.create(store, "acme", Wanted("telemetry", "#"))
+    acme("webhook", "create", "pager", "https://hooks.example.com/", "--tenant", "acme")
     return acme
 
 
