@@ -16,6 +16,20 @@ from iothub.base.units import Network
 
 MOST_CHARACTERS = 1024
 _PORTS = {"http": 80, "https": 443}
+_PUBLIC_V6 = ipaddress.IPv6Network("2000::/3")  # what is assigned as global unicast; addresses of NAT64 are outside
+# Inside the public ranges, and yet not one machine's own address: some lead to an IPv4 address that they contain.
+_SPECIAL = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "192.0.0.0/24",  # protocol assignments, some clouds' metadata among them
+        "192.88.99.0/24",  # relays of 6to4
+        "198.18.0.0/15",
+        "168.63.129.16/32",  # Azure's host, reached from each of its machines
+        "2001::/23",  # protocol assignments, Teredo
+        "2002::/16",  # 6to4
+        "3fff::/20",  # documentation
+    )
+)
 
 
 class Place(NamedTuple):
@@ -55,7 +69,16 @@ def checked_addresses(found: Sequence[str], allowed: Sequence[Network]) -> list[
         address = ipaddress.ip_address(text.partition("%")[0])
         mapped = getattr(address, "ipv4_mapped", None)
         address = mapped or address
-        is_public = address.is_global and not address.is_multicast
-        if not is_public and not any(address.version == network.version and address in network for network in allowed):
+        if not _is_public(address) and not any(_contains(network, address) for network in allowed):
             raise DeniedError(f"the address {address} is not public; webhooks.allow_networks does not have it")
     return list(found)
+
+
+def _is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    if not address.is_global or address.is_multicast or any(_contains(network, address) for network in _SPECIAL):
+        return False
+    return address.version == 4 or address in _PUBLIC_V6
+
+
+def _contains(network: Network, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return network.version == address.version and address in network

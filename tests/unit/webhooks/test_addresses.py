@@ -28,6 +28,18 @@ from iothub_services.webhooks.addresses import Place, checked_addresses, place_o
         "fd00::1",
         "::ffff:10.0.0.1",
         "ff02::1",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::a00:1",
+        "2002:7f00:1::",
+        "2001:0:7f00:1::",
+        "::7f00:1",
+        "::ffff:0:7f00:1",
+        "5f00::1",
+        "3fff::1",
+        "192.0.0.192",
+        "192.88.99.1",
+        "198.18.0.1",
+        "168.63.129.16",
     ],
 )
 def test_an_address_that_is_not_public_is_refused(address: str) -> None:
