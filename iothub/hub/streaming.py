@@ -263,7 +263,7 @@ def of_direction(streams: Collection[Stream], direction: Direction) -> int:
 def _concerns(change: Change) -> bool:
     if change.kind is ChangeKind.ACL:
         return change.subject.startswith(_RULE)
-    return change.kind in (ChangeKind.STREAM, ChangeKind.TENANT)
+    return change.kind in (ChangeKind.STREAM, ChangeKind.TENANT, ChangeKind.UNKNOWN)
 
 
 def _weight(stream_id: int, node: int) -> bytes:

@@ -79,7 +79,9 @@ class Webhooks:
 
     def on_changes(self, changes: Collection[Change]) -> None:
         """The accounts have changed; `run_once` looks at what concerns webhooks."""
-        self._is_stale |= any(change.kind in (ChangeKind.WEBHOOK, ChangeKind.TENANT) for change in changes)
+        self._is_stale |= any(
+            change.kind in (ChangeKind.WEBHOOK, ChangeKind.TENANT, ChangeKind.UNKNOWN) for change in changes
+        )
 
     async def run_once(self) -> None:
         """Read the webhooks if they have changed, write down what was tried, and look after the alarms. Raises UnavailableError."""

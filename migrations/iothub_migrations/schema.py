@@ -14,7 +14,7 @@ from iothub.base.errors import ConflictError
 
 SCHEMA_VERSION = 14  # what this program writes: the newest file in versions/
 COMPAT_VERSION = (
-    10  # the oldest program that may still use a database of SCHEMA_VERSION: older ones do not know who is gone
+    14  # the oldest program that may still use a database of SCHEMA_VERSION: older ones cannot read changes of webhooks
 )
 
 _LOCK = 0x696F74687562  # a number of ours, among a database's advisory locks

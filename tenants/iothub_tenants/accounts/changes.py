@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Row, delete, func, select
 
+from iothub.base import log as logging
 from iothub.base.errors import IotHubError
 from iothub_services.auth.change_watermark import MOST, ChangePosition, Line
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
@@ -18,6 +19,10 @@ from iothub_tenants.accounts.tables import change_log as table
 
 BATCH = 1000
 KEEP_S = 86_400.0
+
+log = logging.get(__name__)
+
+_unknown: set[str] = set()  # kinds that were logged
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,18 @@ def deleted_devices(store: AccountStore, after: int) -> list[Change]:
 
 
 def _change(row: Row[Any]) -> Change:
-    return Change(row.id, row.tenant_id, ChangeKind(row.kind), row.subject, row.at_ms)
+    return Change(row.id, row.tenant_id, _kind(row.kind), row.subject, row.at_ms)
+
+
+def _kind(word: str) -> ChangeKind:
+    """Return the kind of a change. What a later program has changed may concern anything of the tenant."""
+    try:
+        return ChangeKind(word)
+    except ValueError:
+        if word not in _unknown:
+            _unknown.add(word)
+            log.warning("account change of an unknown kind: a later program uses these accounts, too", kind=word)
+        return ChangeKind.UNKNOWN
 
 
 def trim(store: AccountStore, keep_s: float = KEEP_S) -> int:

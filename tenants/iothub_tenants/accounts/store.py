@@ -51,6 +51,7 @@ class ChangeKind(StrEnum):
     TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
     STREAM = "stream"  # the stream's name
     WEBHOOK = "webhook"  # the webhook's name; tenant 0: of the platform
+    UNKNOWN = "unknown"  # read, never written: a later program's; looked at as a change of anything of the tenant
 
 
 # Changes of these kinds leave the tenant's own record as it is.

@@ -40,6 +40,21 @@ def test_watcher_sees_what_another_process_does(store: AccountStore, url: str, c
     assert watcher.poll() == []
 
 
+def test_change_of_a_later_program_concerns_the_whole_tenant(store: AccountStore) -> None:
+    """Those behind it are read as ever."""
+    watcher = ChangeWatcher(store)
+    with store.write() as writer:
+        row = {"tenant_id": 7, "kind": "teleport", "subject": "x", "at_ms": store.now_ms()}
+        writer.connection.execute(insert(table).values(row))
+    tenants.create(store, "acme")
+
+    found = watcher.poll()
+
+    assert [change.kind for change in found] == [ChangeKind.UNKNOWN, ChangeKind.TENANT]
+    assert changes.device_of(found[0]) is None
+    assert watcher.poll() == []
+
+
 def test_many_changes_come_in_batches(store: AccountStore) -> None:
     """None is skipped at the seam."""
     watcher = ChangeWatcher(store)
