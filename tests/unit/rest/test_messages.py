@@ -142,3 +142,10 @@ def test_refusal_of_the_hub_is_the_answer(api: Api, error: Exception, status: in
 
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (status, code, "1")
     assert api.get("/audit").json["items"][0]["kind"] != "message"
+
+
+def test_payload_that_is_no_unicode_is_refused(api: Api) -> None:
+    answer = api.post(MESSAGES, {"topic": "a", "payload": "\ud800"})
+
+    assert answer.status == 422
+    assert "body.payload" in answer.json["detail"]
