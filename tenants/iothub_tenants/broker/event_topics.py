@@ -51,7 +51,8 @@ Counts = Mapping[str, int]
 OpenTenant = Callable[[int | str], Awaitable[TenantBroker | None]]
 """Makes the broker of a tenant (by id or name) without clients here, because other hubs have some of its clients."""
 
-MakeEvent = Callable[[TenantBroker], TenantEvent]
+MakeEvent = Callable[[TenantBroker | None], TenantEvent | None]
+"""Makes an event of a tenant's broker; None: without one here there is nothing to tell."""
 
 _KINDS = {
     EventType.SESSION_CONNECTED: EventKind.CLIENT_CONNECTED,
@@ -125,9 +126,10 @@ class EventTopics:
         self._has_ended = False
         self._in_window: Counter[int] = Counter()
         self._window_ends = 0.0
-        self._left_out: dict[int, Counter[EventLoss]] = {}
+        self._left_out: dict[tuple[int, str], Counter[EventLoss]] = {}  # by id and name of the tenant
+        self._summarised_ms = self._now_ms()
         self._seen: dict[int, _Seen] = {}
-        self._opening: set[int | str] = set()
+        self._opening: dict[int | str, list[MakeEvent]] = {}
         self.published = 0
         self.lost: Counter[str] = Counter()
 
@@ -148,13 +150,9 @@ class EventTopics:
         """Fulfils `TenantEvents`."""
         if client.tenant_id == NO_TENANT:
             return
-        broker = self._brokers.present(client.tenant_id)
-        if broker is None and self._sink.has(client.tenant_id):
-            self._take(None, self._refused(client.tenant_id, client.tenant, client, reason, rule))
+        at_ms = self._now_ms()
         self._take_or_open(
-            broker,
-            client.tenant_id,
-            lambda found: self._refused(found.tenant_id, found.record.name, client, reason, rule),
+            self._brokers.present(client.tenant_id), client.tenant_id, lambda _: _refused(client, reason, rule, at_ms)
         )
 
     def on_platform(self, kind: EventKind, subject: str, facts: Mapping[str, Fact]) -> None:
@@ -163,7 +161,12 @@ class EventTopics:
             self._take(None, TenantEvent(kind, PLATFORM, "", subject, self._now_ms(), facts))
         if self._operator:
             broker = next((broker for broker in self._brokers if broker.record.name == self._operator), None)
-            self._take_or_open(broker, self._operator, lambda found: self._event(kind, found, subject, facts))
+            at_ms = self._now_ms()
+            self._take_or_open(
+                broker,
+                self._operator,
+                lambda found: None if found is None else self._event(kind, found, subject, facts, at_ms),
+            )
 
     def disconnected(self, session: Session, reason: Reason) -> None:
         """Fulfils `TenantEvents`. Not from the log, which has no end of a transient session."""
@@ -174,26 +177,36 @@ class EventTopics:
             self._take(broker, self._event(EventKind.CLIENT_DISCONNECTED, broker, session.client_id, facts))
 
     def _take_or_open(self, broker: TenantBroker | None, tenant: int | str, make: MakeEvent) -> None:
-        """Without a broker here only another hub can have subscribers: it is made, for this event and for those that follow."""
-        if broker is not None:
-            if self._is_watched(broker):
-                self._take(broker, make(broker))
-        elif self._open_tenant is not None and tenant not in self._opening:
-            self._opening.add(tenant)
-            Deferred.fromCoroutine(self._take_elsewhere(self._open_tenant, tenant, make)).addErrback(_not_opened)
+        """Without a broker here only another hub can have subscribers: it is made, and the tenant's events wait for it."""
+        if broker is not None or self._open_tenant is None:
+            self._take_made(broker, make)
+        elif tenant not in self._opening:
+            self._opening[tenant] = [make]
+            Deferred.fromCoroutine(self._take_elsewhere(self._open_tenant, tenant)).addErrback(_not_opened)
+        elif len(self._opening[tenant]) < MOST_WAITING:
+            self._opening[tenant].append(make)
+        else:
+            self._leave_out_made(tenant, make, EventLoss.HELD)
 
-    async def _take_elsewhere(self, open_tenant: OpenTenant, tenant: int | str, make: MakeEvent) -> None:
+    async def _take_elsewhere(self, open_tenant: OpenTenant, tenant: int | str) -> None:
+        broker = None
         try:
             broker = await open_tenant(tenant)
-        finally:
-            self._opening.discard(tenant)
-        if broker is not None and broker.plane.router.hub_filters:
-            self._take(broker, make(broker))
+        finally:  # webhooks get the events all the same
+            for make in self._opening.pop(tenant):
+                self._take_made(broker, make)
 
-    def _refused(self, tenant_id: int, tenant: str, client: Client, reason: Reason, rule: str) -> TenantEvent:
-        facts: dict[str, Fact] = {"client": client.client_id, "device": client.device, "reason": reason.word}
-        facts |= {"code": reason.code, "rule": rule, "ip": client.address}
-        return TenantEvent(EventKind.CLIENT_CONNECT_FAILED, tenant_id, tenant, client.client_id, self._now_ms(), facts)
+    def _take_made(self, broker: TenantBroker | None, make: MakeEvent) -> None:
+        event = make(broker) if broker is None or self._is_watched(broker) else None
+        if event is not None:
+            self._take(broker, event)
+
+    def _leave_out_made(self, tenant: int | str, make: MakeEvent, loss: EventLoss) -> None:
+        event = make(None)
+        if event is not None:
+            self._leave_out(event.tenant_id, event.tenant, loss)
+        else:
+            self._leave_out(PLATFORM, "", loss)
 
     # --- summaries
 
@@ -202,11 +215,18 @@ class EventTopics:
         watched = {broker.tenant_id: broker for broker in self._brokers if self._is_watched(broker)}
         for tenant_id in self._seen.keys() - watched.keys():
             del self._seen[tenant_id]
+        left_out, self._left_out = self._left_out, {}
+        from_ms, self._summarised_ms = self._summarised_ms, self._now_ms()
         for number, broker in enumerate(watched.values(), 1):
-            self._summarise_tenant(broker)
+            self._summarise_tenant(broker, left_out.pop((broker.tenant_id, broker.record.name), Counter()))
             if number % SLICE == 0:
                 await self._breathe()
-        self._left_out.clear()
+        for (tenant_id, tenant), losses in left_out.items():  # without a broker here: webhooks alone can have them
+            for loss, count in losses.items():
+                facts: dict[str, Fact] = {"reason": loss.value, "count": count, "from": from_ms}
+                event = TenantEvent(EventKind.EVENT_LEFT_OUT, tenant_id, tenant, loss.value, self._now_ms(), facts)
+                if self._is_for_sink(event):
+                    self._add(event)
 
     def _breathe(self) -> Deferred[None]:
         pause: Deferred[None] = Deferred()
@@ -216,7 +236,7 @@ class EventTopics:
     def _is_watched(self, broker: TenantBroker) -> bool:
         return broker.plane.router.hub_filters > 0 or self._sink.has(broker.tenant_id)
 
-    def _summarise_tenant(self, broker: TenantBroker) -> None:
+    def _summarise_tenant(self, broker: TenantBroker, losses: Counter[EventLoss]) -> None:
         tenant_id, now_ms = broker.tenant_id, self._now_ms()
         drops = {word: count for word, count in broker.traffic.dropped.items() if word != Drop.NO_SUBSCRIBERS.value}
         refusals = dict(self._source.refusals(tenant_id))
@@ -224,7 +244,7 @@ class EventTopics:
         if before is None:
             before = _Seen(now_ms, drops, refusals, set())
         self._seen[tenant_id] = _Seen(now_ms, drops, refusals, before.near)
-        left_out = {loss.value: count for loss, count in self._left_out.get(tenant_id, Counter()).items()}
+        left_out = {loss.value: count for loss, count in losses.items()}
         found = (
             *self._counted(EventKind.MESSAGE_DROPPED, broker, "reason", _risen(before.drops, drops), before.at_ms),
             *self._counted(EventKind.QUOTA_EXCEEDED, broker, "quota", _risen(before.refusals, refusals), before.at_ms),
@@ -267,7 +287,7 @@ class EventTopics:
                 self._window_ends = now + rate.seconds
             self._in_window[event.tenant_id] += 1
             if self._in_window[event.tenant_id] > rate.count:
-                self._leave_out(event.tenant_id, EventLoss.RATE)
+                self._leave_out(event.tenant_id, event.tenant, EventLoss.RATE)
                 return
         self._add(event)
 
@@ -278,18 +298,18 @@ class EventTopics:
 
     def _add(self, event: TenantEvent) -> None:
         if self._has_ended:
-            self._leave_out(event.tenant_id, EventLoss.STOPPED)
+            self._leave_out(event.tenant_id, event.tenant, EventLoss.STOPPED)
             return
         waiting = self._waiting.setdefault(event.tenant_id, deque())
         if len(waiting) >= MOST_WAITING:
-            self._leave_out(event.tenant_id, EventLoss.HELD)
+            self._leave_out(event.tenant_id, event.tenant, EventLoss.HELD)
             return
         waiting.append(event)
         self._flush_in(0.0)
 
-    def _leave_out(self, tenant_id: int, loss: EventLoss) -> None:
+    def _leave_out(self, tenant_id: int, tenant: str, loss: EventLoss) -> None:
         self.lost[loss.value] += 1
-        self._left_out.setdefault(tenant_id, Counter())[loss] += 1
+        self._left_out.setdefault((tenant_id, tenant), Counter())[loss] += 1
 
     def _flush_in(self, seconds: float) -> None:
         if not self._is_flush_due:
@@ -307,10 +327,14 @@ class EventTopics:
         """The hub ends: publish what waits, and nothing that comes later."""
         self._publish_waiting(MOST_WAITING * (1 + len(self._waiting)))
         self._has_ended = True
-        for tenant_id, waiting in self._waiting.items():
-            for _ in waiting:
-                self._leave_out(tenant_id, EventLoss.STOPPED)
+        for waiting in self._waiting.values():
+            for event in waiting:
+                self._leave_out(event.tenant_id, event.tenant, EventLoss.STOPPED)
         self._waiting.clear()
+        for tenant, opening in self._opening.items():
+            for make in opening:
+                self._leave_out_made(tenant, make, EventLoss.STOPPED)
+            opening.clear()
 
     def _publish_waiting(self, left: int) -> tuple[int, bool]:
         """Publish up to `left` events; return how many more might have followed, and whether any tenant is held."""
@@ -342,7 +366,7 @@ class EventTopics:
         if broker is None or not _has_receivers(broker, event):
             return
         if self._plane.overload_level() >= PAUSES_PUBLISHERS or self._plane.turn.is_store_full():
-            self._leave_out(event.tenant_id, EventLoss.OVERLOAD)
+            self._leave_out(event.tenant_id, event.tenant, EventLoss.OVERLOAD)
             return
         self.published += 1
         self._plane.publish(broker.plane, Message(event.topic, body, 1))
@@ -352,11 +376,21 @@ class EventTopics:
         self._number = max(self._number + 1, int(self._clock.wall() * 1e6))
         return self._number
 
-    def _event(self, kind: EventKind, broker: TenantBroker, subject: str, facts: Mapping[str, Fact]) -> TenantEvent:
-        return TenantEvent(kind, broker.tenant_id, broker.record.name, subject, self._now_ms(), facts)
+    def _event(
+        self, kind: EventKind, broker: TenantBroker, subject: str, facts: Mapping[str, Fact], at_ms: int | None = None
+    ) -> TenantEvent:
+        when_ms = self._now_ms() if at_ms is None else at_ms
+        return TenantEvent(kind, broker.tenant_id, broker.record.name, subject, when_ms, facts)
 
     def _now_ms(self) -> int:
         return int(self._clock.wall() * 1000)
+
+
+def _refused(client: Client, reason: Reason, rule: str, at_ms: int) -> TenantEvent:
+    facts: dict[str, Fact] = {"client": client.client_id, "device": client.device, "reason": reason.word}
+    facts |= {"code": reason.code, "rule": rule, "ip": client.address}
+    kind = EventKind.CLIENT_CONNECT_FAILED
+    return TenantEvent(kind, client.tenant_id, client.tenant, client.client_id, at_ms, facts)
 
 
 def _has_receivers(broker: TenantBroker | None, event: TenantEvent) -> bool:

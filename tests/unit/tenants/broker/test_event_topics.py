@@ -8,7 +8,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from twisted.internet.defer import Deferred
 
+from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Reason
 from iothub.base.units import Rate
 from iothub.engine.message import Message
@@ -581,3 +583,63 @@ def test_the_rate_holds_for_webhooks_too() -> None:
     hub.summarise()
 
     assert [kind for _, kind, _ in sink.got] == ["client/connected", "event/left_out"]
+
+
+class Slow:
+    """Opens a tenant's broker when the test says so."""
+
+    def __init__(self) -> None:
+        self.opened: Deferred[Any] = Deferred()
+
+    async def __call__(self, _tenant_id: int | str) -> Any:
+        return await self.opened
+
+
+def test_refused_logins_wait_while_the_broker_is_made_and_come_once() -> None:
+    """To subscribers at other hubs and to a webhook."""
+    opening, opened, sink = Slow(), broker(5, "acme"), Sink({5})
+    hub = Hub(open_tenant=opening, sink=sink)
+    hub.subscribe(b"$events/#", tenant=opened)
+    for _ in range(2):
+        hub.events.connect_refused(refused_client(5), Reason.BAD_CREDENTIALS, "wrong_secret")
+    hub.brokers.brokers[5] = opened
+    opening.opened.callback(opened)
+    hub.run()
+
+    assert sink.got == [(5, "client/connect_failed", "acme")] * 2
+    assert hub.topics == [("acme", "$events/client/connect_failed/c1")] * 2
+
+
+def test_a_webhook_gets_refused_logins_though_the_broker_cannot_be_made() -> None:
+    opening, sink = Slow(), Sink({5})
+    hub = Hub(open_tenant=opening, sink=sink)
+    hub.events.connect_refused(refused_client(5), Reason.BAD_CREDENTIALS, "wrong_secret")
+    opening.opened.errback(UnavailableError("no accounts"))
+    hub.run()
+
+    assert sink.got == [(5, "client/connect_failed", "acme")]
+
+
+def test_too_many_refused_logins_for_a_broker_that_is_made_are_counted() -> None:
+    hub = Hub(open_tenant=Slow())
+    for _ in range(MOST_WAITING + 2):
+        hub.events.connect_refused(refused_client(5), Reason.BAD_CREDENTIALS, "wrong_secret")
+    assert hub.events.lost == {"held": 2}
+
+    hub.events.finish()
+    assert hub.events.lost == {"held": 2, "stopped": MOST_WAITING}
+
+
+@pytest.mark.parametrize("tenant_id", [0, 99])
+def test_a_webhook_is_told_what_was_left_out_without_a_broker(tenant_id: int) -> None:
+    sink = Sink({tenant_id})
+    hub = Hub(Rate(1, 10.0), sink=sink)
+    for _ in range(3):
+        if tenant_id:
+            hub.events.connect_refused(refused_client(tenant_id), Reason.BAD_CREDENTIALS, "wrong_secret")
+        else:
+            hub.events.on_platform(EventKind.ALARM_RAISED, "disk_low", {})
+    hub.run()
+    hub.summarise()
+
+    assert [kind for _, kind, _ in sink.got][1:] == ["event/left_out"]
