@@ -12,6 +12,7 @@ from importlib.metadata import version
 from iothub.config.sections import Config
 from iothub.hub.webhooks import delivery_of
 from iothub.records.tenant_events import VERSION, encode_body
+from iothub_services.webhooks.lookups import Lookups
 from iothub_services.webhooks.sending import send
 from iothub_tenants.accounts import webhooks
 from iothub_tenants.accounts.store import AccountStore
@@ -33,7 +34,8 @@ def send_test(store: AccountStore, settings: Config, tenant: str | None, name: s
             "ts": int(store.clock.wall() * 1000),
         }
     )
-    sent = asyncio.run(send(target, event_id, body, delivery_of(settings.webhooks), f"iothub/{version('iothub')}"))
+    agent = f"iothub/{version('iothub')}"
+    sent = asyncio.run(send(target, event_id, body, delivery_of(settings.webhooks), agent, Lookups()))
     return {
         "name": name,
         "is_delivered": sent.is_delivered,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from threading import BoundedSemaphore
+
 from fastapi import Response
 
 from iothub.admin.webhooks import send_test
@@ -9,6 +11,7 @@ from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.caller import Caller
 from iothub.rest.models import Items, Name, TenantName
+from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import webhooks
@@ -16,6 +19,9 @@ from iothub_tenants.accounts.plain import plain
 from iothub_tenants.accounts.webhooks import NewWebhook
 
 routes = Routes("webhooks")
+
+TESTS_AT_ONCE = 2  # each holds a thread of the API while the receiver does not answer
+_tests = BoundedSemaphore(TESTS_AT_ONCE)
 
 
 @routes.get("/webhooks", Scope.WEBHOOKS_READ, returns=Items)
@@ -64,7 +70,7 @@ def rotate_platform_webhook(call: Call, name: Name) -> Response:
 @routes.post("/webhooks/{name}:test", Scope.WEBHOOKS_WRITE, status=200, returns=models.WebhookTest)
 def test_platform_webhook(call: Call, name: Name) -> Response:
     """Send the event webhook/test from this machine, and say what the receiver answers."""
-    return answers.shown(send_test(call.store, call.settings, None, name))
+    return _test(call, None, name)
 
 
 @routes.get("/tenants/{tenant}/webhooks", Scope.WEBHOOKS_READ, returns=Items)
@@ -115,7 +121,7 @@ def rotate_webhook(call: Call, tenant: TenantName, name: Name) -> Response:
 @routes.post("/tenants/{tenant}/webhooks/{name}:test", Scope.WEBHOOKS_WRITE, status=200, returns=models.WebhookTest)
 def test_webhook(call: Call, tenant: TenantName, name: Name) -> Response:
     """Send the event webhook/test from this machine, and say what the receiver answers."""
-    return answers.shown(send_test(call.store, call.settings, tenant, name))
+    return _test(call, tenant, name)
 
 
 def _list(call: Caller, tenant: str | None, page: answers.Asked) -> Response:
@@ -134,6 +140,17 @@ def _show(call: Caller, tenant: str | None, name: str) -> Response:
 def _change(call: Caller, tenant: str | None, name: str, body: models.WebhookChanges) -> Response:
     changes = webhooks.Changes(body.url, body.events, body.is_enabled)
     return answers.shown(plain(webhooks.change(call.store, tenant, name, changes)))
+
+
+def _test(call: Caller, tenant: str | None, name: str) -> Response:
+    if not _tests.acquire(blocking=False):
+        raise ProblemError(
+            Code.BUSY, "too many webhooks are tested at the moment: try again", headers={"Retry-After": "1"}
+        )
+    try:
+        return answers.shown(send_test(call.store, call.settings, tenant, name))
+    finally:
+        _tests.release()
 
 
 def _attempts(call: Caller, tenant: str | None, name: str) -> Response:

@@ -19,12 +19,15 @@ from collections.abc import Callable, Iterable, Mapping
 from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
+from iothub_services.webhooks.lookups import Lookups
 from iothub_services.webhooks.outbox import Outbox, Waiting
 from iothub_services.webhooks.port import Attempt, Delivery, Result, Target
 from iothub_services.webhooks.sending import Sent, send
 
 AT_ONCE = 4  # requests to one webhook
+CONNECTIONS_OF_TENANT = 8  # to its webhooks
 CONNECTIONS = 64  # to all of them
+MOST_QUEUES = 128  # full ones: what may wait for all webhooks together
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 600.0
 MOST_ATTEMPTS = 20  # that are kept for the delivery log of a webhook until somebody takes them
 
@@ -59,6 +62,8 @@ class Deliverer:
         self._woken: dict[int, asyncio.Event] = {}
         self._ended = asyncio.Event()
         self._connections = asyncio.Semaphore(CONNECTIONS)
+        self._of_tenant: dict[int, asyncio.Semaphore] = {}
+        self._lookups = Lookups()
 
     # --- on the reactor thread
 
@@ -164,10 +169,12 @@ class Deliverer:
         with self._lock:
             inbox, self._inbox, self._inbox_bytes = self._inbox, [], 0
         kept: list[Waiting] = []
+        of_all, limit = self.waiting_bytes(), self._delivery.queue_bytes
         for target, event in inbox:
-            if self._sizes[event.webhook_id] + event.size > self._delivery.queue_bytes:
+            if self._sizes[event.webhook_id] + event.size > limit or of_all + event.size > limit * MOST_QUEUES:
                 self._lose(target, Result.QUEUE_FULL, [event])
             else:
+                of_all += event.size
                 self._sizes[event.webhook_id] += event.size
                 kept.append(event)
         if not kept:
@@ -240,8 +247,9 @@ class Deliverer:
         return Result.GIVEN_UP if is_late else Result.FAILED
 
     async def _deliver_one(self, target: Target, event: Waiting) -> Sent:
-        async with self._connections:
-            return await send(target, event.event_id, event.body, self._delivery, self._agent)
+        of_tenant = self._of_tenant.setdefault(target.tenant_id, asyncio.Semaphore(CONNECTIONS_OF_TENANT))
+        async with of_tenant, self._connections:
+            return await send(target, event.event_id, event.body, self._delivery, self._agent, self._lookups)
 
     # --- in either thread
 

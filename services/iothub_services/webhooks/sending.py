@@ -6,7 +6,6 @@ Knows no queue. A redirect is not followed; of the answer nothing but the status
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 import time
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import h11
 from iothub.base.errors import ConfigError, DeniedError
 from iothub_services.webhooks import signing
 from iothub_services.webhooks.addresses import Place, checked_addresses, place_of
+from iothub_services.webhooks.lookups import Lookups
 from iothub_services.webhooks.port import Delivery, Target
 
 MOST_ANSWER_BYTES = 16 << 10
@@ -31,11 +31,11 @@ class Sent(NamedTuple):
     detail: str
 
 
-async def send(target: Target, event_id: str, body: bytes, delivery: Delivery, agent: str) -> Sent:
+async def send(target: Target, event_id: str, body: bytes, delivery: Delivery, agent: str, lookups: Lookups) -> Sent:
     """Post a body, within `delivery.timeout_s` from the look-up of the name to the status. Never raises for what the other side does."""
     try:
         async with asyncio.timeout(delivery.timeout_s):
-            return await _send(target, event_id, body, delivery, agent)
+            return await _send(target, event_id, body, delivery, agent, lookups)
     except TimeoutError:
         return Sent(False, 0, f"no answer in {delivery.timeout_s:g} s")
     except (DeniedError, ConfigError) as error:
@@ -48,9 +48,9 @@ async def send(target: Target, event_id: str, body: bytes, delivery: Delivery, a
         return Sent(False, 0, f"cannot connect: {error}")
 
 
-async def _send(target: Target, event_id: str, body: bytes, delivery: Delivery, agent: str) -> Sent:
+async def _send(target: Target, event_id: str, body: bytes, delivery: Delivery, agent: str, lookups: Lookups) -> Sent:
     place = place_of(target.url)
-    addresses = checked_addresses(await _look_up(place), delivery.networks)
+    addresses = checked_addresses(await lookups.addresses(target.tenant_id, place.host, place.port), delivery.networks)
     reader, writer = await _connect(place, addresses)
     try:
         writer.write(_request(place, target, event_id, body, agent))
@@ -62,12 +62,6 @@ async def _send(target: Target, event_id: str, body: bytes, delivery: Delivery, 
         return Sent(True, status, "")
     what = "a redirect, which is not followed" if 300 <= status < 400 else "refused by the receiver"
     return Sent(False, status, f"status {status}: {what}")
-
-
-async def _look_up(place: Place) -> list[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 async def _connect(place: Place, addresses: list[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

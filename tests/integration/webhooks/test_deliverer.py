@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from iothub_services.sqlite.database import open_database
 from iothub_services.webhooks import deliverer as module
 from iothub_services.webhooks import signing
 from iothub_services.webhooks.deliverer import Deliverer, retry_after_s
+from iothub_services.webhooks.lookups import AT_ONCE
 from iothub_services.webhooks.outbox import SCHEMA, Outbox, Waiting
 from iothub_services.webhooks.port import Delivery, Result, Target
 from tests.support.waiting import until
@@ -257,3 +261,44 @@ def test_retries_come_later_each_time_and_are_spread() -> None:
     assert [retry_after_s(failures, 1.0) for failures in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 8.0]
     assert retry_after_s(3, 0.0) == 2.0
     assert retry_after_s(10_000, 1.0) == 600.0
+
+
+def test_names_that_hang_delay_no_other_tenant_and_no_end(
+    make: Callable[..., Scenario], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered, real = threading.Event(), socket.getaddrinfo
+
+    def look_up(host: str, *arguments: Any, **options: Any) -> Any:
+        if host == "slow.example":
+            answered.wait(30)
+        return real("127.0.0.1" if host == "slow.example" else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    scenario = make()
+    slow = [target_of("http://slow.example/", number) for number in range(2, 22)]
+    other = replace(target_of(receiver.url), tenant_id=8)
+    scenario.deliverer.set_targets([*slow, other])
+    for target in slow:
+        for number in range(4):
+            scenario.put(target, target.id * 10 + number)
+    until(lambda: threading.active_count() > AT_ONCE, "look-ups hang")
+    scenario.put(other, 1)
+    scenario.until(Result.DELIVERED, 1)
+
+    assert sum(thread.name == "webhook-lookup" for thread in threading.enumerate()) <= AT_ONCE
+    scenario.deliverer.close(5)
+    assert not any(thread.name == "webhooks" for thread in threading.enumerate())
+    answered.set()
+
+
+def test_all_queues_together_are_bounded(make: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_QUEUES", 1)
+    scenario = make()
+    targets = [target_of("http://127.0.0.1:1/", number) for number in (1, 2)]
+    scenario.deliverer.set_targets(targets)
+    for target in targets:
+        scenario.put(target, target.id, b"x" * 60_000)
+        until(lambda: scenario.count(Result.FAILED) > 0, "the first one is stored")
+
+    scenario.until(Result.QUEUE_FULL, 1)
+    assert scenario.lost == [("acme/w2", Result.QUEUE_FULL, 1)]

@@ -591,6 +591,21 @@ def test_webhook_from_creation_to_deletion(api: Api, path: str) -> None:
     assert api.get(f"{path}/pager").code == "not_found"
 
 
+def test_webhooks_are_tested_two_at_a_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third one, while the first two wait for their receivers, is told to come again."""
+    api.post("/webhooks", {"name": "pager", "url": "https://hooks.example.com/"})
+    inner: list[int] = []
+
+    def send(*_arguments: object) -> dict[str, object]:
+        inner.append(api.post("/webhooks/pager:test").status)
+        return {"name": "pager", "is_delivered": True, "status": 200, "detail": "", "event_id": "x"}
+
+    monkeypatch.setattr("iothub.rest.webhooks.send_test", send)
+
+    assert api.post("/webhooks/pager:test").status == 200
+    assert inner == [503, 200]
+
+
 def test_webhook_to_a_private_address_is_tested_and_refused(api: Api) -> None:
     api.post("/tenants/acme/webhooks", {"name": "pager", "url": "http://127.0.0.1:1/"})
 
