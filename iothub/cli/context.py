@@ -75,8 +75,10 @@ def add(
         key_env=key_env or "",
         ca_file="" if ca_file is None else str(ca_file.absolute()),
     )
-    if made.key_file:
+    if not made.key_env:
         made.read_key()
+    if made.is_key_readable_by_others():
+        app.say(f"iothub: warning: others can read the key: run `chmod 600 {made.key_file}`")
     known.by_name[name] = made
     known.current = name if is_used else known.current
     contexts.save(known)

@@ -30,13 +30,15 @@ class Context:
 
     def read_key(self) -> str:
         """Raises UnavailableError, ConfigError: it cannot be read, or is no key."""
-        if self.key:
-            return self.key
-        text, where = self._found()
+        text, where = (self.key, "the file of contexts") if self.key else self._found()
         key = text.strip()
         if not key or not key.isascii() or not key.isprintable():
             raise ConfigError(f"context {self.name}: {where} holds no key: put the text of an API key there")
         return key
+
+    def is_key_readable_by_others(self) -> bool:
+        """Say so of the file of the key. Raises OSError."""
+        return bool(self.key_file) and bool(Path(self.key_file).stat().st_mode & 0o077)
 
     @property
     def key_from(self) -> str:

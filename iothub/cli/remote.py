@@ -102,13 +102,12 @@ class RemoteStore:
         bound = inspect.signature(function).bind(self, *positional, **named)
         bound.apply_defaults()
         given = {name: value for name, value in bound.arguments.items() if value is not self}
-        if name in _OTHER:
-            answer = _OTHER[name](self._api, given)
-        elif name in _CALLS:
-            answer = self._done(_CALLS[name], given)
-        else:
+        if name not in _OTHER and name not in _CALLS:
             raise ConfigError(f"this has no counterpart in the REST API ({name}): run the command on the hub's machine")
-        return record_of(typing.get_type_hints(function)["return"], answer)
+        kind = typing.get_type_hints(function)["return"]
+        with self._api.understood():
+            answer = _OTHER[name](self._api, given) if name in _OTHER else self._done(_CALLS[name], given)
+            return record_of(kind, answer)
 
     def _done(self, call: _Call, given: Given) -> Any:
         path = _filled(call.path, given)
@@ -422,7 +421,8 @@ class RemoteHub:
         """Raises IotHubError, as the hub."""
         if verb not in _VERBS:
             raise ConfigError(f"this has no counterpart in the REST API ({verb}): run the command on the hub's machine")
-        return _VERBS[verb](self._api, {"tenant": tenant, **argument})
+        with self._api.understood():
+            return _VERBS[verb](self._api, {"tenant": tenant, **argument})
 
     def change(
         self, verb: Verb, tenant: str, argument: Json, _patience: Patience, _on_progress: OnProgress | None = None

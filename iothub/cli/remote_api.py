@@ -8,7 +8,8 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -86,6 +87,17 @@ class RemoteApi:
     def all(self, path: str, **query: object) -> list[dict[str, Any]]:
         """Return the whole list."""
         return self.page(path, 1 << 62, "", **query).rows
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """What is inside reads answers: one of another shape comes from something else than this API. Raises UnavailableError."""
+        try:
+            yield
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise UnavailableError(
+                f"{self._where()} answers with other JSON than this program knows: "
+                "is this the address of the API, and has it the version of this program?"
+            ) from error
 
     def _sent(self, method: str, path: str, body: object, query: Query) -> Reply:
         given = {name: _text(value) for name, value in query.items() if value is not None}

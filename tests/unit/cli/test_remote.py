@@ -396,6 +396,23 @@ def test_key_in_plain_text_is_warned_of(user: Cli) -> None:
     assert "plain text" not in user.call("context", "add", "b", "http://127.0.0.1:1", "--key-env", "K").err
 
 
+def test_key_of_two_lines_is_refused_and_not_shown(user: Cli) -> None:
+    result = user.call("context", "add", "a", "http://127.0.0.1:1", "--key-stdin", stdin=b"iothub_one\rtwo")
+
+    assert result.code == 2
+    assert "holds no key" in result.err
+    assert "iothub_one" not in result.err
+
+
+def test_key_file_that_others_can_read_is_warned_of(user: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("k")
+    file.chmod(0o644)
+    assert "others can read the key" in user.call("context", "add", "a", "https://a", "--key-file", str(file)).err
+    file.chmod(0o600)
+    assert "others" not in user.call("context", "add", "b", "https://a", "--key-file", str(file)).err
+
+
 def test_file_that_others_can_read_is_refused(user: Cli) -> None:
     user.call("context", "add", "a", "https://a", "--key-stdin", stdin=b"k")
     contexts.path().chmod(0o644)
@@ -439,6 +456,8 @@ def test_api_that_does_not_answer_is_named(user: Cli, monkeypatch: pytest.Monkey
         (404, "no JSON", 7, "is this the address of the API?"),
         (302, "", 7, "answers 302"),
         (200, "<html>", 7, "does not answer with JSON"),
+        (200, {"x": 1}, 7, "is this the address of the API"),
+        (200, [1], 7, "is this the address of the API"),
     ],
 )
 def test_refusal_of_an_api_has_its_exit_code(
