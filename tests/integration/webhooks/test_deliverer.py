@@ -302,3 +302,21 @@ def test_all_queues_together_are_bounded(make: Callable[..., Scenario], monkeypa
 
     scenario.until(Result.QUEUE_FULL, 1)
     assert scenario.lost == [("acme/w2", Result.QUEUE_FULL, 1)]
+
+
+def test_receivers_of_one_tenant_that_hang_take_no_other_tenants_connections(
+    make: Callable[..., Scenario], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS", 2)
+    monkeypatch.setattr(module, "CONNECTIONS_OF_TENANT", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        scenario = make(timeout_s=60.0)
+        hanging = [target_of(f"http://127.0.0.1:{silent.getsockname()[1]}/", number) for number in (2, 3, 4)]
+        other = replace(target_of(receiver.url), tenant_id=8)
+        scenario.deliverer.set_targets([*hanging, other])
+        for target in hanging:
+            scenario.put(target, target.id)
+        connection, _ = silent.accept()
+        with connection:
+            scenario.put(other, 1)
+            scenario.until(Result.DELIVERED, 1)

@@ -298,3 +298,7 @@ def test_newest_migration_is_the_schema_version() -> None:
     assert v0003_job_runs.down_revision == v0002_token_issuers.revision
     assert v0002_token_issuers.down_revision == v0001_accounts.revision
     assert schema.COMPAT_VERSION <= schema.SCHEMA_VERSION
+
+
+def test_programs_that_cannot_read_changes_of_webhooks_may_not_use_the_accounts() -> None:
+    assert int(v0014_webhooks.revision) <= schema.COMPAT_VERSION
