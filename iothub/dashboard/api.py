@@ -141,7 +141,11 @@ def origin_of(request: HTTPConnection) -> str:
 
 
 def part(text: object) -> str:
-    """Return a part of a path, whatever characters it has."""
+    """Return a part of a path, whatever characters it has.
+
+    >>> part("a/b c")
+    'a%2Fb%20c'
+    """
     return path_part(str(text))
 
 
