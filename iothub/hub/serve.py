@@ -186,7 +186,7 @@ class HubProcess:
         self._parts = parts
         self._reactor = process.reactor
         self._phase = process.phase
-        hold = BackupHold(parts.stores.drivers.commits(parts.stores.commits), process.threads.run)
+        hold = BackupHold(parts.stores.drivers.commits(parts.stores.commits), process.threads.run, process.pause)
         answer = answers(parts.sockets.verbs, self._reloader, hold, parts.sockets.brief, ClusterMembers(parts))
         sockets = OpenSockets(parts.sockets, process.settings, process.reactor, process.data_dir, answer)
         self._start = Start(parts, sockets, self._ready)

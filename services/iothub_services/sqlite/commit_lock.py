@@ -50,11 +50,14 @@ class CommitLock:
     def hold(self, patience_s: float, hold_s: float) -> str:
         """Keep every commit back for at most `hold_s`; return the hold, for `release`. Blocks until no commit runs, at most `patience_s`.
 
-        Raises UnavailableError: a commit, or another hold, takes longer.
+        Empty: there is another hold. It is not waited for, because the thread that waits may be the one that is to release it.
+        Raises UnavailableError: a commit takes longer.
         """
         until = monotonic() + patience_s
         with self._changed:
-            self._wait_for_hold(until)
+            if self._hold and monotonic() < self._until:
+                return ""
+            self._end(self._hold)
             mine = self._hold = secrets.token_hex(8)
             self._until = until
             while self._commits and self._hold == mine and (left := until - monotonic()) > 0:
@@ -79,16 +82,13 @@ class CommitLock:
         with self._changed:
             return self._end(hold)
 
-    def _wait_for_hold(self, until: float | None = None) -> None:
-        """Wait until there is no hold; one that is over ends here. Raises UnavailableError: `until` has come."""
+    def _wait_for_hold(self) -> None:
+        """Wait until there is no hold; one that is over ends here."""
         while self._hold:
-            now = monotonic()
-            if now >= self._until:
+            left = self._until - monotonic()
+            if left <= 0:
                 self._end(self._hold)
-            elif until is not None and now >= until:
-                raise UnavailableError("another backup is beginning; try again")
             else:
-                left = min(self._until, _NEVER if until is None else until) - now
                 self._changed.wait(None if left == _NEVER else left)
 
     def _end(self, hold: str) -> bool:

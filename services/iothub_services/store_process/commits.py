@@ -30,7 +30,7 @@ class RemoteCommits:
         self._connection = StoreConnection(path, PORT, VERBS)
 
     def hold(self, patience_s: float, hold_s: float) -> str:
-        """Keep every commit of the stores back for at most `hold_s`; return the hold, for `release`. Raises UnavailableError."""
+        """Keep every commit of the stores back for at most `hold_s`; return the hold; empty: there is another. Raises UnavailableError."""
         hold: str = self._connection.write("hold", patience_s, hold_s)
         return hold
 

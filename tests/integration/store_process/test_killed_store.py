@@ -182,8 +182,7 @@ def test_backup_holds_the_commits_of_the_stores(tmp_path: Path) -> None:
     with serving(tmp_path):
         commits = RemoteCommits(DataDir(tmp_path).store_socket)
         hold = commits.hold(1.0, 30.0)
-        with pytest.raises(UnavailableError, match="another backup"):
-            commits.hold(0.01, 1.0)
+        assert commits.hold(1.0, 1.0) == ""
         assert commits.release(hold)
         assert not commits.release(hold)
         commits.close()

@@ -23,6 +23,10 @@ async def run(_name: str, call: Callable[..., Any], *arguments: object) -> Any:
     return call(*arguments)
 
 
+async def pause(_seconds: float) -> None:
+    return None
+
+
 def done(work: Awaitable[Any]) -> Any:
     async def wait() -> Any:
         return await work
@@ -37,7 +41,7 @@ def release(hold: object) -> Request:
 def test_commits_wait_between_hold_and_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_hold, "HOLD_S", LONG_S)
     commits, seen = CommitLock(), list[str]()
-    held = BackupHold(commits, run)  # type: ignore[arg-type]
+    held = BackupHold(commits, run, pause)  # type: ignore[arg-type]
 
     def commit() -> None:
         with commits.commit():
@@ -57,7 +61,7 @@ def test_commits_wait_between_hold_and_release(monkeypatch: pytest.MonkeyPatch) 
 def test_release_that_comes_too_late_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_hold, "HOLD_S", 0.0)
     commits = CommitLock()
-    held = BackupHold(commits, run)  # type: ignore[arg-type]
+    held = BackupHold(commits, run, pause)  # type: ignore[arg-type]
 
     hold = done(held.begin())["hold"]
     with commits.commit():
@@ -68,14 +72,40 @@ def test_release_that_comes_too_late_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("hold", [None, "", 7, "0123456789abcdef"])
 def test_hold_that_nobody_has_is_not_released(hold: object) -> None:
-    held = BackupHold(CommitLock(), run)  # type: ignore[arg-type]
+    held = BackupHold(CommitLock(), run, pause)  # type: ignore[arg-type]
 
     assert done(held.end(release(hold))) == {"is_whole": False}
 
 
 def test_commit_that_hangs_refuses_the_backup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup_hold, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(backup_hold, "PATIENCE_S", backup_hold.AGAIN_S)
     commits = CommitLock()
 
     with commits.commit(), pytest.raises(UnavailableError, match="the disk is slow or failing"):
-        done(BackupHold(commits, run).begin())  # type: ignore[arg-type]
+        done(BackupHold(commits, run, pause).begin())  # type: ignore[arg-type]
+
+
+def test_second_backup_waits_without_the_thread_of_the_first_ones_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread has both requests: whoever waited in it for the first hold would keep that from being released."""
+    monkeypatch.setattr(backup_hold, "HOLD_S", LONG_S)
+    released: list[object] = []
+
+    async def release_first(_seconds: float) -> None:
+        if not released:
+            released.append(await held.end(release(first)))
+
+    held = BackupHold(CommitLock(), run, release_first)  # type: ignore[arg-type]
+    first = done(held.begin())["hold"]
+    second = done(held.begin())["hold"]
+
+    assert released == [{"is_whole": True}]
+    assert done(held.end(release(second))) == {"is_whole": True}
+
+
+def test_backup_that_does_not_end_refuses_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup_hold, "HOLD_S", LONG_S)
+    held = BackupHold(CommitLock(), run, pause)  # type: ignore[arg-type]
+    done(held.begin())
+
+    with pytest.raises(UnavailableError, match="another backup is beginning"):
+        done(held.begin())

@@ -76,6 +76,7 @@ class Process:
                 data_dir=some(remove_hub=lambda: note("hub.json")),
                 settings=some(http=None),
                 threads=some(run=None, start=lambda: None),
+                pause=None,
                 waiting=some(end=lambda: None),
             ),
             stores=some(commits=None, drivers=some(commits=lambda own: own)),

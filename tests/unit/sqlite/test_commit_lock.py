@@ -85,16 +85,13 @@ def test_commit_that_hangs_ends_the_attempt_and_no_commit() -> None:
             pass
 
 
-def test_second_hold_waits_for_the_first() -> None:
+def test_second_hold_is_not_given_before_the_first_has_ended() -> None:
     commits = CommitLock()
     first = commits.hold(LONG_S, LONG_S)
-    with pytest.raises(UnavailableError, match="another backup"):
-        commits.hold(0.0, LONG_S)
+    assert commits.hold(LONG_S, LONG_S) == ""
 
-    with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(commits.hold, LONG_S, LONG_S)
-        assert commits.release(first)
-        second = waiting.result(LONG_S)
+    assert commits.release(first)
+    second = commits.hold(LONG_S, LONG_S)
 
     assert not commits.release(first)
     assert commits.release(second)
