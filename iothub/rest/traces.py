@@ -34,7 +34,7 @@ def start_trace(call: Call, tenant: TenantName, body: models.NewTrace) -> Respon
     trace_id = tracing.new_id()
     try:
         call.hub.change(Verb.TRACE_START, tenant, {"id": trace_id, **body.model_dump()})
-    except UnavailableError:  # of some hubs: its name is told to nobody, so nobody could stop it at the others
+    except UnavailableError:  # of some hubs: nobody gets its name, so nobody could stop it at the others
         with suppress(IotHubError):
             call.hub.change(Verb.TRACE_STOP, tenant, {"id": trace_id})
         raise

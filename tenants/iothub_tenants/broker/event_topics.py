@@ -263,7 +263,7 @@ class EventTopics:
         ]
 
     def _near_limits(self, broker: TenantBroker, near: set[Quota]) -> Iterable[TenantEvent]:
-        """Tell of each quota that is nearly used up, and of each one that no longer is; `near` becomes what has been told."""
+        """Report each quota that is nearly used up, and of each one that no longer is; `near` becomes what has been reported."""
         for quota, (used, limit) in usage_of(broker, self._source.queued(broker.tenant_id)).items():
             share = used / limit if limit else 0.0
             facts: dict[str, Fact] = {"quota": quota.value, "used": used, "limit": limit}
@@ -415,7 +415,7 @@ def _risen(before: Counts, now: Counts) -> dict[str, int]:
 
 
 def _not_opened(failure: Failure) -> None:
-    """The accounts do not answer, or no other hub does: nobody can be told here."""
+    """The accounts do not answer, or no other hub does: nobody can be notified here."""
     if not isinstance(failure.value, IotHubError):
         failure.raiseException()
     log.warning("event not published to other hubs", error=str(failure.value))
