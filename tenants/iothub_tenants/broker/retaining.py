@@ -104,6 +104,7 @@ class Retaining:
         self._index = RetainedIndex()
         self._is_unannounced = False  # another hub may have written what the index does not have
         self._reading = DeferredLock()
+        self._unannounced: dict[bytes, int] = {}  # topic -> version that only the store has named, while replays run
         self._sizes: dict[bytes, int] = {}  # what each topic has reserved
         self._coming: dict[bytes, int] = {}  # how many writes of it are on their way to the store
         self._arrivals = 0  # messages with RETAIN 1, from here and from other hubs
@@ -139,6 +140,9 @@ class Retaining:
 
     def _take(self, topics: Iterable[RetainedTopic]) -> None:
         for topic in topics:
+            known = self._index.get(topic.topic)
+            if known is not None and known.version < topic.version:
+                self._unannounced[topic.topic] = topic.version
             self._index.put(topic)
             self._count_stored(topic.topic)
 
@@ -200,6 +204,8 @@ class Retaining:
     def take_change(self, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of another hub is durable; `size` 0: the message was deleted."""
         self._index.noted(topic, version, expires_at_ms, size)
+        if self._unannounced.get(topic) == version:
+            del self._unannounced[topic]
         self._count_stored(topic)
 
     def note_arrival(self, source: Hashable, topic: bytes) -> None:
@@ -283,6 +289,8 @@ class Retaining:
 
         What is returned needs `send_replays`; None: the replays of an earlier SUBSCRIBE are being sent, and these follow them.
         """
+        if not self._plane.replays.queues:
+            self._unannounced.clear()
         snapshot = Snapshot(self._arrivals)
         is_overtaken = partial(self._is_overtaken, snapshot)
         opened = [
@@ -310,14 +318,17 @@ class Retaining:
         """Whether a message of this topic was routed after the snapshot, or there is none any more.
 
         Invariant: such a message was routed after the subscription became active. It comes live, and nothing older may follow it: it is on its way
-        to the store (`_coming`), or newer than what was fetched, or has arrived here since the snapshot began, or since its hub was asked. Only
-        since then: one that was routed before is in the snapshot, however late it reaches the client by another subscription [MQTT-3.3.1-9], and
-        may be older than what is retained.
+        to the store (`_coming`), or announced and newer than what was fetched, or has arrived here since the snapshot began, or since its hub was
+        asked. Only since then: one that was routed before is in the snapshot, however late it reaches the client by another subscription
+        [MQTT-3.3.1-9], and may be older than what is retained. One that was only found in the store may never come: its hub is gone.
         """
         if topic in self._coming:  # what was asked for earlier has arrived: the snapshot is settled
             return True
         entry = self._index.get(topic)
-        if entry is None or entry.version > (snapshot.fetched.get(topic) or entry.version):  # 0: it is damaged
+        if entry is None:
+            return True
+        is_newer = entry.version > (snapshot.fetched.get(topic) or entry.version)  # 0: it is damaged
+        if is_newer and entry.version != self._unannounced.get(topic):
             return True
         arrived = self._arrived.get(topic, {})
         return any(arrival > snapshot.asked.get(source, snapshot.begun) for source, arrival in arrived.items())

@@ -341,6 +341,39 @@ def test_what_was_not_told_is_read_before_the_next_replay(others: Others) -> Non
     assert harness.ledger.used(Quota.RETAINED_MESSAGES) == 1
 
 
+def test_what_the_store_has_of_a_hub_that_is_gone_holds_no_replay_back(others: Others) -> None:
+    """Nobody announces it, and it never comes live: who has subscribed before it was found gets what was retained then."""
+    harness = made(others, 1)
+    harness.bodies.is_held = True
+    harness.subscribe(b"r/#")
+    others.answer()
+    store(harness, b"r/0", b"of a hub that is gone")
+    harness.retaining.note_unannounced()
+    second = harness.bench.client("t")
+    harness.retaining.begin_replays(second.session, [second.subscribe(b"r/+")])
+    others.answer()
+    harness.bodies.release()
+
+    assert harness.taken(2.0) == [(b"r/0", b"x")]
+
+
+def test_what_was_found_in_the_store_and_announced_then_is_not_overtaken(others: Others) -> None:
+    """Its hub is there: to a session whose messages come through a queue it comes that way."""
+    harness = made(others, 1)
+    harness.bodies.is_held = True
+    harness.subscribe(b"r/#")
+    others.answer()
+    version, size = store(harness, b"r/0", b"new")
+    harness.retaining.note_unannounced()
+    second = harness.bench.client("t")
+    harness.retaining.begin_replays(second.session, [second.subscribe(b"r/+")])
+    others.answer()
+    harness.retaining.take_change(b"r/0", version, 0, size)
+    harness.bodies.release()
+
+    assert harness.taken(2.0) == []
+
+
 def test_who_comes_while_the_store_is_read_waits_for_it(others: Others) -> None:
     """The index may still be empty then."""
     others.is_there = False
