@@ -123,6 +123,11 @@ class Distribution:
         session: Session = target.session
         if session.is_sink:
             return None
+        if session.tenant.routing is not None:
+            routed = session.tenant.routing.routed(message, target)
+            if routed is None:
+                return None
+            target = routed
         if session.is_persistent and message.qos and session.tenant.changing is not None:
             changed = session.tenant.changing.as_of(message, target)
             if changed is None:

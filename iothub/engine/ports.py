@@ -85,6 +85,13 @@ class Interest(Protocol):
         """
 
 
+class Routing(Protocol):
+    """Subscriptions by which some hubs do not route yet: `TenantPlane.routing`."""
+
+    def routed(self, message: Any, target: Any) -> Any:
+        """Return the part of a Target by which the hub that has sent this message routes; None: nothing."""
+
+
 class Changing(Protocol):
     """Subscriptions of persistent sessions that some hubs may not know as they are now: `TenantPlane.changing`."""
 

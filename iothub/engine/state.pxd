@@ -27,7 +27,7 @@ cdef class TenantPlane:
     cdef public dict sessions
     cdef public object inbound_messages, inbound_bytes, outbound_messages, outbound_bytes
     cdef public object day_messages, day_bytes, persistent_fanout, sink_messages, sink_bytes
-    cdef public object may_retain, publish_hook, deliver_hook, interest, changing, control, share
+    cdef public object may_retain, publish_hook, deliver_hook, interest, routing, changing, control, share
 
 
 @cython.final

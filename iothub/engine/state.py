@@ -60,6 +60,7 @@ class TenantPlane:
         self.sink_messages: Any = None
         self.sink_bytes: Any = None
         self.interest: Any = None  # an `Interest`; None: no other hub needs to know what its clients subscribe
+        self.routing: Any = None  # a `Routing`; None: all hubs route by all subscriptions here
         self.changing: Any = None  # a `Changing`; None: all hubs have the same subscriptions of persistent sessions
         self.may_retain: Callable[[bytes, int], bool] | None = None
         self.publish_hook: Callable[[Session, Message], Message | None] | None = None

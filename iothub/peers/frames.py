@@ -174,7 +174,7 @@ def encode(frame_type: FrameType, body: bytes, number: int = 0) -> bytes:
 
 
 def number_frame(frame_type: FrameType, number: int) -> bytes:
-    """Return a PING, ECHO or ACK."""
+    """Return a PING or ECHO."""
     return encode(frame_type, number.to_bytes(_NUMBER_BYTES, "big"))
 
 
@@ -183,6 +183,18 @@ def number_of(frame_type: FrameType, body: bytes) -> int:
     if len(body) != _NUMBER_BYTES:
         raise BadFrameError(f"a frame of type {frame_type.name} with {len(body)} bytes, expected {_NUMBER_BYTES}")
     return int.from_bytes(body, "big")
+
+
+def ack_frame(applied: int, sent: int) -> bytes:
+    """Return an ACK: all frames up to `applied` are applied, and before that frames up to `sent` were sent the other way."""
+    return encode(FrameType.ACK, applied.to_bytes(_NUMBER_BYTES, "big") + sent.to_bytes(_NUMBER_BYTES, "big"))
+
+
+def ack_of(body: bytes) -> tuple[int, int]:
+    """Return what `ack_frame` was given. Raises BadFrameError."""
+    if len(body) != 2 * _NUMBER_BYTES:
+        raise BadFrameError(f"a frame of type ACK with {len(body)} bytes, expected {2 * _NUMBER_BYTES}")
+    return int.from_bytes(body[:_NUMBER_BYTES], "big"), int.from_bytes(body[_NUMBER_BYTES:], "big")
 
 
 def refused_frame(reason: str, detail: str) -> bytes:

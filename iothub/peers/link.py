@@ -11,7 +11,16 @@ from typing import TypeAlias
 
 from iothub.base.clock import BootClock
 from iothub.base.errors import LocalProtocolError, UnavailableError
-from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameType, encode, number_frame, number_of
+from iothub.peers.frames import (
+    RELIABLE_FROM,
+    BadFrameError,
+    FrameType,
+    ack_frame,
+    ack_of,
+    encode,
+    number_frame,
+    number_of,
+)
 from iothub.peers.ports import LinkSettings, PeerId, Wire
 
 PING_S = 0.25
@@ -27,7 +36,7 @@ Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
 """Apply a frame of a peer, and say whether its acknowledgement is waited for. Raises BadFrameError."""
 
 OnAcknowledged: TypeAlias = Callable[[PeerId, int], None]
-"""Take the last number that a peer has applied."""
+"""Take the last number that a peer has applied and before which all is applied here that it had sent by then."""
 
 
 def _gather_nothing() -> None:
@@ -41,6 +50,8 @@ class Link:
     `applied` is the last number whose frame has been applied, and nothing above it was ever acknowledged: received is not applied.
     A number is applied at most once, in order, over any number of connections. Frames with a number are written in a window,
     so that pings and acknowledgements, which have none, never wait behind more than that; nothing here stops the reading.
+    So an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of it when that one is applied here:
+    what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows.
     `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
     """
 
@@ -69,6 +80,9 @@ class Link:
         self._wire: Wire | None = None
         self._begun = _NEVER  # of this connection
         self._acknowledged = 0
+        self._confirmed = 0  # the acknowledgement that `on_acknowledged` has heard of
+        self._overtook: tuple[int, int] | None = None  # an acknowledgement, and the last frame that it has overtaken
+        self._overtook_next: tuple[int, int] | None = None  # the newest one after that
         self._written: deque[bytes] = deque()
         self._waiting: deque[bytes] = deque()
         self._kept_bytes = 0
@@ -105,13 +119,16 @@ class Link:
         self._waiting, self._written = self._written, deque()
         self._wire = wire
         self._begun = now
-        self._last_ack = self.applied
-        self._ack_due = None
+        self._last_ack = (
+            self.applied - 1 if self.connections else 0
+        )  # HELLO has said it, and no frame that it has overtaken
         self._first_ping_ns = int(now * _NS)
         self.connections += 1
         self._ping(now)
+        self.flush()
+        self._acknowledge()
         self._write_waiting()
-        self._on_acknowledged(self.peer, self._acknowledged)
+        self._on_acknowledged(self.peer, self._confirmed)
 
     def detach(self) -> None:
         """Note that the connection is over; what is unacknowledged waits for the next one."""
@@ -133,7 +150,7 @@ class Link:
     def _keep(self, frame_type: FrameType, body: bytes) -> int:
         if len(body) + _NUMBER_BYTES > self._settings.frame_bytes:
             raise LocalProtocolError(f"a frame of {len(body)} bytes, expected at most {self._settings.frame_bytes}")
-        number = self._acknowledged + self.unacknowledged_frames + 1
+        number = self._last_number() + 1
         data = encode(frame_type, body, number)
         self._kept_bytes += len(data)
         self._waiting.append(data)
@@ -149,7 +166,7 @@ class Link:
         elif frame_type == FrameType.ECHO:
             self._note_echo(number_of(frame_type, body))
         elif frame_type == FrameType.ACK:
-            self._note_acknowledgement(number_of(frame_type, body))
+            self._note_acknowledgement(*ack_of(body))
         else:
             raise BadFrameError(f"a second {frame_type.name}")
 
@@ -173,7 +190,11 @@ class Link:
         if number != self.applied + 1:
             raise BadFrameError(f"frame {number}, expected {self.applied + 1}")
         is_waited_for = self._apply(self.peer, frame_type, body)
+        if is_waited_for:
+            self.flush()
         self.applied = number
+        if self._overtook is not None and self._overtook[1] <= number:
+            self._confirm()
         if is_waited_for or number - self._last_ack >= ACK_FRAMES:
             self._acknowledge()
         elif self._ack_due is None:
@@ -183,14 +204,29 @@ class Link:
         self._ack_due = None
         if self._wire is not None and self.applied > self._last_ack:
             self._last_ack = self.applied
-            self._write(number_frame(FrameType.ACK, self.applied))
+            self._write(ack_frame(self.applied, self._last_number()))
 
-    def _note_acknowledgement(self, number: int) -> None:
+    def _note_acknowledgement(self, number: int, overtaken: int) -> None:
         if number > self._acknowledged + len(self._written):
             raise BadFrameError(f"frame {number} acknowledged, which was not sent over this connection")
         self._forget_acknowledged(number)
         self._write_waiting()
-        self._on_acknowledged(self.peer, self._acknowledged)
+        if self._overtook is None:
+            self._overtook = number, overtaken
+        else:
+            self._overtook_next = number, overtaken
+        self._confirm()
+
+    def _confirm(self) -> None:
+        """Look whether what an acknowledgement has overtaken is applied here."""
+        while self._overtook is not None and self._overtook[1] <= self.applied:
+            self._confirmed = self._overtook[0]
+            self._overtook, self._overtook_next = self._overtook_next, None
+        self._on_acknowledged(self.peer, self._confirmed)
+
+    def _last_number(self) -> int:
+        """Return the number of the frame that was sent last."""
+        return self._acknowledged + self.unacknowledged_frames
 
     def _forget_acknowledged(self, number: int) -> None:
         """At the begin of a connection, `_waiting` may hold what was acknowledged by HELLO alone."""

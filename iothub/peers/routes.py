@@ -9,13 +9,15 @@ Knows no socket, no reactor and no SUBSCRIBE: the engine says which subscription
         for a shared group -> one frame to one hub with a member, if none here takes it: see `iothub.peers.groups`
     a broker is dropped -> CLOSE
 
-Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it. A hub serves no publisher of
-a tenant before it has every other hub's routes. So the cost of a subscribe grows with the hubs that have the tenant open, not with all.
+Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it, and what that hub had routed
+before has arrived; a subscription gets nothing of that. A hub serves no publisher of a tenant before it has every other hub's routes. So the cost
+of a subscribe grows with the hubs that have the tenant open, not with all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from iothub.engine.message import Message
@@ -323,6 +325,8 @@ class Routes:
         for tenant, messages in arrived:
             if tenant.changing is not None:
                 tenant.changing.arriving(sender.id, self._place_of(sender.id))
+            if tenant.routing is not None:
+                tenant.routing.arriving(sender.id)
             self._plane.publish_arrived(tenant, messages)
             for topic in [message.topic for message in messages if message.retain]:
                 for observer in self._observers:
@@ -427,7 +431,7 @@ class Routes:
         """Count the subscriptions of a tenant from now on: another hub has it open."""
         if here.announced is None:
             tenant = here.tenant
-            here.announced = tenant.interest = Announced(tenant.sessions.values(), lambda: self._note_change(here))
+            here.announced = tenant.interest = Announced(tenant, lambda: self._note_change(here))
             for held in here.options.held():
                 here.announced.replace(None, held)
         return here.announced
@@ -441,7 +445,8 @@ class Routes:
             self._forget_announced(here)
 
     def _forget_announced(self, here: _OpenTenant) -> None:
-        announced, here.announced, here.tenant.interest = here.announced, None, None
+        announced, here.announced = here.announced, None
+        here.tenant.interest = here.tenant.routing = None
         if announced is not None and announced.next is not None:
             self._finish(announced, announced.next)
 
@@ -464,18 +469,20 @@ class Routes:
         if announcement is None:
             return
         bodies = list(changes(tenant_id, *announced.take_changes()))
-        announcement.unanswered = 1  # this call
-        for peer in self._peers.values():
-            if tenant_id in peer.opened:
-                for body in bodies:
-                    peer.announce(FrameType.ROUTE, body)
-                announcement.unanswered += peer.await_applied(lambda: self._applied(announced, announcement))
-        self._applied(announced, announcement)
-
-    def _applied(self, announced: Announced, announcement: Announcement) -> None:
-        announcement.unanswered -= 1
-        if announcement.unanswered == 0:
+        unanswered = announcement.unanswered = set()
+        for peer in self.having_open(tenant_id):
+            for body in bodies:
+                peer.announce(FrameType.ROUTE, body)
+            if peer.await_applied(partial(self._applied, announced, announcement, peer.id)):
+                unanswered.add(peer.id)
+        if not unanswered:
             self._finish(announced, announcement)
+
+    def _applied(self, announced: Announced, announcement: Announcement, peer: PeerId) -> None:
+        if announcement.unanswered is not None:
+            announcement.unanswered.discard(peer)
+            if not announcement.unanswered:
+                self._finish(announced, announcement)
 
     def _finish(self, announced: Announced, announcement: Announcement) -> None:
         announced.forget(announcement)

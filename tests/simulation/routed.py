@@ -41,6 +41,7 @@ class Subscriber:
     ended: int = 0
     got: Counter[int] = field(default_factory=Counter)
     last: dict[tuple[int, bytes], int] = field(default_factory=dict)  # of a publisher and topic
+    first: dict[tuple[PeerId, bytes], int] = field(default_factory=dict)  # the same
 
 
 @dataclass(eq=False)
@@ -58,7 +59,7 @@ class Publication:
 class Routing(Check):
     """A PUBLISH that is acknowledged, and was sent after a SUBACK anywhere, reaches that subscriber once, if both their hubs live on.
 
-    Nothing comes twice, or out of the order of its publisher and topic; and nobody waits for ever.
+    Nothing comes twice, or out of the order of its publisher and topic; after the first one nothing of them is left out; and nobody waits for ever.
     """
 
     def __init__(self) -> None:
@@ -82,6 +83,7 @@ class Routing(Check):
         if subscriber.last.get(stream, -1) > number:
             raise ViolationError(f"{subscriber.hub} delivers publication {number} of {publication.hub} too late")
         subscriber.last[stream] = number
+        subscriber.first.setdefault((publication.hub, topic), number)
 
     def remaining(self, sim: Simulation) -> list[str]:
         living = {hub.id for hub in sim.living_members()}
@@ -104,10 +106,16 @@ class Routing(Check):
             f"publication {publication.number} of {publication.hub} has not reached {each.hub}"
             for subscribers in waiting.values()
             for each in subscribers
-            if 0 < each.acknowledged < publication.sent
+            if _has_begun(each, publication)
             and topic_matches(each.topic_filter, publication.topic)
             and not each.got[publication.number]
         ]
+
+
+def _has_begun(each: Subscriber, publication: Publication) -> bool:
+    """Tell whether a subscriber was acknowledged before a PUBLISH, or has got an earlier one of its topic and hub."""
+    first = each.first.get((publication.hub, publication.topic), publication.number)
+    return 0 < each.acknowledged < publication.sent or first < publication.number
 
 
 class Clients:

@@ -19,6 +19,7 @@ BLOCK = 250
 SCHEDULES = 500  # in which each mutant must be found
 
 _note_change, _open_tenant = Announced._note_change, Routes.open_tenant
+_ANNOUNCED = "iothub.peers.announced.Announced"
 _ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedPeer"
 
 
@@ -31,9 +32,9 @@ def _forget_at_once(announced: Any, topic_filter: bytes, before: int, now: int) 
     announced._on_their_way.pop(topic_filter, None)
 
 
-def _applied_by_the_first(routes: Any, announced: Any, announcement: Any) -> None:
-    if announcement.unanswered > 0:
-        announcement.unanswered = 0
+def _applied_by_the_first(routes: Any, announced: Any, announcement: Any, _peer: Any) -> None:
+    if announcement.unanswered:
+        announcement.unanswered = set()
         routes._finish(announced, announcement)
 
 
@@ -45,7 +46,7 @@ def _wait_for_linked_only(routes: Any, tenant: Any) -> None:
 
 MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "SUBACK at once": {f"{_ROUTES}.await_routed": lambda *_: False},
-    "SUBACK when it was announced": {"iothub.peers.announced.Announced._note_change": _forget_at_once},
+    "SUBACK when it was announced": {f"{_ANNOUNCED}._note_change": _forget_at_once},
     "SUBACK after the first hub's answer": {f"{_ROUTES}._applied": _applied_by_the_first},
     "served before the answers": {f"{_ROUTES}.await_opened": lambda *_: False},
     "a hub that was never linked is not waited for": {f"{_ROUTES}.open_tenant": _wait_for_linked_only},

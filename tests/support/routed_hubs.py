@@ -148,6 +148,8 @@ class Net(Generic[Hub]):
         self._ways: dict[tuple[PeerId, PeerId], deque[Frame]] = {}
         self._numbers: dict[tuple[PeerId, PeerId], int] = {}
         self._unheard: dict[tuple[PeerId, PeerId], int] = {}
+        self._overtaken: dict[tuple[PeerId, PeerId], int] = {}  # the last frame the other way that was sent before it
+        self._delivered: dict[tuple[PeerId, PeerId], int] = {}
         self._soon: list[Callable[[], None]] = []
         self._timers: list[Callable[[], None]] = []
         for node in range(1, count + 1):
@@ -215,13 +217,16 @@ class Net(Generic[Hub]):
         except BadFrameError as error:
             self.faults.append(error)
         receiver.plane.end_batch()
+        self._delivered[way] = number
         self._unheard[way] = number
+        self._overtaken[way] = self._numbers.get((target, source), 0)
         return True
 
     def acknowledge(self, source: PeerId, target: PeerId) -> bool:
         way = (source, target)
         number = self._unheard.get(way)
-        if number is None or way in self.deaf or source not in self.hubs:
+        is_early = target in self.hubs and self._delivered.get((target, source), 0) < self._overtaken.get(way, 0)
+        if number is None or way in self.deaf or source not in self.hubs or is_early:
             return False
         del self._unheard[way]
         self.hubs[source].routes.acknowledged(target, number)

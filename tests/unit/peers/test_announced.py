@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from iothub.engine.router import Subscription
-from iothub.peers.announced import EVERYTHING, NOTHING, QOS0, Announced
+from iothub.engine.message import Message
+from iothub.engine.router import Subscription, Target
+from iothub.peers.announced import EVERYTHING, NOTHING, QOS0, Announced, Announcement
+from iothub.peers.ports import PeerId
 from iothub.testing.engine import Bench
+
+ONE, TWO = PeerId(1, 1), PeerId(2, 1)
+
+
+def send(announced: Announced) -> Announcement:
+    """The turn ends: all hubs are sent what has changed."""
+    announced.take_changes()
+    sent, announced.next = announced.next, None
+    assert sent is not None
+    sent.unanswered = {ONE, TWO}
+    return sent
 
 
 def test_it_begins_with_what_is_there() -> None:
@@ -19,7 +32,7 @@ def test_it_begins_with_what_is_there() -> None:
     offline.drop()
     bench.plane.end_batch()
 
-    announced = Announced(bench.tenant.sessions.values(), lambda: None)
+    announced = Announced(bench.tenant, lambda: None)
 
     assert sorted(announced.filters(EVERYTHING)) == [b"a", b"zero"]
     assert list(announced.filters(QOS0)) == [b"on"]
@@ -30,7 +43,7 @@ def test_a_change_that_is_undone_in_the_turn_is_not_announced() -> None:
     """Changes are announced once for a turn, and only the outcome."""
     bench = Bench()
     calls: list[None] = []
-    announced = Announced((), lambda: calls.append(None))
+    announced = Announced(bench.tenant, lambda: calls.append(None))
     session = bench.client("c").session
     first, second = Subscription(session, b"a"), Subscription(session, b"b", qos=2)
 
@@ -44,7 +57,7 @@ def test_a_change_that_is_undone_in_the_turn_is_not_announced() -> None:
 
 def test_what_is_on_its_way_is_found_by_its_filters_until_it_is_forgotten() -> None:
     bench = Bench()
-    announced = Announced((), lambda: None)
+    announced = Announced(bench.tenant, lambda: None)
     session = bench.client("c").session
     for topic_filter in (b"a", b"b"):
         announced.replace(None, Subscription(session, topic_filter))
@@ -59,10 +72,68 @@ def test_what_is_on_its_way_is_found_by_its_filters_until_it_is_forgotten() -> N
     assert announced.on_their_way([b"a", b"c"]) == [announced.next]
 
 
+def test_a_hub_sends_to_a_subscription_what_it_knew_before_and_what_it_knows_now() -> None:
+    """QoS 0 alone while what needs the rest is on its way; a Topic Filter that was removed between begins anew."""
+    bench = Bench()
+    announced = Announced(bench.tenant, lambda: None)
+    session, queued = bench.client("c").session, bench.client("q", queue_id=1).session
+    first, second = Subscription(queued, b"a", qos=1), Subscription(session, b"a", qos=1)
+    announced.arriving(ONE)
+
+    def known() -> list[bool]:
+        return [announced.routed(Message(b"a", b"", qos), Target((second,))) is not None for qos in (0, 1)]
+
+    announced.replace(None, first)
+    found = [known()]
+    sent = send(announced)
+    announced.replace(None, second)
+    more = send(announced)
+    found.append(known())
+    sent.unanswered = {TWO}
+    found.append(known())
+    more.unanswered = {TWO}
+    found.append(known())
+    announced.replace(first, None)
+    announced.replace(second, None)
+    send(announced)
+    announced.replace(None, second)
+    found.append(known())
+    announced.replace(second, None)
+    announced.replace(None, second)
+    anew = send(announced)
+    found.append(known())
+
+    assert found == [[False] * 2, [False] * 2, [True, False], [True] * 2, [False] * 2, [False] * 2]
+    assert bench.tenant.routing is announced
+    for each in (sent, more, anew):
+        announced.forget(each)
+    assert bench.tenant.routing is None
+
+
+def test_a_hub_that_is_frozen_costs_no_record_of_each_change() -> None:
+    """However often what is needed of a Topic Filter rises and falls."""
+    bench = Bench()
+    announced = Announced(bench.tenant, lambda: None)
+    session, queued = bench.client("c").session, bench.client("q", queue_id=1).session
+    more = Subscription(session, b"a", qos=1)
+    announced.replace(None, Subscription(queued, b"a", qos=1))
+    send(announced)
+    for _ in range(3):
+        announced.replace(None, more)
+        last = send(announced)
+        announced.replace(more, None)
+        send(announced)
+
+    before, brought = last.filters[b"a"]
+
+    assert brought is not None
+    assert (before, brought.filters[b"a"]) == (QOS0, (NOTHING, None))
+
+
 def test_a_replaced_subscription_changes_what_is_needed() -> None:
     """A persistent session's QoS decides whether queues bring the rest."""
     bench = Bench()
-    announced = Announced((), lambda: None)
+    announced = Announced(bench.tenant, lambda: None)
     session = bench.client("c", queue_id=1).session
     low, high = Subscription(session, b"a", qos=0), Subscription(session, b"a", qos=1)
 

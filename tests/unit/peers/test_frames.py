@@ -14,12 +14,15 @@ FIELDS = {name: getattr(HELLO, name) for name in Hello.__slots__}
 
 def test_frames_come_out_as_they_went_in_byte_by_byte() -> None:
     """Where a chunk ends makes no difference."""
-    data = frames.encode(FrameType.REQUEST, b"body", 7) + frames.number_frame(FrameType.ACK, 6)
+    data = frames.encode(FrameType.REQUEST, b"body", 7) + frames.ack_frame(6, 9)
     decoder = FrameDecoder(100)
 
     found = [frame for byte in data for frame in decoder.feed(bytes((byte,)))]
 
-    assert found == [(FrameType.REQUEST, 7, b"body"), (FrameType.ACK, 0, (6).to_bytes(8, "big"))]
+    assert found == [
+        (FrameType.REQUEST, 7, b"body"),
+        (FrameType.ACK, 0, (6).to_bytes(8, "big") + (9).to_bytes(8, "big")),
+    ]
 
 
 def test_reading_that_stops_half_way_goes_on_with_the_next_frame() -> None:
@@ -119,5 +122,7 @@ def test_refusal_says_its_reason_and_no_more_text_than_fits() -> None:
 
 
 def test_number_of_a_wrong_length_is_refused() -> None:
-    with pytest.raises(BadFrameError, match="ACK with 7 bytes, expected 8"):
-        frames.number_of(FrameType.ACK, bytes(7))
+    with pytest.raises(BadFrameError, match="PING with 7 bytes, expected 8"):
+        frames.number_of(FrameType.PING, bytes(7))
+    with pytest.raises(BadFrameError, match="ACK with 8 bytes, expected 16"):
+        frames.ack_of(bytes(8))

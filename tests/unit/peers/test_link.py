@@ -18,7 +18,7 @@ def written(end: OneEnd) -> list[tuple[FrameType, int]]:
     """Return type and number of what was written, and forget it; of an ACK the number it says."""
     data, end.written = end.written, b""
     return [
-        (each, int.from_bytes(body, "big") if each == FrameType.ACK else number)
+        (each, frames.ack_of(body)[0] if each == FrameType.ACK else number)
         for each, number, body in FrameDecoder(1 << 20).feed(data)
     ]
 
@@ -71,6 +71,68 @@ def test_acknowledgement_goes_before_the_next_frame() -> None:
     two.links.send(one.id, REQUEST, b"b")
 
     assert written(theirs) == [(FrameType.ACK, 1), (REQUEST, 1)]
+
+
+def test_acknowledgement_says_which_frames_it_overtakes() -> None:
+    """It goes first, past what waits for the window."""
+    one, two, mine, theirs = linked(ManualClock(), window_bytes=1)
+    written(theirs)
+    theirs.taken = False
+    for body in (b"written", b"waits"):
+        two.links.send(one.id, REQUEST, body)
+    one.links.send(two.id, ANSWER, b"a")
+    settle((mine, theirs))
+
+    *_, (_, _, body) = FrameDecoder(1 << 20).feed(theirs.written)
+    assert frames.ack_of(body) == (1, 2)
+
+
+def test_acknowledgement_is_reported_when_all_is_applied_that_it_has_overtaken() -> None:
+    """What the peer sent before it is older than what it says, and comes later."""
+    one, two, mine, theirs = linked(ManualClock())
+    heard: list[int] = []
+    one.links.watch(lambda _peer, number: heard.append(number))
+    for _ in range(3):
+        one.links.send(two.id, REQUEST, b"a")
+    theirs.arrived.clear()
+
+    for data in (
+        frames.ack_frame(1, 2),
+        frames.encode(REQUEST, b"b", 1),
+        frames.ack_frame(2, 3),
+        frames.ack_frame(3, 4),
+    ):
+        theirs.write(data)
+        mine.read()
+    assert heard == [0, 0, 0]
+    found = []
+    for number in (2, 3, 4):
+        theirs.write(frames.encode(REQUEST, b"b", number))
+        mine.read()
+        found.append(heard[-1])
+
+    assert found == [1, 1, 3]
+    assert one.links.status()[0].unacknowledged_bytes == 0
+
+
+def test_hello_acknowledges_nothing_that_is_reported() -> None:
+    """It names no frame that comes again after it: the acknowledgement behind it does."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    heard: list[int] = []
+    one.links.watch(lambda _peer, number: heard.append(number))
+    one.links.send(two.id, REQUEST, b"a")
+    theirs.read()
+    two.links.send(one.id, REQUEST, b"before")
+    mine.arrived.clear()
+    for end in (mine, theirs):
+        end.close()
+    settle((mine, theirs))
+
+    ends = relink(clock, one, two)
+
+    assert (heard[0], heard[-1], one.receiver.bodies) == (0, 1, [b"before"])
+    assert ends[1].written.count(frames.ack_frame(1, 1)) == 1
 
 
 def test_acknowledgement_leaves_after_256_frames() -> None:
@@ -133,7 +195,7 @@ def test_frame_with_a_number_that_was_applied_is_dropped() -> None:
     "data",
     [
         frames.encode(REQUEST, b"a", 2),
-        frames.number_frame(FrameType.ACK, 1),
+        frames.ack_frame(1, 0),
         frames.number_frame(FrameType.ECHO, 1 << 62),
         frames.encode(FrameType.CANCEL, b"", 1),
         frames.encode(FrameType.PING, b"short"),

@@ -248,6 +248,53 @@ def test_subscriptions_of_one_turn_travel_together() -> None:
     assert len(RouteChange.decode(body).everything) == 51
 
 
+@pytest.mark.parametrize("again", [b"a", b"#"])
+def test_a_subscription_gets_nothing_that_was_routed_before_it_was_known(again: bytes) -> None:
+    """What deletes a retained message is not routed while nobody needs it: the message must not come after it, to somebody who subscribes anew."""
+    net, one, two = open_pair()
+    former = two.client("former")
+    two.subscribe(former, b"a", qos=1)
+    net.settle()
+    net.cut.add((ONE, TWO))
+    one.client("p").send(publish(b"a", b"old", 1, 1, retain=True))
+    one.plane.end_batch()
+    two.plane.unsubscribe(former.session, None, b"a")
+    net.settle()
+    one.client("q").send(publish(b"a", b"", 1, 1, retain=True))
+    one.plane.end_batch()
+    client = two.client("s")
+    done = two.subscribe(client, again, qos=1)
+    net.settle()
+    assert done == []
+
+    one.client("r").send(publish(b"a", b"new", 1, 1))
+    one.plane.end_batch()
+    net.cut.clear()
+    net.settle()
+
+    assert (done, payloads(client)) == ([True], [b"new"])
+    assert two.tenant.routing is None
+
+
+def test_each_hub_s_messages_come_once_that_hub_knows_the_subscription() -> None:
+    """SUBACK waits for all of them; one that is slow holds back no other's messages."""
+    net = Net(3, RoutedHub)
+    one, two, three = net.hubs.values()
+    for hub in net.hubs.values():
+        hub.open()
+    net.settle()
+    net.cut.add((TWO, PeerId(3, 1)))
+    client = two.client("s")
+    done = two.subscribe(client, b"a")
+    net.settle()
+    for hub, payload in ((one, b"of one"), (three, b"of three")):
+        hub.client("p").send(publish(b"a", payload))
+        hub.plane.end_batch()
+    net.settle()
+
+    assert (done, payloads(client)) == ([], [b"of one"])
+
+
 def test_a_second_subscriber_waits_for_the_first_ones_route() -> None:
     """Announced is not applied."""
     net, _, two = open_pair()
