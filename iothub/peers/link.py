@@ -27,6 +27,7 @@ PING_S = 0.25
 SILENT_S = 2.0
 ACK_S = 0.02
 ACK_FRAMES = 256
+ACK_BYTES = 256 << 10
 
 _NS = 1_000_000_000
 _NUMBER_BYTES = 8
@@ -87,6 +88,7 @@ class Link:
         self._waiting: deque[bytes] = deque()
         self._kept_bytes = 0
         self._last_ack = 0  # sent over this connection
+        self._unanswered_bytes = 0  # applied since
         self._ack_due: float | None = None
         self._first_ping_ns = self._last_ping_ns = 0
         self._ping_due = _NEVER
@@ -195,13 +197,15 @@ class Link:
         self.applied = number
         if self._overtook is not None and self._overtook[1] <= number:
             self._confirm()
-        if is_waited_for or number - self._last_ack >= ACK_FRAMES:
+        self._unanswered_bytes += len(body)
+        if is_waited_for or number - self._last_ack >= ACK_FRAMES or self._unanswered_bytes >= ACK_BYTES:
             self._acknowledge()
         elif self._ack_due is None:
             self._ack_due = self._clock.boottime() + ACK_S
 
     def _acknowledge(self) -> None:
         self._ack_due = None
+        self._unanswered_bytes = 0
         if self._wire is not None and self.applied > self._last_ack:
             self._last_ack = self.applied
             self._write(ack_frame(self.applied, self._last_number()))
@@ -257,7 +261,6 @@ class Link:
         wire = self._wire
         if wire is None or not self._waiting:
             return
-        self._acknowledge()  # goes first, and with the next frame
         while self._waiting and wire.unsent() < self._settings.window_bytes:
             data = self._waiting.popleft()
             self._written.append(data)

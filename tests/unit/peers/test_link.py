@@ -62,7 +62,8 @@ def test_acknowledgement_that_is_waited_for_leaves_in_the_same_turn() -> None:
     assert written(theirs) == [(FrameType.ACK, 1)]
 
 
-def test_acknowledgement_goes_before_the_next_frame() -> None:
+def test_acknowledgement_does_not_go_with_each_frame() -> None:
+    """Where messages go both ways, each frame would make the other side take one more."""
     one, two, mine, theirs = linked(ManualClock())
     written(theirs)
 
@@ -70,7 +71,19 @@ def test_acknowledgement_goes_before_the_next_frame() -> None:
     settle((mine, theirs))
     two.links.send(one.id, REQUEST, b"b")
 
-    assert written(theirs) == [(FrameType.ACK, 1), (REQUEST, 1)]
+    assert written(theirs) == [(REQUEST, 1)]
+
+
+def test_acknowledgement_leaves_after_256_kib() -> None:
+    """What the other side keeps until then counts for what its link takes."""
+    one, two, mine, theirs = linked(ManualClock(), frame_bytes=1 << 20)
+    written(theirs)
+
+    for _ in range(3):
+        one.links.send(two.id, REQUEST, b"a" * (128 << 10))
+    settle((mine, theirs))
+
+    assert written(theirs) == [(FrameType.ACK, 2)]
 
 
 def test_acknowledgement_says_which_frames_it_overtakes() -> None:
