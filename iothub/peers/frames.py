@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import Struct
 from typing import TypeGuard
 
 import msgpack
@@ -25,6 +26,7 @@ RELIABLE_FROM = 64
 MAX_NUMBER = (1 << 63) - 1  # of a field
 HELLO_BYTES = 16 << 10  # of a frame from somebody who has not said who it is
 
+_HEADER = Struct(">BI")
 _HEADER_BYTES, _NUMBER_BYTES = 5, 8
 _MAX_U64 = (1 << 64) - 1  # of the numbers in a HELLO
 _TEXT_BYTES = 1 << 20  # of one text or bytes in a body; a whole body is bounded by the frame
@@ -139,28 +141,34 @@ class FrameDecoder:
         Raises BadFrameError; nothing can be read after that. An iterator that is left half-way leaves the rest for the next call.
         """
         buffer = self._buffer
-        buffer += data
+        source: bytes | bytearray = data  # most of what comes is whole frames: they are copied once
+        if buffer:
+            buffer += data
+            source = buffer
         at = 0
         try:
-            while len(buffer) - at >= _HEADER_BYTES:
-                frame_type, body_at, end = self._header(at)
-                if len(buffer) < end:
+            while len(source) - at >= _HEADER_BYTES:
+                frame_type, body_at, end = self._header(source, at)
+                if len(source) < end:
                     return
-                number = int.from_bytes(buffer[at + _HEADER_BYTES : body_at], "big")
+                number = int.from_bytes(source[at + _HEADER_BYTES : body_at], "big")
                 at = end
-                yield frame_type, number, bytes(buffer[body_at:end])
+                yield frame_type, number, bytes(source[body_at:end])
         finally:
-            del buffer[:at]
+            if source is buffer:
+                del buffer[:at]
+            else:
+                buffer += data[at:]
 
-    def _header(self, at: int) -> tuple[FrameType, int, int]:
+    def _header(self, source: bytes | bytearray, at: int) -> tuple[FrameType, int, int]:
         """Return type, start of the body and end of the frame that begins at `at`."""
-        frame_type = _TYPES.get(self._buffer[at])
+        type_number, size = _HEADER.unpack_from(source, at)
+        frame_type = _TYPES.get(type_number)
         if frame_type is None:
-            raise BadFrameError(f"a frame of unknown type {self._buffer[at]}")
-        size = int.from_bytes(self._buffer[at + 1 : at + _HEADER_BYTES], "big")
+            raise BadFrameError(f"a frame of unknown type {type_number}")
         if size > self.frame_bytes:
             raise BadFrameError(f"a frame of {size} bytes, expected at most {self.frame_bytes}")
-        number_bytes = _NUMBER_BYTES if frame_type >= RELIABLE_FROM else 0
+        number_bytes = _NUMBER_BYTES if type_number >= RELIABLE_FROM else 0
         if size < number_bytes:
             raise BadFrameError(f"a frame of type {frame_type.name} without its number")
         begins = at + _HEADER_BYTES
