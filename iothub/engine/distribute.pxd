@@ -31,6 +31,8 @@ cdef class Distribution:
     cdef bint _begin(self, TenantPlane tenant, Message message, Py_ssize_t count, bint skip_direct) except -1
     @cython.locals(left_out=Py_ssize_t)
     cdef object _finish(self, TenantPlane tenant, Message message)
+    @cython.locals(message=Message, retained=list, topic=bytes, route=Route)
+    cpdef list distribute_frame(self, TenantPlane tenant, list messages)
     @cython.locals(lines_up=bint, direct=list, target=Target, rest=Target, qos=int, retain=bint)
     cpdef object distribute_arrived(self, TenantPlane tenant, Message message, Route route)
     @cython.locals(session=Session, rest=Target)

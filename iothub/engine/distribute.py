@@ -97,18 +97,32 @@ class Distribution:
 
     # --- from other hubs
 
+    def distribute_frame(self, tenant: TenantPlane, messages: list[Message]) -> list[bytes]:
+        """Deliver what another hub has routed; return the Topic Names of messages with RETAIN 1."""
+        retained: list[bytes] = []
+        topic = b""
+        route: Route | None = None
+        for message in messages:
+            if route is None or message.topic is not topic:  # messages on one topic come together, and share it
+                topic = message.topic
+                route = tenant.router.match(topic)
+            self.distribute_arrived(tenant, message, route)
+            if message.retain:
+                retained.append(topic)
+        return retained
+
     def distribute_arrived(self, tenant: TenantPlane, message: Message, route: Route) -> None:
         """Deliver what another hub has routed to those here who need no queue.
 
         Invariant: queues, sinks, shared groups and other hubs get it from the hub where it was published. From here they would get it twice.
         """
         lines_up = self._begin(tenant, message, len(route.targets), False)
-        direct: list[Target] = []
+        direct: list[Target] | None = [] if lines_up else None
         for target in route.targets:
             rest = self._part_arrived(message, target)
             if rest is None:
                 continue
-            if lines_up:
+            if direct is not None:
                 direct.append(rest)
             else:
                 qos = message.qos if message.qos < rest.qos else rest.qos

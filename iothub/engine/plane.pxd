@@ -36,8 +36,8 @@ cdef class Plane:
     cdef object __weakref__
 
     cpdef object feed(self, Connection connection, bytes data)
-    @cython.locals(message=Message)
-    cpdef object publish_arrived(self, TenantPlane tenant, list messages)
+    cpdef list publish_arrived(self, TenantPlane tenant, list messages)
+    cpdef bint is_routing(self) except -1
     @cython.locals(turn=Turn, connection=Connection, dirty=list)
     cpdef object end_batch(self)
     @cython.locals(turn=Turn)

@@ -37,9 +37,8 @@ from iothub.engine.wheel import Wheel
 from iothub.engine.wire import Wire
 
 _READ_ON = 1_000  # publishers that wait for one sink, in one tick
-_SILENT = frozenset(
-    (Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK)
-)  # the client has gone, or 5.0 forbids DISCONNECT
+# The client has gone, or 5.0 forbids DISCONNECT.
+_SILENT = frozenset((Reason.CLIENT, Reason.CLIENT_WITH_WILL, Reason.NETWORK))
 _ABORTED = frozenset((Reason.SLOW_CONSUMER,))  # a client that does not read gets no final packet
 
 
@@ -121,6 +120,10 @@ class Plane:
         self.turn.close(connection, reason)
         self._settle()
 
+    def is_routing(self) -> bool:
+        """Tell whether the batch has something for another hub: what else comes in the same batch goes with it, as one frame."""
+        return len(self.turn.routed) > 0
+
     def end_batch(self) -> None:
         """Parse what was resumed, close what must end, wake the transports that have something to write."""
         turn = self.turn
@@ -173,19 +176,16 @@ class Plane:
         for connection in self.wheel.advance(turn.now):
             self._due(connection)
         turn.count_buffers()
-        lagging = turn.lagging
-        turn.lagging = []
+        lagging, turn.lagging = turn.lagging, []
         for session in lagging:
             session.is_lagging = False
             self.outbound.flush_head(session)
-        waiting = turn.waiting
-        turn.waiting = []
+        waiting, turn.waiting = turn.waiting, []
         for session in waiting:
             session.is_waiting = False
             self.outbound.pump(session)
         self.replays.go_on()
-        starved = turn.starved
-        turn.starved = []
+        starved, turn.starved = turn.starved, []
         for connection in starved:
             if connection.is_closing:
                 continue
@@ -381,11 +381,10 @@ class Plane:
             self.publishing.append(publish)
         self._settle()
 
-    def publish_arrived(self, tenant: TenantPlane, messages: list[Message]) -> None:
-        """Deliver what another hub has routed: see `Distribution.distribute_arrived`. Whoever fed the link ends the batch, as a transport does."""
+    def publish_arrived(self, tenant: TenantPlane, messages: list[Message]) -> list[bytes]:
+        """See `Distribution.distribute_frame`. Whoever fed the link ends the batch, as a transport does."""
         self.turn.begin()
-        for message in messages:
-            self.distribution.distribute_arrived(tenant, message, tenant.router.match(message.topic))
+        return self.distribution.distribute_frame(tenant, messages)
 
     def queued_arrived(
         self, message: Message, receivers: list[tuple[Session, int, int, bool, tuple[int, ...]]]

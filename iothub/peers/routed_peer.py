@@ -15,7 +15,7 @@ from iothub.base.reasons import Drop
 from iothub.engine.filters import split_share
 from iothub.engine.message import Message
 from iothub.engine.ports import ABSENT, CONGESTED, READY
-from iothub.engine.routed import RoutedMessages, decode_routed, tenant_of_routed
+from iothub.engine.routed import RoutedBatch, decode_routed, encode_routed, tenant_of_routed
 from iothub.engine.router import Group, Subscription
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.turn import Turn
@@ -43,27 +43,21 @@ class RouteLinks(Protocol):
     def is_half_full(self, peer: PeerId) -> bool: ...
 
 
-class RoutedPeer:
+class RoutedPeer(RoutedBatch):
     """Another hub.
 
     Invariants: whatever anybody announces to it stands behind the messages that were routed before. `sessions` has those in the routers of
     tenants that are open here; each of them counts for `sinks` of its tenant while `is_full`.
     """
 
-    def __init__(self, peer: PeerId, links: RouteLinks, messages: RoutedMessages, turn: Turn, groups: Groups) -> None:
+    def __init__(self, peer: PeerId, links: RouteLinks, turn: Turn, groups: Groups) -> None:
+        super().__init__(turn, links.batch_bytes)
         self.id = peer
-        self.batch_bytes = links.batch_bytes
         self.groups = PeerGroups(groups, self)
-        self.is_full = False
         self.opened: set[int] = set()  # tenants that it has open
         self.sessions: dict[int, Session] = {}
         self._links = links
-        self._messages = messages
-        self._turn = turn
-        self._batch = bytearray()  # records of messages, until the turn ends
         self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
-        self._is_flush_due = False
-        self._is_half_full = False
         self._announced = 0  # the link's number of what was announced last
         self._applied = 0  # the link's number of what it has applied last
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
@@ -71,25 +65,12 @@ class RoutedPeer:
 
     # --- messages
 
-    def send(self, tenant: TenantPlane, message: Message) -> None:
-        """Fulfils the engine's `Peer`. QoS 0 may fill half of the link; QoS 1 and 2 that is not held back in time may fill it twice."""
-        if self._is_half_full and message.qos == 0:
-            self._turn.drop(tenant, message.publisher, Drop.LINK_FULL, 1)
-            return
-        record = self._messages.encode(tenant.tenant_id, message)
-        batch = self._batch
-        if len(batch) + len(record) > self.batch_bytes and batch:
-            self._flush_messages()
-        if not self._is_flush_due:
-            self.flush_later()
-        batch += record
-
     def send_queued(self, tenant: TenantPlane, message: Message | None, receivers: list[Receiver]) -> None:
         """Tell what was stored for sessions whose clients it has. A large message, and any while half of the link is used, is read from the queue.
 
         What the link does not take is lost: the hub finds it when it looks at the tails.
         """
-        if message is not None and (self._is_half_full or message.size > self.batch_bytes):
+        if message is not None and (self.is_half_full or message.size > self.batch_bytes):
             message = None
         for record in records(tenant.tenant_id, message, receivers, self.batch_bytes):
             if len(self._queued) + len(record) > self.batch_bytes:
@@ -97,17 +78,10 @@ class RoutedPeer:
             self.flush_later()
             self._queued += record
 
-    def flush_later(self) -> None:
-        """The turn ends with `flush`."""
-        if not self._is_flush_due:
-            self._is_flush_due = True
-            self._turn.routed.append(self)
-
     def flush(self) -> None:
         """Fulfils the engine's `Peer`."""
-        self._is_flush_due = False
-        if self._batch:
-            self._flush_messages()
+        self.is_flush_due = False
+        self.flush_messages()
         self.groups.flush()
         if self._queued:
             self._flush_queued()
@@ -121,9 +95,11 @@ class RoutedPeer:
             self._links.send(self.id, FrameType.QUEUED, body)
         self._note_load()
 
-    def _flush_messages(self) -> None:
-        body = bytes(self._batch)
-        self._batch.clear()
+    def flush_messages(self) -> None:
+        """Fulfils `RoutedBatch`."""
+        body = self.take_records()
+        if not body:
+            return
         try:
             self._links.send(self.id, FrameType.PUBLISH, body)
         except UnavailableError:
@@ -139,14 +115,14 @@ class RoutedPeer:
 
     def readiness(self, subscription: Subscription, message: Message) -> int:
         """Fulfils `Peer`. As with `send`, QoS 0 may fill half of the link, and queues bring QoS 1 and 2 where `subscription.qos` is 0."""
-        if subscription.qos == 0 if message.qos else self._is_half_full:
+        if subscription.qos == 0 if message.qos else self.is_half_full:
             return ABSENT
         readiness = self.groups.readiness(subscription, message)
         return CONGESTED if readiness == READY and self.is_full else readiness
 
     def send_to_group(self, tenant: TenantPlane, message: Message, group: Group) -> None:
         """Fulfils `Peer`."""
-        self.groups.send(tenant, message, group, self._messages.encode(tenant.tenant_id, message))
+        self.groups.send(tenant, message, group, encode_routed(tenant.tenant_id, message))
 
     def send_frame(self, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `GroupLink`."""
@@ -154,8 +130,8 @@ class RoutedPeer:
         self._note_load()
 
     def _note_load(self) -> None:
-        self._is_half_full = self._links.is_half_full(self.id)
-        if self._is_half_full and not self.is_full and self._links.is_full(self.id):
+        self.is_half_full = self._links.is_half_full(self.id)
+        if self.is_half_full and not self.is_full and self._links.is_full(self.id):
             self._set_full(True)
 
     def _drop(self, body: bytes, reason: Drop) -> None:
@@ -167,7 +143,7 @@ class RoutedPeer:
             at = decode_routed(body, at, tenant_id, {} if session is None else session.tenant.sessions, {}, dropped)
             if session is not None:  # else it needs nothing of the tenant any more
                 for message in dropped:
-                    self._turn.drop(session.tenant, message.publisher, reason, 1)
+                    self.turn.drop(session.tenant, message.publisher, reason, 1)
 
     def _set_full(self, is_full: bool) -> None:
         if is_full != self.is_full:
@@ -232,7 +208,7 @@ class RoutedPeer:
     def acknowledged(self, number: int) -> None:
         """It has applied the link's frames up to this number."""
         self._applied = number
-        self._is_half_full = self._is_half_full and self._links.is_half_full(self.id)
+        self.is_half_full = self.is_half_full and self._links.is_half_full(self.id)
         if self.is_full and not self._links.is_full(self.id):
             self._set_full(False)
         self._call_back(number)

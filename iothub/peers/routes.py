@@ -22,7 +22,7 @@ from typing import Protocol
 
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
-from iothub.engine.routed import RoutedMessages, decode_routed, tenant_of_routed
+from iothub.engine.routed import decode_routed, tenant_of_routed
 from iothub.engine.state import Session, TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0, Announced, Announcement
 from iothub.peers.frames import BadFrameError, FrameType
@@ -96,7 +96,6 @@ class Routes:
         self._own = own or OwnPlace()
         self._on_closed_at: list[OnClosedAt] = []
         self._on_closed: list[OnClosed] = []
-        self._messages = RoutedMessages()
         self._groups = Groups(plane, call_soon)
         self._members: frozenset[PeerId] = frozenset()
         self._peers: dict[PeerId, RoutedPeer] = {}
@@ -146,7 +145,7 @@ class Routes:
 
     def peer_up(self, peer: PeerId) -> None:
         """Fulfils `Receiver`: announce to a new peer every tenant that is open here."""
-        added = RoutedPeer(peer, self._links, self._messages, self._plane.turn, self._groups)
+        added = RoutedPeer(peer, self._links, self._plane.turn, self._groups)
         self._peers[peer] = self._at_node[peer.node] = added
         for here in list(self._tenants.values()):
             if not here.is_served:
@@ -327,8 +326,7 @@ class Routes:
                 tenant.changing.arriving(sender.id, self._place_of(sender.id))
             if tenant.routing is not None:
                 tenant.routing.arriving(sender.id)
-            self._plane.publish_arrived(tenant, messages)
-            for topic in [message.topic for message in messages if message.retain]:
+            for topic in self._plane.publish_arrived(tenant, messages):
                 for observer in self._observers:
                     observer.retained_arrived(sender.id, tenant.tenant_id, topic)
 

@@ -16,6 +16,7 @@ SEEDS: Sequence[bytes] = (
     Opened(7, 3, is_open=True).encode(),
     encode_close(7),
     encode_routed(7, Message(b"a/b", b"payload", 2, True, b"\x01\x01", 17.0, b"", None, "client")),
+    encode_routed(7, Message(b"a/b", b"", 1)) + b"\x80\0\0\2xy" + encode_routed(8, Message(b"a", b"")),
     bytes(29) + b"\xff",
 )
 
@@ -34,5 +35,8 @@ def target(data: bytes) -> None:
     if tenant_id >= 0:
         messages: list[Message] = []
         end = decode_routed(data, 0, tenant_id, {}, {}, messages)
-        again = b"".join(encode_routed(tenant_id, message) for message in messages)
-        assert again[29:] == data[29 : len(again)] if len(messages) == 1 and end >= 0 else len(again) <= len(data)
+        again: list[Message] = []
+        whole = b"".join(encode_routed(tenant_id, message) for message in messages)
+        assert decode_routed(whole, 0, tenant_id, {}, {}, again) == len(whole)
+        assert [(each.topic, each.payload) for each in again] == [(each.topic, each.payload) for each in messages]
+        assert end >= 0 or len(messages) * 4 <= len(data)

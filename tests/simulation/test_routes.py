@@ -24,7 +24,7 @@ _ROUTES, _PEER = "iothub.peers.routes.Routes", "iothub.peers.routed_peer.RoutedP
 
 
 def _announce_nothing_to_new(routes: Any, peer: Any) -> None:
-    routes._peers[peer] = RoutedPeer(peer, routes._links, routes._messages, routes._plane.turn, routes._groups)
+    routes._peers[peer] = RoutedPeer(peer, routes._links, routes._plane.turn, routes._groups)
 
 
 def _forget_at_once(announced: Any, topic_filter: bytes, before: int, now: int) -> None:

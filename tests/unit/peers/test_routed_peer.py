@@ -7,7 +7,6 @@ from collections.abc import Callable
 from iothub.base.errors import LocalProtocolError, UnavailableError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
-from iothub.engine.routed import RoutedMessages
 from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING
 from iothub.peers.frames import FrameType
@@ -56,7 +55,7 @@ class Scenario:
         self.links = Links()
         self.bench = Bench()
         groups = Groups(self.bench.plane, lambda call: call())
-        self.peer = RoutedPeer(PEER, self.links, RoutedMessages(), self.bench.plane.turn, groups)
+        self.peer = RoutedPeer(PEER, self.links, self.bench.plane.turn, groups)
         self.tenant = self.bench.tenant
 
     def send(self, tenant: TenantPlane, *messages: Message) -> None:
