@@ -38,7 +38,7 @@ log = logging.getLogger("iothub.engine.poller")
 
 cdef enum:
     BATCH_EVENTS = 256
-    FEW_EVENTS = 8  # up to here a batch is flushed after each event: latency before batching
+    FEW_EVENTS = 8  # up to here a batch is flushed after each event, unless it has something for another hub: latency before batching
     READ_BYTES = 1 << 16
     READ_BYTES_FILTERED = 44 << 10  # with what a filter may hold back (one TLS record) still at most READ_BYTES in one feed
     READ_BYTES_BEFORE_SESSION = 1 << 12
@@ -195,7 +195,7 @@ cdef class Poller:
                     continue
                 if not self.handle_fairly(socket, mask):
                     continue
-            if is_few:
+            if is_few and not self.plane.is_routing():
                 self.finish_batch()
             elif monotonic() >= deadline:
                 break

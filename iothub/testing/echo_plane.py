@@ -81,6 +81,9 @@ class EchoPlane:
             self.closed.append((connection, reason))
             connection.transport.close()
 
+    def is_routing(self) -> bool:
+        return False
+
     def end_batch(self) -> None:
         dirty, self.dirty = self.dirty, []
         for connection in dirty:

@@ -40,6 +40,26 @@ def test_poller_turn_drains_what_is_ready(bench) -> None:
     assert after["bytes_in"] - before["bytes_in"] == after["bytes_out"] - before["bytes_out"] == 100
 
 
+def test_poller_few_events_end_as_one_batch_when_another_hub_gets_something(bench) -> None:
+    """One frame for all of them; else each event ends a batch of its own."""
+    clients = [bench.client() for _ in range(3)]
+    ends: list[int] = []
+    end_batch = bench.plane.end_batch
+
+    def end() -> None:
+        ends.append(len(bench.plane.dirty))
+        end_batch()
+
+    bench.plane.end_batch = end
+    for is_routing in (False, True):
+        bench.plane.is_routing = lambda is_routing=is_routing: is_routing
+        for client, _ in clients:
+            client.sendall(b"x")
+        bench.turn()
+
+    assert [count for count in ends if count] == [1, 1, 1, 3]
+
+
 def test_poller_turn_ends_at_the_deadline_and_starves_nobody(bench) -> None:
     """What the deadline leaves over is first in the next turn."""
     clients = [bench.client() for _ in range(30)]
