@@ -17,7 +17,7 @@ from tests.simulation.world import LATENCY_S, SimWire
 if TYPE_CHECKING:
     from tests.simulation.simulation import Simulation
 
-SETTINGS = LinkSettings(frame_bytes=4 << 10, link_bytes=16 << 10, window_bytes=2 << 10)
+SETTINGS = LinkSettings(frame_bytes=4 << 10, link_bytes=12 << 10, window_bytes=2 << 10)
 CONNECT_TIMEOUT_S = 1.5
 
 
