@@ -109,10 +109,10 @@ def late_brokers() -> tuple[Brokers, LateBound[BrokerFactory]]:
 def compose_control(ground: PlaneDependencies) -> Planes:
     """Make them, from the message plane up."""
     clock, later, journal, observer = ground.clock, ground.later, ground.journal, ground.observer
-    control: LateBound[Control] = LateBound("the control plane")
+    control = LateControl()
     plane = Plane(
         clock,
-        LateControl(control),
+        control,
         ground.store,
         ground.limits,
         observer,

@@ -138,10 +138,7 @@ class Telemetry:
 
     # --- control plane
 
-    def opened(self, listener: str) -> None:
-        """Listeners count their connections themselves."""
-
-    def closed(self, listener: str, version: int, reason: Reason) -> None:
+    def closed(self, reason: Reason) -> None:
         self._disconnects.add(reason.word)
         if reason is Reason.MALFORMED:
             self._malformed += 1
