@@ -15,7 +15,7 @@ from iothub.base.ids import MessageIds
 from iothub.config.sections import Config
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.plane import Plane
-from iothub.engine.ports import Control, Store
+from iothub.engine.ports import Store
 from iothub.hooks import Hooks
 from iothub.hub.broker_factory import BrokerFactory
 from iothub.hub.late import LateBound, LateControl

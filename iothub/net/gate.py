@@ -89,7 +89,12 @@ class Gate:
         """Count a client in, or say why not."""
         self._tokens -= 1
         descriptors = self._descriptors
-        is_doubtful = self._has_rules or has_handshake or self.connections >= self._most or descriptors.clients >= descriptors.servable
+        is_doubtful = (
+            self._has_rules
+            or has_handshake
+            or self.connections >= self._most
+            or descriptors.clients >= descriptors.servable
+        )
         refused = self._refusal(ip, has_handshake=has_handshake) if is_doubtful else None
         if refused is not None:
             self.count_refusal(refused)

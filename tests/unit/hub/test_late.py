@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from iothub.base.reasons import Reason
-from iothub.engine.ports import Control
 from iothub.hub.late import LateBound, LateControl
 
 
