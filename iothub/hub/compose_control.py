@@ -15,7 +15,7 @@ from iothub.base.ids import MessageIds
 from iothub.config.sections import Config
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.plane import Plane
-from iothub.engine.ports import Control, Store
+from iothub.engine.ports import Store
 from iothub.hooks import Hooks
 from iothub.hub.broker_factory import BrokerFactory
 from iothub.hub.late import LateBound, LateControl
@@ -109,10 +109,10 @@ def late_brokers() -> tuple[Brokers, LateBound[BrokerFactory]]:
 def compose_control(ground: PlaneDependencies) -> Planes:
     """Make them, from the message plane up."""
     clock, later, journal, observer = ground.clock, ground.later, ground.journal, ground.observer
-    control: LateBound[Control] = LateBound("the control plane")
+    control = LateControl()
     plane = Plane(
         clock,
-        LateControl(control),
+        control,
         ground.store,
         ground.limits,
         observer,

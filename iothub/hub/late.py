@@ -17,6 +17,7 @@ else is made in an order in which whoever is needed is there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from iothub.base.reasons import Reason
@@ -48,18 +49,14 @@ class LateBound(Generic[T]):
 
 
 class LateControl:
-    """Fulfils `iothub.engine.ports.Control` for a message plane that is made before its control plane."""
+    """Fulfils `iothub.engine.ports.Control` for a message plane that is made before its control plane.
 
-    __slots__ = ("_control",)
+    It has the methods of the control plane itself: every connection calls them several times. Invariant: it is bound before the first connection.
+    """
 
-    def __init__(self, control: LateBound[Control]) -> None:
-        self._control = control
+    __slots__ = ("closed", "opened", "packet")
 
-    def opened(self, connection: Connection) -> None:
-        self._control().opened(connection)
-
-    def packet(self, connection: Connection, header: int, body: bytes) -> None:
-        self._control().packet(connection, header, body)
-
-    def closed(self, connection: Connection, reason: Reason) -> None:
-        self._control().closed(connection, reason)
+    def bind(self, control: Control) -> None:
+        self.opened: Callable[[Connection], None] = control.opened
+        self.packet: Callable[[Connection, int, bytes], None] = control.packet
+        self.closed: Callable[[Connection, Reason], None] = control.closed

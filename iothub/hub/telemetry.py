@@ -138,10 +138,7 @@ class Telemetry:
 
     # --- control plane
 
-    def opened(self, listener: str) -> None:
-        """Listeners count their connections themselves."""
-
-    def closed(self, listener: str, version: int, reason: Reason) -> None:
+    def closed(self, reason: Reason) -> None:
         self._disconnects.add(reason.word)
         if reason is Reason.MALFORMED:
             self._malformed += 1
@@ -157,9 +154,9 @@ class Telemetry:
 
     # --- auth
 
-    def proven(self, tenant_id: int) -> None:
+    def proven(self, who: Authenticated) -> None:
         self._logins.add("accepted")
-        self.tenant_logins.add(tenant_id, "accepted")
+        self.tenant_logins.add(who.tenant.id, "accepted")
 
     def refused_login(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         self._logins.add(refusal.cause)
@@ -198,9 +195,7 @@ class AuthTelemetry:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
-
-    def proven(self, who: Authenticated) -> None:
-        self._telemetry.proven(who.tenant.id)
+        self.proven = telemetry.proven
 
     def refused(self, credentials: Credentials, refusal: Refusal, *, is_ban: bool) -> None:
         self._telemetry.refused_login(credentials, refusal, is_ban=is_ban)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from iothub.base.values import value
 from iothub.mqtt.constants import MQTT_5_0
 from iothub.mqtt.properties import NO_PROPERTIES, Properties
 
@@ -23,7 +24,7 @@ class Will:
     properties: Properties = NO_PROPERTIES
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Connect:
     """§3.1. `version` is the Protocol Level (3, 4, 5); `is_clean_start` is CleanSession in 3.x. An absent password is not an empty one."""
 

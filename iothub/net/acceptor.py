@@ -77,13 +77,13 @@ class Acceptor:
         ip = plain_ip(ip)
         refused = self.gate.enter(ip, has_handshake=self._has_filters)
         if refused is not None:
-            self._report(ClientFacts(ip, port), refused)
+            self._report(ip, port, refused)
             return False
         if self._has_filters:
             client = ClientFacts(ip, port)
             channel.stream = Stream(channel, self, self.filters.make(client), client)
             self._accepted.append((self._clock.monotonic(), channel))
-        elif not self._introduce(channel, ClientFacts(ip, port)):
+        elif not self._introduce(channel, ip, port, None):
             self.gate.leave(had_handshake=False)
             return False
         return True
@@ -92,18 +92,18 @@ class Acceptor:
         """The filters are through: hold the client's own address against the rules and introduce it to the plane."""
         self.gate.opened()
         if not self.gate.may_come(client.ip):  # whom a proxy announces; the rules may have changed meanwhile, too
-            self._refuse(client, ADDRESS_DENIED)
+            self._refuse(client.ip, client.port, ADDRESS_DENIED)
             return False
-        return self._introduce(channel, client)
+        return self._introduce(channel, client.ip, client.port, client.subject)
 
     def failed(self, client: ClientFacts, reason: Reason, text: str) -> None:
         """A filter has ended the connection before it was open: a TLS or WebSocket handshake, a PROXY header."""
         if reason is not Reason.NETWORK:  # else the client has left by itself
-            self._report(client, Refused(reason, text))
+            self._report(client.ip, client.port, Refused(reason, text))
 
     def shed(self, ip: str, port: int) -> None:
         """The twin has closed a client with its spare descriptor, because no other was free."""
-        self._refuse(ClientFacts(plain_ip(ip), port), NO_DESCRIPTORS)
+        self._refuse(plain_ip(ip), port, NO_DESCRIPTORS)
 
     def released(self, channel: Channel) -> None:
         stream = channel.stream
@@ -126,20 +126,19 @@ class Acceptor:
         self.listener: ListenerInfo = self.gate.listener
         self._has_filters = self.filters.has_filters()
 
-    def _introduce(self, channel: Channel, client: ClientFacts) -> bool:
-        peer = peer_name(client.ip, client.port)
+    def _introduce(self, channel: Channel, ip: str, port: int, subject: str | None) -> bool:
         try:
-            channel.connection = self._plane.accept(channel, self.listener, peer, client.subject)
+            channel.connection = self._plane.accept(channel, self.listener, peer_name(ip, port), subject)
         except Exception:  # the protocol edge: a defect of ours refuses one client and leaves no count behind
             log.exception("opening a connection failed", extra={"listener": self.listener.name})
         if channel.connection is None:
-            self._refuse(client, BUFFERS_FULL)
+            self._refuse(ip, port, BUFFERS_FULL)
             return False
         return True
 
-    def _refuse(self, client: ClientFacts, refused: Refused) -> None:
+    def _refuse(self, ip: str, port: int, refused: Refused) -> None:
         self.gate.count_refusal(refused)
-        self._report(client, refused)
+        self._report(ip, port, refused)
 
-    def _report(self, client: ClientFacts, refused: Refused) -> None:
-        self._on_refused(self.listener.name, peer_name(client.ip, client.port), refused.reason, refused.rule)
+    def _report(self, ip: str, port: int, refused: Refused) -> None:
+        self._on_refused(self.listener.name, peer_name(ip, port), refused.reason, refused.rule)

@@ -88,12 +88,19 @@ class Gate:
     def enter(self, ip: str, *, has_handshake: bool) -> Refused | None:
         """Count a client in, or say why not."""
         self._tokens -= 1
-        refused = self._refusal(ip, has_handshake=has_handshake)
+        descriptors = self._descriptors
+        is_doubtful = (
+            self._has_rules
+            or has_handshake
+            or self.connections >= self._most
+            or descriptors.clients >= descriptors.servable
+        )
+        refused = self._refusal(ip, has_handshake=has_handshake) if is_doubtful else None
         if refused is not None:
             self.count_refusal(refused)
             return refused
         self.connections += 1
-        self._descriptors.count_in()
+        descriptors.count_in()
         self.handshakes += has_handshake
         self.accepted += 1
         return None

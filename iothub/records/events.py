@@ -9,11 +9,12 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
 from iothub.base.errors import CorruptRecordError
+from iothub.base.values import value
 from iothub.records.causes import UNREADABLE, in_words
 from iothub.records.json_text import read_json, require_utf8
 
@@ -58,7 +59,7 @@ class EventType(Enum):
         self.topic = Topic.SESSIONS if word.startswith(("session.", "will.")) else Topic.ANALYTICS
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Event:
     """One event. `epoch`: the reader epoch of a persistent session, 0 for everything else (such events are not folded).
 
@@ -83,7 +84,8 @@ class Event:
 
     def written_by(self, hub: str) -> Event:
         """Return the event with its writer's name on it."""
-        return replace(self, facts={**self.facts, HUB_FACT: hub})
+        facts = {**self.facts, HUB_FACT: hub}
+        return Event(self.type, self.tenant_id, self.client_id, self.epoch, self.at_ms, facts)
 
 
 def hub_name(number: int, incarnation: int) -> str:

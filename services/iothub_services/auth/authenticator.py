@@ -19,6 +19,7 @@ from typing import Protocol
 from iothub.base.clock import Clock
 from iothub.base.distinguished_names import fits
 from iothub.base.reasons import Reason
+from iothub.base.values import value
 from iothub_services.auth.bans import find_ban, is_address_permitted
 from iothub_services.auth.check_pool import (
     FAILED_REPLY_S,
@@ -32,7 +33,7 @@ from iothub_services.auth.directory import Directory, DirectorySettings, Shared,
 from iothub_services.auth.failures import Failures, FailureSettings, source_of
 from iothub_services.auth.passwords import PasswordChecks
 from iothub_services.auth.port import Accounts, CredentialKind, DeviceRecord, Run, TenantRecord, TenantState
-from iothub_services.auth.secrets import is_acceptable, is_generated, verify_generated
+from iothub_services.auth.secrets import MAX_SECRET_BYTES, is_acceptable, is_generated, verify_generated
 from iothub_services.auth.token_checks import TokenChecks
 from iothub_services.auth.token_proof import TokenFault, TokenProof
 
@@ -48,7 +49,7 @@ class AuthSettings:
     failures: FailureSettings = field(default_factory=FailureSettings)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Credentials:
     """What a CONNECT shows of its sender. `address`: the IP address; `certificate_subject`: what the listener verified.
 
@@ -63,7 +64,7 @@ class Credentials:
     client_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Authenticated:
     """A proven device. `stamp` shows whether the accounts have changed since (`Authenticator.is_current`).
 
@@ -157,6 +158,28 @@ class Authenticator:
         self.directory.apply(settings.directory)
         self.checks.apply(settings.checks)
         self.failures.apply(settings.failures)
+
+    def recall(self, shown: Credentials) -> Authenticated | None:
+        """Authenticate from memory a device that shows its generated secret, as nearly all do; None: `authenticate` decides.
+
+        What is returned here, that returns as well: whoever is not known, or has failed before, or is refused, is looked at there.
+        """
+        known = self.directory.recall(shown.tenant, shown.device)
+        secret = shown.secret
+        if known is None or secret is None or not 0 < len(secret) <= MAX_SECRET_BYTES:
+            return None
+        tenant, device = known
+        if tenant.bans or tenant.allowed_networks or tenant.denied_networks or tenant.state is not TenantState.ACTIVE:
+            return None
+        if not device.is_enabled or device.credential_kind is not CredentialKind.SECRET:
+            return None
+        if self.failures and self.failures.has_any(shown.tenant, shown.device, source_of(shown.address)):
+            return None
+        if not verify_generated(secret, device.credential, self._pepper):
+            return None
+        proven = Authenticated(tenant, device, self.directory.stamp(tenant.id))
+        self._observer.proven(proven)
+        return proven
 
     async def authenticate(self, shown: Credentials) -> Authenticated | Refusal:
         """Return the proven device, or why not."""

@@ -139,6 +139,18 @@ class Directory:
         tenant = self._tenants.peek(name)
         return 0 if tenant is None or isinstance(tenant, Missing) else tenant.id
 
+    def recall(self, tenant: str, device: str) -> tuple[TenantRecord, DeviceRecord] | None:
+        """Return a tenant and its device if memory has both; None: `tenant` and `device` find out."""
+        owner = self._tenants.recall(tenant)
+        if owner is None:
+            return None
+        found = self._devices.recall((owner.id, self._generations.get(owner.id, 0), device))
+        if found is None:
+            return None
+        self._tenants.hits += 1
+        self._devices.hits += 1
+        return owner, found
+
     async def tenant(self, name: str, *, is_urgent: bool = False) -> TenantRecord | None:
         """Return the tenant of this name, or None.
 

@@ -76,6 +76,10 @@ class Failures:
         record = self._records.get((tenant, device, address))
         return record is not None and self._clock.monotonic() < record.banned_until
 
+    def has_any(self, tenant: str, device: str, address: str) -> bool:
+        """Say whether a failure of this device from this address is remembered."""
+        return (tenant, device, address) in self._records
+
     def count(self, tenant: str, device: str, address: str) -> bool:
         """Count one failure; return whether it began a ban."""
         now = self._clock.monotonic()

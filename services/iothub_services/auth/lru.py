@@ -72,6 +72,14 @@ class Lru(Generic[K, V]):
         self.hits += 1
         return entry[0]
 
+    def recall(self, key: K) -> V | None:
+        """Return the answer if it is another than None; else nobody has asked, and `get` may be called."""
+        entry = self._entries.get(key)
+        if entry is None or entry[0] is None or entry[1] <= self._clock.monotonic():
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
     def peek(self, key: K) -> V | Missing | None:
         """Return the answer or `MISSING`, whatever its age; this does not count as use."""
         entry = self._entries.get(key)

@@ -15,6 +15,7 @@ from typing import Protocol
 from twisted.internet.defer import Deferred
 
 from iothub.base.reasons import Reason
+from iothub.base.values import value
 from iothub.engine.state import Connection, Place, Session, TenantPlane
 from iothub.records.events import Event
 from iothub_services.events.port import Offsets
@@ -60,7 +61,7 @@ class Will:
     expiry_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionRequest:
     """What a CONNECT asks of the session manager, after authentication, authorisation and quota."""
 

@@ -60,7 +60,7 @@ async def authenticate(hub: Hub, connection: Connection, packet: Connect, client
             raise ConnectRefusedError(Reason.BAD_CREDENTIALS, _HOOK)
         if opinion is True:
             return _required_login(await hub.authenticator.vouch(credentials))
-    return _required_login(await hub.authenticator.authenticate(credentials))
+    return hub.authenticator.recall(credentials) or _required_login(await hub.authenticator.authenticate(credentials))
 
 
 def _required_login(answer: Authenticated | Refusal) -> Authenticated:

@@ -22,7 +22,7 @@ from iothub_tenants.broker.client_contexts import ClientContext
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.control.connect import client_of, connect, reject_overload, reject_timed_out
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
-from iothub_tenants.control.disconnect import disconnect, disconnect_plain
+from iothub_tenants.control.disconnect import PLAIN, disconnect, disconnect_plain
 from iothub_tenants.control.reauthenticate import authenticate
 from iothub_tenants.control.subscribe import subscribe, unsubscribe
 
@@ -52,10 +52,9 @@ class ControlPlane:
 
     def opened(self, connection: Connection) -> None:
         connection.control = ClientContext()
-        self._hub.counters.opened(connection.listener.name)
 
     def packet(self, connection: Connection, header: int, body: bytes) -> None:
-        if disconnect_plain(self._hub, connection, header, body):
+        if header == PLAIN and disconnect_plain(self._hub, connection, body):
             return
         if header >> 4 == PacketType.CONNECT and self._hub.is_short_of_memory():
             reject_overload(self._hub, connection, body)
@@ -77,7 +76,7 @@ class ControlPlane:
     def closed(self, connection: Connection, reason: Reason) -> None:
         context: ClientContext = connection.control
         context.is_gone = True
-        self._hub.counters.closed(connection.listener.name, connection.version, reason)
+        self._hub.counters.closed(reason)
         if context.proven is not None and context.proven.token is not None:
             self._hub.token_ends.forget(connection)
         self._log_end(connection, reason)

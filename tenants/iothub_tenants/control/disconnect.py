@@ -21,9 +21,9 @@ NORMAL = 0x00
 PLAIN = 0xE0  # without a body: Reason Code 0x00 and no properties (§3.14.2.1); all that 3.x knows
 
 
-def disconnect_plain(hub: Hub, connection: Connection, header: int, body: bytes) -> bool:
-    """Close at once on a DISCONNECT without a body, as nearly all are; False: it is another packet, or has a body."""
-    if header != PLAIN or body or not connection.version:
+def disconnect_plain(hub: Hub, connection: Connection, body: bytes) -> bool:
+    """Close at once on a DISCONNECT without a body, as nearly all are; False: it has one, or the client is not connected."""
+    if body or not connection.version:
         return False
     context: ClientContext = connection.control
     context.forget_will()

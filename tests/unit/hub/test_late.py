@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from iothub.base.reasons import Reason
-from iothub.engine.ports import Control
 from iothub.hub.late import LateBound, LateControl
 
 
@@ -33,9 +32,8 @@ def test_part_that_is_needed_too_early_or_made_twice_is_a_defect() -> None:
 def test_message_plane_reaches_the_control_plane_that_was_made_after_it() -> None:
     calls: list[tuple[object, ...]] = []
     connection = cast("Any", object())
-    late: LateBound[Control] = LateBound("the control plane")
-    control = LateControl(late)
-    late.bind(
+    control = LateControl()
+    control.bind(
         SimpleNamespace(
             opened=lambda *args: calls.append(("opened", *args)),
             packet=lambda *args: calls.append(("packet", *args)),
