@@ -17,6 +17,7 @@ from setuptools.command.build_ext import build_ext
 # Folders in which top packages lie, and the packages in them that are compiled.
 COMPILED = (
     (Path(), Path("iothub/engine")),
+    (Path("services"), Path("iothub_services")),
     (Path("services"), Path("iothub_services/queues")),
     (Path("services"), Path("iothub_services/queues/hbase")),
     (Path("services"), Path("iothub_services/queues/journal")),

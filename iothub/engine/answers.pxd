@@ -1,7 +1,7 @@
 cimport cython
 
 from iothub.engine.emission cimport Emission
-from iothub.engine.state cimport AckSlot, Connection, Session
+from iothub.engine.state cimport AckSlot, Connection, Session, ack_slot
 from iothub.engine.turn cimport Turn
 
 cdef int FINISHING, FREE, OWED, REFUSED, UNSTORED

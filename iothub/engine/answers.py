@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from iothub.engine.emission import Emission
 from iothub.engine.inbound_qos2 import FINISHING, FREE, REFUSED, UNSTORED
-from iothub.engine.state import OWED, AckSlot, Connection, Session
+from iothub.engine.state import OWED, AckSlot, Connection, Session, ack_slot
 from iothub.engine.turn import Turn
 
 
@@ -35,7 +35,7 @@ class Answers:
                 return
             connection.pending = []
             self.turn.answered.append(connection)
-        slot = AckSlot(packet_id, qos)
+        slot = ack_slot(packet_id, qos)
         slot.code = code
         connection.pending.append(slot)
         if qos == 1 or code >= 0x80:

@@ -2,7 +2,7 @@ cimport cython
 
 from iothub.engine.message cimport Message
 from iothub.engine.outbound cimport Outbound
-from iothub.engine.outbox cimport QueueTarget
+from iothub.engine.outbox cimport QueueTarget, target_of
 from iothub.engine.router cimport Group, Route, Subscription, Target, without_no_local
 from iothub.engine.state cimport Connection, Session, TenantPlane
 from iothub.engine.turn cimport Turn

@@ -13,7 +13,7 @@ from zlib import crc32
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.outbound import Outbound
-from iothub.engine.outbox import QueueTarget
+from iothub.engine.outbox import QueueTarget, target_of
 from iothub.engine.ports import ABSENT, CONGESTED, READY
 from iothub.engine.router import Group, Route, Subscription, Target, without_no_local
 from iothub.engine.state import Session, TenantPlane
@@ -270,7 +270,7 @@ class Distribution:
                 return queued
             if queued is None:
                 queued = []
-            queued.append(QueueTarget(session, message.qos, message.retain, ()))
+            queued.append(target_of(session, message.qos, message.retain, (), False))
             return queued
         if target.has_no_local and session is message.publisher:
             rest = without_no_local(target)  # [MQTT-3.8.3-3]
@@ -318,7 +318,7 @@ class Distribution:
         if session.is_persistent and (qos > 0 or (session.connection is None and self._stores_qos0(session, group))):
             if queued is None:
                 queued = []
-            queued.append(QueueTarget(session, qos, retain, identifiers, group is not None))
+            queued.append(target_of(session, qos, retain, identifiers, group is not None))
         elif session.is_peer:
             if not self.skip_direct:
                 self.direct += 1

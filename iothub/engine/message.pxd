@@ -2,6 +2,7 @@ cimport cython
 
 
 @cython.final
+@cython.freelist(256)
 cdef class Message:
     cdef public bytes topic, payload, properties, message_id
     cdef public int qos
@@ -22,6 +23,7 @@ cpdef long long blocks(Message message) except -1
 
 
 @cython.final
+@cython.freelist(256)
 cdef class Delivery:
     cdef public Message message
     cdef public int qos

@@ -39,6 +39,10 @@ cdef class Outbound:
     @cython.locals(step="long long", upto="long long")
     cdef object _reserve(self, Session session, Window window, long long position)
     cpdef object notify(self, Session session, Message message, long long position, int qos, bint retain, tuple identifiers)
+    @cython.locals(connection=Connection, window=Window, turn=Turn, may_have_been_sent=bint)
+    cdef bint _send_at_once(
+        self, Session session, Message message, long long position, int qos, bint retain, tuple identifiers
+    ) except -1
     cpdef object want_page(self, Session session)
     @cython.locals(before="long long")
     cpdef object page(self, Session session, list records, long long upto, bint is_short)

@@ -209,7 +209,7 @@ class Outbound:
             turn.wait(session)
             return False
         may_have_been_sent = position > 0 and position <= window.sent_upto
-        if position and position + turn.limits.reserve_step // 2 > window.reserved:
+        if position and position + turn.reserve_ahead > window.reserved:
             self._reserve(session, window, position)  # ahead of need, so that no delivery waits for it
         is_sent = self.emission.emit(
             session, connection, message, delivery.qos, delivery.retain, delivery.identifiers, may_have_been_sent
@@ -258,9 +258,38 @@ class Outbound:
             self.want_page(session)
             return
         session.loaded = position
+        if session.backlog is None and self._send_at_once(session, message, position, qos, retain, identifiers):
+            return
         session.push(Delivery(message, qos, retain, identifiers, position))
         self.turn.hold(session.tenant, message.size)
         self.pump(session)
+
+    def _send_at_once(
+        self, session: Session, message: Message, position: int, qos: int, retain: bool, identifiers: tuple[int, ...]
+    ) -> bool:
+        """Send what a caught-up session would take from its backlog now; False: nothing was done, `pump` decides."""
+        connection = session.connection
+        window = session.window
+        turn = self.turn
+        if (
+            connection is None
+            or window is None
+            or qos == 0
+            or connection.is_closing
+            or position != window.taken + 1
+            or window.released is not None
+            or window.done is not None
+            or position + turn.reserve_ahead > window.reserved
+            or turn.now >= turn.held_at
+            or not window.has_room()
+            or self._is_clogged(connection)
+            or not self.emission.has_allowance(session, message)
+        ):
+            return False
+        may_have_been_sent = position <= window.sent_upto
+        if not self.emission.emit(session, connection, message, qos, retain, identifiers, may_have_been_sent):
+            self._note_head(session, window)  # it was skipped
+        return True
 
     def want_page(self, session: Session) -> None:
         """Ask for the next page, if the session is behind, no read is running and the backlog is short."""

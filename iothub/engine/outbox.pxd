@@ -1,12 +1,14 @@
 cimport cython
 
 from iothub.engine.message cimport Message
-from iothub.engine.state cimport AckSlot, TenantPlane
+from iothub.engine.state cimport AckSlot, Session, TenantPlane
 
 
 @cython.final
+@cython.freelist(256)
 cdef class QueueTarget:
-    cdef public object session
+    cdef public Session session
+    cdef public long long queue_id
     cdef public int qos
     cdef public bint retain, is_shared
     cdef public tuple identifiers
@@ -14,7 +16,12 @@ cdef class QueueTarget:
     cpdef int flags(self) except -1
 
 
+@cython.locals(target=QueueTarget)
+cpdef QueueTarget target_of(Session session, int qos, bint retain, tuple identifiers, bint is_shared)
+
+
 @cython.final
+@cython.freelist(256)
 cdef class StoredPublish:
     cdef public TenantPlane tenant
     cdef public Message message
@@ -24,3 +31,9 @@ cdef class StoredPublish:
     cdef public long long inbound_epoch
     cdef public int packet_id, code
     cdef public AckSlot slot
+
+
+@cython.locals(publish=StoredPublish)
+cpdef StoredPublish stored_publish(
+    TenantPlane tenant, Message message, list targets, bint retain, Session session, int packet_id
+)

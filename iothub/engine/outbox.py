@@ -23,6 +23,7 @@ class QueueTarget:
         self, session: Session, qos: int, retain: bool, identifiers: tuple[int, ...], is_shared: bool = False
     ) -> None:
         self.session = session
+        self.queue_id: int = session.queue_id
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
@@ -31,6 +32,18 @@ class QueueTarget:
     def flags(self) -> int:
         """Return the flags of its record."""
         return (RETAIN_FLAG if self.retain else 0) | (SHARED_FLAG if self.is_shared else 0)
+
+
+def target_of(session: Session, qos: int, retain: bool, identifiers: tuple[int, ...], is_shared: bool) -> QueueTarget:
+    """Make a target. The same as the constructor, without Python's way of passing arguments: it runs once for each receiver."""
+    target: QueueTarget = QueueTarget.__new__(QueueTarget)
+    target.session = session
+    target.queue_id = session.queue_id
+    target.qos = qos
+    target.retain = retain
+    target.identifiers = identifiers
+    target.is_shared = is_shared
+    return target
 
 
 class StoredPublish:
@@ -57,3 +70,27 @@ class StoredPublish:
         self.has_direct = False  # a receiver got it without a queue
         self.on_done: Callable[[int], None] | None = None
         self.record: Any = None  # the writer's own place
+
+
+def stored_publish(
+    tenant: TenantPlane, message: Message, targets: list[QueueTarget], retain: bool, session: Session, packet_id: int
+) -> StoredPublish:
+    """Make the one of a client's PUBLISH. The same as the constructor, without Python's way of passing arguments: it runs once per message."""
+    publish: StoredPublish = StoredPublish.__new__(StoredPublish)
+    publish.tenant = tenant
+    publish.message = message
+    publish.targets = targets
+    publish.retain = retain
+    publish.inbound = None
+    publish.inbound_epoch = 0
+    publish.packet_id = packet_id
+    publish.is_repeat = False
+    publish.is_repeatable = False
+    publish.publisher = session
+    publish.connection = session.connection
+    publish.slot = None
+    publish.code = 0
+    publish.has_direct = False
+    publish.on_done = None
+    publish.record = None
+    return publish

@@ -5,10 +5,10 @@ from iothub.engine.counters cimport Counters
 from iothub.engine.distribute cimport Distribution
 from iothub.engine.filters cimport check_topic_name
 from iothub.engine.message cimport Message, blocks, received
-from iothub.engine.outbox cimport StoredPublish
+from iothub.engine.outbox cimport StoredPublish, stored_publish
 from iothub.engine.quota cimport Gate
 from iothub.engine.router cimport Group, Route, Target
-from iothub.engine.state cimport AckSlot, Connection, Session, TenantPlane
+from iothub.engine.state cimport AckSlot, Connection, Session, TenantPlane, ack_slot
 from iothub.engine.turn cimport Turn
 from iothub.engine.wire cimport Wire
 

@@ -16,10 +16,10 @@ from iothub.engine.distribute import Distribution
 from iothub.engine.filters import check_topic_name
 from iothub.engine.inbound_qos2 import FINISHING, FREE, ROUTED, STORING, UNSTORED
 from iothub.engine.message import Message, blocks, received
-from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.outbox import QueueTarget, StoredPublish, stored_publish
 from iothub.engine.quota import RATE, SINK_BYTES, SINK_MESSAGES, Gate
 from iothub.engine.router import Route
-from iothub.engine.state import AckSlot, Connection, Session, TenantPlane
+from iothub.engine.state import Connection, Session, TenantPlane, ack_slot
 from iothub.engine.turn import Turn
 from iothub.engine.wheel import Wheel
 from iothub.engine.wire import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Wire
@@ -399,14 +399,12 @@ class Publishing:
         code: int,
     ) -> None:
         """Send a message on its way to disk; its acknowledgement waits for the commit."""
-        publish = StoredPublish(tenant, message, [] if queued is None else queued, retain)
+        publish = stored_publish(tenant, message, [] if queued is None else queued, retain, session, packet_id)
         publish.code = code
         publish.has_direct = self.distribution.direct > 0
-        publish.publisher = session
         publish.connection = connection
-        publish.packet_id = packet_id
         if qos:
-            slot = AckSlot(packet_id, qos)
+            slot = ack_slot(packet_id, qos)
             publish.slot = slot
             if connection.pending is None:
                 connection.pending = []
@@ -468,7 +466,7 @@ class Publishing:
         if qos == 2 and self.wire.is_repeat and session.is_persistent:
             if connection.pending is None:
                 connection.pending = []
-            slot = AckSlot(packet_id, qos)
+            slot = ack_slot(packet_id, qos)
             connection.pending.append(slot)
             connection.inbound_open += 1
             self.answers.refuse_later(session, slot, code)

@@ -68,9 +68,14 @@ cdef class Session:
 
 
 @cython.final
+@cython.freelist(256)
 cdef class AckSlot:
     cdef public int packet_id, qos, code
     cdef public bint is_held
+
+
+@cython.locals(slot=AckSlot)
+cpdef AckSlot ack_slot(int packet_id, int qos)
 
 
 @cython.final

@@ -13,7 +13,7 @@ cdef class Turn:
     cdef public list dirty, closings, waiting, unblocked, starved, watched, lagging, slicing, routed, answered
     cdef public dict before_sinks
     cdef public long long buffered_bytes, unstored_messages, unstored_bytes
-    cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants
+    cdef public Py_ssize_t out_soft_bytes, out_hard_bytes, grants, reserve_ahead
 
     cpdef object begin(self)
     cpdef object read_clock(self)

@@ -63,6 +63,7 @@ class Turn:
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants
+        self.reserve_ahead = limits.reserve_step // 2  # so many positions before they are needed
 
     def apply(self, limits: PlaneLimits) -> None:
         """Hold other bounds from now on."""
@@ -70,6 +71,7 @@ class Turn:
         self.out_soft_bytes = limits.out_soft_bytes
         self.out_hard_bytes = limits.out_hard_bytes
         self.grants = limits.grants
+        self.reserve_ahead = limits.reserve_step // 2
 
     def begin(self) -> None:
         """Open a batch, if none is open: the clock is read once."""

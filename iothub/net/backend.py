@@ -20,6 +20,7 @@ Backend = Literal["compiled", "plain"]
 POLLER = "iothub.engine.poller"
 COMPILED = (
     "iothub.engine",
+    "iothub_services",
     "iothub_services.queues",
     "iothub_services.queues.hbase",
     "iothub_services.queues.journal",

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """A thread that runs a blocking driver with group commit: whatever arrived while one commit ran goes into the next.
 
 Knows no driver and no reactor: `execute` does a batch in one commit, `call_in_reactor` brings the answers back, one call per batch.
@@ -21,7 +22,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from iothub.base import log as logging
 from iothub.base.clock import Clock
@@ -31,10 +32,6 @@ log = logging.get(__name__)
 
 Op = TypeVar("Op")
 Answer = TypeVar("Answer")
-
-_Waiting = tuple[  # operation, callback, bytes, given up at, source
-    Op, Callable[[Answer | Exception], None], int, float, "Source | None"
-]
 
 FOREVER_S = math.inf
 
@@ -81,6 +78,108 @@ class Source:
         self.waiting = 0  # for whoever submits
 
 
+class Waiting:
+    """One operation on its way. `op`: None if this is the operation. `until`: then it is given up."""
+
+    __slots__ = ("op", "size_bytes", "source", "until")
+
+    def __init__(self, op: Any, size_bytes: int = 0, source: Source | None = None) -> None:
+        self.op = op
+        self.size_bytes = size_bytes
+        self.source = source
+        self.until = 0.0
+
+    def take_answer(self, answer: Any) -> None:
+        """The operation is done, or is given up: then this is an exception."""
+        raise NotImplementedError
+
+
+class _Calling(Waiting):
+    """Hands its answer to a callback."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, op: Any, size_bytes: int, source: Source | None, callback: Callable[[Any], None]) -> None:
+        self.op = op
+        self.size_bytes = size_bytes
+        self.source = source
+        self.until = 0.0
+        self.callback = callback
+
+    def take_answer(self, answer: Any) -> None:
+        self.callback(answer)
+
+
+class OperationQueue:
+    """What waits for a thread. `put` is for the reactor thread, the rest for the one that does the batches.
+
+    Invariant: `is_asleep` is set before the thread looks at what is pending: no operation is overlooked.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.pending: deque[Waiting] = deque()
+        self.is_asleep = False  # the thread may be waiting: wake it
+        self.wakeup = threading.Condition()
+        self.submitted = self.submitted_bytes = 0  # written by the reactor thread only
+        self.answered = self.answered_bytes = 0  # written by the one that does the batches only
+
+    def put(self, operation: Waiting, give_up_s: float) -> None:
+        """Put one at the end."""
+        self.submitted += 1
+        self.submitted_bytes += operation.size_bytes
+        operation.until = self.now() + give_up_s
+        self.pending.append(operation)
+        if self.is_asleep:
+            with self.wakeup:
+                self.wakeup.notify()
+
+    def take(self, count: int, size_bytes: int) -> list[Waiting]:
+        """Take from the front, until they are as many or have as many bytes."""
+        batch: list[Waiting] = []
+        pending = self.pending
+        size = 0
+        while pending and len(batch) < count and size < size_bytes:
+            waiting: Waiting = pending.popleft()
+            size += waiting.size_bytes
+            batch.append(waiting)
+        return batch
+
+    def count_answered(self, batch: list[Waiting]) -> None:
+        """They wait no more."""
+        size = 0
+        for waiting in batch:
+            size += waiting.size_bytes
+        self.answered += len(batch)
+        self.answered_bytes += size
+
+
+class _Answered:
+    """A batch and its answers, on their way to the reactor."""
+
+    def __init__(
+        self, batch: list[Waiting], answers: list[Any], call_in_reactor: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self.batch = batch
+        self.answers = answers
+        self.call_in_reactor = call_in_reactor
+        self.at = 0
+
+    def hand_out(self) -> None:
+        """Give each its answer."""
+        batch, answers = self.batch, self.answers
+        count = len(batch)
+        try:
+            while self.at < count:
+                at = self.at
+                self.at += 1
+                waiting: Waiting = batch[at]
+                waiting.take_answer(answers[at])
+        finally:
+            if self.at < count:  # one raised: the others get their answers all the same
+                self.call_in_reactor(self.hand_out)
+
+
 class GroupThread(Generic[Op, Answer]):
     """One thread for one driver.
 
@@ -118,14 +217,11 @@ class GroupThread(Generic[Op, Answer]):
         self._probe = probe
         self._on_alarm = on_alarm
         self._on_commit = on_commit  # (name, seconds), in the thread
-        self._pending: deque[_Waiting[Op, Answer]] = deque()
-        self._is_asleep = False  # the thread may be waiting: wake it
-        self._wakeup = threading.Condition()
+        self.queue = OperationQueue(clock.monotonic)
+        self._wakeup = self.queue.wakeup
         self._is_closing = False
         self._failing = ""  # what the last commit failed of
         self._failed: set[str] = set()  # which kinds of work have failed and not succeeded since
-        self._submitted = self._submitted_bytes = 0  # written by the reactor thread only
-        self._answered = self._answered_bytes = 0  # written by the one that does the batches only
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name=f"iothub-{name}", daemon=True)
 
@@ -137,11 +233,11 @@ class GroupThread(Generic[Op, Answer]):
     @property
     def waiting(self) -> int:
         """Operations without an answer; the batch in work included."""
-        return self._submitted - self._answered
+        return self.queue.submitted - self.queue.answered
 
     @property
     def waiting_bytes(self) -> int:
-        return self._submitted_bytes - self._answered_bytes
+        return self.queue.submitted_bytes - self.queue.answered_bytes
 
     @property
     def is_full(self) -> bool:
@@ -169,15 +265,13 @@ class GroupThread(Generic[Op, Answer]):
 
         `give_up_s`: a limit of its own; `FOREVER_S`: it fails only with the thread's end, or when it cannot succeed.
         """
+        self.put(_Calling(op, size_bytes, source, callback), give_up_s)
+
+    def put(self, operation: Waiting, give_up_s: float | None = None) -> None:
+        """The same, for who has made it."""
         if self._is_closing:
             raise BackendError(f"{self.name} is closed", retryable=False)
-        self._submitted += 1
-        self._submitted_bytes += size_bytes
-        give_up_s = self._retry_policy.give_up_s if give_up_s is None else give_up_s
-        self._pending.append((op, callback, size_bytes, self._clock.monotonic() + give_up_s, source))
-        if self._is_asleep:  # set before the thread looks at what is pending: no operation is overlooked
-            with self._wakeup:
-                self._wakeup.notify()
+        self.queue.put(operation, self._retry_policy.give_up_s if give_up_s is None else give_up_s)
 
     def close(self, timeout_s: float = 10.0) -> bool:
         """Do what was submitted and end the thread; a failing commit is tried once more only. False: it still runs."""
@@ -201,7 +295,7 @@ class GroupThread(Generic[Op, Answer]):
 
     def drain(self) -> None:
         """Do what was submitted in the caller's thread: for a thread that was never started."""
-        while self._pending:
+        while self.queue.pending:
             self._do(self._take())
 
     # --- in the thread
@@ -210,11 +304,11 @@ class GroupThread(Generic[Op, Answer]):
         while (batch := self._next_batch()) is not None:
             self._do(batch)
 
-    def _next_batch(self) -> list[_Waiting[Op, Answer]] | None:
+    def _next_batch(self) -> list[Waiting] | None:
         pause = _QUIET_S
         with self._wakeup:
-            self._is_asleep = True
-            while not self._pending:
+            self.queue.is_asleep = True
+            while not self.queue.pending:
                 if self._is_closing:
                     return None
                 if self._failing and self._probe is not None:
@@ -222,9 +316,9 @@ class GroupThread(Generic[Op, Answer]):
                 elif self._idle is None:
                     self._wakeup.wait()
                     continue
-                if not self._wakeup.wait(pause) and not self._pending:
+                if not self._wakeup.wait(pause) and not self.queue.pending:
                     pause = self._idle_slice()
-            self._is_asleep = False
+            self.queue.is_asleep = False
             return self._take()
 
     def _idle_slice(self) -> float:
@@ -245,21 +339,15 @@ class GroupThread(Generic[Op, Answer]):
             self._wakeup.acquire()
         return _IDLE_CHECK_S
 
-    def _take(self) -> list[_Waiting[Op, Answer]]:
-        batch: list[_Waiting[Op, Answer]] = []
-        size_bytes = 0
-        while self._pending and len(batch) < self._bounds.commit and size_bytes < self._bounds.commit_bytes:
-            waiting = self._pending.popleft()
-            size_bytes += waiting[2]
-            batch.append(waiting)
-        return batch
+    def _take(self) -> list[Waiting]:
+        return self.queue.take(self._bounds.commit, self._bounds.commit_bytes)
 
-    def _do(self, batch: list[_Waiting[Op, Answer]], *, was_uncertain: bool = False) -> None:
+    def _do(self, batch: list[Waiting], *, was_uncertain: bool = False) -> None:
         """Do a batch until each of its operations is answered. `was_uncertain`: an attempt before may have written them."""
         while batch := self._without_cut(batch, was_uncertain):
             begun = self._clock.monotonic()
             try:
-                answers = self._execute([waiting[0] for waiting in batch])
+                answers = self._execute(_operations(batch))
             except BackendError as error:
                 if not error.retryable:
                     self._do_apart(batch, error, was_uncertain)
@@ -277,7 +365,7 @@ class GroupThread(Generic[Op, Answer]):
                 self._deliver(batch, answers)
                 return
 
-    def _do_apart(self, batch: list[_Waiting[Op, Answer]], error: Exception, was_uncertain: bool) -> None:
+    def _do_apart(self, batch: list[Waiting], error: Exception, was_uncertain: bool) -> None:
         """Do each by itself. That `error` says something was written is not handed on: it may be of others, and each is asked for anew."""
         if len(batch) > 1:
             for waiting in batch:
@@ -289,26 +377,26 @@ class GroupThread(Generic[Op, Answer]):
             if isinstance(error, BackendError):
                 self._fails(error)  # damage, above all: somebody must look at it
 
-    def _without_cut(self, batch: list[_Waiting[Op, Answer]], was_uncertain: bool) -> list[_Waiting[Op, Answer]]:
+    def _without_cut(self, batch: list[Waiting], was_uncertain: bool) -> list[Waiting]:
         """Answer those that are behind one of their source that was given up; return the others."""
-        cut = [waiting for waiting in batch if waiting[4] is not None and waiting[4].is_cut]
+        cut = _of_cut(batch)
         if not cut:
             return batch
         text = f"{self.name}: what its source sent before was given up"
         self._deliver(cut, [BackendError(text, retryable=True, is_written=was_uncertain)] * len(cut))
-        return [waiting for waiting in batch if waiting[4] is None or not waiting[4].is_cut]
+        return [waiting for waiting in batch if waiting.source is None or not waiting.source.is_cut]
 
-    def _after_failure(self, batch: list[_Waiting[Op, Answer]], error: BackendError) -> list[_Waiting[Op, Answer]]:
+    def _after_failure(self, batch: list[Waiting], error: BackendError) -> list[Waiting]:
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""
         now = self._clock.monotonic()
         is_over = self._is_closing or not self._retry_policy.retry_s
-        given_up = [waiting for waiting in batch if is_over or waiting[3] <= now]
+        given_up = [waiting for waiting in batch if is_over or waiting.until <= now]
         if given_up:
             _cut(given_up, error)
             self._deliver(given_up, [error] * len(given_up))
         self._give_up_pending(now, error)
         self._fails(error)
-        rest = [] if is_over else [waiting for waiting in batch if waiting[3] > now]
+        rest = [] if is_over else [waiting for waiting in batch if waiting.until > now]
         if rest:
             with self._wakeup:
                 self._wakeup.wait_for(lambda: self._is_closing, self._retry_policy.retry_s)
@@ -316,10 +404,11 @@ class GroupThread(Generic[Op, Answer]):
 
     def _give_up_pending(self, now: float, error: BackendError) -> None:
         """Those behind a failing batch do not wait longer than those in it."""
-        count = len(self._pending)  # what is appended meanwhile stays behind these
-        waiting = [self._pending.popleft() for _ in range(count)]
-        self._pending.extendleft(reversed([one for one in waiting if one[3] > now]))
-        given_up = [one for one in waiting if one[3] <= now]
+        pending = self.queue.pending
+        count = len(pending)  # what is appended meanwhile stays behind these
+        waiting = [pending.popleft() for _ in range(count)]
+        pending.extendleft(reversed([one for one in waiting if one.until > now]))
+        given_up = [one for one in waiting if one.until <= now]
         if given_up:
             untried = BackendError(str(error), retryable=True)
             _cut(given_up, untried)
@@ -362,22 +451,28 @@ class GroupThread(Generic[Op, Answer]):
         if on_alarm is not None:
             self._call_in_reactor(lambda: on_alarm(f"{self.name}_failing", text))
 
-    def _deliver(self, batch: list[_Waiting[Op, Answer]], answers: list[Answer | Exception]) -> None:
+    def _deliver(self, batch: list[Waiting], answers: list[Answer | Exception]) -> None:
         if len(batch) != len(answers):
             raise AssertionError(f"{self.name}: {len(answers)} answers to {len(batch)} operations")
-        calls = deque(zip([waiting[1] for waiting in batch], answers, strict=True))
-        self._answered += len(batch)
-        self._answered_bytes += sum([waiting[2] for waiting in batch])
-        self._call_in_reactor(lambda: self._call_back(calls))
+        self.queue.count_answered(batch)
+        self._call_in_reactor(_Answered(batch, answers, self._call_in_reactor).hand_out)
 
-    def _call_back(self, calls: deque[tuple[Callable[[Answer | Exception], None], Answer | Exception]]) -> None:
-        try:
-            while calls:
-                callback, answer = calls.popleft()
-                callback(answer)
-        finally:
-            if calls:  # one callback raised: the others get their answers all the same
-                self._call_in_reactor(lambda: self._call_back(calls))
+
+def _operations(batch: list[Waiting]) -> list[Any]:
+    operations: list[Any] = []
+    for waiting in batch:
+        operations.append(waiting if waiting.op is None else waiting.op)  # noqa: PERF401 - compiled, this is faster
+    return operations
+
+
+def _of_cut(batch: list[Waiting]) -> list[Waiting]:
+    """Return those behind one of their source that was given up."""
+    cut: list[Waiting] = []
+    for waiting in batch:
+        source = waiting.source
+        if source is not None and source.is_cut:
+            cut.append(waiting)
+    return cut
 
 
 def _uncertain(error: Exception) -> BackendError:
@@ -388,10 +483,10 @@ def _uncertain(error: Exception) -> BackendError:
     return error
 
 
-def _cut(given_up: list[_Waiting[Op, Answer]], error: Exception) -> None:
+def _cut(given_up: list[Waiting], error: Exception) -> None:
     """Let nothing be done that is behind these."""
     is_written = getattr(error, "is_written", False)
     for waiting in given_up:
-        source = waiting[4]
+        source = waiting.source
         if source is not None and (is_written or not source.may_skip):
             source.is_cut = True

@@ -12,6 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 COMPILED = (
     "iothub.engine",
+    "iothub_services",
     "iothub_services.queues",
     "iothub_services.queues.hbase",
     "iothub_services.queues.journal",

@@ -20,17 +20,19 @@ from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from iothub_services.store_process.queues import VERBS, RemoteQueues
 from tests.support.hbase_queues import HBase
+from tests.support.operated_queues import OperatedQueues
 from tests.support.redis_queues import RedisHarness
 from tests.support.store_processes import LOST, in_a_worker
 
 
-@pytest.fixture(params=["memory", "sqlite", "journal", "hbase", "redis"])
+@pytest.fixture(params=["memory", "sqlite", "journal", "operations", "hbase", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
         queues = SqliteQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail))
-    elif request.param == "journal":
-        queues = JournaledQueues(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail), pytest.fail)
+    elif request.param in ("journal", "operations"):
+        made = JournaledQueues if request.param == "journal" else OperatedQueues
+        queues = made(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail), pytest.fail)
     elif request.param == "hbase":
         queues = HBase().store()[0]
     elif request.param == "redis":

@@ -23,6 +23,7 @@ from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.sqlite.database import open_database
 from tests.support.losing_disk import LosingDisk, abandon
 from tests.support.night import by_day
+from tests.support.operated_queues import OperatedQueues
 
 QUEUES = range(1, 5)
 TENANT = 1
@@ -110,7 +111,10 @@ class Machine:
         database.writer.execute("PRAGMA synchronous=OFF")  # the machine goes on: what was written is there
         database.before_commit.append(lambda _connection: self.disk.step())
         database.after_commit.append(self.disk.step)
-        return JournaledQueues(database, pytest.fail, disk=self.disk, segment_bytes=4_096)
+        made = self.chance.choice(
+            (JournaledQueues, OperatedQueues)
+        )  # whose appends come as the port or as the writer has them
+        return made(database, pytest.fail, disk=self.disk, segment_bytes=4_096)
 
     def live(self) -> None:
         """Do groups until the process is killed."""

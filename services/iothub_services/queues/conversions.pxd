@@ -8,8 +8,14 @@ from iothub.engine.outbox cimport QueueTarget, StoredPublish
 cpdef bytes body_of(StoredPublish publish)
 
 
-@cython.locals(target=QueueTarget, deliveries=list)
+@cython.locals(message=Message, target=QueueTarget, deliveries=list)
 cpdef object append_of(StoredPublish publish, bytes body)
+
+
+cpdef object inbound_of(StoredPublish publish)
+
+
+cpdef bint is_appended_once(StoredPublish publish) except -1
 
 
 @cython.locals(message=Message)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from iothub.engine.outbox import StoredPublish
 from iothub.records.message import encode_fields
+from iothub_services.queues.fastest import fastest
 from iothub_services.queues.port import Append, Delivery, Inbound
 from iothub_services.retained.port import RetainedWrite
+
+_encode = fastest("encode_fields", encode_fields)
 
 
 def body_of(publish: StoredPublish) -> bytes:
     message = publish.message
-    return encode_fields(
+    return _encode(
         message.topic,
         message.payload,
         message.qos,
@@ -28,14 +31,25 @@ def body_of(publish: StoredPublish) -> bytes:
 
 def append_of(publish: StoredPublish, body: bytes) -> Append:
     """Only what may be appended a second time has a message id by which queues recognise it."""
-    inbound = None
-    if publish.inbound is not None:
-        inbound = Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
+    inbound = inbound_of(publish)
     deliveries = [
-        Delivery(target.session.queue_id, target.qos, target.flags(), target.identifiers) for target in publish.targets
+        Delivery(target.queue_id, target.qos, target.flags(), target.identifiers) for target in publish.targets
     ]
-    message_id = publish.message.message_id if inbound is not None or publish.is_repeatable else b""
-    return Append(message_id, body, int(publish.message.expires_at * 1000), tuple(deliveries), inbound)
+    message = publish.message
+    message_id = b"" if is_appended_once(publish) else message.message_id
+    return Append(message_id, body, int(message.expires_at * 1000), tuple(deliveries), inbound)
+
+
+def inbound_of(publish: StoredPublish) -> Inbound | None:
+    """Return the publisher's side of QoS 2, None if it is not recorded."""
+    if publish.inbound is None:
+        return None
+    return Inbound(publish.inbound.queue_id, publish.inbound_epoch, publish.packet_id)
+
+
+def is_appended_once(publish: StoredPublish) -> bool:
+    """Whether it never comes again."""
+    return publish.inbound is None and not publish.is_repeatable
 
 
 def retained_write(publish: StoredPublish, body: bytes) -> RetainedWrite:

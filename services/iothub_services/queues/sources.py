@@ -40,7 +40,7 @@ class Sources:
         source.waiting += 1
         return source
 
-    def leave(self, publish: StoredPublish, source: Source | None, *, is_failed: bool) -> None:
+    def leave(self, publish: StoredPublish, source: Source | None, is_failed: bool) -> None:
         """The publish was answered."""
         connection = publish.connection
         if source is None or connection is None:

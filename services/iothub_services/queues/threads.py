@@ -1,11 +1,11 @@
-"""What the writer's three threads do with a batch: queues written, queues and retained messages read, retained messages written.
+"""What two of the writer's threads do with a batch: queues and retained messages read, retained messages written. The third is `writing`'s.
 
 Knows the ports and the record format; knows no plane and no reactor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,10 +13,7 @@ from iothub.base.errors import BackendError, CorruptRecordError, IotHubError
 from iothub.engine.message import Message
 from iothub.records.message import decode_message
 from iothub_services.queues.port import (
-    Append,
-    Appended,
     Damaged,
-    Move,
     Page,
     QueuedRecord,
     QueueStore,
@@ -79,53 +76,8 @@ class LoadedPage(NamedTuple):
 READING = frozenset(("read", "tails", "existing", "stats", "stats_of", "list_queues", "fetch", "load", "usage"))
 """The verbs that only read: they belong in the reading thread, and one that fails takes no other operation with it."""
 
-WriteOp = Append | Move | Call
 ReadOp = Read | Call | RetainedCall | RetainedPage
 RetainedOp = RetainedWrite | RetainedCall
-
-
-class QueueWrites:
-    """The writing thread of the queues: a batch is one commit.
-
-    Moves and appends between two calls may change places: a move comes from a reader that has seen its positions committed, so none
-    of them concerns an append of the same batch, and acknowledgements make room.
-    """
-
-    def __init__(self, store: QueueStore) -> None:
-        self._store = store
-        self._write: Callable[[list[Move], list[Append]], tuple[list[bool], list[Appended]]]
-        self._write = getattr(store, "write", self._do_both)
-
-    def __call__(self, ops: list[WriteOp]) -> list[object]:
-        answers: list[object] = [None] * len(ops)
-        with self._store.group():
-            start = 0
-            for index, op in enumerate(ops):
-                if isinstance(op, Call):
-                    self._run(ops, answers, start, index)
-                    answers[index] = _call(self._store, op)
-                    start = index + 1
-            self._run(ops, answers, start, len(ops))
-        return answers
-
-    def _run(self, ops: list[WriteOp], answers: list[object], start: int, end: int) -> None:
-        moves: list[Move] = []
-        appends: list[Append] = []
-        for op in ops[start:end]:
-            if isinstance(op, Append):
-                appends.append(op)
-            elif isinstance(op, Move):
-                moves.append(op)
-        if start == end:
-            return
-        answered = self._write(moves, appends)
-        moved, appended = iter(answered[0]), iter(answered[1])
-        for index in range(start, end):
-            answers[index] = next(appended if isinstance(ops[index], Append) else moved)
-
-    def _do_both(self, moves: list[Move], appends: list[Append]) -> tuple[list[bool], list[Appended]]:
-        moved = self._store.apply(moves) if moves else []
-        return moved, self._store.append(appends) if appends else []
 
 
 class Reads:
@@ -140,9 +92,9 @@ class Reads:
 
     def _one(self, op: ReadOp) -> object:
         if isinstance(op, Call):
-            return _call(self._queues, op)
+            return call_verb(self._queues, op)
         if isinstance(op, RetainedCall):
-            return _call(self._retained, op)
+            return call_verb(self._retained, op)
         try:
             if isinstance(op, RetainedPage):
                 return list(islice(self._retained.load(op.tenant_id, op.after), op.topics))
@@ -168,7 +120,7 @@ class RetainedWrites:
                     continue
                 answers += self._store.put(run)
                 run = []
-                answers.append(_call(self._store, op))
+                answers.append(call_verb(self._store, op))
             answers += self._store.put(run)
         return answers
 
@@ -206,7 +158,8 @@ def _load(record: QueuedRecord) -> LoadedRecord:
     return LoadedRecord(record.position, record.qos, record.flags, record.subscription_ids, message)
 
 
-def _call(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> object:
+def call_verb(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> object:
+    """Do a rare verb; return its answer, or the exception that is one."""
     try:
         answer = getattr(store, call.name)(*call.args)
         return list(answer) if isinstance(answer, Iterator) else answer

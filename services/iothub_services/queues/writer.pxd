@@ -1,16 +1,19 @@
 cimport cython
 
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
-from iothub_services.queues.conversions cimport append_of, body_of, retained_write
+from iothub_services.group_thread cimport OperationQueue, Source
+from iothub_services.queues.conversions cimport body_of, retained_write
+from iothub_services.queues.operations cimport AppendOperation
 from iothub_services.queues.sources cimport Sources
 
 
-@cython.final
-cdef class _Pending:
-    cdef public StoredPublish publish
-    cdef public object source, answer, error
+cdef class _Pending(AppendOperation):
+    cdef public QueueWriter writer
+    cdef public object answer, error
     cdef public int awaited
     cdef public bint is_written
+
+    cpdef object take_answer(self, object answer)
 
 
 cdef class QueueWriter:
@@ -18,12 +21,14 @@ cdef class QueueWriter:
     cdef set _looked_into
     cdef public object _writes, _reads, _retains
     cdef public Sources _sources
+    cdef OperationQueue _to_write
+    cdef double _give_up_s
     cdef object _unread
     cdef public long long repeatable_deliveries
 
-    @cython.locals(pending=_Pending, body=bytes)
+    @cython.locals(source=Source, pending=_Pending, body=bytes)
     cpdef object append(self, StoredPublish publish)
-    cpdef object _append_done(self, _Pending pending, object answer)
+    cpdef object append_done(self, _Pending pending, object answer)
     @cython.locals(each=_Pending)
     cdef object _one_done(self, _Pending pending)
     @cython.locals(publish=StoredPublish)

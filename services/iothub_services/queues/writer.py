@@ -25,9 +25,18 @@ from iothub.base.reasons import Drop, Reason
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
 from iothub_services.damaged import OnDamage, uncounted
-from iothub_services.group_thread import FOREVER_S, Bounds, CallInReactor, GroupThread, RetryPolicy, Source
-from iothub_services.queues.conversions import append_of, body_of, retained_write
+from iothub_services.group_thread import (
+    FOREVER_S,
+    Bounds,
+    CallInReactor,
+    GroupThread,
+    OperationQueue,
+    RetryPolicy,
+    Source,
+)
+from iothub_services.queues.conversions import body_of, retained_write
 from iothub_services.queues.listeners import NOBODY, Alarm, Plane, StoreListeners
+from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
     Appended,
     Damaged,
@@ -42,7 +51,6 @@ from iothub_services.queues.threads import (
     READING,
     Call,
     LoadedPage,
-    QueueWrites,
     Read,
     ReadOp,
     Reads,
@@ -50,8 +58,8 @@ from iothub_services.queues.threads import (
     RetainedOp,
     RetainedPage,
     RetainedWrites,
-    WriteOp,
 )
+from iothub_services.queues.writing import QueueWrites, WriteOp
 from iothub_services.retained.port import RetainedStore, RetainedWrite
 
 RETRY_S = 0.25
@@ -69,18 +77,22 @@ Callback = Callable[[Any], None]
 Errback = Callable[[Exception], None]
 
 
-class _Pending:
-    """One publish on its way to disk."""
+class _Pending(AppendOperation):
+    """One publish on its way to disk: it waits for the queues' thread, for the other one as well if it is retained, or for that one only."""
 
-    __slots__ = ("answer", "awaited", "error", "is_written", "publish", "source")
+    __slots__ = ("answer", "awaited", "error", "is_written", "writer")
 
-    def __init__(self, publish: StoredPublish, source: Source | None) -> None:
-        self.publish = publish
-        self.source = source
+    def __init__(self, writer: QueueWriter, publish: StoredPublish, body: bytes, source: Source | None) -> None:
+        super().__init__(publish, body, source)
+        self.writer = writer
         self.awaited = 0
-        self.answer = Appended(())
+        self.answer: Appended | tuple[int, ...] = ()
         self.error: Exception | None = None
         self.is_written = False
+
+    def take_answer(self, answer: object) -> None:
+        """That of the queues."""
+        self.writer.append_done(self, answer)
 
 
 class QueueWriter:
@@ -116,9 +128,7 @@ class QueueWriter:
         self.repeatable_deliveries = 0
         self._order: deque[_Pending] = deque()
         self._sources = Sources()
-        self._looked_into: set[int] = (
-            set()
-        )  # queues that the store has refused somebody, and that are asked for just now
+        self._looked_into: set[int] = set()  # queues that the store has refused somebody, and that are asked for
         self._unread = 0  # a queue that the store fails to read, 0: none
         self._call_in_reactor = call_in_reactor
         self._clock = clock
@@ -136,6 +146,8 @@ class QueueWriter:
             on_alarm=on_alarm,
             on_commit=on_commit,
         )
+        self._to_write: OperationQueue = self._writes.queue
+        self._give_up_s: float = retry_policy.give_up_s
         self._reads: GroupThread[ReadOp, object] = GroupThread(
             "queues-read", Reads(queues, retained), self._in_batch, clock, bounds=Bounds(commit=16)
         )
@@ -193,8 +205,8 @@ class QueueWriter:
         if self._writes.is_closing:
             return  # nothing is acknowledged any more
         source = self._sources.enter(publish)
-        pending = _Pending(publish, source)
         body = body_of(publish)
+        pending = _Pending(self, publish, body, source)
         self._order.append(pending)
         if publish.retain:
             pending.awaited += 1
@@ -202,11 +214,9 @@ class QueueWriter:
             self._retains.submit(write, partial(self._retain_done, pending, write), len(body))
         if publish.targets or publish.inbound is not None or not publish.retain:
             pending.awaited += 1
-            done = partial(self._append_done, pending)
-            op = append_of(publish, body)
-            if op.message_id and op.inbound is None:
-                self.repeatable_deliveries += sum([each.qos == _EXACTLY_ONCE for each in op.deliveries])
-            self._writes.submit(op, done, len(body), source=source)
+            if publish.is_repeatable and publish.inbound is None:
+                self.repeatable_deliveries += sum([each.qos == _EXACTLY_ONCE for each in publish.targets])
+            self._to_write.put(pending, self._give_up_s)
 
     def read(self, session: Session, after: int, count: int, size_bytes: int) -> None:
         if self._reads.is_closing:
@@ -259,8 +269,12 @@ class QueueWriter:
             if not was_open:
                 plane.end_batch()
 
-    def _append_done(self, pending: _Pending, answer: object) -> None:
-        if isinstance(answer, Appended):
+    def append_done(self, pending: _Pending, answer: object) -> None:
+        """What the queues' thread has answered."""
+        if type(answer) is tuple:
+            pending.answer = answer
+            pending.is_written = True
+        elif isinstance(answer, Appended):
             pending.answer = answer
             pending.is_written |= not answer.is_stale and not answer.is_duplicate
             if answer.is_stale:
@@ -290,20 +304,25 @@ class QueueWriter:
                 return
             order.popleft()
             self._report(each)
-            self._sources.leave(each.publish, each.source, is_failed=each.error is not None)
+            self._sources.leave(each.publish, each.source, each.error is not None)
 
     def _report(self, pending: _Pending) -> None:
         if pending.error is not None:
             is_final = not getattr(pending.error, "retryable", False)
             self._plane().not_stored(pending.publish, pending.is_written, is_final)
             return
-        for quota in pending.answer.hit:
-            self._listeners.on_full(pending.publish.tenant, quota)
-        if pending.answer.dropped:
-            self._report_dropped(pending.publish, pending.answer.dropped)
-        positions = pending.answer.positions
+        answer = pending.answer
         publish = pending.publish
-        self._plane().stored(publish, positions, pending.answer.is_duplicate)
+        positions: tuple[int, ...] = answer  # type: ignore[assignment]  # or there is more to say
+        is_duplicate = False
+        if type(answer) is not tuple:
+            assert isinstance(answer, Appended)  # noqa: S101 - for the type
+            positions, is_duplicate = answer.positions, answer.is_duplicate
+            for quota in answer.hit:
+                self._listeners.on_full(publish.tenant, quota)
+            if answer.dropped:
+                self._report_dropped(publish, answer.dropped)
+        self._plane().stored(publish, positions, is_duplicate)
         if _GONE in positions:
             for target, position in zip(publish.targets, positions, strict=True):
                 if position == _GONE:

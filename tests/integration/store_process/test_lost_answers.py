@@ -13,13 +13,15 @@ import pytest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError
 from iothub.testing.queue_contract import TENANT, made, one, positions
 from iothub_services.queues.port import Append, Appended, Delivery, QueueLimits, QueueStore, TenantUsage
-from iothub_services.queues.threads import Call, QueueWrites
+from iothub_services.queues.threads import Call
+from iothub_services.queues.writing import QueueWrites
 from iothub_services.store_process.batches import Batches
 from iothub_services.store_process.connection import StoreConnection
 from iothub_services.store_process.frames import framed, pack
 from iothub_services.store_process.queues import PORT, VERBS, RemoteQueues
 from iothub_services.store_process.sockets import address_of, new_socket, receive_frame
 from iothub_services.store_process.verbs import Verb
+from tests.support.operated_queues import operation_of
 from tests.support.store_processes import Patient, StoreProcess, cut_connection, store_process
 
 
@@ -71,7 +73,8 @@ def test_group_that_failed_behind_its_appends_does_not_append_again(process: Sto
     queues = lossy(process, "drop")
     claim = made(queues, 1)
     writes = QueueWrites(cast("QueueStore", queues))
-    ops = [one(1, 1), Call("create", (TENANT, 2, QueueLimits(), 1)), Call("drop", (9,)), one(2, 2)]
+    first, second = operation_of(one(1, 1)), operation_of(one(2, 2))
+    ops = [first, Call("create", (TENANT, 2, QueueLimits(), 1)), Call("drop", (9,)), second]
     with pytest.raises(BackendError):
         writes(list(ops))
 

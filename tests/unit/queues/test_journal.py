@@ -517,7 +517,7 @@ def test_error_of_any_kind_leaves_nothing_decided(
     """Of a record that cannot be written, before or in its group's write."""
     store = opened()
     made(store, 1)
-    with pytest.raises(struct.error):
+    with pytest.raises((struct.error, OverflowError)):  # the plain and the compiled twin
         store.append([Append(b"", b"refused", -1, (Delivery(1, 1),))])
 
     def fail(_descriptor: int) -> None:

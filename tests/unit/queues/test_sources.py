@@ -39,7 +39,7 @@ def test_what_nobody_repeats_has_no_source(link: Link | None, qos: int) -> None:
     """The hub's own, and QoS 0: nothing can overtake it."""
     sources = Sources()
     item = publish(link, qos=qos)
-    sources.leave(item, sources.enter(item), is_failed=True)
+    sources.leave(item, sources.enter(item), True)
 
     assert len(sources) == 0
 
@@ -57,10 +57,10 @@ def test_source_is_forgotten_with_its_last_answer() -> None:
     sources, item = Sources(), publish(Link())
     source = sources.enter(item)
     sources.enter(item)
-    sources.leave(item, source, is_failed=False)
+    sources.leave(item, source, False)
     assert len(sources) == 1
 
-    sources.leave(item, source, is_failed=True)
+    sources.leave(item, source, True)
 
     assert len(sources) == 0
 
@@ -74,12 +74,12 @@ def test_connection_that_was_told_of_a_failure_begins_anew() -> None:
         sources.enter(item)
     source.is_cut = True
 
-    sources.leave(item, source, is_failed=False)
+    sources.leave(item, source, False)
     assert sources.enter(item) is source
-    sources.leave(item, source, is_failed=True)
+    sources.leave(item, source, True)
 
     fresh = sources.enter(item)
     assert fresh is not source
-    sources.leave(item, source, is_failed=True)
-    sources.leave(item, source, is_failed=True)
+    sources.leave(item, source, True)
+    sources.leave(item, source, True)
     assert sources.enter(item) is fresh

@@ -6,9 +6,11 @@ Knows how records look (`records`); decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import Any
 from zlib import crc32
 
+from iothub_services.queues.fastest import fastest
 from iothub_services.queues.journal.records import (
     APPEND,
     CLAIM,
@@ -42,6 +44,60 @@ from iothub_services.queues.journal.records import (
 _APPEND, _REMOVED = int(Type.APPEND), int(Type.REMOVED)
 _pack_append, _pack_delivery, _pack_identifier, _pack_move = APPEND.pack, DELIVERY.pack, IDENTIFIER.pack, MOVE.pack
 
+Delivered = tuple[Any, ...]  # the fields of `Placed`, and what follows is not written
+
+
+def write_append(
+    data: bytearray,
+    mark: bytes,
+    message_id: bytes,
+    body: bytes,
+    expires_at_ms: int,
+    deliveries: list[Delivered],
+    inbound: tuple[int, int, int] | None,
+) -> None:
+    """Add a record APPEND."""
+    at = len(data)
+    inbound_queue, inbound_epoch, packet_id = inbound or (0, 0, 0)
+    flags = bool(message_id) | (inbound is not None) << 1
+    data += _pack_append(
+        0,
+        0,
+        mark,
+        _APPEND,
+        expires_at_ms,
+        len(body),
+        len(deliveries),
+        inbound_queue,
+        inbound_epoch,
+        packet_id,
+        message_id or NO_ID,
+        flags,
+    )
+    for queue_id, position, qos, delivery_flags, identifiers, *_ in deliveries:
+        data += _pack_delivery(queue_id, position, qos, delivery_flags, len(identifiers))
+        for identifier in identifiers:
+            data += _pack_identifier(identifier)
+    data += body
+    _end(data, at)
+
+
+def write_move(data: bytearray, mark: bytes, kind: int, queue_id: int, value: int) -> None:
+    """Add a `MoveRecord`."""
+    at = len(data)
+    data += _pack_move(0, 0, mark, kind, queue_id, value)
+    _end(data, at)
+
+
+def _end(data: bytearray, at: int) -> None:
+    """The record that begins at `at` is written but for its length and its checksum."""
+    with memoryview(data) as view:
+        checksum = crc32(view[at + 8 :])
+    FRAME.pack_into(data, at, len(data) - at - HEAD_BYTES + SMALLEST, checksum)
+
+
+_write_append, _write_move = fastest("write_append", write_append), fastest("write_move", write_move)
+
 
 class GroupBuffer:
     """The records of one group, to be written at `start` of a segment with this mark. Positions and epochs were decided before; this decides nothing.
@@ -65,34 +121,12 @@ class GroupBuffer:
         message_id: bytes,
         body: bytes,
         expires_at_ms: int,
-        deliveries: Sequence[tuple[int, int, int, int, tuple[int, ...]]],
+        deliveries: list[Delivered],
         inbound: tuple[int, int, int] | None = None,
     ) -> None:
         """Write a message and its deliveries, as the fields of `Placed`."""
-        data = self.data
-        at = len(data)
-        inbound_queue, inbound_epoch, packet_id = inbound or (0, 0, 0)
-        flags = bool(message_id) | (inbound is not None) << 1
-        data += _pack_append(
-            0,
-            0,
-            self.mark,
-            _APPEND,
-            expires_at_ms,
-            len(body),
-            len(deliveries),
-            inbound_queue,
-            inbound_epoch,
-            packet_id,
-            message_id or NO_ID,
-            flags,
-        )
-        for queue_id, position, qos, delivery_flags, identifiers in deliveries:
-            data += _pack_delivery(queue_id, position, qos, delivery_flags, len(identifiers))
-            for identifier in identifiers:
-                data += _pack_identifier(identifier)
-        data += body
-        self._end(at)
+        self.records += 1
+        _write_append(self.data, self.mark, message_id, body, expires_at_ms, deliveries, inbound)
 
     def removed(self, queue_id: int, position: int) -> None:
         """Write that one position is gone."""
@@ -100,14 +134,14 @@ class GroupBuffer:
 
     def move(self, kind: int, queue_id: int, value: int) -> None:
         """Write a `MoveRecord`."""
-        at = len(self.data)
-        self.data += _pack_move(0, 0, self.mark, kind, queue_id, value)
-        self._end(at)
+        self.records += 1
+        _write_move(self.data, self.mark, kind, queue_id, value)
 
     def write(self, record: Record) -> None:
         """Write any other record."""
         if isinstance(record, AppendRecord):
-            self.append(record.message_id, record.body, record.expires_at_ms, record.deliveries, record.inbound)
+            deliveries = [tuple(each) for each in record.deliveries]
+            self.append(record.message_id, record.body, record.expires_at_ms, deliveries, record.inbound)
         elif isinstance(record, MoveRecord):
             self.move(record.type, record.queue_id, record.value)
         elif isinstance(record, ClaimRecord):
@@ -136,14 +170,7 @@ class GroupBuffer:
     def _write(self, kind: Type, fields: bytes) -> None:
         at = len(self.data)
         self.data += HEAD.pack(0, 0, self.mark, kind) + fields
-        self._end(at)
-
-    def _end(self, at: int) -> None:
-        """The record that begins at `at` is written but for its length and its checksum."""
-        data = self.data
-        with memoryview(data) as view:
-            checksum = crc32(view[at + 8 :])
-        FRAME.pack_into(data, at, len(data) - at - HEAD_BYTES + SMALLEST, checksum)
+        _end(self.data, at)
         self.records += 1
 
 

@@ -20,6 +20,7 @@ from iothub_services.queues.journal.records import (
     Type,
 )
 from iothub_services.queues.journal.tables import JournaledTables
+from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -62,6 +63,12 @@ class JournaledQueues(JournaledTables):
         with self.group():
             assert self._group is not None  # noqa: S101 - for the type
             return self._table.append(batch, self._group)
+
+    def append_operations(self, batch: list[AppendOperation]) -> list[Appended | tuple[int, ...]]:
+        """Do what `append` does, for the writer: see `TakesOperations`."""
+        with self.group():
+            assert self._group is not None  # noqa: S101 - for the type
+            return self._table.append_operations(batch, self._group)
 
     def apply(self, moves: list[Move]) -> list[bool]:
         with self.group():

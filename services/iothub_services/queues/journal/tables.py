@@ -366,7 +366,7 @@ class JournaledTables(SqliteQueues):
         if young is None or not young.references:
             return
         bodies, references = [], []
-        for position, qos, flags, subscription_ids, body in young.references:
+        for _, position, qos, flags, subscription_ids, body in young.references:
             body.references -= 1
             body_id = self._bodies.allocate()
             bodies.append((body_id, body.data))
@@ -384,7 +384,7 @@ class JournaledTables(SqliteQueues):
         connection = self._database.writer
         for row in self._table.take_all():
             young, queue_id = row.young, row.queue_id
-            for position, qos, flags, subscription_ids, body in young.references:
+            for _, position, qos, flags, subscription_ids, body in young.references:
                 if not body.stored_id:
                     body.stored_id = self._bodies.allocate()
                     bodies.append((body.stored_id, body.data))

@@ -1,0 +1,14 @@
+cimport cython
+
+from iothub.engine.outbox cimport StoredPublish
+from iothub_services.group_thread cimport Source, Waiting
+from iothub_services.queues.conversions cimport append_of, inbound_of, is_appended_once
+
+
+cdef class AppendOperation(Waiting):
+    cdef public StoredPublish publish
+    cdef public bytes body, message_id
+    cdef public object inbound
+    cdef object _append
+
+    cpdef object as_append(self)

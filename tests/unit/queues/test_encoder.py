@@ -1,0 +1,92 @@
+"""The bytes of a durable message: the twin that runs makes those of the plain one."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+
+import pytest
+
+from iothub.records.message import encode_fields
+from iothub_services.queues.fastest import fastest
+from iothub_services.queues.journal import encoding
+from iothub_services.queues.journal.encoding import Delivered, write_append, write_move
+
+SIZES = (*range(200), 255, 256, 257, 1_023, 1_024, 1_025, 4_096, 70_001)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_checksum_is_the_one_of_zlib_for_every_length(seed: int) -> None:
+    """Blocks of 64 bytes, of 16 and the rest are summed in different ways."""
+    data = random.Random(seed).randbytes(SIZES[-1])
+    crc32 = fastest("crc32", zlib.crc32)
+
+    assert [crc32(data[:size]) for size in SIZES] == [zlib.crc32(data[:size]) for size in SIZES]
+
+
+@pytest.mark.parametrize(
+    ("payload", "properties", "expires_at_ms", "message_id", "client_id"),
+    [
+        (b"", b"", 0, b"", ""),
+        (b"x" * 1_024, b"\x01\x01", 1_700_000_000_123, b"i" * 16, "dev-1"),
+        (bytes(range(256)) * 300, b"p" * 70_000, (1 << 64) - 1, b"\xff" * 16, "gerät-\U0001f600"),
+    ],
+)
+@pytest.mark.parametrize(("qos", "is_retain"), [(0, False), (1, True), (2, False)])
+def test_body_is_that_of_the_record_format(
+    payload: bytes, properties: bytes, expires_at_ms: int, message_id: bytes, client_id: str, qos: int, is_retain: bool
+) -> None:
+    fields = (b"a/b", payload, qos, is_retain, properties, expires_at_ms, message_id, client_id)
+
+    assert fastest("encode_fields", encode_fields)(*fields) == encode_fields(*fields)
+
+
+@pytest.mark.parametrize("client_id", ["x" * 65_536, "\ud800"])
+def test_body_whose_fields_cannot_be_written_is_refused(client_id: str) -> None:
+    """A length that does not fit would shift what follows; a lone surrogate is no text."""
+    with pytest.raises((struct.error, ValueError)):
+        fastest("encode_fields", encode_fields)(b"a", b"", 0, False, b"", 0, b"", client_id)
+
+
+DELIVERIES: list[list[Delivered]] = [
+    [],
+    [(5, 1, 1, 0, ())],
+    [(1 << 63, (1 << 64) - 1, 2, 3, (1, 0xFFFFFFFF)), (7, 8, 0, 1, (), "not written")],
+]
+
+
+@pytest.mark.parametrize("deliveries", DELIVERIES)
+@pytest.mark.parametrize("inbound", [None, (4, 9, 65_535)])
+@pytest.mark.parametrize("message_id", [b"", b"i" * 16])
+def test_record_of_a_message_is_that_of_the_format(
+    deliveries: list[Delivered], inbound: tuple[int, int, int] | None, message_id: bytes
+) -> None:
+    """Behind what the group has already."""
+    fields = (b"markmark", message_id, b"body" * 50, 12_500, deliveries, inbound)
+    written, plain = bytearray(b"before"), bytearray(b"before")
+
+    fastest("write_append", write_append)(written, *fields)
+    write_append(plain, *fields)
+
+    assert written == plain
+
+
+def test_record_of_a_move_is_that_of_the_format() -> None:
+    written, plain = bytearray(), bytearray()
+
+    fastest("write_move", write_move)(written, b"markmark", 2, 1 << 63, 17)
+    write_move(plain, b"markmark", 2, 1 << 63, 17)
+
+    assert written == plain
+
+
+def test_group_uses_the_twin_that_runs() -> None:
+    group = encoding.GroupBuffer(b"markmark", 0)
+    group.append(b"", b"body", 0, [(5, 1, 1, 0, ())])
+    group.move(2, 5, 1)
+    plain = bytearray()
+    write_append(plain, b"markmark", b"", b"body", 0, [(5, 1, 1, 0, ())], None)
+    write_move(plain, b"markmark", 2, 5, 1)
+
+    assert (group.data, group.records) == (plain, 2)
