@@ -58,12 +58,11 @@ class Edge:
         monotonic: Callable[[], float] = time.monotonic,
         fetch: Fetch = fetch_json,
     ) -> None:
-        """Raises ConfigError, UnavailableError: what the settings name cannot be read."""
+        """`settings`: of the login, which hold until the process ends. Raises ConfigError, UnavailableError: what they name cannot be read."""
         self._app = app
         self._store = store
         self._hub = hub
         self._machine = machine
-        self._settings = settings
         self._limits = RequestLimits(store, monotonic)
         self._answers = Answers(monotonic)
         self._logins = Logins(store, settings, fetch, monotonic)
@@ -96,8 +95,8 @@ class Edge:
             cookies.require_own_origin(scope, self._url, is_required=False)
             await self._app(scope, _whole(await _body(scope, receive, headers)), reply)
             return
-        caller = Caller(*await self._principal(scope, headers), self._hub, self._settings)
-        await run_in_threadpool(self._limits.require, caller.principal)
+        principal, store = await self._principal(scope, headers)
+        caller = Caller(principal, store, self._hub, await run_in_threadpool(self._let_in, principal))
         scope["iothub.caller"] = caller
         scope["iothub.machine"] = self._machine
         body = await _body(scope, receive, headers)
@@ -129,6 +128,11 @@ class Edge:
                 headers=CHALLENGE,
             )
         return found, self._store.acting_as(found.actor)
+
+    def _let_in(self, principal: Principal) -> Config:
+        """Return the settings for one request. Raises ProblemError: he has made too many."""
+        self._limits.require(principal)
+        return self._machine.config()
 
     async def _done_once(self, scope: Scope, headers: Headers, body: bytes, reply: _Reply) -> None:
         given = headers.get("idempotency-key")
