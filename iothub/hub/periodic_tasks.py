@@ -52,6 +52,7 @@ from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
 TAILS = "tails"
+_SYS = "$SYS"
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
 API_SILENT_S = 600.0  # for which the alarm lasts: the process is up again long before
@@ -301,7 +302,7 @@ class PeriodicTasks:
         add("deletions", 1.0, self.deletion.finish)
         self.metering.begin()
         add("metering", LOOK_INTERVAL_S, self.metering.run_once)
-        add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
+        add(_SYS, settings.mqtt.sys_interval_s, self._publish_sys)
         add("$events", SUMMARY_INTERVAL_S, self.event_topics.summarise)
         add("webhooks", WEBHOOKS_INTERVAL_S, self.webhooks.run_once)
         add("watch", WATCH_INTERVAL_S, self.machine.run_once)
@@ -312,6 +313,7 @@ class PeriodicTasks:
         add("jobs", JOBS_INTERVAL_S, self.accounts.jobs.run_once)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self.housekeeping.tidy)
         self.runner.start()
+        self.runner.hurry(_SYS)  # a subscriber gets the figures of the last time at once: there must be some
 
     def stop(self) -> None:
         """Nothing more begins."""

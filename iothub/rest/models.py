@@ -12,7 +12,7 @@ from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from iothub.base.ids import TENANT_NAME
-from iothub.records.tenant_events import WANTED
+from iothub.records.tenant_events import TENANT_WANTED, WANTED
 from iothub_services.quota.names import BY_NAME, Kind, Quota
 from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME, STREAM_NAME
 
@@ -37,6 +37,7 @@ Prefix = Annotated[str, Query(max_length=128, pattern=r"^[^\x00]*$", description
 Plan = Annotated[str, Field(pattern=_PLAN)]
 Group = Annotated[str, Field(pattern=_GROUP)]
 WebhookEvent = Annotated[str, Field(pattern=_whole(f"({'|'.join(map(re.escape, WANTED))})"))]
+TenantWebhookEvent = Annotated[str, Field(pattern=_whole(f"({'|'.join(map(re.escape, TENANT_WANTED))})"))]
 WebhookUrl = Annotated[str, Field(min_length=9, max_length=1024, pattern=r"^https?://[!-~]+$")]
 Device = Annotated[str, Field(pattern=_whole(DEVICE_NAME.pattern))]
 Policy = Literal["owner", "equal", "prefix"]
@@ -121,6 +122,15 @@ class ExportedTenant(BaseModel):
     format: Literal["iothub-tenant"]
     version: Literal[1]
     tenant: dict[str, Any]
+
+
+class WantedTenants(BaseModel):
+    """What `iothub tenant apply` reads, as JSON: one tenant as `:export` gives it, or `tenants` and `plans`; the accounts check all of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    tenants: list[dict[str, Any]] | None = None
+    plans: list[dict[str, Any]] | None = None
 
 
 class TenantChanges(Body):
@@ -293,18 +303,34 @@ UserSecret = Annotated[
 
 
 class NewWebhook(Body):
-    """A webhook that is to be. Without `events` it gets all of them."""
+    """A webhook of the platform that is to be. Without `events` it gets all of them."""
 
     name: Group
     url: WebhookUrl
     events: list[WebhookEvent] = Field(default=["*"], min_length=1, max_length=50)
 
 
+class NewTenantWebhook(Body):
+    """A webhook of a tenant that is to be. Without `events` it gets all of the tenant's."""
+
+    name: Group
+    url: WebhookUrl
+    events: list[TenantWebhookEvent] = Field(default=["*"], min_length=1, max_length=50)
+
+
 class WebhookChanges(Body):
-    """What is not given stays; `events` replaces all of them."""
+    """What to change of a webhook of the platform. What is not given stays; `events` replaces all of them."""
 
     url: WebhookUrl | None = None
     events: Annotated[list[WebhookEvent], Field(min_length=1, max_length=50)] | None = None
+    is_enabled: bool | None = None
+
+
+class TenantWebhookChanges(Body):
+    """What to change of a webhook of a tenant. What is not given stays; `events` replaces all of them."""
+
+    url: WebhookUrl | None = None
+    events: Annotated[list[TenantWebhookEvent], Field(min_length=1, max_length=50)] | None = None
     is_enabled: bool | None = None
 
 
