@@ -35,7 +35,7 @@ PREFIX = "/api/v1"
 BODY_BYTES = 1 << 20
 IMPORT_BYTES = 16 << 20
 BODY_S = 15.0  # for the whole of it
-_IMPORT = ":import"
+_LARGE = (":import", ":apply")
 _CSV = "/devices:import"
 OPEN = frozenset(
     f"{PREFIX}/auth/{name}" for name in ("login", "oidc", "oidc/callback")
@@ -220,7 +220,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _most(path: str) -> int:
-    return IMPORT_BYTES if path.endswith(_IMPORT) else BODY_BYTES
+    return IMPORT_BYTES if path.endswith(_LARGE) else BODY_BYTES
 
 
 async def _read(receive: Receive, headers: Headers, most: int) -> bytes:
