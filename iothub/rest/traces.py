@@ -20,10 +20,10 @@ from iothub.rest.models import Anything, Items, TenantName
 from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import SCOPES_OF, Scope
+from iothub.rest.texts import OFFSETS
 
 routes = Routes("traces")
 TraceId = Annotated[str, Path(description="Name of a trace.")]
-_OFFSETS = "^([0-9]{1,5}-[0-9]{1,12}(,[0-9]{1,5}-[0-9]{1,12}){0,127})?$"
 
 
 @routes.post("/tenants/{tenant}/traces", Scope.TRACES_WRITE, returns=Anything)
@@ -60,7 +60,7 @@ def read_trace(
     call: Call,
     tenant: TenantName,
     trace: TraceId,
-    after: Annotated[str, Query(max_length=4096, pattern=_OFFSETS, description="`next` of the page before.")] = "",
+    after: Annotated[str, Query(max_length=4096, pattern=OFFSETS, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=tracing.LINES, description="Maximum number of lines of each hub.")] = 100,
 ) -> Response:
     """Read the lines that follow, those of all hubs by time. `next`: where the page after begins; `is_active`: more may come."""

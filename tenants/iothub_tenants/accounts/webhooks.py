@@ -156,6 +156,14 @@ def target(store: AccountStore, tenant: str | None, name: str) -> Target:
         return _target(store, found, tenant)
 
 
+def check_event(word: str, tenant: str | None) -> None:
+    """Raise ConfigError unless a webhook may be for this; `tenant`: None: it is the platform's."""
+    wanted = WANTED if tenant is None else TENANT_WANTED
+    if word not in wanted:
+        what = "an event of the platform, which no webhook of a tenant gets" if word in WANTED else "no event"
+        raise ConfigError(f"{shown(word)} is {what}: expected one of {', '.join(wanted)}")
+
+
 # --- for hubs
 
 
@@ -226,11 +234,8 @@ def _checked(changes: Changes, tenant: str | None) -> dict[str, object]:
 
 
 def _checked_events(events: Sequence[str], tenant: str | None) -> str:
-    wanted = WANTED if tenant is None else TENANT_WANTED
-    unknown = next((each for each in events if each not in wanted), None)
-    if unknown is not None:
-        what = "an event of the platform, which no webhook of a tenant gets" if unknown in WANTED else "no event"
-        raise ConfigError(f"{shown(unknown)} is {what}: expected one of {', '.join(wanted)}")
+    for each in events:
+        check_event(each, tenant)
     if not events:
         raise ConfigError('a webhook needs an event: "*" is all of them')
     return " ".join(dict.fromkeys(events))
