@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from iothub.admin import tenants as _tenants
     from iothub.admin import usage as _usage
     from iothub.admin import webhooks as _webhooks
+    from iothub.cli import stream_topics as stream_topics
     from iothub_tenants.accounts import (
         acl_import as acl_import,
     )
@@ -101,6 +102,7 @@ else:
 
 
 _ELSEWHERE = {f"admin_{name}": f"iothub.admin.{name}" for name in ("apply", "runs", "tenants", "usage", "webhooks")}
+_ELSEWHERE["stream_topics"] = "iothub.cli.stream_topics"
 
 
 class _Functions:

@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, str] = {
     "explain": "connect publish subscribe",
     "alarm": "list show",
     "trace": "start list show tail download stop delete",
+    "stream": "list show create delete",
     "webhook": "list show create update rotate test delete",
     "usage": "show",
     "job": "list run cancel status history show logs",
@@ -64,7 +65,6 @@ HERE: Mapping[str, str] = {
     "client": "top",
     "events": "tail lag verify",
     "state": "verify",
-    "stream": "list show create delete",
     "job": "plan forget schedule",
     "db": "status upgrade copy adopt",
     "hbase": "create-tables status sweep",
@@ -395,6 +395,11 @@ def _values(limits: Any) -> Row:
     return dict(values_of(format_limits(parse_limits(limits)))) if limits else {}
 
 
+def _new_stream(given: Given) -> Row:
+    body = {"name": given["name"], "filter": given["topic_filter"], "direction": given["direction"].value}
+    return body | _chosen("partitions", "retention_s")(given)
+
+
 def _usage(api: RemoteApi, given: Given) -> list[Row]:
     return list(_asked_usage(api, given, given["by"])["items"])
 
@@ -460,6 +465,7 @@ def _apply(api: RemoteApi, given: Given) -> None:
     given["on_progress"](len(answer["steps"]), len(given["found"]))
 
 
+_STREAMS = "/tenants/{tenant}/streams"
 _LOG_LINES = 100_000
 _TENANT, _DEVICE, _GROUP = "/tenants/{name}", "/tenants/{tenant}/devices/{name}", "/tenants/{tenant}/groups/{name}"
 _MEMBER = "/tenants/{tenant}/groups/{group}/devices/{device}"
@@ -521,7 +527,13 @@ _CALLS: Mapping[str, _Call] = {
     "token_issuers.list_all": _list(_ISSUER),
     "token_issuers.show": _get(f"{_ISSUER}/{{name}}"),
     "token_issuers.remove": _Call("DELETE", f"{_ISSUER}/{{name}}"),
-    "streams.list_all": _list("/tenants/{tenant}/streams"),
+    "streams.list_all": _list(_STREAMS),
+    "stream_topics.rows": _list(_STREAMS),
+    "stream_topics.shown": _get(f"{_STREAMS}/{{name}}"),
+    "stream_topics.created": _Call("POST", _STREAMS, _new_stream),
+    "stream_topics.deleted": _Call(
+        "DELETE", f"{_STREAMS}/{{name}}", query=lambda given: {"keep_topic": given["is_topic_kept"]}
+    ),
     "api_keys.list_all": _list("/api-keys"),
     "api_keys.show": _get("/api-keys/{name}"),
     "api_keys.create": _Call("POST", "/api-keys", _new_account, made=_key),

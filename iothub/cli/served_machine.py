@@ -130,11 +130,10 @@ class ServedMachine:
         partitions: int | None,
         retention_s: float | None,
     ) -> Row:
-        settings, data_dir = self._loaded.config, self._data_dir
-        made, found = stream_topics.create(
-            settings,
-            data_dir,
+        return stream_topics.created(
             store,
+            self._loaded.config,
+            self._data_dir,
             tenant,
             name,
             topic_filter,
@@ -142,7 +141,6 @@ class ServedMachine:
             partitions=partitions,
             retention_s=retention_s,
         )
-        return {**stream_topics.row(settings, made), "existing_topics": found}
 
     def delete_stream(self, store: AccountStore, stream: Stream, *, is_topic_kept: bool) -> None:
         stream_topics.delete(self._loaded.config, self._data_dir, store, stream, is_topic_kept=is_topic_kept)

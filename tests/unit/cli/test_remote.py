@@ -28,6 +28,7 @@ from iothub.config.sections import Config
 from iothub.records.admin_commands import Json, Request, Verb, message_rows
 from iothub.rest.caller import BoundedHub
 from iothub.rest.edge import Edge
+from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import api_keys, job_runs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
@@ -82,6 +83,7 @@ def answer(asked: Request) -> tuple[Sequence[Json], Json]:
         Verb.EXPLAIN_CONNECT: ([{**STEP, "outcome": "fail"}], {}),
         Verb.EXPLAIN_PUBLISH: ([STEP, {**STEP, "node": 1}], {}),
         Verb.EXPLAIN_SUBSCRIBE: ([STEP], {"unanswered": [UNANSWERED]}),
+        Verb.STREAM_SHOW: ([], {"state": "up", "messages": 1}),
         Verb.STATUS: ([], {"ready": True, "alarms": [], "connections": 3}),
         Verb.TRACE_START: ([], {"hubs": 1}),
         Verb.TRACE_LIST: ([TRACE], {}),
@@ -298,12 +300,10 @@ def test_what_a_running_hub_knows_and_does_is_the_same(both: Both) -> None:
 
 
 def test_webhooks_plans_usage_and_jobs_are_the_same(both: Both) -> None:
-    begun = [
-        job_runs.begin(store, "usage", {}, Owner("host", 1, "me"))
-        for store in (both.store, AccountStore(sqlite_url(both.here.data_dir / "accounts.db")))
-    ]
-    for store in (both.store, AccountStore(sqlite_url(both.here.data_dir / "accounts.db"))):
-        job_runs.end(store, begun[0].id, job_runs.Result.FAILED, kind="config", figures={"events": 1}, text="it is so")
+    for path in (both.here.data_dir, both.there):
+        with closing(AccountStore(sqlite_url(path / "accounts.db"), clock=ManualClock())) as store:
+            begun = job_runs.begin(store, "usage", {}, Owner("host", 1, "me"))
+            job_runs.end(store, begun.id, job_runs.Result.FAILED, kind="config", figures={"events": 1}, text="it is so")
     for line in """
         webhook create pager https://hooks.example.com/x --tenant acme --event client/* -o json
         webhook create pager https://hooks.example.com/x --tenant acme
@@ -354,6 +354,20 @@ def test_job_runs_there_and_is_awaited_here(
     assert "started run 1 of usage" in found.err
     assert both.remote("job", "run", "--nightly").code == 2
     assert both.remote("job", "run", "nothing").code == 3
+
+
+def test_streams_are_made_there(both: Both) -> None:
+    """Their topics are those of the machine of the API."""
+    with hubs(both):
+        made = both.remote("stream", "create", "acme", "telemetry", "a/#", "--partitions", "2", "-o", "json").json
+        assert (made["topic"], made["partitions"], "existing_topics" in made) == ("iothub.acme.telemetry", 2, False)
+        assert [row["name"] for row in both.remote("stream", "list", "acme", "-o", "json").json] == ["telemetry"]
+        shown = both.remote("stream", "show", "acme", "telemetry", "-o", "json").json
+        assert (shown["filter"], shown["state"], shown["lag"]) == ("a/#", "up", None)
+        assert both.remote("stream", "show", "acme", "telemetry", "--consumer-group", "g").code == 2
+        assert both.remote("stream", "delete", "acme", "telemetry", "--dry-run").code == 0
+        assert both.remote("stream", "delete", "acme", "telemetry", "--keep-topic", "--yes").code == 0
+        assert both.remote("stream", "delete", "acme", "telemetry", "--yes").code == 3
 
 
 def test_trace_and_status_of_a_hub_are_the_same(both: Both) -> None:
