@@ -7,10 +7,10 @@ Invariant: steps that were done are none the next time, so that an interrupted r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from iothub.base.errors import ConfigError
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from iothub_tenants.accounts.store import AccountStore
 
 Row = Mapping[str, Any]
+OnSecret = Callable[[dict[str, str]], object]
+OnProgress = Callable[[int, int], object]
 
 _PARTS = ("tenant", "groups", "devices", "rules", "limits")
 NOT_APPLIED = ("token_issuers", "bans", "streams")  # an export has them; they have commands of their own
@@ -40,14 +42,21 @@ _RULE_WORDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change. `action`: create, update or delete; `change`: what becomes what. `run` returns a secret that it has made."""
+    """One change. `action`: create, update or delete; `change`: what becomes what. `run` returns a secret that it has made; None: elsewhere."""
 
     action: str
     what: str
     tenant: str
     name: str
     change: str
-    run: Callable[[], NewSecret | None] = field(repr=False)
+    run: Callable[[], NewSecret | None] | None = field(repr=False)
+
+
+class Asked(NamedTuple):
+    """What is to be applied."""
+
+    document: object
+    prunes: bool
 
 
 def steps(store: AccountStore, tenancy: Tenancy, document: object, *, prunes: bool) -> list[Step]:
@@ -65,6 +74,30 @@ def steps(store: AccountStore, tenancy: Tenancy, document: object, *, prunes: bo
     for place, given in enumerate(_list(whole, "tenants", "the file")):
         found += _Tenant(store, tenancy, _mapping(given, f"tenants[{place}]"), f"tenants[{place}]").steps(prunes=prunes)
     return found
+
+
+def run(
+    _store: AccountStore, found: Sequence[Step], asked: Asked, on_secret: OnSecret, on_progress: OnProgress
+) -> None:
+    """Do the steps. What was done before one fails stays, and its secrets were given to `on_secret`. Raises as the step."""
+    del asked  # where there are only descriptions of steps, it is what they are made of
+    for number, step in enumerate(found, 1):
+        made = None if step.run is None else step.run()
+        if made is not None and made.secret is not None:
+            username = f"{step.tenant}/{step.name}"
+            on_secret({"name": step.name, "username": username, "secret": made.secret})
+        on_progress(number, len(found))
+
+
+def row(step: Step) -> dict[str, str]:
+    """Return a step as scripts see it."""
+    return {
+        "action": step.action,
+        "what": step.what,
+        "tenant": step.tenant,
+        "name": step.name,
+        "change": step.change,
+    }
 
 
 def not_applied(document: object) -> list[str]:

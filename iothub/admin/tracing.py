@@ -13,6 +13,7 @@ from typing import Any
 
 from iothub.admin.content import time_of
 from iothub.admin.hub_rows import AnyJson, Row
+from iothub.records.admin_commands import Shown
 
 LINES = 500  # of one hub, in one request
 Ask = Callable[[Row], tuple[Sequence[AnyJson], Mapping[str, Any]]]
@@ -23,8 +24,20 @@ def new_id() -> str:
     return f"t-{secrets.token_hex(8)}"
 
 
+def offsets_of(text: str) -> dict[str, int]:
+    """Read how far a trace was read at each hub, as `text_of` writes it."""
+    return {node: int(offset) for node, _, offset in (part.partition("-") for part in text.split(",") if part)}
+
+
+def text_of(offsets: Mapping[str, int]) -> str:
+    """Write how far a trace was read at each hub: such as `0-512,1-88`."""
+    return ",".join(f"{node}-{offset}" for node, offset in sorted(offsets.items()))
+
+
 def traces_of(reported: Sequence[AnyJson]) -> list[Row]:
     """Return the traces by start, each with the hubs that have a part of it."""
+    if any(isinstance(row, Shown) for row in reported):
+        return [dict(row) for row in reported]
     by_id: dict[str, list[AnyJson]] = {}
     for row in reported:
         by_id.setdefault(row["id"], []).append(row)
@@ -62,6 +75,9 @@ class Cursor:
     def page(self, trace_id: str, ask: Ask, lines: int = LINES) -> list[dict[str, Any]]:
         """Return the lines that follow, at most `lines` of each hub. What a hub has more of holds back what others say of later."""
         reported, result = ask({"id": trace_id, "offsets": dict(self.offsets), "lines": lines})
+        if "next" in result:  # an API has put the lines of all hubs in order
+            self.offsets, self.is_active, self.is_more = offsets_of(result["next"]), result["active"], bool(reported)
+            return [dict(row) for row in reported]
         by_node: dict[int, list[tuple[int, dict[str, Any]]]] = {}
         for row in reported:
             by_node.setdefault(row["node"], []).append((row["offset"], json.loads(row["line"])))

@@ -1,4 +1,4 @@
-"""The modules of the accounts, each loaded when a verb first uses it: a help text waits for no database library.
+"""The modules of the accounts, and of `iothub.admin`, each loaded when a verb first uses it: a help text waits for no database library.
 
 Knows none of them. With `--context` their functions are done by the API of another machine (`iothub.cli.remote`).
 At import time a noun's module may name functions of theirs only inside a lambda.
@@ -11,7 +11,12 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from iothub.admin import apply as _apply
+    from iothub.admin import runs as _runs
     from iothub.admin import tenants as _tenants
+    from iothub.admin import usage as _usage
+    from iothub.admin import webhooks as _webhooks
+    from iothub.cli import stream_topics as stream_topics
     from iothub_tenants.accounts import (
         acl_import as acl_import,
     )
@@ -86,13 +91,18 @@ if TYPE_CHECKING:
     )
 
     admin_tenants = _tenants
+    admin_apply = _apply
+    admin_runs = _runs
+    admin_usage = _usage
+    admin_webhooks = _webhooks
 else:
 
     def __getattr__(name: str) -> _Functions | ModuleType:
         return _Functions(importlib.import_module(_ELSEWHERE.get(name, f"iothub_tenants.accounts.{name}")))
 
 
-_ELSEWHERE = {"admin_tenants": "iothub.admin.tenants"}
+_ELSEWHERE = {f"admin_{name}": f"iothub.admin.{name}" for name in ("apply", "runs", "tenants", "usage", "webhooks")}
+_ELSEWHERE["stream_topics"] = "iothub.cli.stream_topics"
 
 
 class _Functions:

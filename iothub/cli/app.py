@@ -42,7 +42,7 @@ COMMAND_TIMEOUT_S = 10.0  # how long a running hub may take to answer or to repo
 _UNWRAPPED = ("Example", "First steps", "Profiles")
 _SECRET_LIMIT_BYTES = 4096
 _LEFT_OUT = "what these hubs have in memory is not included, and is perhaps not changed: run the same command with their data directories, too"
-_WITHOUT_CONTEXT = {"context", "version", "completion", "cert"}  # nouns that work on neither hub nor accounts
+WITHOUT_CONTEXT = {"context", "version", "completion", "cert"}  # nouns that work on neither hub nor accounts
 _COMPLETION_WAIT_S = 1.0  # for accounts on a server
 _COMPLETED = {
     "tenant",
@@ -121,7 +121,7 @@ class App:
 
     def require_counterpart(self, words: str) -> None:
         """Raises ConfigError: the REST API of a context cannot do this command."""
-        if self._context is None or words.partition(" ")[0] in _WITHOUT_CONTEXT:
+        if self._context is None or words.partition(" ")[0] in WITHOUT_CONTEXT:
             return
         from iothub.cli.remote import works_remotely
 
@@ -220,8 +220,8 @@ class App:
     def hub(self) -> LocalHub:
         """The hub that runs on the data directory, reached over its local socket. Raises NotFoundError: `init` must be run first."""
         if self._context is not None:
-            from iothub.cli.remote import RemoteHub
             from iothub.cli.remote_api import RemoteApi
+            from iothub.cli.remote_hub import RemoteHub
 
             return cast("LocalHub", RemoteHub(RemoteApi(self._context)))
         from iothub.cli.local_hub import LocalHub

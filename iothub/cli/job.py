@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
-from iothub.admin.runs import run_row, seconds_of
+from iothub.admin.runs import Asked, run_row
 from iothub.base.clock import SystemClock
 from iothub.base.errors import (
     ConfigError,
@@ -25,14 +28,14 @@ from iothub.cli import accounts, output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.job_progress import JobProgress
-from iothub.jobs import control, specs, timetable
+from iothub.jobs import specs, timetable
 from iothub.jobs.places import Places
 from iothub.jobs.runner import LOST, TIMED_OUT, Runner, Timing
 from iothub.jobs.timetable import Installation
 from iothub.records.events import Topic
-from iothub.records.job_catalogue import CATALOGUE, JobEntry
+from iothub.records.job_catalogue import JobEntry
 from iothub.records.job_spec import Option
-from iothub_tenants.accounts.job_runs import Result, Run, moment
+from iothub_tenants.accounts.job_runs import Result, Run
 
 command = noun(
     "job",
@@ -50,6 +53,7 @@ _ERRORS: dict[str, type[IotHubError]] = {
 _BY_CODE: dict[int, type[IotHubError]] = {
     kind.exit_code: kind for kind in (ConfigError, ConflictError, UnavailableError)
 }
+_POLL_S = 1.0
 _HISTORY = ("run", "job", "options", "result", "started", "seconds", "by", "host", "text")
 
 
@@ -60,16 +64,8 @@ def list_all(app: App) -> None:
     Example:
       iothub --data-dir ./hub job list
     """
-    nightly = app.loaded.config.jobs.nightly
-    rows = [
-        {
-            "name": entry.name,
-            "nightly": entry.name in nightly,
-            "options": [option.name for option in entry.options],
-            "what": entry.sentence,
-        }
-        for entry in CATALOGUE.values()
-    ]
+    store = app.store() if app.is_remote else None  # here it needs no accounts
+    rows = accounts.admin_runs.jobs(store, app.loaded.config.jobs.nightly)
     app.rows(rows, "name", "nightly", "options", "what")
 
 
@@ -93,7 +89,7 @@ def run(
     wait_s: float | None,
     flags: tuple[str, ...],
 ) -> None:
-    """Run a job now on this machine, with or without a running hub.
+    """Run a job now on this machine, with or without a running hub; with a context, on the machine of the API.
 
     Two runs never overlap, not even on two machines with the same accounts database: the second one ends with exit code 4.
     Ctrl-C and SIGTERM stop the job's process and its Java. Progress is text on a terminal, else JSON lines on standard error.
@@ -108,6 +104,11 @@ def run(
         raise ConfigError(
             "expected the name of one job, or --nightly for all of jobs.nightly; `iothub job list` shows the names"
         )
+    if app.is_remote:
+        _run_there(
+            app, name, Asked(is_full, is_dry_run, given), has_more=is_nightly or wait_s is not None or bool(flags)
+        )
+        return
     settings = app.load(flags).config
     app.require_initialised()
     names = settings.jobs.nightly if name is None else (name,)
@@ -125,6 +126,27 @@ def run(
         _run_one(app, *asked[0], timing)
         return
     _run_all(app, asked, timing)
+
+
+def _run_there(app: App, name: str | None, asked: Asked, *, has_more: bool) -> None:
+    """Run a job on the machine of the API, and wait for its end."""
+    if name is None or has_more:
+        raise ConfigError("--nightly, --wait and --set do not work with a context: run the jobs one by one")
+    run_id = int(str(run_row(accounts.admin_runs.start(app.store(), _start_nowhere, name, asked))["run"]))
+    app.say(f"iothub: started run {run_id} of {name}; Ctrl-C does not stop it: `iothub job cancel {run_id}` does")
+    row = run_row(accounts.job_runs.show(app.store(), run_id))
+    while row["result"] == Result.RUNNING.value:
+        time.sleep(_POLL_S)
+        row = run_row(accounts.job_runs.show(app.store(), run_id))
+    app.record(row)
+    if row["result"] != Result.DONE.value:
+        kind = _ERRORS.get(str(row["kind"]), _FailedError)
+        raise kind(f"{name} failed: {row['text']}; more in `iothub job logs {run_id}`")
+
+
+def _start_nowhere(_store: object, job: str, /, *, is_full: bool, is_dry_run: bool, options: Sequence[str]) -> NoReturn:
+    """Here a run is no process that outlives its command: `Runner` runs it."""
+    raise AssertionError(job, is_full, is_dry_run, options)
 
 
 def _require_given_out(app: App, options: dict[str, Option]) -> None:
@@ -207,9 +229,8 @@ def cancel(app: App, run_id: int) -> None:
     Example:
       iothub --data-dir ./hub job cancel 12
     """
-    found = accounts.job_runs.show(app.store(), run_id)
-    control.cancel_run(found)
-    app.done(f"asked run {run_id} of {found.job} to stop", run_row(found))
+    row = run_row(accounts.admin_runs.cancel(app.store(), run_id))
+    app.done(f"asked run {run_id} of {row['job']} to stop", row)
 
 
 @verb(command, "status")
@@ -221,30 +242,7 @@ def status(app: App) -> None:
     Example:
       iothub --data-dir ./hub job status
     """
-    store, settings = app.store(), app.loaded.config
-    found = accounts.job_runs.summaries(store)
-    under_way = {each.job: each for each in accounts.job_runs.running(store)}
-    now_s = SystemClock().wall()
-    at = settings.jobs.at
-    rows = []
-    for name in CATALOGUE:
-        summary, running = found.get(name), under_way.get(name)
-        last = running or (summary.last if summary else None)
-        success = summary.success if summary else None
-        is_due = at is not None and name in settings.jobs.nightly
-        rows.append(
-            {
-                "name": name,
-                "state": last.result.value if last else "never run",
-                "run": last.id if last else None,
-                "started": moment(last.started_ms) if last else None,
-                "host": last.owner.host if last else None,
-                "pid": running.owner.pid if running else None,
-                "last_success": moment(success.ended_ms or success.started_ms) if success else None,
-                "seconds": seconds_of(success) if success else None,
-                "next": moment(timetable.next_at(at, now_s) * 1000) if is_due and at is not None else None,
-            }
-        )
+    rows = accounts.admin_runs.states(app.store(), app.loaded.config.jobs, SystemClock().wall())
     app.rows(rows, "name", "state", "run", "started", "last_success", "seconds", "next")
 
 
@@ -283,8 +281,7 @@ def logs(app: App, run_id: int) -> None:
     Example:
       iothub --data-dir ./hub job logs 12
     """
-    accounts.job_runs.show(app.store(), run_id)
-    output.write_bytes(Places(app.data_dir.path).read_log(run_id))
+    output.write_bytes(accounts.admin_runs.read_log(app.store(), Places(app.data_dir.path), run_id))
 
 
 @verb(command, "plan")

@@ -16,30 +16,26 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.base.text import path_part
-from iothub.cli.local_hub import Answer
-from iothub.cli.remote_api import RemoteApi
-from iothub.records.admin_commands import Json, Shown, Verb
+from iothub.cli.remote_api import Given, RemoteApi, Row, filled
+from iothub.records.admin_commands import Shown
 
 if TYPE_CHECKING:
-    from iothub.cli.local_hub import OnProgress, Patience
-
-Given = Mapping[str, Any]
-Row = dict[str, Any]
+    from iothub.admin.apply import Step
 
 COMMANDS: Mapping[str, str] = {
-    "tenant": "list show create update suspend resume protect unprotect delete export import",
-    "device": "list show create rotate-secret set-password enable disable delete",
+    "tenant": "list show create update suspend resume protect unprotect delete export import apply",
+    "device": "list show create import rotate-secret set-password enable disable delete",
     "group": "list show create join leave delete",
     "acl": "list allow deny remove test",
     "ban": "list add remove",
     "quota": "list show explain set unset",
-    "plan": "list show delete",
+    "plan": "list show create set unset delete",
     "token-issuer": "list show remove",
     "client": "list show kick",
     "session": "list show discard",
@@ -47,6 +43,12 @@ COMMANDS: Mapping[str, str] = {
     "retain": "list show delete",
     "explain": "connect publish subscribe",
     "alarm": "list show",
+    "trace": "start list show tail download stop delete",
+    "stream": "list show create delete",
+    "webhook": "list show create update rotate test delete",
+    "usage": "show",
+    "job": "list run cancel status history show logs",
+    "config": "reload",
     "cluster": "status drain resume evict",
     "audit": "list",
     "admin key": "list show create rotate disable enable delete",
@@ -54,11 +56,28 @@ COMMANDS: Mapping[str, str] = {
 }
 """The nouns, each with those of its verbs that have a counterpart in the REST API."""
 
+HERE: Mapping[str, str] = {
+    "": "init serve doctor bundle backup restore",
+    "config": "check show",
+    "device": "set-certificate set-jwt",
+    "acl": "import",
+    "token-issuer": "add update",
+    "client": "top",
+    "events": "tail lag verify",
+    "state": "verify",
+    "job": "plan forget schedule",
+    "db": "status upgrade copy adopt",
+    "hbase": "create-tables status sweep",
+    "admin": "serve",
+    "cluster": "init-ca issue",
+}
+"""What works only on the hub's machine. Every command is in one of the two tables, or needs neither hub nor accounts."""
+
 
 def works_remotely(words: str) -> bool:
     """Whether a command, such as `tenant list`, does."""
     noun, _, verb = words.rpartition(" ")
-    return words == "rejected" or verb in COMMANDS.get(noun, "").split()
+    return words in ("rejected", "status") or verb in COMMANDS.get(noun, "").split()
 
 
 def begins_remotely(words: str) -> bool:
@@ -80,6 +99,9 @@ class _Call:
     query: Callable[[Given], Given] = lambda _given: {}
     made: Callable[[Any, Given], Any] = lambda answer, _given: answer
     is_list: bool = False
+
+
+_Doing = Callable[[RemoteApi, Given], Any]
 
 
 class RemoteStore:
@@ -104,22 +126,31 @@ class RemoteStore:
         given = {name: value for name, value in bound.arguments.items() if value is not self}
         if name not in _OTHER and name not in _CALLS:
             raise ConfigError(f"this has no counterpart in the REST API ({name}): run the command on the hub's machine")
-        kind = typing.get_type_hints(function)["return"]
+        kind = _returned(function)
         with self._api.understood():
             answer = _OTHER[name](self._api, given) if name in _OTHER else self._done(_CALLS[name], given)
             return record_of(kind, answer)
 
     def _done(self, call: _Call, given: Given) -> Any:
-        path = _filled(call.path, given)
+        path = filled(call.path, given)
         if call.is_list:
             return self._api.all(path, **call.query(given))
         return call.made(self._api.call(call.method, path, call.body(given), call.query(given)), given)
 
 
+def _returned(function: Callable[..., Any]) -> Any:
+    """Return the kind of what a function returns; Any: its module loads that for type checks alone, and a row is returned as it came."""
+    of_return = types.SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
+    try:
+        return typing.get_type_hints(of_return, getattr(function, "__globals__", {}))["return"]
+    except NameError:
+        return Any
+
+
 def record_of(kind: Any, row: Any) -> Any:
     """Return the record that `plain` has made this row of: a dataclass, a list of them, or the row itself."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
-    if row is None or kind in (Any, object):
+    if row is None or kind in (Any, object) or isinstance(row, Shown) or is_dataclass(row):
         return row
     if origin in (typing.Union, types.UnionType):
         return record_of(next(part for part in parts if part is not type(None)), row)
@@ -141,14 +172,16 @@ def _record(kind: type[Any], row: Row) -> Any:
         if each.name in row:
             values[each.name] = record_of(hints[each.name], row[each.name])
         elif shown != each.name and shown in row:
-            values[each.name] = 0 if row[shown] is None else int(datetime.fromisoformat(row[shown]).timestamp() * 1000)
+            values[each.name] = _milliseconds(row[shown], is_optional=type(None) in typing.get_args(hints[each.name]))
         elif each.default is MISSING and each.default_factory is MISSING:
             values[each.name] = None
     return kind(**values)
 
 
-def _filled(path: str, given: Given) -> str:
-    return path.format_map({name: path_part(str(value)) for name, value in given.items()})
+def _milliseconds(shown: str | None, *, is_optional: bool) -> int | None:
+    if shown is None:
+        return None if is_optional else 0
+    return int(datetime.fromisoformat(shown).timestamp() * 1000)
 
 
 def _chosen(*names: str) -> Callable[[Given], Row]:
@@ -227,14 +260,14 @@ def _plan(row: Row, _given: Given) -> Row:
 
 def _quotas(given: Given) -> str:
     device = given["device"]
-    return _filled("/tenants/{tenant}" + ("" if device is None else "/devices/{device}"), given)
+    return filled("/tenants/{tenant}" + ("" if device is None else "/devices/{device}"), given)
 
 
 def _overrides(api: RemoteApi, given: Given) -> list[Row]:
     """All limits that are set, or those of one device."""
-    rows = _with_texts(api.get(_filled("/tenants/{tenant}/quotas:all", given))["items"])
+    rows = _with_texts(api.get(filled("/tenants/{tenant}/quotas:all", given))["items"])
     if given.get("device") is not None:
-        api.get(_filled("/tenants/{tenant}/devices/{device}", given))
+        api.get(filled("/tenants/{tenant}/devices/{device}", given))
         rows = [row for row in rows if row["device"] == given["device"]]
     return rows
 
@@ -268,19 +301,19 @@ def _rules(api: RemoteApi, given: Given) -> list[Row]:
     """The API lists them by number."""
     from iothub_tenants.accounts.acl_rules import AclRule, precedence
 
-    return sorted(api.all(_filled(_RULES, given)), key=lambda row: precedence(record_of(AclRule, row)))
+    return sorted(api.all(filled(_RULES, given)), key=lambda row: precedence(record_of(AclRule, row)))
 
 
 def _remove_rule(api: RemoteApi, given: Given) -> Row | None:
     """The API gives back no rule that is gone."""
-    path = _filled("/tenants/{tenant}/acl-rules", given)
+    path = filled("/tenants/{tenant}/acl-rules", given)
     rule = next((row for row in api.all(path) if row["id"] == given["rule_id"]), None)
     api.call("DELETE", f"{path}/{given['rule_id']}")
     return rule
 
 
 def _remove_rules(api: RemoteApi, given: Given) -> list[Row]:
-    path = _filled("/tenants/{tenant}/acl-rules", given)
+    path = filled("/tenants/{tenant}/acl-rules", given)
     wanted = {"subject": given["subject"], "action": given["action"], "filter": given["topic_filter"]}
     found = [row for row in api.all(path) if wanted.items() <= row.items()]
     if not found:
@@ -293,7 +326,7 @@ def _remove_rules(api: RemoteApi, given: Given) -> list[Row]:
 
 
 def _audit(api: RemoteApi, given: Given) -> list[Row]:
-    path = "/audit" if given["tenant"] is None else _filled("/tenants/{tenant}/audit", given)
+    path = "/audit" if given["tenant"] is None else filled("/tenants/{tenant}/audit", given)
     after = "" if given["before_id"] is None else str(given["before_id"])
     return api.page(path, given["limit"], after).rows
 
@@ -313,6 +346,127 @@ def _name_in(document: object) -> str:
     return name
 
 
+def _webhook(method: str, end: str = "", made: Callable[[Any], Any] = lambda answer: answer) -> _Doing:
+    def do(api: RemoteApi, given: Given) -> Any:
+        return made(api.call(method, _webhooks(given) + filled(f"/{{name}}{end}", given)))
+
+    return do
+
+
+def _webhooks(given: Given) -> str:
+    return filled("/webhooks" if given["tenant"] is None else "/tenants/{tenant}/webhooks", given)
+
+
+def _with_secret(answer: Row) -> Row:
+    return {"webhook": answer, "secret": answer["secret"]}
+
+
+def _new_webhook(api: RemoteApi, given: Given) -> Row:
+    body = {"name": given["name"], "url": given["url"], "events": list(given["events"])}
+    return _with_secret(api.call("POST", _webhooks(given), body))
+
+
+def _change_webhook(api: RemoteApi, given: Given) -> Row:
+    changes: Any = given["changes"]
+    events = None if changes.events is None else list(changes.events)
+    body = {"url": changes.url, "events": events, "is_enabled": changes.is_enabled}
+    path = _webhooks(given) + filled("/{name}", given)
+    return dict(api.call("PATCH", path, {name: value for name, value in body.items() if value is not None}))
+
+
+def _new_plan(api: RemoteApi, given: Given) -> Row:
+    body = {"name": given["name"], "parent": given["parent"], "limits": _values(given["limits"])}
+    weight = {} if given["weight"] is None else {"weight": given["weight"]}
+    return _plan(api.call("POST", "/plans", body | weight), given)
+
+
+def _change_plan(api: RemoteApi, given: Given) -> Row:
+    removed = dict.fromkeys(given.get("without") or given.get("quotas") or ())
+    body: Row = {name: given[name] for name in ("parent", "weight") if given.get(name) is not None}
+    if limits := {**_values(given.get("limits", ())), **removed}:
+        body["limits"] = limits
+    return _plan(api.call("PATCH", filled("/plans/{name}", given), body), given)
+
+
+def _values(limits: Any) -> Row:
+    from iothub.admin.limits import values_of
+    from iothub_services.quota.grammar import format_limits, parse_limits
+
+    return dict(values_of(format_limits(parse_limits(limits)))) if limits else {}
+
+
+def _new_stream(given: Given) -> Row:
+    body = {"name": given["name"], "filter": given["topic_filter"], "direction": given["direction"].value}
+    return body | _chosen("partitions", "retention_s")(given)
+
+
+def _usage(api: RemoteApi, given: Given) -> list[Row]:
+    return list(_asked_usage(api, given, given["by"])["items"])
+
+
+def _asked_usage(api: RemoteApi, given: Given, by: str) -> Any:
+    since, until = (
+        None if given.get(name) is None else datetime.fromtimestamp(given[name] / 1000, UTC).isoformat()
+        for name in ("since_ms", "until_ms")
+    )
+    query = {"from": since, "to": until, "by": by}
+    return api.call("GET", filled("/tenants/{tenant}/usage", given), None, query)
+
+
+def _no_usage(api: RemoteApi, given: Given) -> str:
+    """Of a period that is over before the first hub."""
+    return str(_asked_usage(api, {**given, "since_ms": 0, "until_ms": 1}, "total").get("reason", "no usage"))
+
+
+def _runs(api: RemoteApi, given: Given) -> list[Row]:
+    path = "/runs" if given["job"] is None else filled("/jobs/{job}/runs", given)
+    return list(api.get(path, limit=given["limit"])["items"])
+
+
+def _columns(api: RemoteApi, names: str) -> list[Row]:
+    return [{name: row[name] for name in names.split()} for row in api.get("/jobs")["items"]]
+
+
+def _start(api: RemoteApi, given: Given) -> Shown:
+    asked: Any = given["given"]
+    options = dict(each.partition("=")[::2] for each in asked.options)
+    body = {"is_full": asked.is_full, "is_dry_run": asked.is_dry_run, "options": options}
+    return Shown(api.call("POST", filled("/jobs/{job}:run", given), body))
+
+
+def _import_devices(api: RemoteApi, given: Given) -> list[str]:
+    if given["read"] is not None:
+        raise ConfigError("with a context a file must be CSV of ours: run --from on the hub's machine")
+    query = {"dry_run": given["is_dry_run"], "generate_secrets": given["keep"] is not None}
+    answer = api.post_csv(filled("/tenants/{tenant}/devices:import", given), "".join(given["lines"]), query)
+    names = list(answer["devices"])
+    if given["keep"] is not None:
+        given["keep"]([(each["name"], each["secret"]) for each in answer["secrets"]])
+    if given["before_write"] is not None and not given["is_dry_run"]:
+        given["before_write"](names)
+    return names
+
+
+def _steps(api: RemoteApi, given: Given) -> list[Step]:
+    from iothub.admin.apply import Step
+
+    query = {"dry_run": True, "prune": given["prunes"]}
+    found = api.call("POST", "/tenants:apply", given["document"], query)["steps"]
+    return [Step(**row, run=None) for row in found]
+
+
+def _apply(api: RemoteApi, given: Given) -> None:
+    asked: Any = given["asked"]
+    answer = api.call("POST", "/tenants:apply", asked.document, {"prune": asked.prunes})
+    for each in answer["secrets"]:
+        given["on_secret"](each)
+    if answer["problem"] is not None:
+        raise api.refusal_of(answer["problem"])
+    given["on_progress"](len(answer["steps"]), len(given["found"]))
+
+
+_STREAMS = "/tenants/{tenant}/streams"
+_LOG_LINES = 100_000
 _TENANT, _DEVICE, _GROUP = "/tenants/{name}", "/tenants/{tenant}/devices/{name}", "/tenants/{tenant}/groups/{name}"
 _MEMBER = "/tenants/{tenant}/groups/{group}/devices/{device}"
 _RULES, _BANS, _ISSUER = "/tenants/{tenant}/acl-rules", "/tenants/{tenant}/bans", "/tenants/{tenant}/token-issuers"
@@ -373,7 +527,13 @@ _CALLS: Mapping[str, _Call] = {
     "token_issuers.list_all": _list(_ISSUER),
     "token_issuers.show": _get(f"{_ISSUER}/{{name}}"),
     "token_issuers.remove": _Call("DELETE", f"{_ISSUER}/{{name}}"),
-    "streams.list_all": _list("/tenants/{tenant}/streams"),
+    "streams.list_all": _list(_STREAMS),
+    "stream_topics.rows": _list(_STREAMS),
+    "stream_topics.shown": _get(f"{_STREAMS}/{{name}}"),
+    "stream_topics.created": _Call("POST", _STREAMS, _new_stream),
+    "stream_topics.deleted": _Call(
+        "DELETE", f"{_STREAMS}/{{name}}", query=lambda given: {"keep_topic": given["is_topic_kept"]}
+    ),
     "api_keys.list_all": _list("/api-keys"),
     "api_keys.show": _get("/api-keys/{name}"),
     "api_keys.create": _Call("POST", "/api-keys", _new_account, made=_key),
@@ -388,6 +548,8 @@ _CALLS: Mapping[str, _Call] = {
     "users.enable": _act("/users/{name}:enable"),
     "users.disable": _act("/users/{name}:disable"),
     "users.remove": _Call("DELETE", "/users/{name}"),
+    "job_runs.show": _get("/runs/{run_id}", lambda answer, _given: Shown(answer)),
+    "runs.cancel": _Call("POST", "/runs/{run_id}:cancel", made=lambda answer, _given: Shown(answer)),
 }
 
 _OTHER: Mapping[str, Callable[[RemoteApi, Given], Any]] = {
@@ -401,143 +563,27 @@ _OTHER: Mapping[str, Callable[[RemoteApi, Given], Any]] = {
     "quotas.set_limits": _set_limits,
     "quotas.unset": _unset_limits,
     "transfer.import_tenant": _import,
+    "plans.create": _new_plan,
+    "plans.set_plan": _change_plan,
+    "plans.unset": _change_plan,
+    "webhooks.list_all": lambda api, given: api.all(_webhooks(given)),
+    "webhooks.show": _webhook("GET"),
+    "webhooks.attempts": _webhook("GET", "/attempts", lambda answer: answer["items"]),
+    "webhooks.create": _new_webhook,
+    "webhooks.change": _change_webhook,
+    "webhooks.rotate": _webhook("POST", ":rotate", _with_secret),
+    "webhooks.remove": _webhook("DELETE"),
+    "webhooks.send_test": _webhook("POST", ":test"),
+    "tenants.count": lambda api, _given: api.get("/status")["tenants"],
+    "usage.of_tenant": _usage,
+    "usage.why_none": _no_usage,
+    "job_runs.history": _runs,
+    "runs.jobs": lambda api, _given: _columns(api, "name nightly options what"),
+    "runs.states": lambda api, _given: _columns(api, "name state run started host pid last_success seconds next"),
+    "runs.start": _start,
+    "runs.read_log": lambda api, given: api.text(filled("/runs/{run_id}/log", given), lines=_LOG_LINES),
+    "imports.import_devices": _import_devices,
+    "apply.steps": _steps,
+    "apply.run": _apply,
 }
 """Functions that take more than one request, or whose arguments are not the API's."""
-
-
-# --- requests to a hub
-
-
-class RemoteHub:
-    """Stands in the place of a `LocalHub`."""
-
-    def __init__(self, api: RemoteApi) -> None:
-        self._api = api
-
-    def require(self) -> None:
-        """Whether a hub runs there, the request itself says."""
-
-    def ask(self, verb: Verb, tenant: str, argument: Json, _silence_s: float = 0.0) -> Answer:
-        """Raises IotHubError, as the hub."""
-        if verb not in _VERBS:
-            raise ConfigError(f"this has no counterpart in the REST API ({verb}): run the command on the hub's machine")
-        with self._api.understood():
-            return _VERBS[verb](self._api, {"tenant": tenant, **argument})
-
-    def change(
-        self, verb: Verb, tenant: str, argument: Json, _patience: Patience, _on_progress: OnProgress | None = None
-    ) -> Json:
-        return self.ask(verb, tenant, argument).result
-
-
-_Asking = Callable[[RemoteApi, Given], Answer]
-
-
-def _listing(path: str, *names: str) -> _Asking:
-    """A list with pages. `names`: other arguments that the query takes."""
-
-    def ask(api: RemoteApi, given: Given) -> Answer:
-        page = api.page(_filled(path, given), given["limit"], given["after"], **{name: given[name] for name in names})
-        return Answer([Shown(row) for row in page.rows], _noted({"next": page.next}, page.unanswered))
-
-    return ask
-
-
-def _queues(api: RemoteApi, given: Given) -> Answer:
-    found = _listing("/tenants/{tenant}/queues")(api, given)
-    return Answer([Shown(row, client_id=row["name"]) for row in found.rows], found.result)
-
-
-def _showing(
-    path: str, method: str = "GET", *, rows: str = "", body: Sequence[str] = (), query: Sequence[str] = ()
-) -> _Asking:
-    """One object. `rows`: its field that has the rows."""
-
-    def ask(api: RemoteApi, given: Given) -> Answer:
-        sent = {name: given[name] for name in body} or None
-        found = api.call(method, _filled(path, given), sent, {name: given[name] for name in query}) or {}
-        listed = [Shown(row) for row in found[rows]] if rows else []
-        if rows:
-            found[rows] = len(listed)
-        return Answer(list(listed), _noted(Shown(found), found.pop("unanswered", ())))
-
-    return ask
-
-
-def _noted(result: Row, unanswered: Sequence[str]) -> Row:
-    if unanswered:
-        result["unanswered"] = list(unanswered)
-    return result
-
-
-def _queue(api: RemoteApi, given: Given) -> Answer:
-    path = _filled("{client_id}", given)
-    tenant = _filled("/tenants/{tenant}", given)
-    reported = api.get(f"{tenant}/queues/{path}")
-    count = given["messages"]
-    oldest = api.get(f"{tenant}/queued-messages/{path}", limit=count)["items"] if count else []
-    reported["limits"] = Shown(reported["limits"])
-    return Answer([Shown(row) for row in oldest], Shown(reported))
-
-
-def _retained(api: RemoteApi, given: Given) -> Answer:
-    row = api.get(_filled("/tenants/{tenant}/retained/{topic}", given))
-    described = {name: value for name, value in row.items() if name not in ("name", "version")}
-    return Answer([Shown(described)], {"version": row["version"]})
-
-
-def _rejected(api: RemoteApi, given: Given) -> Answer:
-    path = "/rejected" if given["is_unknown"] else _filled("/tenants/{tenant}/rejected", given)
-    return Answer([Shown(row) for row in api.get(path)["items"]], {})
-
-
-def _failure_bans(api: RemoteApi, given: Given) -> Answer:
-    rows = api.get(_filled("/tenants/{tenant}/failure-bans", given))["items"]
-    return Answer([Shown(row) for row in rows], {"left_out": 0, "reason": ""})
-
-
-def _explained(what: str, *names: str) -> _Asking:
-    def ask(api: RemoteApi, given: Given) -> Answer:
-        body = {name: given[name] for name in names}
-        if "has_certificate" in given:
-            body["listener"] = "tls" if given["has_certificate"] else "tcp"
-        verdict = api.call("POST", _filled(f"/tenants/{{tenant}}/explain:{what}", given), body)
-        rows: list[Json] = [
-            {"node": node, **step} for hub in verdict["hubs"] for node in hub["nodes"] for step in hub["steps"]
-        ]
-        return Answer(rows, _noted({}, verdict["unanswered"]))
-
-    return ask
-
-
-_CLIENT, _SESSION = "/tenants/{tenant}/clients/{client_id}", "/tenants/{tenant}/sessions/{client_id}"
-_RETAINED = "/tenants/{tenant}/retained"
-
-_VERBS: Mapping[str, _Asking] = {
-    Verb.CLIENT_LIST: _listing("/tenants/{tenant}/clients"),
-    Verb.CLIENT_SHOW: _showing(_CLIENT, rows="subscriptions"),
-    Verb.CLIENT_KICK: _showing(f"{_CLIENT}:kick", "POST"),
-    Verb.SESSION_LIST: _listing("/tenants/{tenant}/sessions"),
-    Verb.SESSION_SHOW: _showing(_SESSION, rows="subscriptions"),
-    Verb.SESSION_DISCARD: _showing(_SESSION, "DELETE"),
-    Verb.QUEUE_LIST: _queues,
-    Verb.QUEUE_SHOW: _queue,
-    Verb.QUEUE_PURGE: _showing("/tenants/{tenant}/queued-messages/{client_id}", "DELETE"),
-    Verb.RETAIN_LIST: _listing(_RETAINED, "filter"),
-    Verb.RETAIN_COUNT: lambda api, given: Answer(
-        [], api.call("DELETE", _filled(_RETAINED, given), None, {"filter": given["filter"], "dry_run": True})
-    ),
-    Verb.RETAIN_SHOW: _retained,
-    Verb.RETAIN_DELETE: _showing(_RETAINED, "DELETE", query=("filter",)),
-    Verb.REJECTED_LIST: _rejected,
-    Verb.BAN_LIST: _failure_bans,
-    Verb.BAN_LIFT: _showing("/tenants/{tenant}/failure-bans/{device}", "DELETE", query=("address",)),
-    Verb.ALARM_LIST: _showing("/alarms", rows="items"),
-    Verb.CLUSTER_STATUS: _showing("/nodes", rows="items"),
-    Verb.CLUSTER_DRAIN: _showing("/nodes/{node}:drain", "POST", body=("rate_per_s",)),
-    Verb.CLUSTER_RESUME: _showing("/nodes/{node}:resume", "POST"),
-    Verb.CLUSTER_EVICT: _showing("/nodes/{node}:evict", "POST"),
-    Verb.EXPLAIN_CONNECT: _explained("connect", "device", "client_id", "address", "is_persistent"),
-    Verb.EXPLAIN_PUBLISH: _explained("publish", "device", "client_id", "topic", "qos", "size", "is_retained"),
-    Verb.EXPLAIN_SUBSCRIBE: _explained("subscribe", "device", "client_id", "filter", "qos"),
-}

@@ -22,7 +22,7 @@ from iothub.base.errors import (
     TenantLimitError,
     UnavailableError,
 )
-from iothub.base.text import printable
+from iothub.base.text import path_part, printable
 from iothub.cli.contexts import Context
 
 PREFIX = "/api/v1"
@@ -31,6 +31,8 @@ _PATIENCE_S = 40.0  # longer than the API waits for a hub
 _MOST_BYTES = 64 << 20
 
 Query = Mapping[str, object]
+Given = Mapping[str, Any]
+Row = dict[str, Any]
 
 
 class Reply(NamedTuple):
@@ -53,6 +55,11 @@ class Page(NamedTuple):
     unanswered: list[str]
 
 
+def filled(path: str, given: Given) -> str:
+    """Put arguments into a path that has their names in braces."""
+    return path.format_map({name: path_part(str(value)) for name, value in given.items()})
+
+
 class RemoteApi:
     """The API of one context."""
 
@@ -69,6 +76,19 @@ class RemoteApi:
     def call(self, method: str, path: str, body: object = None, query: Query | None = None) -> Any:
         """Make one request; return the object of the answer, None for an empty one. Raises IotHubError, as the command here would."""
         return self._decoded(self._sent(method, path, body, query or {}))
+
+    def text(self, path: str, **query: object) -> bytes:
+        """Return an answer as it is."""
+        return self._sent("GET", path, None, query).body
+
+    def post_csv(self, path: str, lines: str, query: Query) -> Any:
+        """Send a file."""
+        return self._decoded(self._sent("POST", path, lines.encode("utf-8", "surrogateescape"), query))
+
+    def refusal_of(self, problem: Mapping[str, Any]) -> IotHubError:
+        """Return the error that an object of the API is."""
+        text = str(problem.get("with_commands") or problem["detail"])
+        return _KINDS.get(int(problem["status"]), IotHubError)(printable(text))
 
     def page(self, path: str, limit: int, after: str = "", **query: object) -> Page:
         """Return up to `limit` rows of a list, in as many requests as that takes."""
@@ -102,7 +122,8 @@ class RemoteApi:
     def _sent(self, method: str, path: str, body: object, query: Query) -> Reply:
         given = {name: _text(value) for name, value in query.items() if value is not None}
         target = f"{PREFIX}{path}" + (f"?{urlencode(given)}" if given else "")
-        reply = send(self._context, method, target, None if body is None else json.dumps(body).encode())
+        content = body if body is None or isinstance(body, bytes) else json.dumps(body, default=str).encode()
+        reply = send(self._context, method, target, content)
         if reply.status >= 400:
             raise self._refusal(reply)
         if not 200 <= reply.status < 300:
@@ -141,7 +162,7 @@ def send_http(context: Context, method: str, target: str, body: bytes | None) ->
     parts = urlsplit(context.url)
     headers = {"Authorization": f"Bearer {context.read_key()}", "Accept": "application/json"}
     if body is not None:
-        headers["Content-Type"] = "application/json"
+        headers["Content-Type"] = media_type(target)
     try:
         connection = _connection(context, parts.scheme, parts.hostname or "", parts.port)
         try:
@@ -156,6 +177,11 @@ def send_http(context: Context, method: str, target: str, body: bytes | None) ->
             f"the API of context {context.name} does not answer at {context.url}: {reason}; "
             "check that it runs there, and the address with `iothub context list`"
         ) from None
+
+
+def media_type(target: str) -> str:
+    """Return what the body of a request to this path is."""
+    return "text/csv" if target.partition("?")[0].endswith("/devices:import") else "application/json"
 
 
 send: Send = send_http

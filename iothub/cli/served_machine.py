@@ -8,13 +8,19 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from iothub.admin import runs
+from iothub.base import log as logging
+from iothub.base.errors import IotHubError
 from iothub.cli import config, doctor, events, stores, stream_topics, version
+from iothub.config.changes import changes_between
 from iothub.config.datadir import DataDir
 from iothub.config.loader import Loaded
+from iothub.config.sections import Config
 from iothub.jobs import control, specs
 from iothub.jobs.places import Places
 from iothub_services.streams.port import Direction, Stream
@@ -25,6 +31,8 @@ if TYPE_CHECKING:
     from iothub.cli.app import App
 
 Row = dict[str, object]
+log = logging.get(__name__)
+
 _PROGRAM = "from iothub.cli.entry import main; main()"
 _EXTRAS = {
     "admin": "fastapi",
@@ -45,6 +53,27 @@ class ServedMachine:
         self._data_dir: DataDir = app.data_dir
         self._loaded: Loaded = app.loaded
         self._flags = tuple(flags)
+        self._reloading = Lock()
+        self._reloaded_at = app.data_dir.last_reload()
+
+    def config(self) -> Config:
+        with self._reloading:
+            at = self._data_dir.last_reload()
+            if at != self._reloaded_at:
+                self._reloaded_at = at
+                self._reload()
+            return self._loaded.config
+
+    def _reload(self) -> None:
+        """Take what may change while the hub runs, as the hub has done."""
+        try:
+            found = self._app.load_checked(self._flags).loaded
+        except IotHubError as error:
+            log.error("configuration refused; the API keeps its settings", mistake=str(error))
+            return
+        self._loaded = replace(found, config=changes_between(self._loaded.config, found.config).config)
+        logging.configure(level=self._loaded.config.log.level, form=self._loaded.config.log.format)
+        log.info("configuration reloaded")
 
     def settings(self) -> list[Row]:
         return config.rows(self._loaded.values(), is_text=False)
@@ -101,11 +130,10 @@ class ServedMachine:
         partitions: int | None,
         retention_s: float | None,
     ) -> Row:
-        settings, data_dir = self._loaded.config, self._data_dir
-        made, found = stream_topics.create(
-            settings,
-            data_dir,
+        return stream_topics.created(
             store,
+            self._loaded.config,
+            self._data_dir,
             tenant,
             name,
             topic_filter,
@@ -113,7 +141,6 @@ class ServedMachine:
             partitions=partitions,
             retention_s=retention_s,
         )
-        return {**stream_topics.row(settings, made), "existing_topics": found}
 
     def delete_stream(self, store: AccountStore, stream: Stream, *, is_topic_kept: bool) -> None:
         stream_topics.delete(self._loaded.config, self._data_dir, store, stream, is_topic_kept=is_topic_kept)

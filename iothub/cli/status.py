@@ -15,6 +15,7 @@ import click
 
 from iothub.admin.content import time_of
 from iothub.base.errors import IotHubError, UnavailableError
+from iothub.cli import accounts
 from iothub.cli.app import App, Command
 from iothub.config.datadir import DataDir, Holder
 from iothub.records.admin_commands import Verb
@@ -41,12 +42,16 @@ def command(context: click.Context) -> None:
     The state is `starting` while the hub waits for back ends, with their names. If the accounts are on a server that does not answer, the
     command waits some seconds for it, and `problem` says so.
 
-    Exit code 0 when the hub runs and answers, else 7.
+    Exit code 0 when the hub runs and answers, else 7. With a context it is the hub beside the API.
 
     Example:
       iothub --data-dir ./hub status -o json
     """
     app: App = context.obj
+    if app.is_remote:
+        facts = _facts_there(app)
+        app.record(_for_people(facts) if app.form == "table" else facts)
+        return
     app.data_dir.require_initialised()
     holder = app.data_dir.holder()
     if holder is None:
@@ -77,7 +82,25 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     elif page and not answer:
         facts["state"] = "answering over HTTP alone"
     reported = {**page, **answer, **readiness}
-    facts |= {name: reported.get(name) for name in ("node", "other_hubs", "links", "quota", "ready", "reasons")}
+    facts |= _reported(reported, count, _not_across_hubs(app, reported))
+    if trouble:
+        silence = f"{facts['problem']}; " if "problem" in facts else ""
+        facts["problem"] = f"{silence}{trouble}; not read: tenants"
+    if page:
+        facts["health"] = {name: value for name, value in page.items() if name not in {*facts, "connections"}}
+    return facts
+
+
+def _facts_there(app: App) -> dict[str, object]:
+    """Return what the hub of a context says. Raises UnavailableError: none runs there."""
+    reported = app.hub.ask(Verb.STATUS, "", {}, PING_TIMEOUT_S).result
+    count = accounts.tenants.count(app.store())
+    return {"name": "hub", "state": "running", **_reported(reported, count, [])}
+
+
+def _reported(reported: Mapping[str, object], count: int | None, not_across: list[str]) -> dict[str, object]:
+    """Return what a hub says of itself. `count`: of the tenants."""
+    facts = {name: reported.get(name) for name in ("node", "other_hubs", "links", "quota", "ready", "reasons")}
     facts |= {
         "connections": _used(reported.get("connections")),
         "connections_limit": _limit(reported),
@@ -86,13 +109,8 @@ def facts_of(app: App, holder: Holder) -> dict[str, object]:
     }
     if reported.get("worker_states"):
         facts["worker_states"] = reported["worker_states"]
-    facts["not_across_hubs"] = _not_across_hubs(app, reported)
+    facts["not_across_hubs"] = not_across
     facts["alarms"] = [_alarm(alarm) for alarm in _list(reported["alarms"])] if "alarms" in reported else None
-    if trouble:
-        silence = f"{facts['problem']}; " if "problem" in facts else ""
-        facts["problem"] = f"{silence}{trouble}; not read: tenants"
-    if page:
-        facts["health"] = {name: value for name, value in page.items() if name not in {*facts, "connections"}}
     return facts
 
 

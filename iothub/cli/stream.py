@@ -5,6 +5,8 @@ Knows no driver: `iothub_services.streams` creates and reads topics; a running h
 
 from __future__ import annotations
 
+from typing import cast
+
 import click
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
@@ -27,7 +29,7 @@ def list_all(app: App, tenant: str) -> None:
     Example:
       iothub --data-dir ./hub stream list acme
     """
-    app.rows([_row(app, stream) for stream in accounts.streams.list_all(app.store(), tenant)], *COLUMNS)
+    app.rows(accounts.stream_topics.rows(app.store(), app.loaded.config, tenant), *COLUMNS)
 
 
 @verb(command, "show")
@@ -48,12 +50,19 @@ def show(context: click.Context, app: App, tenant: str, name: str, group: str | 
     (out: payload, key and headers, approximately) or of messages (in: payload, topic, properties), `messages_per_s`, `pending` (not
     acknowledged yet), `refused`.
 
-    Exit code 7 when Kafka or a hub does not answer, 4 when Kafka's topics belong to another installation.
+    Exit code 7 when Kafka or a hub does not answer, 4 when Kafka's topics belong to another installation. With a context, what Kafka holds is
+    not shown.
 
     Examples:
       iothub --data-dir ./hub stream show acme telemetry --consumer-group billing
       iothub --data-dir ./hub stream show acme commands -o json
     """
+    if app.is_remote:
+        if group is not None:
+            raise ConfigError("--consumer-group does not work with a context: run it on the hub's machine")
+        there = accounts.stream_topics.shown(app.store(), app.loaded.config, tenant, name)
+        app.record({**there, "messages_in_topic": None, "lag": None})
+        return
     stream = accounts.streams.show(app.store(), tenant, name)
     record = {**_row(app, stream), "messages_in_topic": None, "lag": None, **_of_hub(app, tenant, name)}
     code = 0
@@ -112,10 +121,10 @@ def create(
       iothub --data-dir ./hub stream create acme telemetry 'sensors/#'
       iothub --data-dir ./hub stream create acme commands 'devices/+/cmd' --direction in --partitions 1
     """
-    made, found = stream_topics.create(
+    row = accounts.stream_topics.created(
+        app.store(),
         app.loaded.config,
         app.data_dir,
-        app.store(),
         tenant,
         name,
         topic_filter,
@@ -123,11 +132,10 @@ def create(
         partitions=partitions,
         retention_s=retention_s,
     )
-    for topic in found:
+    for topic in cast("list[str]", row.pop("existing_topics")):
         app.say(
             f"iothub: warning: topic {topic} exists already: the stream uses it with its messages, partitions and retention"
         )
-    row = _row(app, made)
     app.done(f"created stream {name} of tenant {tenant}: topic {row['topic']}", row)
 
 
@@ -145,23 +153,22 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_dry_run: bool) ->
     Example:
       iothub --data-dir ./hub stream delete acme telemetry --keep-topic --yes
     """
-    stream = _to_be_deleted(app, tenant, name)
-    what = f"stream {name}" if is_kept else f"stream {name} and topic {_topic_of(app, stream)} with everything in it"
-    if not app.may_delete(what, _row(app, stream), is_dry_run=is_dry_run):
-        return
-    stream_topics.delete(app.loaded.config, app.data_dir, app.store(), stream, is_topic_kept=is_kept)
-    app.deleted(what, _row(app, stream))
-
-
-def _to_be_deleted(app: App, tenant: str, name: str) -> Stream:
-    """Raises NotFoundError, which names topics that an earlier deletion could not delete."""
+    settings = app.loaded.config
     try:
-        return accounts.streams.show(app.store(), tenant, name)
+        row = accounts.stream_topics.shown(app.store(), settings, tenant, name)
     except NotFoundError as error:
+        if app.is_remote:
+            raise
         raise NotFoundError(f"{error}{_left_over(app, tenant, name)}") from None
+    what = f"stream {name}" if is_kept else f"stream {name} and topic {row['topic']} with everything in it"
+    if not app.may_delete(what, row, is_dry_run=is_dry_run):
+        return
+    accounts.stream_topics.deleted(app.store(), settings, app.data_dir, tenant, name, is_topic_kept=is_kept)
+    app.deleted(what, row)
 
 
 def _left_over(app: App, tenant: str, name: str) -> str:
+    """Name the topics that an earlier deletion could not delete."""
     from iothub.hub.stream_drivers import no_kafka
 
     if no_kafka(app.loaded.config):
@@ -187,10 +194,6 @@ def _group(app: App, stream: Stream, group: str | None) -> str | None:
     from iothub_services.streams.kafka.receiver import group_of
 
     return group_of(app.loaded.config.kafka.topic_prefix)
-
-
-def _topic_of(app: App, stream: Stream) -> str:
-    return stream.topic(app.loaded.config.kafka.topic_prefix)
 
 
 def _topic(app: App, tenant: str, name: str, direction: Direction) -> str:

@@ -94,6 +94,41 @@ def delete(settings: Config, data_dir: DataDir, store: AccountStore, stream: Str
         _delete_topics(topics, stream, why_kept)
 
 
+def rows(store: AccountStore, settings: Config, tenant: str) -> list[Row]:
+    """Return the streams of a tenant as they are shown. Raises NotFoundError."""
+    return [row(settings, found) for found in accounts.streams.list_all(store, tenant)]
+
+
+def shown(store: AccountStore, settings: Config, tenant: str, name: str) -> Row:
+    """Return one stream as it is shown. Raises NotFoundError."""
+    return row(settings, accounts.streams.show(store, tenant, name))
+
+
+def created(  # noqa: PLR0913 - where it is made, and what
+    store: AccountStore,
+    settings: Config,
+    data_dir: DataDir,
+    tenant: str,
+    name: str,
+    topic_filter: str,
+    *,
+    direction: Direction,
+    partitions: int | None = None,
+    retention_s: float | None = None,
+) -> Row:
+    """Create a stream and its topic; return it as it is shown, with its `existing_topics`. Raises as `create`."""
+    options = {"partitions": partitions, "retention_s": retention_s}
+    made, found = create(settings, data_dir, store, tenant, name, topic_filter, direction=direction, **options)  # type: ignore[arg-type]
+    return {**row(settings, made), "existing_topics": found}
+
+
+def deleted(
+    store: AccountStore, settings: Config, data_dir: DataDir, tenant: str, name: str, *, is_topic_kept: bool
+) -> None:
+    """Delete a stream. Raises NotFoundError, and as `delete`."""
+    delete(settings, data_dir, store, accounts.streams.show(store, tenant, name), is_topic_kept=is_topic_kept)
+
+
 def row(settings: Config, stream: Stream) -> Row:
     """Return a stream as it is shown."""
     return {

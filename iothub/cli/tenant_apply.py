@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import output
+from iothub.cli import accounts, output
 from iothub.cli.app import App, verb
 from iothub.cli.files import NamedPath, read_text
 from iothub.cli.progress import Progress
@@ -58,7 +58,7 @@ def _apply(app: App, file: Path, *, is_dry_run: bool, prunes: bool, is_agreed: b
 
     document = _read(file)
     store = app.store()
-    found = applying.steps(store, app.loaded.config.tenancy, document, prunes=prunes)
+    found = accounts.admin_apply.steps(store, app.loaded.config.tenancy, document, prunes=prunes)
     if skipped := applying.not_applied(document):
         app.say(f"iothub: warning: not applied, use the commands of each: {', '.join(skipped)}")
     counts = Counter(step.action for step in found)
@@ -71,12 +71,14 @@ def _apply(app: App, file: Path, *, is_dry_run: bool, prunes: bool, is_agreed: b
         app.agree("--yes", is_agreed=is_agreed, confirmed=None)
         app.confirm(f"Delete {output.counted(counts['delete'], 'object')}, and do the rest?")
     secrets: list[dict[str, str]] = []
-    record = {"steps": [_row(step) for step in found], "secrets": secrets, "is_applied": not is_dry_run}
+    record = {"steps": [applying.row(step) for step in found], "secrets": secrets, "is_applied": not is_dry_run}
     if is_dry_run or not found:
         app.done(words, record)
         return
     try:
-        _run(found, secrets)
+        with Progress("changes made") as progress:
+            asked = applying.Asked(document, prunes)
+            accounts.admin_apply.run(store, found, asked, secrets.append, progress)
         app.done(f"applied: {words}", record)
         if app.form == "table":
             _show(secrets)
@@ -90,26 +92,6 @@ def _show(secrets: list[dict[str, str]]) -> None:
         output.say("secrets of new devices, shown this once:")
         for each in secrets:
             output.write_text(f"{each['username']} {each['secret']}")
-
-
-def _run(found: list[Step], secrets: list[dict[str, str]]) -> None:
-    with Progress("changes made") as progress:
-        for number, step in enumerate(found, 1):
-            made = step.run()
-            if made is not None and made.secret is not None:
-                username = f"{step.tenant}/{step.name}"
-                secrets.append({"name": step.name, "username": username, "secret": made.secret})
-            progress(number, len(found))
-
-
-def _row(step: Step) -> dict[str, str]:
-    return {
-        "action": step.action,
-        "what": step.what,
-        "tenant": step.tenant,
-        "name": step.name,
-        "change": step.change,
-    }
 
 
 def _line(step: Step) -> str:

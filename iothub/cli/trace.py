@@ -75,7 +75,7 @@ def start(
         "has_pings": has_pings,
     }
     result = app.ask_hub(tenant, Verb.TRACE_START, argument, COMMAND_TIMEOUT_S).result
-    app.record({"name": trace_id, "kind": kind, "value": value, "hubs": result["hubs"]})
+    app.record({"name": result.get("id", trace_id), "kind": kind, "value": value, "hubs": result["hubs"]})
 
 
 @verb(command, "list")

@@ -7,21 +7,13 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import click
 
 from iothub.admin import usage
-from iothub.admin.content import time_of
 from iothub.base.errors import ConfigError
-from iothub.base.units import format_duration
 from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
-from iothub.records.events import GENERATION_BITS
-from iothub.records.job_catalogue import USAGE, USAGE_SEEN
-
-if TYPE_CHECKING:
-    from iothub_tenants.accounts.job_runs import Run
 
 command = noun("usage", "Usage of a tenant by hour: messages, bytes, connection time, storage.")
 COLUMNS = (
@@ -36,7 +28,6 @@ COLUMNS = (
     "fanout",
 )
 _FORMS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%SZ")
-_UNDER = (1 << GENERATION_BITS) - 1  # what of an offset counts the events of a log
 
 
 def _moment(_context: click.Context, option: click.Parameter, text: str | None) -> int | None:
@@ -73,36 +64,8 @@ def show(app: App, tenant: str, from_ms: int | None, to_ms: int | None, by: str)
     since_ms = until_ms - usage.WEEK_MS if from_ms is None else from_ms
     if since_ms >= until_ms:
         raise ConfigError("--from must be before --to")
-    hours = accounts.usage_hours.hours(app.store(), tenant, since_ms, until_ms)
-    app.rows(usage.rows(hours, by), *COLUMNS)
-    if not hours:
-        app.say(f"iothub: {_why_none(app, tenant)}")
-
-
-def _why_none(app: App, tenant: str) -> str:
-    """Say why there is no sum, and what to do."""
-    ends = accounts.usage_hours.ends(app.store(), tenant)
-    if ends is not None:
-        first, last = map(time_of, ends)
-        return f"no usage in this period; {tenant} has usage from {first} to {last}: set --from and --to"
-    found = accounts.job_runs.summaries(app.store()).get(USAGE)
-    if found is None:
-        return f"no usage yet, because the job has never run: `iothub job run {USAGE}`"
-    if found.success is None:
-        return f"no usage yet, because no run of the job has succeeded; the last run: {found.last.result}, see `iothub job show {found.last.id}`"
-    return _why_none_by(app, tenant, found.success)
-
-
-def _why_none_by(app: App, tenant: str, run: Run) -> str:
-    """Say why a run that was done has left no sum of a tenant."""
-    begun, interval = (
-        accounts.job_runs.moment(run.started_ms),
-        format_duration(app.loaded.config.events.usage_interval_s),
-    )
-    period = f"a hub writes one every {interval} (events.usage_interval)"
-    if not any(upto & _UNDER for upto in accounts.marks.of_job(app.store(), USAGE, USAGE_SEEN).values()):
-        return f"no usage yet, because no period had ended when the job ran ({begun}); {period}: run `iothub job run {USAGE}` after that"
-    return (
-        f"no usage of {tenant} up to the job's last run ({begun}); {period} "
-        f"for tenants with traffic: run `iothub job run {USAGE}` after that"
-    )
+    found = accounts.admin_usage.of_tenant(app.store(), tenant, since_ms, until_ms, by)
+    app.rows(found, *COLUMNS)
+    if not found:
+        interval_s = app.loaded.config.events.usage_interval_s
+        app.say(f"iothub: {accounts.admin_usage.why_none(app.store(), tenant, interval_s)}")

@@ -68,7 +68,7 @@ def show(app: App, name: str, tenant: str | None) -> None:
 def create(app: App, name: str, url: str, tenant: str | None, events: tuple[str, ...]) -> None:
     """Create a webhook and print its secret, once. Running hubs use it within seconds.
 
-    With --tenant it gets the events of this tenant; without, those of all tenants, and those of hubs and alarms.
+    With --tenant it gets the events of this tenant; without, those of all tenants, and those of the platform: alarms, hubs, tenants, jobs.
     Without --event it gets all of them.
 
     Examples:
@@ -120,9 +120,7 @@ def test(app: App, name: str, tenant: str | None) -> None:
     Example:
       iothub --data-dir ./hub webhook test pager --tenant acme
     """
-    from iothub.admin.webhooks import send_test
-
-    record = send_test(app.store(), app.loaded.config, tenant, name)
+    record = accounts.admin_webhooks.send_test(app.store(), app.loaded.config, tenant, name)
     if not record["is_delivered"]:
         raise UnavailableError(f"webhook {name} was not delivered: {record['detail']}")
     app.done(f"delivered: status {record['status']}", record)

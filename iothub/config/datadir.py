@@ -105,6 +105,7 @@ class DataDir:
         self.pepper_file = path / "pepper"
         self.hub_file = self.own / "hub.json"
         self.api_file = path / "api.json"
+        self.reloaded_file = path / "reloaded"
         self.applied_file = self.own / "applied-changes.json"
         self.member_file = self.own / "member.json"
         self.id_file = self.own / "hub-id"
@@ -408,6 +409,15 @@ class DataDir:
         """Forget it; a file that cannot be removed is overwritten by the next one."""
         with suppress(OSError):
             self.api_file.unlink()
+
+    def note_reload(self) -> None:
+        """Let the REST API's process know that the hub, or a worker, has read its settings again. A failed write is ignored."""
+        with suppress(OSError):
+            self.reloaded_file.touch(_SECRET_MODE)
+
+    def last_reload(self) -> float | None:
+        """Return when that was, in Unix seconds; None: never."""
+        return _modified(self.reloaded_file)
 
     def write_applied(self, change: int) -> None:
         """Save the last account change up to which the sessions of deleted devices have ended here."""

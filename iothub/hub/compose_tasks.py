@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from iothub.hub.account_events import AccountEvents
 from iothub.hub.body_sweep import BodySweep
 from iothub.hub.compose_cluster import make_account_hints
 from iothub.hub.drivers import queue_drivers
@@ -86,9 +87,16 @@ def _following(foundation: Foundation, control: Control, announce: OnChanges) ->
     process, stores, questions = foundation.process, foundation.stores, foundation.questions
     hub, run, streaming = control.hub, process.threads.run, control.streaming
 
+    links, node = foundation.links, process.settings.node.number
+    account_events = AccountEvents(
+        control.event_topics.on_account,
+        is_first=lambda: links is None or links.events.is_first(node),
+    )
+
     def on_changes(changes: Sequence[Change]) -> None:
         streaming.on_changes(changes)
         control.webhooks.on_changes(changes)
+        account_events.on_changes(changes)
         announce(changes)
 
     forgotten = ForgottenDevices(foundation.registry, run, stores.usage, hub.authenticator)

@@ -118,6 +118,10 @@ class MemberEvents:
         log.info("the hubs that serve clients are others than before", change=MemberEventName.VIEW.value, nodes=view)
         self._tell(MemberEvent(MemberEventName.VIEW, own, hub, view))
 
+    def is_first(self, own: int) -> bool:
+        """Say whether this hub has the lowest number of those that serve clients."""
+        return not self.view or int(self.view.partition(" ")[0]) == own
+
     # --- private
 
     def _note(self, peer: PeerId, name: MemberEventName, hub: str, reason: str = "") -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from iothub.base import log
+from iothub.hub import api_process
 from iothub.hub.metering import Metering
 from iothub.hub.parts import Monitoring, Process
 from iothub.hub.peer_links import PeerLinks
@@ -54,6 +55,7 @@ def feed_process(registry: Registry, process: Process, monitoring: Monitoring) -
     feed(metrics.LAST_RELOAD_GOOD, lambda: int(telemetry.is_reload_good))
     feed(metrics.LAST_RELOAD, lambda: telemetry.reloaded_at or process.started_at)
     feed(metrics.STORE_COMMITS, telemetry.commits)
+    feed(metrics.API_RESTARTS, lambda: api_process.restarts(process.data_dir))
     feed(metrics.LOG_SUPPRESSED, lambda: log.suppressed() + connections.left_out)
 
 

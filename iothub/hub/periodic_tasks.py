@@ -5,6 +5,7 @@ Knows what each task needs and no more; how tasks are run, and what happens when
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -51,8 +52,10 @@ from iothub_tenants.broker.sys_topics import SysTopics
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
 TAILS = "tails"
+_SYS = "$SYS"
 TAIL_SLICE = 512
 WATCH_INTERVAL_S = 5.0
+API_SILENT_S = 600.0  # for which the alarm lasts: the process is up again long before
 HOUSEKEEPING_INTERVAL_S = 60.0
 CONNECT_TIMEOUTS_INTERVAL_S = 0.2
 _SLICES = 20  # of the log for statistics that may go at a time
@@ -142,6 +145,7 @@ class MachineCheck:
     descriptors: Descriptors
     shared_records: SharedRecords | None
     listeners: Listeners
+    wall: Callable[[], float] = time.time
 
     async def run_once(self) -> None:
         """While the machine is short of memory, listeners let in only a few more, whose CONNECT is rejected (`Hub.is_short_of_memory`)."""
@@ -168,8 +172,11 @@ class MachineCheck:
     def _look_at_api(self) -> None:
         """Of workers the first one does."""
         if self.data_dir.worker <= 1:
-            cause = (self.data_dir.read_api() or {}).get("cause", "")
+            note = self.data_dir.read_api() or {}
+            cause, silent_at = note.get("cause", ""), note.get("silent_at")
             self.alarms.set(AlarmName.API_DOWN, bool(cause), detail=str(cause))
+            is_silent = isinstance(silent_at, float) and self.wall() - silent_at < API_SILENT_S
+            self.alarms.set(AlarmName.API_SILENT, is_silent, detail="it did not answer its last probes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +302,7 @@ class PeriodicTasks:
         add("deletions", 1.0, self.deletion.finish)
         self.metering.begin()
         add("metering", LOOK_INTERVAL_S, self.metering.run_once)
-        add("$SYS", settings.mqtt.sys_interval_s, self._publish_sys)
+        add(_SYS, settings.mqtt.sys_interval_s, self._publish_sys)
         add("$events", SUMMARY_INTERVAL_S, self.event_topics.summarise)
         add("webhooks", WEBHOOKS_INTERVAL_S, self.webhooks.run_once)
         add("watch", WATCH_INTERVAL_S, self.machine.run_once)
@@ -306,6 +313,7 @@ class PeriodicTasks:
         add("jobs", JOBS_INTERVAL_S, self.accounts.jobs.run_once)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self.housekeeping.tidy)
         self.runner.start()
+        self.runner.hurry(_SYS)  # a subscriber gets the figures of the last time at once: there must be some
 
     def stop(self) -> None:
         """Nothing more begins."""

@@ -149,6 +149,7 @@ class Reloader:
         monitoring, changes = self._parts.monitoring, done.changes
         monitoring.alarms.clear(AlarmName.CONFIG_REFUSED)
         monitoring.telemetry.reloaded(self._parts.process.clock.wall(), is_successful=True)
+        self._parts.process.data_dir.note_reload()
         for warning in done.warnings:
             self._log.warning("configuration warning", warning=warning)
         self._log.info("configuration reloaded", applied=changes.names(Reload.NOW))

@@ -6,7 +6,7 @@ Knows no subscriber, no webhook and no hub. The events of the log are `iothub.re
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -35,7 +35,23 @@ class EventKind(StrEnum):
     QUOTA_EXCEEDED = "quota/exceeded"
     QUOTA_CLEARED = "quota/cleared"
     EVENT_LEFT_OUT = "event/left_out"
+    DEVICE_CREATED = "device/created"
+    DEVICE_IMPORTED = "device/imported"  # several at once
+    DEVICE_CHANGED = "device/changed"
+    DEVICE_ROTATED = "device/rotated"
+    DEVICE_ENABLED = "device/enabled"
+    DEVICE_DISABLED = "device/disabled"
+    DEVICE_DELETED = "device/deleted"
     # Of the platform: for the operator alone.
+    TENANT_CREATED = "tenant/created"
+    TENANT_CHANGED = "tenant/changed"
+    TENANT_SUSPENDED = "tenant/suspended"
+    TENANT_RESUMED = "tenant/resumed"
+    TENANT_DELETING = "tenant/deleting"
+    TENANT_DELETED = "tenant/deleted"
+    JOB_STARTED = "job/started"
+    JOB_SUCCEEDED = "job/succeeded"
+    JOB_FAILED = "job/failed"
     ALARM_RAISED = "alarm/raised"
     ALARM_CLEARED = "alarm/cleared"
     NODE_UP = "node/up"
@@ -44,15 +60,27 @@ class EventKind(StrEnum):
     NODE_DOWN = "node/down"
 
 
-WANTED = ("*", *sorted({f"{kind.partition('/')[0]}/*" for kind in EventKind}), *sorted(EventKind))
-"""What a webhook may be for: everything, a group of events, or one."""
+PLATFORM_KINDS = frozenset(kind for kind in EventKind if kind.startswith(("alarm/", "node/", "tenant/", "job/")))
 
-PLATFORM_KINDS = frozenset(kind for kind in EventKind if kind.startswith(("alarm/", "node/")))
+
+def _wanted(kinds: Iterable[EventKind]) -> tuple[str, ...]:
+    found = sorted(kinds)
+    return ("*", *sorted({f"{kind.partition('/')[0]}/*" for kind in found}), *found)
+
+
+WANTED = _wanted(EventKind)
+"""What a webhook of the platform may be for: everything, a group of events, or one."""
+
+TENANT_WANTED = _wanted(frozenset(EventKind) - PLATFORM_KINDS)
+"""What a webhook of a tenant may be for."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantEvent:
-    """One event. `subject`: the last level of its Topic Name (a Client Identifier, a reason, a quota), as it is; `facts`: flat."""
+    """One event. `subject`: the last level of its Topic Name (a Client Identifier, a reason, a quota), as it is; `facts`: flat.
+
+    `id`: of what several hubs hear of; empty: the hub that publishes it numbers it.
+    """
 
     kind: EventKind
     tenant_id: int
@@ -60,6 +88,7 @@ class TenantEvent:
     subject: str
     at_ms: int
     facts: Mapping[str, Fact] = field(default_factory=dict)
+    id: str = ""
 
     @property
     def topic(self) -> bytes:
@@ -69,7 +98,7 @@ class TenantEvent:
         """Return what is published. `number`: unlike any other event's of this node, and higher than that of every earlier one."""
         return {
             "v": VERSION,
-            "id": id_of(number, node),
+            "id": self.id_of(number, node),
             "event": self.kind.value,
             "tenant": self.tenant,
             "seq": number,
@@ -78,9 +107,8 @@ class TenantEvent:
             **self.facts,
         }
 
-
-def id_of(number: int, node: int) -> str:
-    return f"{node}-{number}"
+    def id_of(self, number: int, node: int) -> str:
+        return self.id or f"{node}-{number}"
 
 
 def topic_of(kind: EventKind, subject: str) -> bytes:

@@ -44,6 +44,7 @@ from iothub.rest.machine import Machine
 from iothub.rest.problems import DEFECT, Code, ProblemError, problem_of, response_of
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
+from iothub.rest.texts import sentence_of
 from iothub_tenants.accounts.roles import Role
 from iothub_tenants.accounts.store import AccountStore
 
@@ -198,7 +199,7 @@ def _invalid(_request: Request, error: RequestValidationError) -> Response:
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return response_of(ProblemError(Code.MALFORMED_JSON, "the body is not JSON"))
-    errors = [{"field": _place(each["loc"]), "detail": str(each["msg"])} for each in found[:50]]
+    errors = [{"field": _place(each["loc"]), "detail": sentence_of(each)} for each in found[:50]]
     first = errors[0] if errors else {"field": "body", "detail": "not valid"}
     return response_of(ProblemError(Code.INVALID, f"{first['field']}: {first['detail']}", errors=errors))
 

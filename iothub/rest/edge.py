@@ -35,7 +35,7 @@ PREFIX = "/api/v1"
 BODY_BYTES = 1 << 20
 IMPORT_BYTES = 16 << 20
 BODY_S = 15.0  # for the whole of it
-_IMPORT = ":import"
+_LARGE = (":import", ":apply")
 _CSV = "/devices:import"
 OPEN = frozenset(
     f"{PREFIX}/auth/{name}" for name in ("login", "oidc", "oidc/callback")
@@ -58,12 +58,11 @@ class Edge:
         monotonic: Callable[[], float] = time.monotonic,
         fetch: Fetch = fetch_json,
     ) -> None:
-        """Raises ConfigError, UnavailableError: what the settings name cannot be read."""
+        """`settings`: of the login, which hold until the process ends. Raises ConfigError, UnavailableError: what they name cannot be read."""
         self._app = app
         self._store = store
         self._hub = hub
         self._machine = machine
-        self._settings = settings
         self._limits = RequestLimits(store, monotonic)
         self._answers = Answers(monotonic)
         self._logins = Logins(store, settings, fetch, monotonic)
@@ -96,8 +95,8 @@ class Edge:
             cookies.require_own_origin(scope, self._url, is_required=False)
             await self._app(scope, _whole(await _body(scope, receive, headers)), reply)
             return
-        caller = Caller(*await self._principal(scope, headers), self._hub, self._settings)
-        await run_in_threadpool(self._limits.require, caller.principal)
+        principal, store = await self._principal(scope, headers)
+        caller = Caller(principal, store, self._hub, await run_in_threadpool(self._let_in, principal))
         scope["iothub.caller"] = caller
         scope["iothub.machine"] = self._machine
         body = await _body(scope, receive, headers)
@@ -129,6 +128,11 @@ class Edge:
                 headers=CHALLENGE,
             )
         return found, self._store.acting_as(found.actor)
+
+    def _let_in(self, principal: Principal) -> Config:
+        """Return the settings for one request. Raises ProblemError: he has made too many."""
+        self._limits.require(principal)
+        return self._machine.config()
 
     async def _done_once(self, scope: Scope, headers: Headers, body: bytes, reply: _Reply) -> None:
         given = headers.get("idempotency-key")
@@ -216,7 +220,7 @@ def _has_body(scope: Scope) -> bool:
 
 
 def _most(path: str) -> int:
-    return IMPORT_BYTES if path.endswith(_IMPORT) else BODY_BYTES
+    return IMPORT_BYTES if path.endswith(_LARGE) else BODY_BYTES
 
 
 async def _read(receive: Receive, headers: Headers, most: int) -> bytes:

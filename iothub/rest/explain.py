@@ -15,12 +15,13 @@ from iothub.rest import answers
 from iothub.rest.models import Anything, Body, Device, TenantName, Topic
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
+from iothub.rest.texts import ADDRESS, NO_NUL
 from iothub_tenants.accounts import tenants
 
 routes = Routes("explain")
-_ClientId = Annotated[str, Field(max_length=256, pattern="^[^\\x00]*$")]
+_ClientId = Annotated[str, Field(max_length=256, pattern=NO_NUL)]
 _Qos = Literal[0, 1, 2]
-_Text = Annotated[Topic, Field(pattern="^[^\\x00]*$")]
+_Text = Annotated[Topic, Field(pattern=NO_NUL)]
 
 
 class ExplainConnect(Body):
@@ -28,7 +29,7 @@ class ExplainConnect(Body):
 
     device: Device
     client_id: _ClientId | None = None
-    address: Annotated[str, Field(min_length=2, max_length=45, pattern="^[0-9a-fA-F.:]+$")] = "127.0.0.1"
+    address: Annotated[str, Field(min_length=2, max_length=45, pattern=ADDRESS)] = "127.0.0.1"
     listener: Literal["tcp", "tls", "ws", "wss"] = "tcp"
     is_persistent: bool = False
 

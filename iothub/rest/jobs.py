@@ -28,10 +28,13 @@ _NOT_KEPT = {"Cache-Control": "no-store"}
 
 @routes.get("/jobs", Scope.JOBS_READ, returns=Items)
 def list_jobs(call: Call) -> Response:
-    """List all jobs with their last run."""
-    summaries = job_runs.summaries(call.store)
-    nightly = call.settings.jobs.nightly
-    return answers.shown({"items": [_job(entry, summaries.get(entry.name), nightly) for entry in CATALOGUE.values()]})
+    """List all jobs: whether each runs, its last run, when it last succeeded, and when it is due."""
+    summaries, settings = job_runs.summaries(call.store), call.settings.jobs
+    found = zip(
+        runs.jobs(None, settings.nightly), runs.states(call.store, settings, call.store.clock.wall()), strict=True
+    )
+    rows = [{**job, **state, "last": _last(summaries.get(str(job["name"])))} for job, state in found]
+    return answers.shown({"items": rows})
 
 
 @routes.get("/jobs/{name}", Scope.JOBS_READ, returns=Anything)
@@ -43,8 +46,9 @@ def show_job(call: Call, name: Name) -> Response:
         {"name": each.name, "kind": each.kind, "what": each.sentence, "is_required": each.is_required}
         for each in entry.options
     ]
-    row = _job(entry, job_runs.summaries(call.store).get(name), call.settings.jobs.nightly)
-    return answers.shown({**row, "options": options, "running": under_way})
+    row = {"name": name, "nightly": name in call.settings.jobs.nightly, "what": entry.sentence}
+    last = _last(job_runs.summaries(call.store).get(name))
+    return answers.shown({**row, "last": last, "options": options, "running": under_way})
 
 
 @routes.post("/jobs/{name}:run", Scope.JOBS_WRITE, status=202, returns=Anything)
@@ -53,9 +57,8 @@ def run_job(call: Call, here: Here, name: Name, body: models.NewRun | None = Non
     given = body or models.NewRun()
     _entry(name)
     options = [f"{key}={_text(value)}" for key, value in given.options.items()]
-    run = here.start_run(call.store, name, is_full=given.is_full, is_dry_run=given.is_dry_run, options=options)
-    audit.note(call.store, "", "job", name, {"done": "started", "run": run.id, "options": run.options})
-    return answers.shown(runs.run_row(run), status=202)
+    asked = runs.Asked(given.is_full, given.is_dry_run, options)
+    return answers.shown(runs.run_row(runs.start(call.store, here.start_run, name, asked)), status=202)
 
 
 @routes.get("/jobs/{name}/runs", Scope.JOBS_READ, returns=Items)
@@ -64,6 +67,14 @@ def list_runs(
 ) -> Response:
     """List the last runs of a job, the newest first."""
     return answers.shown({"items": [plain(run) for run in job_runs.history(call.store, name, limit)]})
+
+
+@routes.get("/runs", Scope.JOBS_READ, returns=Items)
+def list_all_runs(
+    call: Call, limit: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 20
+) -> Response:
+    """List the last runs of all jobs, the newest first."""
+    return answers.shown({"items": [plain(run) for run in job_runs.history(call.store, None, limit)]})
 
 
 @routes.get("/runs/{number}", Scope.JOBS_READ, returns=Anything)
@@ -124,9 +135,8 @@ def _entry(name: str) -> JobEntry:
     return CATALOGUE[name]
 
 
-def _job(entry: JobEntry, found: Summary | None, nightly: tuple[str, ...]) -> dict[str, object]:
-    last = None if found is None else plain(found.last)
-    return {"name": entry.name, "nightly": entry.name in nightly, "what": entry.sentence, "last": last}
+def _last(found: Summary | None) -> dict[str, object] | None:
+    return None if found is None else plain(found.last)
 
 
 def _text(value: bool | int | str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
 
+from iothub.config.sections import Config
 from iothub_services.streams.port import Direction, Stream
 from iothub_tenants.accounts.job_runs import Run
 from iothub_tenants.accounts.store import AccountStore
@@ -19,6 +20,10 @@ Row = dict[str, object]
 
 class Machine(Protocol):
     """All methods block."""
+
+    def config(self) -> Config:
+        """Return the settings as the hub has them since its last reload."""
+        ...
 
     def settings(self) -> list[Row]:
         """Return every setting with its value and origin."""

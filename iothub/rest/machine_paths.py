@@ -19,7 +19,7 @@ routes = Routes("machine")
 def list_settings(_call: Call, here: Here) -> Response:
     """List every setting with its value and where it comes from. No setting is a secret: secrets are in files that settings name.
 
-    These are the settings that this API was started with; a hub that was started with other flags has those.
+    These are the settings of this API; a reload of the hub reaches it. A hub that was started with other flags has those.
     """
     return answers.shown({"items": here.settings()})
 

@@ -19,9 +19,9 @@ from iothub.rest.models import Anything, ItemsOfHubs, TenantName
 from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
+from iothub.rest.texts import NO_NUL
 
 routes = Routes("live")
-_NO_NUL = r"^[^\x00]*$"
 
 
 @routes.get("/tenants/{tenant}/subscriptions", Scope.SESSIONS_READ, returns=ItemsOfHubs)
@@ -29,9 +29,9 @@ def list_subscriptions(
     call: Call,
     tenant: TenantName,
     page: Page,
-    client_id: Annotated[str, Query(max_length=1024, pattern=_NO_NUL, description="Only those of this client.")] = "",
+    client_id: Annotated[str, Query(max_length=1024, pattern=NO_NUL, description="Only those of this client.")] = "",
     group: Annotated[
-        str, Query(max_length=1024, pattern=_NO_NUL, description="Only those of shared groups with this name.")
+        str, Query(max_length=1024, pattern=NO_NUL, description="Only those of shared groups with this name.")
     ] = "",
 ) -> Response:
     """List the subscriptions of a tenant by client id: of the clients that are connected to any hub, and of persistent sessions."""

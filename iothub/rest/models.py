@@ -1,20 +1,26 @@
 """Bodies that the API takes, and the parts of paths and queries that many paths have, as strict types: what is not known is refused.
 
-Knows no resource. The patterns are those of the accounts; what only the accounts know (reserved names, the grammar of limits) they check.
+Knows no resource. What only the accounts know (reserved names, the grammar of limits) they check.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from iothub.base.ids import TENANT_NAME
-from iothub.records.tenant_events import WANTED
+from iothub.records.tenant_events import TENANT_WANTED, WANTED
+from iothub.rest.texts import BASE64, NETWORK, NO_NUL, OPTION, PRINTABLE, PUBLISHED_TOPIC, RATE, RESPONSE_TOPIC, Checked
+from iothub_services.quota.grammar import parse_name
 from iothub_services.quota.names import BY_NAME, Kind, Quota
-from iothub_tenants.identity import DEVICE_NAME, GROUP_NAME, PLAN_NAME, STREAM_NAME
+from iothub_services.webhooks.addresses import place_of
+from iothub_tenants import identity
+from iothub_tenants.accounts import webhooks
 
 
 def _whole(pattern: str) -> str:
@@ -22,34 +28,43 @@ def _whole(pattern: str) -> str:
 
 
 _LIMIT_NAMES = "|".join(BY_NAME)
-_PLAN = _whole(PLAN_NAME.pattern)
-_GROUP = _whole(GROUP_NAME.pattern)
-_NO_NUL = "^[^\\x00]*$"
-_PRINTABLE = "^[^\\x00-\\x1f\\x7f-\\xa0\\xad]*$"  # the accounts check the rest
 
-_BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+
+def _name(check: Callable[[str], object], pattern: re.Pattern[str]) -> Checked:
+    return Checked(check, _whole(pattern.pattern))
+
+
+def _events(words: Sequence[str], tenant: str | None) -> Checked:
+    return Checked(lambda word: webhooks.check_event(word, tenant), _whole(f"({'|'.join(map(re.escape, words))})"))
+
 
 TenantName = Annotated[str, Path(description="Name of a tenant.")]
 DeviceName = Annotated[str, Path(description="Name of a device.")]
 Name = Annotated[str, Path(description="Its name.")]
-Prefix = Annotated[str, Query(max_length=128, pattern=r"^[^\x00]*$", description="Only names that begin so.")]
+Prefix = Annotated[str, Query(max_length=128, pattern=NO_NUL, description="Only names that begin so.")]
 
-Plan = Annotated[str, Field(pattern=_PLAN)]
-Group = Annotated[str, Field(pattern=_GROUP)]
-WebhookEvent = Annotated[str, Field(pattern=_whole(f"({'|'.join(map(re.escape, WANTED))})"))]
-WebhookUrl = Annotated[str, Field(min_length=9, max_length=1024, pattern=r"^https?://[!-~]+$")]
-Device = Annotated[str, Field(pattern=_whole(DEVICE_NAME.pattern))]
+NewTenantName = Annotated[str, _name(partial(identity.check_tenant_name, reserved=frozenset()), TENANT_NAME)]
+Plan = Annotated[str, _name(identity.check_plan_name, identity.PLAN_NAME)]
+Group = Annotated[str, _name(identity.check_group_name, identity.GROUP_NAME)]
+KeyName = Annotated[str, _name(identity.check_key_name, identity.GROUP_NAME)]
+UserName = Annotated[str, _name(identity.check_user_name, identity.GROUP_NAME)]
+IssuerName = Annotated[str, _name(identity.check_issuer_name, identity.GROUP_NAME)]
+WebhookName = Annotated[str, _name(identity.check_webhook_name, identity.GROUP_NAME)]
+StreamName = Annotated[str, _name(identity.check_stream_name, identity.STREAM_NAME)]
+WebhookEvent = Annotated[str, _events(WANTED, None)]
+TenantWebhookEvent = Annotated[str, _events(TENANT_WANTED, "")]
+WebhookUrl = Annotated[str, Field(min_length=9, max_length=1024), Checked(place_of, "^https?://[!-~]+$")]
+Device = Annotated[str, _name(identity.check_device_name, identity.DEVICE_NAME)]
 Policy = Literal["owner", "equal", "prefix"]
 Topic = Annotated[str, Field(min_length=1, max_length=65_535)]
 TopicFilter = Annotated[str, Query(alias="filter", min_length=1, max_length=65_535, description="A Topic Filter.")]
-DisplayName = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
+DisplayName = Annotated[str, Field(max_length=200, pattern=PRINTABLE)]
 UserProperty = Annotated[
-    list[Annotated[str, Field(max_length=4096, pattern=_NO_NUL)]], Field(min_length=2, max_length=2)
+    list[Annotated[str, Field(max_length=4096, pattern=NO_NUL)]], Field(min_length=2, max_length=2)
 ]
-Networks = list[Annotated[str, Field(min_length=2, max_length=64, pattern="^[0-9a-fA-F.:]+(/[0-9]+)?$")]]
+Networks = list[Annotated[str, Field(min_length=2, max_length=64, pattern=NETWORK)]]
 
-_WINDOW = "(([1-9]|[1-5][0-9])[sm]|(1|2|3|4|6|8|12)h|(1|7|30)d)"
-Rate = Annotated[str, Field(pattern=f"^[1-9][0-9]{{0,15}}/{_WINDOW}$")]
+Rate = Annotated[str, Field(pattern=RATE)]
 
 
 def _whole_number(value: object) -> object:
@@ -59,7 +74,9 @@ def _whole_number(value: object) -> object:
 
 _WHOLE = BeforeValidator(_whole_number)
 LimitValue = Annotated[int, _WHOLE] | Literal["unlimited"] | list[Rate]
-LimitName = Annotated[str, Field(pattern=f"^(dry-run:)?({_LIMIT_NAMES})$")]
+LimitName = Annotated[
+    str, Checked(lambda name: parse_name(name.removeprefix("dry-run:")), f"^(dry-run:)?({_LIMIT_NAMES})$")
+]
 
 
 def _limits_schema(*, is_of_device: bool, is_removing: bool) -> dict[str, Any]:
@@ -77,7 +94,7 @@ def _limits_schema(*, is_of_device: bool, is_removing: bool) -> dict[str, Any]:
 def _value_schema(quota: Quota) -> list[dict[str, Any]]:
     unlimited = {"const": "unlimited"}
     if quota.kind is Kind.RATE:
-        rate = {"type": "string", "pattern": f"^[1-9][0-9]{{0,15}}/{_WINDOW}$"}
+        rate = {"type": "string", "pattern": RATE}
         return [{"type": "array", "items": rate, "minItems": 1, "maxItems": 8}, unlimited]
     most = quota.most or 10**15
     return [{"type": "integer", "minimum": quota.least, "maximum": most}, unlimited]
@@ -106,7 +123,7 @@ class Body(BaseModel):
 class NewTenant(Body):
     """A tenant that is to be."""
 
-    name: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))]
+    name: NewTenantName
     plan: Annotated[Plan | None, Field(description="Default: the setting tenancy.default_plan.")] = None
     is_closed: Annotated[bool, Field(description="Without the rule that opens all topics to all devices.")] = False
     display_name: DisplayName = ""
@@ -121,6 +138,15 @@ class ExportedTenant(BaseModel):
     format: Literal["iothub-tenant"]
     version: Literal[1]
     tenant: dict[str, Any]
+
+
+class WantedTenants(BaseModel):
+    """What `iothub tenant apply` reads, as JSON: one tenant as `:export` gives it, or `tenants` and `plans`; the accounts check all of it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    tenants: list[dict[str, Any]] | None = None
+    plans: list[dict[str, Any]] | None = None
 
 
 class TenantChanges(Body):
@@ -139,7 +165,7 @@ class NewDevice(Body):
     """A device that logs in with a secret. Without a password one is generated, and returned once."""
 
     name: Device
-    password: Annotated[str, Field(min_length=1, max_length=256, pattern=_NO_NUL)] | None = None
+    password: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)] | None = None
     groups: Annotated[list[Group], Field(max_length=100)] = []
 
 
@@ -154,7 +180,7 @@ class NewTokenDevice(Body):
 class Password(Body):
     """A chosen password."""
 
-    password: Annotated[str, Field(min_length=1, max_length=256, pattern=_NO_NUL)]
+    password: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
 
 
 class NewGroup(Body):
@@ -174,7 +200,7 @@ class NewRule(Body):
 
 class _Ban(Body):
     for_s: Annotated[int, Field(ge=1, le=10**9, description="Seconds. Default: until removed."), _WHOLE] | None = None
-    reason: Annotated[str, Field(max_length=200, pattern=_PRINTABLE)] = ""
+    reason: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = ""
 
 
 class NewDeviceBan(_Ban):
@@ -188,7 +214,7 @@ class NewClientBan(_Ban):
     """A ban of a Client Identifier that is to be."""
 
     kind: Literal["client_id"]
-    value: Annotated[str, Field(min_length=1, max_length=64, pattern=_NO_NUL)]
+    value: Annotated[str, Field(min_length=1, max_length=64, pattern=NO_NUL)]
 
 
 class NewAddressBan(_Ban):
@@ -230,31 +256,31 @@ class PlanChanges(Body):
 class NewPlatformKey(Body):
     """A key of the platform that is to be."""
 
-    name: Group
+    name: KeyName
     role: Literal["platform-admin", "operator", "viewer"]
 
 
 class NewTenantKey(Body):
     """A key of one tenant that is to be."""
 
-    name: Group
+    name: KeyName
     role: Literal["tenant-admin", "tenant-viewer"]
-    tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))]
+    tenant: NewTenantName
 
 
 class NewScrapeKey(Body):
     """A key for metrics that is to be: of the platform, or of one tenant."""
 
-    name: Group
+    name: KeyName
     role: Literal["scrape"]
-    tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))] | None = None
+    tenant: NewTenantName | None = None
 
 
 class NewTrace(Body):
     """What is traced: a client id, a device, a Topic Filter or an address; for how long, and how much of it."""
 
     kind: Literal["client", "device", "topic", "ip"]
-    value: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[^\\x00]*$")]
+    value: Annotated[str, Field(min_length=1, max_length=1024, pattern=NO_NUL)]
     for_s: Annotated[int, Field(ge=1, le=86_400), _WHOLE] = 600
     max_bytes: Annotated[int, Field(ge=65_536, le=67_108_864), _WHOLE] = 16_777_216
     payload_bytes: Annotated[
@@ -266,9 +292,9 @@ class NewTrace(Body):
 class MessageProperties(Body):
     """Properties of MQTT 5.0, which subscribers with 5.0 get."""
 
-    content_type: Annotated[str, Field(max_length=4096, pattern=_NO_NUL)] | None = None
-    response_topic: Annotated[str, Field(min_length=1, max_length=4096, pattern="^[^\\x00+#]*$")] | None = None
-    correlation_data: Annotated[str, Field(max_length=87_380, pattern=_BASE64, description="Base64.")] | None = None
+    content_type: Annotated[str, Field(max_length=4096, pattern=NO_NUL)] | None = None
+    response_topic: Annotated[str, Field(min_length=1, max_length=4096, pattern=RESPONSE_TOPIC)] | None = None
+    correlation_data: Annotated[str, Field(max_length=87_380, pattern=BASE64, description="Base64.")] | None = None
     payload_format_indicator: (
         Annotated[int, Field(ge=0, le=1, description="1: the payload is UTF-8."), _WHOLE] | None
     ) = None
@@ -278,9 +304,9 @@ class MessageProperties(Body):
 class NewMessage(Body):
     """A message that is to be published. Its payload is a text, or Base64; without both it is empty."""
 
-    topic: Annotated[str, Field(min_length=1, max_length=4096, pattern="^[^\\x00+#$][^\\x00+#]*$")]
+    topic: Annotated[str, Field(min_length=1, max_length=4096, pattern=PUBLISHED_TOPIC)]
     payload: Annotated[str, Field(description="As a text, which is sent in UTF-8.")] = ""
-    payload_base64: Annotated[str, Field(pattern=_BASE64)] | None = None
+    payload_base64: Annotated[str, Field(pattern=BASE64)] | None = None
     qos: Annotated[int, Field(ge=0, le=2), _WHOLE] = 0
     retain: bool = False
     expiry_s: Annotated[int, Field(ge=0, le=0xFFFF_FFFF, description="Message Expiry Interval."), _WHOLE] | None = None
@@ -293,25 +319,41 @@ UserSecret = Annotated[
 
 
 class NewWebhook(Body):
-    """A webhook that is to be. Without `events` it gets all of them."""
+    """A webhook of the platform that is to be. Without `events` it gets all of them."""
 
-    name: Group
+    name: WebhookName
     url: WebhookUrl
     events: list[WebhookEvent] = Field(default=["*"], min_length=1, max_length=50)
 
 
+class NewTenantWebhook(Body):
+    """A webhook of a tenant that is to be. Without `events` it gets all of the tenant's."""
+
+    name: WebhookName
+    url: WebhookUrl
+    events: list[TenantWebhookEvent] = Field(default=["*"], min_length=1, max_length=50)
+
+
 class WebhookChanges(Body):
-    """What is not given stays; `events` replaces all of them."""
+    """What to change of a webhook of the platform. What is not given stays; `events` replaces all of them."""
 
     url: WebhookUrl | None = None
     events: Annotated[list[WebhookEvent], Field(min_length=1, max_length=50)] | None = None
     is_enabled: bool | None = None
 
 
+class TenantWebhookChanges(Body):
+    """What to change of a webhook of a tenant. What is not given stays; `events` replaces all of them."""
+
+    url: WebhookUrl | None = None
+    events: Annotated[list[TenantWebhookEvent], Field(min_length=1, max_length=50)] | None = None
+    is_enabled: bool | None = None
+
+
 class NewPlatformUser(Body):
     """A user of the platform that is to be."""
 
-    name: Group
+    name: UserName
     role: Literal["platform-admin", "operator", "viewer"]
     password: UserSecret | None = None
 
@@ -319,9 +361,9 @@ class NewPlatformUser(Body):
 class NewTenantUser(Body):
     """A user of one tenant that is to be."""
 
-    name: Group
+    name: UserName
     role: Literal["tenant-admin", "tenant-viewer"]
-    tenant: Annotated[str, Field(pattern=_whole(TENANT_NAME.pattern))]
+    tenant: NewTenantName
     password: UserSecret | None = None
 
 
@@ -351,7 +393,7 @@ class NewRun(Body):
     is_full: Annotated[bool, Field(description="Start from the beginning, not from where the last run ended.")] = False
     is_dry_run: Annotated[bool, Field(description="Show what would be done; change nothing.")] = False
     options: Annotated[
-        dict[Annotated[str, Field(pattern="^[a-z_]{1,32}$")], bool | int | Annotated[str, Field(max_length=200)]],
+        dict[Annotated[str, Field(pattern=OPTION)], bool | int | Annotated[str, Field(max_length=200)]],
         Field(max_length=10, description="Other options of the job, by name."),
     ] = {}
 
@@ -371,7 +413,7 @@ class TokenKeys(Body):
 class NewTokenIssuer(TokenKeys):
     """A token issuer that is to be."""
 
-    name: Group
+    name: IssuerName
 
 
 class TokenIssuerChanges(TokenKeys):
@@ -381,7 +423,7 @@ class TokenIssuerChanges(TokenKeys):
 class NewStream(Body):
     """A stream that is to be."""
 
-    name: Annotated[str, Field(pattern=_whole(STREAM_NAME.pattern))]
+    name: StreamName
     filter: Topic
     direction: Annotated[Literal["out", "in"], Field(description="out: devices to Kafka; in: Kafka to devices.")] = (
         "out"

@@ -97,6 +97,12 @@ def problem_of(error: IotHubError, *, is_platform: bool) -> ProblemError:
 
 def response_of(problem: ProblemError) -> Response:
     """Write a refusal. ASCII alone, so that every text can be written."""
+    headers = {**problem.headers, "Cache-Control": "no-store"}
+    return Response(json.dumps(body_of(problem)), problem.code.status, headers, MEDIA_TYPE)
+
+
+def body_of(problem: ProblemError) -> dict[str, object]:
+    """Return a refusal as an object."""
     status = problem.code.status
     body: dict[str, object] = {
         "type": "about:blank",
@@ -109,7 +115,7 @@ def response_of(problem: ProblemError) -> Response:
         body["with_commands"] = printable(problem.with_commands)
     if problem.errors:
         body["errors"] = list(problem.errors)
-    return Response(json.dumps(body), status, {**problem.headers, "Cache-Control": "no-store"}, MEDIA_TYPE)
+    return body
 
 
 def without_commands(text: str) -> str:

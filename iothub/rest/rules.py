@@ -14,6 +14,7 @@ from iothub.rest.answers import NumberedPage, Page
 from iothub.rest.models import Anything, Device, Items, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
+from iothub.rest.texts import NO_NUL
 from iothub_services.auth.port import Effect
 from iothub_tenants.accounts import acl_rules, bans, tenants, verdicts
 from iothub_tenants.accounts.plain import plain
@@ -60,7 +61,7 @@ def judge_by_rules(
     action: Annotated[Literal["publish", "subscribe"], Query(description="What it wants to do.")],
     topic: Annotated[
         str,
-        Query(min_length=1, max_length=65_535, pattern=r"^[^\x00]*$", description="A Topic Name, or a Topic Filter."),
+        Query(min_length=1, max_length=65_535, pattern=NO_NUL, description="A Topic Name, or a Topic Filter."),
     ],
     client_id: Annotated[str | None, Query(max_length=256, description="Default: the device's name.")] = None,
 ) -> Response:

@@ -8,14 +8,17 @@ from typing import Annotated, Literal
 
 from fastapi import Query, Response
 
+from iothub.admin import apply as applying
 from iothub.admin import usage
 from iothub.admin.tenants import create_tenant as create_as_everywhere
+from iothub.base.errors import IotHubError
 from iothub.rest import answers, models
 from iothub.rest.answers import NumberedPage, Page
 from iothub.rest.models import Anything, Items, Prefix, TenantName
+from iothub.rest.problems import body_of, problem_of
 from iothub.rest.routes import Call, IfMatch, Routes
 from iothub.rest.scopes import Scope
-from iothub_tenants.accounts import audit, tenants, transfer, usage_hours
+from iothub_tenants.accounts import audit, tenants, transfer
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("tenants")
@@ -46,6 +49,31 @@ def create_tenant(call: Call, body: models.NewTenant) -> Response:
         client_id_policy=body.client_id_policy,
     )
     return answers.created(plain(made), f"/api/v1/tenants/{made.name}")
+
+
+@routes.post("/tenants:apply", Scope.TENANTS_WRITE, status=200, returns=Anything)
+def apply_tenants(
+    call: Call,
+    body: models.WantedTenants,
+    is_dry_run: Annotated[bool, Query(alias="dry_run", description="Say what would change; change nothing.")] = False,
+    prunes: Annotated[bool, Query(alias="prune", description="Delete what a list of the body does not name.")] = False,
+) -> Response:
+    """Bring tenants and plans to the state that the body describes; what it does not name stays. The same again changes nothing.
+
+    `steps`: what is done; `secrets`: those of new devices, returned this once. If one fails, what was done before it stays, and `problem` says
+    why it ended.
+    """
+    document = body.model_dump(exclude_none=True)
+    found = applying.steps(call.store, call.settings.tenancy, document, prunes=prunes)
+    secrets: list[dict[str, str]] = []
+    problem: dict[str, object] | None = None
+    if not is_dry_run:
+        try:
+            applying.run(call.store, found, applying.Asked(document, prunes), secrets.append, lambda _done, _of: None)
+        except IotHubError as error:
+            problem = body_of(problem_of(error, is_platform=call.is_platform))
+    row = {"steps": [applying.row(step) for step in found], "secrets": secrets, "problem": problem}
+    return answers.secret({**row, "not_applied": applying.not_applied(document), "is_applied": not is_dry_run})
 
 
 @routes.get("/tenants/{tenant}", Scope.TENANTS_READ, returns=models.Tenant)
@@ -147,10 +175,14 @@ def show_usage(
     to: Annotated[datetime | None, Query(description="End, UTC, not included. Default: now.")] = None,
     by: Annotated[Literal["hour", "day", "total"], Query(description="Period of one row.")] = "day",
 ) -> Response:
-    """Show the usage of a tenant, as the job `usage` has summed it."""
+    """Show the usage of a tenant, as the job `usage` has summed it. `reason`: why there is none."""
     until_ms = int(time.time() * 1000) if to is None else _milliseconds(to)
     since_ms = until_ms - usage.WEEK_MS if since is None else _milliseconds(since)
-    return answers.shown({"items": usage.rows(usage_hours.hours(call.store, tenant, since_ms, until_ms), by)})
+    found = usage.of_tenant(call.store, tenant, since_ms, until_ms, by)
+    if found or not call.is_platform:
+        return answers.shown({"items": found})
+    reason = usage.why_none(call.store, tenant, call.settings.events.usage_interval_s)
+    return answers.shown({"items": found, "reason": reason})
 
 
 @routes.get("/tenants/{tenant}/audit", Scope.TENANT_AUDIT_READ, returns=Items)

@@ -20,10 +20,10 @@ from iothub.rest.models import Anything, Items, TenantName
 from iothub.rest.problems import Code, ProblemError
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import SCOPES_OF, Scope
+from iothub.rest.texts import OFFSETS
 
 routes = Routes("traces")
 TraceId = Annotated[str, Path(description="Name of a trace.")]
-_OFFSETS = "^([0-9]{1,5}-[0-9]{1,12}(,[0-9]{1,5}-[0-9]{1,12}){0,127})?$"
 
 
 @routes.post("/tenants/{tenant}/traces", Scope.TRACES_WRITE, returns=Anything)
@@ -33,13 +33,14 @@ def start_trace(call: Call, tenant: TenantName, body: models.NewTrace) -> Respon
         raise ProblemError(Code.FORBIDDEN, f"payloads need the scope {Scope.MESSAGES_READ.value}")
     trace_id = tracing.new_id()
     try:
-        call.hub.change(Verb.TRACE_START, tenant, {"id": trace_id, **body.model_dump()})
+        begun = call.hub.change(Verb.TRACE_START, tenant, {"id": trace_id, **body.model_dump()})
     except UnavailableError:  # of some hubs: nobody gets its name, so nobody could stop it at the others
         with suppress(IotHubError):
             call.hub.change(Verb.TRACE_STOP, tenant, {"id": trace_id})
         raise
     call.note(tenant, "trace", trace_id, "started", selects=f"{body.kind}: {body.value}")
-    return answers.created({"name": trace_id, **body.model_dump()}, f"/api/v1/tenants/{tenant}/traces/{trace_id}")
+    row = {"name": trace_id, **body.model_dump(), "hubs": begun["hubs"]}
+    return answers.created(row, f"/api/v1/tenants/{tenant}/traces/{trace_id}")
 
 
 @routes.get("/tenants/{tenant}/traces", Scope.TRACES_READ, returns=Items)
@@ -59,7 +60,7 @@ def read_trace(
     call: Call,
     tenant: TenantName,
     trace: TraceId,
-    after: Annotated[str, Query(max_length=4096, pattern=_OFFSETS, description="`next` of the page before.")] = "",
+    after: Annotated[str, Query(max_length=4096, pattern=OFFSETS, description="`next` of the page before.")] = "",
     limit: Annotated[int, Query(ge=1, le=tracing.LINES, description="Maximum number of lines of each hub.")] = 100,
 ) -> Response:
     """Read the lines that follow, those of all hubs by time. `next`: where the page after begins; `is_active`: more may come."""
@@ -68,14 +69,12 @@ def read_trace(
         asked = call.hub.ask(Verb.TRACE_READ, tenant, argument)
         return asked.rows, asked.result
 
-    offsets = dict(part.split("-") for part in after.split(",")) if after else {}
-    cursor = tracing.Cursor({node: int(offset) for node, offset in offsets.items()})
+    cursor = tracing.Cursor(tracing.offsets_of(after))
     lines = cursor.page(trace, ask, limit)
     if not _may_read_payloads(call):
         for line in lines:
             line.pop("payload", None)
-    following = ",".join(f"{node}-{offset}" for node, offset in sorted(cursor.offsets.items()))
-    return answers.shown({"items": lines, "next": following, "is_active": cursor.is_active})
+    return answers.shown({"items": lines, "next": tracing.text_of(cursor.offsets), "is_active": cursor.is_active})
 
 
 @routes.post("/tenants/{tenant}/traces/{trace}:stop", Scope.TRACES_WRITE, status=200, returns=Anything)

@@ -80,7 +80,7 @@ def list_webhooks(call: Call, tenant: TenantName, page: Page) -> Response:
 
 
 @routes.post("/tenants/{tenant}/webhooks", Scope.WEBHOOKS_WRITE, returns=models.WebhookWithSecret)
-def create_webhook(call: Call, tenant: TenantName, body: models.NewWebhook) -> Response:
+def create_webhook(call: Call, tenant: TenantName, body: models.NewTenantWebhook) -> Response:
     """Create a webhook for the events of a tenant. The secret is returned this once."""
     return _create(call, tenant, body, f"/api/v1/tenants/{tenant}/webhooks")
 
@@ -92,7 +92,7 @@ def show_webhook(call: Call, tenant: TenantName, name: Name) -> Response:
 
 
 @routes.patch("/tenants/{tenant}/webhooks/{name}", Scope.WEBHOOKS_WRITE, returns=models.Webhook)
-def change_webhook(call: Call, tenant: TenantName, name: Name, body: models.WebhookChanges) -> Response:
+def change_webhook(call: Call, tenant: TenantName, name: Name, body: models.TenantWebhookChanges) -> Response:
     """Change what is given of a webhook of a tenant."""
     return _change(call, tenant, name, body)
 
@@ -128,7 +128,9 @@ def _list(call: Caller, tenant: str | None, page: answers.Asked) -> Response:
     return page.behind([plain(found) for found in webhooks.list_all(call.store, tenant)])
 
 
-def _create(call: Caller, tenant: str | None, body: models.NewWebhook, place: str) -> Response:
+def _create(
+    call: Caller, tenant: str | None, body: models.NewWebhook | models.NewTenantWebhook, place: str
+) -> Response:
     made = webhooks.create(call.store, tenant, body.name, body.url, body.events)
     return answers.created(_with_secret(made), f"{place}/{body.name}")
 
@@ -137,7 +139,9 @@ def _show(call: Caller, tenant: str | None, name: str) -> Response:
     return answers.shown(plain(webhooks.show(call.store, tenant, name)))
 
 
-def _change(call: Caller, tenant: str | None, name: str, body: models.WebhookChanges) -> Response:
+def _change(
+    call: Caller, tenant: str | None, name: str, body: models.WebhookChanges | models.TenantWebhookChanges
+) -> Response:
     changes = webhooks.Changes(body.url, body.events, body.is_enabled)
     return answers.shown(plain(webhooks.change(call.store, tenant, name, changes)))
 

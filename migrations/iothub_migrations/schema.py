@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 
 from iothub.base.errors import ConflictError
 
-SCHEMA_VERSION = 14  # what this program writes: the newest file in versions/
+SCHEMA_VERSION = 15  # what this program writes: the newest file in versions/
 COMPAT_VERSION = (
     14  # the oldest program that may still use a database of SCHEMA_VERSION: older ones cannot read changes of webhooks
 )

@@ -120,11 +120,15 @@ class HubDouble:
 class MachineDouble:
     """A machine without a job's process. `starts`: what was asked to start."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Config | None = None) -> None:
+        self._settings = settings or Config()
         self.starts: list[tuple[str, bool, bool, list[str]]] = []
         self.cancelled: list[int] = []
         self.kept_topics: list[bool] = []
         self.report = "<html><svg width='1'><path stroke='currentColor'/></svg> <svg/></html>"
+
+    def config(self) -> Config:
+        return self._settings
 
     def settings(self) -> list[dict[str, object]]:
         return [{"name": "log.level", "value": "info", "origin": "default"}]
@@ -195,7 +199,7 @@ class Api:
     ) -> None:
         self.store = store
         self.hub = HubDouble()
-        self.machine = MachineDouble()
+        self.machine = MachineDouble(settings)
         self.app = Edge(
             paths(),
             store=store,

@@ -28,6 +28,7 @@ from iothub.base.clock import Clock
 
 MOST = 100_000  # lines of the log that are remembered
 EVERYBODY = 0
+NOBODY = -1  # in place of a tenant id: no record has changed
 
 _Subject = tuple[int, str]
 _EVERY_DEVICE = ""
@@ -128,7 +129,7 @@ class ChangeWatermark:
         self._seen = line.as_of
         if line.tenant_id == EVERYBODY:
             self._raise_floor(change - 1)
-        else:
+        elif line.tenant_id != NOBODY:
             self._concern((line.tenant_id, _EVERY_DEVICE if line.device is None else line.device), change)
         if line.tenant_name:
             self._concern((EVERYBODY, line.tenant_name), change)

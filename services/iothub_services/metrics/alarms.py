@@ -147,6 +147,12 @@ class AlarmName(Enum):
         "The REST API does not run; the hub tries again, up to a minute apart. If its port is in use, set another `admin.port`, or "
         '`admin.enabled = "off"`.',
     )
+    API_SILENT = (
+        "api_silent",
+        "warning",
+        "The REST API did not answer, so the hub has killed its process and started it again. Its last lines in the log may say why; if it comes "
+        "back, look at the load of this machine.",
+    )
     WEBHOOK_LOST = (
         "webhook_lost",
         "warning",

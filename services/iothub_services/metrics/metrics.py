@@ -335,6 +335,14 @@ WEBHOOK_EVENTS = _counter(
 )
 WEBHOOK_WAITING_BYTES = _gauge("iothub_webhook_waiting_bytes", "Bytes of events that wait to be delivered to webhooks.")
 
+# The REST API beside the hub
+API_RESTARTS = _counter(
+    "iothub_api_restarts_total",
+    "Times that the hub has started the process of its REST API again, by reason; silent: it did not answer.",
+    ("reason",),
+    (("ended",), ("silent",)),
+)
+
 # Streams to and from Kafka
 STREAM_MESSAGES = _counter(
     "iothub_stream_messages_total",

@@ -23,10 +23,9 @@ from iothub_services.webhooks.lookups import Lookups
 from iothub_services.webhooks.outbox import Outbox, Waiting
 from iothub_services.webhooks.port import Attempt, Delivery, Result, Target
 from iothub_services.webhooks.sending import Sent, send
+from iothub_services.webhooks.turns import Turns
 
 AT_ONCE = 4  # requests to one webhook
-CONNECTIONS_OF_TENANT = 8  # to its webhooks
-CONNECTIONS = 64  # to all of them
 MOST_QUEUES = 128  # full ones: what may wait for all webhooks together
 FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 600.0
 MOST_ATTEMPTS = 20  # that are kept for the delivery log of a webhook until somebody takes them
@@ -61,8 +60,7 @@ class Deliverer:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._woken: dict[int, asyncio.Event] = {}
         self._ended = asyncio.Event()
-        self._connections = asyncio.Semaphore(CONNECTIONS)
-        self._of_tenant: dict[int, asyncio.Semaphore] = {}
+        self._turns = Turns()
         self._lookups = Lookups()
 
     # --- on the reactor thread
@@ -247,9 +245,10 @@ class Deliverer:
         return Result.GIVEN_UP if is_late else Result.FAILED
 
     async def _deliver_one(self, target: Target, event: Waiting) -> Sent:
-        of_tenant = self._of_tenant.setdefault(target.tenant_id, asyncio.Semaphore(CONNECTIONS_OF_TENANT))
-        async with of_tenant, self._connections:
-            return await send(target, event.event_id, event.body, self._delivery, self._agent, self._lookups)
+        return await self._turns.take(
+            target.tenant_id,
+            lambda: send(target, event.event_id, event.body, self._delivery, self._agent, self._lookups),
+        )
 
     # --- in either thread
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass
 
-from sqlalchemy import Connection, insert, literal, select
+from sqlalchemy import ColumnElement, Connection, insert, literal, select
 from sqlalchemy.sql.functions import coalesce
 
 from iothub_tenants.accounts.plain import plain
@@ -32,19 +32,22 @@ class Who:
 
 def write(connection: Connection, who: Who, kind: str, subject: str, *, before: object, after: object) -> None:
     """Write one line. The tenant has the name that its row has; without a row, for it is gone, the subject is its name."""
-    otherwise = literal(subject if kind == "tenant" else "")
-    name = coalesce(select(tenant.c.name).where(tenant.c.id == who.tenant_id).scalar_subquery(), otherwise)
     line = {
         "at_ms": who.at_ms,
         "actor": who.actor[:128],
         "tenant_id": who.tenant_id,
-        "tenant": name,
+        "tenant": name_of(who.tenant_id, subject if kind == "tenant" else ""),
         "kind": kind,
         "subject": subject[:SUBJECT_LIMIT],
         "before": _text(before),
         "after": _text(after),
     }
     connection.execute(insert(table).values(line))
+
+
+def name_of(tenant_id: int, otherwise: str) -> ColumnElement[str]:
+    """Select the name of a tenant; `otherwise`: it has no row."""
+    return coalesce(select(tenant.c.name).where(tenant.c.id == tenant_id).scalar_subquery(), literal(otherwise))
 
 
 def _text(record: object) -> str:

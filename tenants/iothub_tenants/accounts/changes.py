@@ -13,7 +13,7 @@ from sqlalchemy import Row, delete, func, select
 
 from iothub.base import log as logging
 from iothub.base.errors import IotHubError
-from iothub_services.auth.change_watermark import MOST, ChangePosition, Line
+from iothub_services.auth.change_watermark import MOST, NOBODY, ChangePosition, Line
 from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import change_log as table
 
@@ -27,13 +27,18 @@ _unknown: set[str] = set()  # kinds that were logged
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of the change log; `ChangeKind` says what the subject names. `tenant_id` 0: the whole hub."""
+    """One line of the change log; `ChangeKind` says what the subject names. `tenant_id` 0: the whole hub.
+
+    `tenant`: its name. `action`: what was done, such as "created"; empty in a line of an older program.
+    """
 
     id: int
     tenant_id: int
     kind: ChangeKind
     subject: str
     at_ms: int
+    tenant: str = ""
+    action: str = ""
 
 
 class PlaceLostError(IotHubError):
@@ -84,6 +89,8 @@ def lines(changes: Iterable[Change]) -> list[Line]:
 
 def _line(change: Change) -> Line:
     as_of = ChangePosition(change.id, change.at_ms)
+    if change.kind is ChangeKind.JOB:
+        return Line(as_of, NOBODY)
     tenant_name = change.subject if change.kind is ChangeKind.TENANT else ""
     return Line(as_of, change.tenant_id, device_of(change), tenant_name)
 
@@ -115,7 +122,7 @@ def deleted_devices(store: AccountStore, after: int) -> list[Change]:
 
 
 def _change(row: Row[Any]) -> Change:
-    return Change(row.id, row.tenant_id, _kind(row.kind), row.subject, row.at_ms)
+    return Change(row.id, row.tenant_id, _kind(row.kind), row.subject, row.at_ms, row.tenant, row.action)
 
 
 def _kind(word: str) -> ChangeKind:

@@ -314,15 +314,17 @@ def memberships(tenant_id: int) -> Select[str, str]:
     )
 
 
-def change_device(store: AccountStore, tenant: str, name: str, values: dict[str, object]) -> Device:
-    """Set columns of one device. Raises NotFoundError, ConflictError."""
+def change_device(
+    store: AccountStore, tenant: str, name: str, values: dict[str, object], *, action: str = ""
+) -> Device:
+    """Set columns of one device. `action`: as in `Writer.changed`. Raises NotFoundError, ConflictError."""
     with store.write() as writer:
         owner = tenants.living(writer.connection, tenant)
         device_id, known = required_id(writer.connection, owner, name), find(writer.connection, owner, name)
         changed = values | {"changed_ms": writer.now_ms}
         writer.connection.execute(update(table).where(table.c.id == device_id).values(changed))
         made = find(writer.connection, owner, name)
-        writer.changed(owner.id, ChangeKind.DEVICE, name, before=known, after=made)
+        writer.changed(owner.id, ChangeKind.DEVICE, name, before=known, after=made, action=action)
         return made
 
 
@@ -330,9 +332,8 @@ def change_device(store: AccountStore, tenant: str, name: str, values: dict[str,
 
 
 def _set_credential(store: AccountStore, tenant: str, name: str, credential: Credential) -> Device:
-    return change_device(
-        store, tenant, name, {"credential_kind": credential.form.value, "credential": credential.value}
-    )
+    values: dict[str, object] = {"credential_kind": credential.form.value, "credential": credential.value}
+    return change_device(store, tenant, name, values, action="rotated")
 
 
 def _device(row: RowMapping, tenant: str, groups: Iterable[str]) -> Device:

@@ -108,7 +108,8 @@ def _insert(writer: Writer, owner: tenants.Tenant, parsed: CsvRows, credentials:
     if own:
         quotas.write_many(writer.connection, owner, quotas.merge_many(writer.connection, owner, own))
     kind = ChangeKind.QUOTA if own else ChangeKind.DEVICE  # either is about all devices
-    writer.changed(owner.id, kind, "*", after={"done": "imported", "devices": list(parsed.devices)})
+    done = {"done": "imported", "devices": list(parsed.devices)}
+    writer.changed(owner.id, kind, "*", after=done, action="imported")
 
 
 def _hashed(store: AccountStore, parsed: CsvRows, on_progress: Progress | None, threads: int) -> dict[str, Credential]:

@@ -22,7 +22,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, inse
 
 from iothub.base.errors import ConflictError, NotFoundError
 from iothub_tenants.accounts.servers import clock_of
-from iothub_tenants.accounts.store import AccountStore
+from iothub_tenants.accounts.store import AccountStore, ChangeKind
 from iothub_tenants.accounts.tables import job_run as table
 
 KEPT = 1000  # runs of each job
@@ -122,6 +122,8 @@ def begin(store: AccountStore, job: str, options: Mapping[str, object], owner: O
         key = writer.connection.execute(insert(table).values(row)).inserted_primary_key
         assert key is not None  # noqa: S101  a single insert always has one
         _trim(writer.connection, job)
+        if not row["is_dry_run"]:
+            writer.noted(0, ChangeKind.JOB, f"{job}:{key[0]}", "started")
         return _runs(writer.connection, table.c.id == key[0], now_ms)[0]
 
 
@@ -144,7 +146,12 @@ def end(
         is_ours = _has_lease(_now_ms(store, writer.connection)) & (table.c.id == run_id)
         values = {"ended_ms": writer.now_ms, "result": result.value, "kind": kind[:16]}
         values |= {"figures": written, "text": text[:TEXT_LIMIT]}
-        return writer.connection.execute(update(table).where(is_ours).values(values)).rowcount == 1
+        is_noted = writer.connection.execute(update(table).where(is_ours).values(values)).rowcount == 1
+        run = writer.connection.execute(select(table.c.job, table.c.is_dry_run).where(table.c.id == run_id)).first()
+        if is_noted and run is not None and not run.is_dry_run:
+            action = "succeeded" if result is Result.DONE else "failed"
+            writer.noted(0, ChangeKind.JOB, f"{run.job}:{run_id}", action)
+        return is_noted
 
 
 # --- everybody's

@@ -9,7 +9,7 @@ ascending order: a watcher that remembers the last id it saw misses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from enum import StrEnum
@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import BackendError, ConfigError, ConflictError, IotHubError
 from iothub_migrations import schema
+from iothub_services.auth.port import TenantState
 from iothub_services.probing import Advice, Probe, probe_by
 from iothub_services.sqlite.database import explain
 from iothub_tenants.accounts import audit_rows, tables
@@ -51,6 +52,7 @@ class ChangeKind(StrEnum):
     TOKEN_ISSUER = "token_issuer"  # noqa: S105  the issuer's name
     STREAM = "stream"  # the stream's name
     WEBHOOK = "webhook"  # the webhook's name; tenant 0: of the platform
+    JOB = "job"  # "JOB:RUN"; tenant 0; no record that hubs keep
     UNKNOWN = "unknown"  # read, never written: a later program's; looked at as a change of anything of the tenant
 
 
@@ -76,18 +78,38 @@ class Writer:
         self.now_ms = now_ms
 
     def changed(
-        self, tenant_id: int, kind: ChangeKind, subject: str, *, before: object = None, after: object = None
+        self,
+        tenant_id: int,
+        kind: ChangeKind,
+        subject: str,
+        *,
+        before: object = None,
+        after: object = None,
+        action: str = "",
     ) -> None:
         """Put a line into the change log and one into the audit log, and raise the tenant's version: with the change itself or not at all.
 
-        `before`, `after`: the record as it was and is (a dataclass or a mapping); None: it was not there, or is gone.
+        `before`, `after`: the record as it was and is (a dataclass or a mapping); None: it was not there, or is gone. `action`: what the
+        records do not show.
         """
         self.audited(tenant_id, kind.value, subject, before=before, after=after)
-        line = {"tenant_id": tenant_id, "kind": kind.value, "subject": subject, "at_ms": self.now_ms}
-        self.connection.execute(insert(tables.change_log).values(line))
-        self.has_changed = True
+        self.noted(tenant_id, kind, subject, action or _action(before, after))
         if kind not in _BESIDE_THE_TENANT:
             self.touch(tables.tenant.c.id == tenant_id)
+
+    def noted(self, tenant_id: int, kind: ChangeKind, subject: str, action: str) -> None:
+        """Put a line into the change log alone."""
+        otherwise = subject if kind is ChangeKind.TENANT else ""
+        line = {
+            "tenant_id": tenant_id,
+            "kind": kind.value,
+            "subject": subject,
+            "at_ms": self.now_ms,
+            "tenant": audit_rows.name_of(tenant_id, otherwise),
+            "action": action,
+        }
+        self.connection.execute(insert(tables.change_log).values(line))
+        self.has_changed = True
 
     def audited(self, tenant_id: int, kind: str, subject: str, *, before: object = None, after: object = None) -> None:
         """Put a line into the audit log alone: what changed is nothing that hubs have read."""
@@ -97,6 +119,26 @@ class Writer:
     def touch(self, which: ColumnElement[bool]) -> None:
         """Raise the version of these tenants."""
         self.connection.execute(update(tables.tenant).where(which).values(version=self.number))
+
+
+def _action(before: object, after: object) -> str:
+    """Say what has become of a record: the last part of the event about it (`iothub.records.tenant_events.EventKind`)."""
+    if before is None:
+        return "created"
+    if after is None:
+        return "deleted"
+    was, is_ = getattr(before, "is_enabled", None), getattr(after, "is_enabled", None)
+    if was != is_:
+        return "enabled" if is_ else "disabled"
+    state = getattr(after, "state", None)
+    return "changed" if state == getattr(before, "state", None) else _STATES[state]
+
+
+_STATES: Mapping[object, str] = {
+    TenantState.ACTIVE: "resumed",
+    TenantState.SUSPENDED: "suspended",
+    TenantState.DELETING: "deleting",
+}
 
 
 class AccountStore:

@@ -268,6 +268,8 @@ change_log = Table(
     Column("kind", exact(16), nullable=False),
     Column("subject", exact(256), nullable=False),
     Column("at_ms", Big, nullable=False),
+    Column("tenant", exact(32), nullable=False, server_default=""),  # its name then; "": concerns the whole hub
+    Column("action", exact(16), nullable=False, server_default=""),  # such as "created"; "": of an older program
     sqlite_autoincrement=True,
 )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Connection, RowMapping, and_, delete, func, insert, or_, select, update
 
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, TenantLimitError
-from iothub.records.tenant_events import WANTED
+from iothub.records.tenant_events import TENANT_WANTED, WANTED
 from iothub_services.auth.port import TenantState
 from iothub_services.webhooks import signing
 from iothub_services.webhooks.addresses import place_of
@@ -83,7 +83,7 @@ def create(store: AccountStore, tenant: str | None, name: str, url: str, events:
     """
     check_webhook_name(name)
     _require_pepper(store)
-    values = _checked(Changes(url, events))
+    values = _checked(Changes(url, events), tenant)
     salt = signing.new_salt()
     with store.write() as writer:
         owner = _owner(writer.connection, tenant, is_changed=True)
@@ -125,7 +125,7 @@ def attempts(store: AccountStore, tenant: str | None, name: str) -> list[ShownAt
 
 def change(store: AccountStore, tenant: str | None, name: str, changes: Changes) -> Webhook:
     """Change what is given. What waits for a webhook that is disabled is dropped. Raises NotFoundError, ConflictError, ConfigError."""
-    return _change(store, tenant, name, _checked(changes))
+    return _change(store, tenant, name, _checked(changes, tenant))
 
 
 def rotate(store: AccountStore, tenant: str | None, name: str) -> NewWebhook:
@@ -154,6 +154,14 @@ def target(store: AccountStore, tenant: str | None, name: str) -> Target:
     with store.read() as connection:
         found = _find(connection, _owner(connection, tenant), name)
         return _target(store, found, tenant)
+
+
+def check_event(word: str, tenant: str | None) -> None:
+    """Raise ConfigError unless a webhook may be for this; `tenant`: None: it is the platform's."""
+    wanted = WANTED if tenant is None else TENANT_WANTED
+    if word not in wanted:
+        what = "an event of the platform, which no webhook of a tenant gets" if word in WANTED else "no event"
+        raise ConfigError(f"{shown(word)} is {what}: expected one of {', '.join(wanted)}")
 
 
 # --- for hubs
@@ -213,22 +221,21 @@ def _change(store: AccountStore, tenant: str | None, name: str, values: dict[str
         return made
 
 
-def _checked(changes: Changes) -> dict[str, object]:
+def _checked(changes: Changes, tenant: str | None) -> dict[str, object]:
     values: dict[str, object] = {}
     if changes.url is not None:
         place_of(changes.url)
         values["url"] = changes.url
     if changes.events is not None:
-        values["events"] = _checked_events(changes.events)
+        values["events"] = _checked_events(changes.events, tenant)
     if changes.is_enabled is not None:
         values["is_enabled"] = changes.is_enabled
     return values
 
 
-def _checked_events(events: Sequence[str]) -> str:
-    unknown = next((each for each in events if each not in WANTED), None)
-    if unknown is not None:
-        raise ConfigError(f"{shown(unknown)} is no event: expected one of {', '.join(WANTED)}")
+def _checked_events(events: Sequence[str], tenant: str | None) -> str:
+    for each in events:
+        check_event(each, tenant)
     if not events:
         raise ConfigError('a webhook needs an event: "*" is all of them')
     return " ".join(dict.fromkeys(events))

@@ -31,6 +31,8 @@ from iothub_tenants.background.task_queue import PATIENCE_S, TaskQueue
 
 log = logging.get(__name__)
 
+_OF_NO_CLIENT = (ChangeKind.STREAM, ChangeKind.JOB)
+
 Later = Callable[[float, Callable[[], None]], object]
 OnChanges = Callable[[Sequence[Change]], None]
 
@@ -121,7 +123,7 @@ class AccountFollower:
             changes = await self._run("accounts.poll", self._watcher.poll)
             if self._watermark is not None:
                 self._watermark.saw(lines(changes), read_at)
-            self._account_changes.note_changes(change for change in changes if change.kind is not ChangeKind.STREAM)
+            self._account_changes.note_changes(change for change in changes if change.kind not in _OF_NO_CLIENT)
             self._removal.note_deletions(changes)
             self._notify(changes)
             count = len(changes)

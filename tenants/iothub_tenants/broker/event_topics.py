@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -28,7 +28,7 @@ from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.engine.turn import PAUSES_PUBLISHERS
 from iothub.records.events import Event, EventType
-from iothub.records.tenant_events import PLATFORM_KINDS, EventKind, Fact, TenantEvent, encode_body, id_of
+from iothub.records.tenant_events import PLATFORM_KINDS, EventKind, Fact, TenantEvent, encode_body
 from iothub_services.connections.rejected import NO_TENANT, Client
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
@@ -155,18 +155,23 @@ class EventTopics:
             self._brokers.present(client.tenant_id), client.tenant_id, lambda _: _refused(client, reason, rule, at_ms)
         )
 
+    def on_account(self, event: TenantEvent) -> None:
+        """An account has changed. All hubs read that: it is given to the one that publishes it."""
+        if event.tenant_id == PLATFORM:
+            self._take_platform(event)
+        else:
+            self._take_or_open(self._brokers.present(event.tenant_id), event.tenant_id, lambda _: event)
+
     def on_platform(self, kind: EventKind, subject: str, facts: Mapping[str, Fact]) -> None:
         """Something has happened to hubs or alarms: for the platform's webhooks, and for the operator's tenant, if there is one."""
+        self._take_platform(TenantEvent(kind, PLATFORM, "", subject, self._now_ms(), facts))
+
+    def _take_platform(self, event: TenantEvent) -> None:
         if self._sink.has(PLATFORM):
-            self._take(None, TenantEvent(kind, PLATFORM, "", subject, self._now_ms(), facts))
+            self._take(None, event)
         if self._operator:
             broker = next((broker for broker in self._brokers if broker.record.name == self._operator), None)
-            at_ms = self._now_ms()
-            self._take_or_open(
-                broker,
-                self._operator,
-                lambda found: None if found is None else self._event(kind, found, subject, facts, at_ms),
-            )
+            self._take_or_open(broker, self._operator, lambda found: None if found is None else _copy_for(found, event))
 
     def disconnected(self, session: Session, reason: Reason) -> None:
         """Fulfils `TenantEvents`. Not from the log, which has no end of a transient session."""
@@ -362,7 +367,7 @@ class EventTopics:
         number = self._next_number()
         body = encode_body(event.body(number, self._node))
         if self._is_for_sink(event):
-            self._sink.take(event, id_of(number, self._node), body)
+            self._sink.take(event, event.id_of(number, self._node), body)
         if broker is None or not _has_receivers(broker, event):
             return
         if self._plane.overload_level() >= PAUSES_PUBLISHERS or self._plane.turn.is_store_full():
@@ -384,6 +389,11 @@ class EventTopics:
 
     def _now_ms(self) -> int:
         return int(self._clock.wall() * 1000)
+
+
+def _copy_for(broker: TenantBroker, event: TenantEvent) -> TenantEvent:
+    """Return an event of the platform as the operator's tenant gets it."""
+    return replace(event, tenant_id=broker.tenant_id, tenant=broker.record.name)
 
 
 def _refused(client: Client, reason: Reason, rule: str, at_ms: int) -> TenantEvent:

@@ -94,13 +94,33 @@ def test_operator_reads_the_whole_hubs_figures_and_alarms(
     operator.subscribe(("$SYS/broker/#", 0))
 
     figures: dict[str, bytes] = {}
-    while "$SYS/broker/load/bytes/sent/15min" not in figures:
+    while "$SYS/broker/load/bytes/sent/15min" not in figures or figures["$SYS/broker/clients/connected"] != b"2":
         (packet,) = operator.get()
         figures[packet.topic] = packet.payload
 
-    assert figures["$SYS/broker/clients/connected"] == b"2"
     assert figures["$SYS/broker/uptime"].endswith(b" seconds")
     assert figures["$SYS/broker/version"].startswith(b"iothub version ")
     assert {"$SYS/broker/retained messages/count", "$SYS/broker/0/state"} <= set(figures)
     other.ping()
     assert {packet.topic for packet in other.fence() if packet.topic} <= {"$SYS/broker/0/state"}
+
+
+def test_operator_gets_the_present_figures_with_the_subscription(
+    make_hub: Callable[..., Hub], clients: Callable[[Hub], Clients]
+) -> None:
+    """Mosquitto's are retained; and a second subscriber is nothing to the first."""
+    hub = make_hub(mqtt__sys_interval="1h", tenancy__operator="ops")
+    hub.tenant("ops", "watcher")
+    hub.run("acl", "allow", "ops", "watcher", "subscribe", "$SYS/#")
+    hub.start()
+    join = clients(hub)
+    found = []
+    for name in ("one", "two"):
+        client = join(5, name, tenant="ops", device="watcher")
+        client.subscribe(("$SYS/broker/version", 0))
+        found.append(client)
+
+    for client in found:
+        (packet,) = client.get()
+        assert (packet.topic, packet.retain) == ("$SYS/broker/version", True)
+        assert [each for each in client.fence() if each.topic] == []

@@ -15,7 +15,7 @@ import pytest
 from iothub.base.clock import SystemClock
 from iothub_services.sqlite.database import open_database
 from iothub_services.webhooks import deliverer as module
-from iothub_services.webhooks import signing
+from iothub_services.webhooks import signing, turns
 from iothub_services.webhooks.deliverer import Deliverer, retry_after_s
 from iothub_services.webhooks.lookups import AT_ONCE
 from iothub_services.webhooks.outbox import SCHEMA, Outbox, Waiting
@@ -304,15 +304,19 @@ def test_all_queues_together_are_bounded(make: Callable[..., Scenario], monkeypa
     assert scenario.lost == [("acme/w2", Result.QUEUE_FULL, 1)]
 
 
-def test_receivers_of_one_tenant_that_hang_take_no_other_tenants_connections(
+def test_receivers_that_hang_delay_no_other_tenant(
     make: Callable[..., Scenario], receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CONNECTIONS", 2)
-    monkeypatch.setattr(module, "CONNECTIONS_OF_TENANT", 1)
+    """However many tenants they are of: all connections are theirs for a moment."""
+    monkeypatch.setattr(turns, "CONNECTIONS", 2)
+    monkeypatch.setattr(turns, "SOON_S", 0.02)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         scenario = make(timeout_s=60.0)
-        hanging = [target_of(f"http://127.0.0.1:{silent.getsockname()[1]}/", number) for number in (2, 3, 4)]
-        other = replace(target_of(receiver.url), tenant_id=8)
+        hanging = [
+            replace(target_of(f"http://127.0.0.1:{silent.getsockname()[1]}/", number), tenant_id=number)
+            for number in range(2, 12)
+        ]
+        other = target_of(receiver.url)
         scenario.deliverer.set_targets([*hanging, other])
         for target in hanging:
             scenario.put(target, target.id)
@@ -320,3 +324,22 @@ def test_receivers_of_one_tenant_that_hang_take_no_other_tenants_connections(
         with connection:
             scenario.put(other, 1)
             scenario.until(Result.DELIVERED, 1)
+
+    assert scenario.count(Result.FAILED) == 0
+
+
+def test_receivers_that_hang_are_bounded(make: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all places of the slow are taken, a request ends sooner, and says so."""
+    monkeypatch.setattr(turns, "SOON_S", 0.02)
+    monkeypatch.setattr(turns, "SLOW", 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        scenario = make(timeout_s=60.0)
+        targets = [target_of(f"http://127.0.0.1:{silent.getsockname()[1]}/", number) for number in (1, 2)]
+        scenario.deliverer.set_targets(targets)
+        for target in targets:
+            scenario.put(target, target.id)
+        scenario.until(Result.FAILED, 1)
+
+    assert {attempt.detail for attempt in scenario.deliverer.take_attempts()} == {
+        "no answer in 0.02 s, and too many other receivers do not answer either"
+    }

@@ -18,17 +18,20 @@ import pytest
 from iothub.base.errors import NotFoundError
 from iothub.cli import contexts, remote_api
 from iothub.cli.admin import ServedHub
+from iothub.cli.app import WITHOUT_CONTEXT
 from iothub.cli.contexts import Context
 from iothub.cli.main import NOUNS, command
-from iothub.cli.remote import COMMANDS, works_remotely
+from iothub.cli.remote import COMMANDS, HERE, works_remotely
 from iothub.cli.remote_api import Reply
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.records.admin_commands import Json, Request, Verb, message_rows
 from iothub.rest.caller import BoundedHub
 from iothub.rest.edge import Edge
-from iothub_tenants.accounts import api_keys
+from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts import api_keys, job_runs
 from iothub_tenants.accounts.database import sqlite_url
+from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.answering import AnsweringHub
 from tests.support.command import Cli, Result, commands
@@ -36,9 +39,21 @@ from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION, body
 from tests.support.rest_api import STEP, MachineDouble, paths, request
 
 SUBSCRIPTION: Json = {"group": "g", "filter": "a/#", "qos": 1, "no_local": False}
+TRACE: Json = {
+    "id": "t-1",
+    "kind": "client",
+    "value": "c1",
+    "ended": "stopped",
+    "started_at_ms": 1_800_000_000_000,
+    "for_s": 60,
+    "max_bytes": 65_536,
+    "payload_bytes_most": 0,
+    "bytes": 30,
+    "node": 0,
+}
 UNANSWERED: Json = {"hub": "two (2)", "reason": "no answer within 2 s"}
 _CHANGING = re.compile(
-    r"iothub_[0-9a-f]{12}_[\w-]{32}|(?<![\w-])(?:[\w-]{32}|[\w-]{20})(?![\w-])|\b[0-9a-f]{12}\b|\d{4}-\d\d-\d\dT[\d:]+Z"
+    r"iothub_[0-9a-f]{12}_[\w-]{32}|whsec_[\w+/=]+|t-[0-9a-f]{16}|(?<![\w-])(?:[\w-]{32}|[\w-]{20})(?![\w-])|\b[0-9a-f]{12}\b|\d{4}-\d\d-\d\dT[\d:]+Z"
 )
 
 
@@ -68,6 +83,22 @@ def answer(asked: Request) -> tuple[Sequence[Json], Json]:
         Verb.EXPLAIN_CONNECT: ([{**STEP, "outcome": "fail"}], {}),
         Verb.EXPLAIN_PUBLISH: ([STEP, {**STEP, "node": 1}], {}),
         Verb.EXPLAIN_SUBSCRIBE: ([STEP], {"unanswered": [UNANSWERED]}),
+        Verb.STREAM_SHOW: ([], {"state": "up", "messages": 1}),
+        Verb.STATUS: ([], {"ready": True, "alarms": [], "connections": 3}),
+        Verb.TRACE_START: ([], {"hubs": 1}),
+        Verb.TRACE_LIST: ([TRACE], {}),
+        Verb.TRACE_READ: (
+            []
+            if asked.argument.get("offsets")
+            else [{"node": 0, "offset": 9, "line": '{"at_ms": 5, "what": "PUBLISH"}'}],
+            {"active": 0},
+        ),
+        Verb.TRACE_STOP: ([], {"stopped": 1}),
+        Verb.TRACE_DELETE: ([], {"deleted": 1}),
+        Verb.CONFIG_RELOAD: (
+            [{"name": "log.level", "value": '"info"', "reload": "now"}],
+            {"warnings": ["w"], "certificates": ["tls"]},
+        ),
         Verb.ALARM_LIST: (
             [{"node": 0, "name": "disk_low", "severity": "critical", "since": 1.8e9, "advice": "do"}],
             {},
@@ -100,7 +131,7 @@ class Both:
     def _send(self, context: Context, method: str, target: str, content: bytes | None) -> Reply:
         headers = {"authorization": f"Bearer {context.read_key()}"}
         if content is not None:
-            headers["content-type"] = "application/json"
+            headers["content-type"] = remote_api.media_type(target)
         found = asyncio.run(request(self._app, method, target, headers, content or b""))
         return Reply(found.status, found.headers.get("link", ""), found.body)
 
@@ -114,7 +145,7 @@ class Both:
         there = self.remote(*words, stdin=stdin)
         options = f"--data-dir {self.here.data_dir}"
         expected = (here.code, _steady(here.out), _steady(here.err).replace(options, "--context there"))
-        assert (there.code, _steady(there.out), _steady(there.err)) == expected, line
+        assert (there.code, _steady(there.out), _steady(there.err)) == expected, (line, there.err)
         return there
 
 
@@ -268,6 +299,142 @@ def test_what_a_running_hub_knows_and_does_is_the_same(both: Both) -> None:
             both.same(line.strip())
 
 
+def test_webhooks_plans_usage_and_jobs_are_the_same(both: Both) -> None:
+    for path in (both.here.data_dir, both.there):
+        with closing(AccountStore(sqlite_url(path / "accounts.db"), clock=ManualClock())) as store:
+            begun = job_runs.begin(store, "usage", {}, Owner("host", 1, "me"))
+            job_runs.end(store, begun.id, job_runs.Result.FAILED, kind="config", figures={"events": 1}, text="it is so")
+    for line in """
+        webhook create pager https://hooks.example.com/x --tenant acme --event client/* -o json
+        webhook create pager https://hooks.example.com/x --tenant acme
+        webhook create ops https://hooks.example.com/ops --event alarm/* -o json
+        webhook update pager --tenant acme --disable --event quota/exceeded -o json
+        webhook list --tenant acme -o json
+        webhook list
+        webhook show ops -o json
+        webhook show ops --tenant acme
+        webhook rotate ops -o json
+        webhook delete ops --dry-run
+        webhook delete ops --yes -o json
+        plan create small connections=5 publish_messages=5/1s --from unlimited -o json
+        plan create small
+        plan set small connections=6 --weight 2 -o json
+        plan set small --from nothing
+        plan unset small connections -o json
+        plan show small
+        usage show acme -o json
+        usage show nobody
+        job list -o json
+        job list
+        job status -o json
+        job history -o json
+        job history usage
+        job history nothing
+        job show 1 -o json
+        job show 99
+        job logs 99
+        job cancel 99
+        """.strip().splitlines():
+        both.same(line.strip())
+
+
+@pytest.mark.parametrize(("result", "code"), [(job_runs.Result.DONE, 0), (job_runs.Result.FAILED, 2)])
+def test_job_runs_there_and_is_awaited_here(
+    both: Both, monkeypatch: pytest.MonkeyPatch, result: job_runs.Result, code: int
+) -> None:
+    """The exit code is that of the run."""
+
+    def end(_seconds: float) -> None:
+        job_runs.end(both.store, 1, result, kind="" if code == 0 else "config", figures={"events": 3}, text="it is so")
+
+    monkeypatch.setattr("iothub.cli.job.time.sleep", end)
+    found = both.remote("job", "run", "usage", "--full", "-o", "json")
+
+    assert (found.code, found.json["result"], found.json["figures"]) == (code, result.value, {"events": 3})
+    assert "started run 1 of usage" in found.err
+    assert both.remote("job", "run", "--nightly").code == 2
+    assert both.remote("job", "run", "nothing").code == 3
+
+
+def test_streams_are_made_there(both: Both) -> None:
+    """Their topics are those of the machine of the API."""
+    with hubs(both):
+        made = both.remote("stream", "create", "acme", "telemetry", "a/#", "--partitions", "2", "-o", "json").json
+        assert (made["topic"], made["partitions"], "existing_topics" in made) == ("iothub.acme.telemetry", 2, False)
+        assert [row["name"] for row in both.remote("stream", "list", "acme", "-o", "json").json] == ["telemetry"]
+        shown = both.remote("stream", "show", "acme", "telemetry", "-o", "json").json
+        assert (shown["filter"], shown["state"], shown["lag"]) == ("a/#", "up", None)
+        assert both.remote("stream", "show", "acme", "telemetry", "--consumer-group", "g").code == 2
+        assert both.remote("stream", "delete", "acme", "telemetry", "--dry-run").code == 0
+        assert both.remote("stream", "delete", "acme", "telemetry", "--keep-topic", "--yes").code == 0
+        assert both.remote("stream", "delete", "acme", "telemetry", "--yes").code == 3
+
+
+def test_trace_and_status_of_a_hub_are_the_same(both: Both) -> None:
+    with hubs(both):
+        for line in """
+            trace start acme --client c1 --for 1m -o json
+            trace start acme --client c1 --topic a
+            trace list acme -o json
+            trace list acme
+            trace show acme t-1 -o json
+            trace show acme t-9
+            trace download acme t-1
+            trace tail acme t-1
+            trace stop acme t-1 -o json
+            trace delete acme t-1 --dry-run
+            trace delete acme t-1 --yes
+            config reload
+            config reload -o json
+            """.strip().splitlines():
+            both.same(line.strip())
+        status = both.remote("status", "-o", "json").json
+    assert (status["state"], status["ready"], status["connections"], status["tenants"]) == ("running", True, 3, 1)
+    assert both.remote("status").code == 7
+
+
+def test_devices_are_imported_there_as_here(both: Both, tmp_path: Path) -> None:
+    file, bad, secrets = tmp_path / "devices.csv", tmp_path / "bad.csv", tmp_path / "secrets.csv"
+    file.write_text("name,password\nm1,secret-one\nm2,secret-two\n")
+    bad.write_text("name,password\ndev1,x\nm 3,y\n")
+    for line in (
+        f"device import acme {file} --dry-run -o json",
+        f"device import acme {file}",
+        f"device import acme {file}",
+        f"device import acme {bad}",
+        f"device import nobody {file}",
+        "device list acme -o json",
+    ):
+        both.same(line)
+    file.write_text("name\nm5\n")
+
+    assert both.remote("device", "import", "acme", str(file), "--secrets-to", str(secrets)).code == 0
+    assert secrets.read_text().splitlines()[1].startswith("m5,acme/m5,")
+    assert both.remote("device", "import", "acme", str(file), "--from", "mosquitto").code == 2
+
+
+def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path) -> None:
+    """A step that fails leaves the ones before it done, and their secrets shown."""
+    file = tmp_path / "tenants.yaml"
+    file.write_text(
+        "plans: [{name: tiny, limits: [connections=3]}]\n"
+        "tenants: [{tenant: {name: gamma, plan: tiny}, devices: [d1], rules: ['deny * publish x/#']}]\n"
+    )
+    for line in (
+        f"tenant apply -f {file} --dry-run",
+        f"tenant apply -f {file} --dry-run -o json",
+        f"tenant apply -f {file}",
+        f"tenant apply -f {file}",
+        f"tenant apply -f {tmp_path / 'nothing.yaml'}",
+        "tenant show gamma -o json",
+    ):
+        both.same(line)
+    file.write_text("tenants: [{tenant: {name: gamma}, devices: []}]\n")
+    both.same(f"tenant apply -f {file} --prune --yes -o json")
+    file.write_text("tenants: [{tenant: {name: delta}, devices: [d1], groups: [g, '@']}]\n")
+    both.same(f"tenant apply -f {file}")
+
+
 def test_tenant_is_exported_and_imported(both: Both, tmp_path: Path) -> None:
     both.same("tenant export acme")
     file = tmp_path / "acme.json"
@@ -298,7 +465,7 @@ def test_without_a_hub_the_exit_code_is_the_same(both: Both) -> None:
 
 
 def test_command_without_a_counterpart_says_what_to_do(both: Both) -> None:
-    for line in ("serve", "backup there.tar", "db status", "status", "trace list acme", "device import acme a.csv"):
+    for line in ("serve", "backup there.tar", "db status", "doctor", "job forget archive", "acl import acme a.csv"):
         result = both.remote(*line.split())
         assert (result.code, result.out) == (2, "")
         assert "does not work with a context (here: there)" in result.err
@@ -308,14 +475,17 @@ def test_command_without_a_counterpart_says_what_to_do(both: Both) -> None:
     assert both.remote("retain", "show", "acme", "a", "--raw").code in (2, 7)
 
 
-def test_only_commands_that_exist_are_said_to_work(both: Both) -> None:
-    assert both.store is not None
+def test_every_command_says_whether_it_works_with_a_context() -> None:
+    """A new one is put into one of the two tables, or it needs neither a hub nor accounts."""
     known = {words for words, _ in commands(command)}
-    promised = {f"{noun} {verb}" for noun, verbs in COMMANDS.items() for verb in verbs.split()}
+    there = {words for words in known if works_remotely(words)}
+    here = {f"{noun} {verb}".strip() for noun, verbs in HERE.items() for verb in verbs.split()}
+    neither = {words for words in known if words.partition(" ")[0] in WITHOUT_CONTEXT}
 
-    assert promised <= known
-    assert works_remotely("rejected")
-    assert not works_remotely("tenant apply")
+    assert {f"{noun} {verb}" for noun, verbs in COMMANDS.items() for verb in verbs.split()} <= there
+    assert there | here | neither == known
+    assert not there & here
+    assert not (there | here) & neither
     assert "context" in NOUNS
 
 

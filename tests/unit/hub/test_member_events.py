@@ -135,6 +135,16 @@ def test_change_of_who_serves_clients_is_an_event_of_the_own_hub(watched: Watche
     assert +watched.events.counts == {"cluster_view": 3}
 
 
+def test_first_of_the_hubs_is_known(watched: Watched) -> None:
+    """Alone, or before it has looked, a hub is it."""
+    found = [watched.events.is_first(2)]
+    for others in ([], [3, 10], [1, 3]):
+        watched.events.judge_view(2, "two", others)
+        found.append(watched.events.is_first(2))
+
+    assert found == [True, True, True, False]
+
+
 def test_states_are_those_that_this_hub_sees() -> None:
     """Each name has the hub that says it: two hubs may see a third one differently."""
     phase = Phase()

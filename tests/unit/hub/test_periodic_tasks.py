@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from iothub.base.errors import BackendError
-from iothub.hub.periodic_tasks import TAIL_SLICE, AccountChanges, MachineCheck, QueueTails, RetainedExpiry
+from iothub.hub.periodic_tasks import API_SILENT_S, TAIL_SLICE, AccountChanges, MachineCheck, QueueTails, RetainedExpiry
 from iothub.net.descriptors import Descriptors
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
@@ -173,4 +173,26 @@ def test_rest_api_that_does_not_run_is_an_alarm(worker: int, is_told: bool) -> N
     note = {"address": "http://127.0.0.1:8081"}
     now(check.run_once())
 
+    assert alarms.active() == []
+
+
+def test_rest_api_that_did_not_answer_is_an_alarm_for_a_while() -> None:
+    note = {"address": "http://127.0.0.1:8081", "silent_at": 1000.0}
+    wall_s = [1000.0]
+    alarms, some = Alarms(ManualClock()), cast("Any", SimpleNamespace)
+    check = MachineCheck(
+        data_dir=some(write_heartbeat=lambda: None, worker=0, read_api=lambda: note),
+        alarms=alarms,
+        watch=some(sample=lambda: None, is_overloaded=False),
+        descriptors=Descriptors(1024, lambda: 40),
+        shared_records=None,
+        listeners=some(gates=dict),
+        wall=lambda: wall_s[0],
+    )
+
+    now(check.run_once())
+    assert [alarm.name for alarm in alarms.active()] == [AlarmName.API_SILENT]
+
+    wall_s[0] += API_SILENT_S
+    now(check.run_once())
     assert alarms.active() == []

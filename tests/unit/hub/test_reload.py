@@ -43,7 +43,13 @@ class Harness:
         monkeypatch.setattr(reloading, "prepare", self._prepare)
         some = SimpleNamespace
         parts: Any = some(
-            process=some(phase=self.phase, clock=self.clock, settings=Config(), threads=some(run=self._run)),
+            process=some(
+                phase=self.phase,
+                clock=self.clock,
+                settings=Config(),
+                threads=some(run=self._run),
+                data_dir=some(note_reload=lambda: None),
+            ),
             monitoring=some(alarms=self.alarms, telemetry=self.telemetry, watch=some(look_at_certificates=self._look)),
             sockets=some(listeners=some(with_certificates=lambda: self.certificates)),
         )

@@ -31,6 +31,7 @@ from iothub_migrations.versions import (
     v0012_users,
     v0013_last_used,
     v0014_webhooks,
+    v0015_change_actions,
 )
 from iothub_tenants.accounts.database import open_engine, sqlite_url
 from iothub_tenants.accounts.tables import metadata
@@ -134,25 +135,25 @@ def test_newer_database_that_allows_it_is_used_and_left_alone(engine: Engine) ->
     schema.upgrade(engine)
     write(
         engine,
-        "UPDATE schema_info SET value = 15 WHERE name = 'version'",
-        "UPDATE alembic_version SET version_num = '0015'",
+        "UPDATE schema_info SET value = 16 WHERE name = 'version'",
+        "UPDATE alembic_version SET version_num = '0016'",
     )
 
     assert schema.check(engine) is SchemaState.NEWER
     assert schema.upgrade(engine) is SchemaState.NEWER
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 15
+        assert connection.execute(text("SELECT value FROM schema_info WHERE name = 'version'")).scalar() == 16
 
 
 def test_future_schema_is_refused_with_both_versions(engine: Engine) -> None:
     """Exit code 4; `upgrade` does not touch it."""
     schema.upgrade(engine)
-    write(engine, "UPDATE schema_info SET value = 15")
+    write(engine, "UPDATE schema_info SET value = 16")
 
     for look in (schema.check, schema.upgrade):
         with pytest.raises(
             ConflictError,
-            match=rf"^the accounts database accounts\.db .*version 15 .* knows version {schema.SCHEMA_VERSION}",
+            match=rf"^the accounts database accounts\.db .*version 16 .* knows version {schema.SCHEMA_VERSION}",
         ):
             look(engine)
 
@@ -283,7 +284,8 @@ def test_hub_that_had_left_or_had_an_heir_is_gone_in_the_newest_schema(
 
 def test_newest_migration_is_the_schema_version() -> None:
     """Both numbers are raised together."""
-    assert v0014_webhooks.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0015_change_actions.revision == schema.revision(schema.SCHEMA_VERSION)
+    assert v0015_change_actions.down_revision == v0014_webhooks.revision
     assert v0014_webhooks.down_revision == v0013_last_used.revision
     assert v0013_last_used.down_revision == v0012_users.revision
     assert v0012_users.down_revision == v0011_api_keys.revision
@@ -298,6 +300,23 @@ def test_newest_migration_is_the_schema_version() -> None:
     assert v0003_job_runs.down_revision == v0002_token_issuers.revision
     assert v0002_token_issuers.down_revision == v0001_accounts.revision
     assert schema.COMPAT_VERSION <= schema.SCHEMA_VERSION
+
+
+def test_changes_of_an_older_program_have_no_action(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may go on with the newest schema; and the step can be done twice, where the database commits each statement."""
+    line = "INSERT INTO change_log (tenant_id, kind, subject, at_ms) VALUES (1, 'device', 'dev1', 0)"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "SCHEMA_VERSION", 14)
+        schema.upgrade(engine)
+        write(engine, line)
+
+    schema.upgrade(engine)
+    write(engine, "UPDATE alembic_version SET version_num = '0014'", "UPDATE schema_info SET value = 14", line)
+    schema.upgrade(engine)
+
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT subject, tenant, action FROM change_log")).all()
+    assert [tuple(row) for row in found] == [("dev1", "", "")] * 2
 
 
 def test_programs_that_cannot_read_changes_of_webhooks_may_not_use_the_accounts() -> None:

@@ -87,8 +87,12 @@ def test_limit_of_a_page_is_bounded(api: Api, limit: str) -> None:
 
 
 def test_usage_is_summed_as_the_command_does(api: Api) -> None:
-    assert api.get("/tenants/acme/usage?by=total").json == {"items": []}
-    assert api.get("/tenants/acme/usage?from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z").json == {"items": []}
+    reason = "no usage yet, because the job has never run: `iothub job run usage`"
+    assert api.get("/tenants/acme/usage?by=total").json == {"items": [], "reason": reason}
+    backwards = api.get("/tenants/acme/usage?from=2026-11-02T00:00:00Z&to=2026-11-01T00:00:00Z").json
+    assert backwards == {"items": [], "reason": reason}
+    own = api.key("own", "tenant-viewer", "acme")
+    assert api.get("/tenants/acme/usage", key=own).json == {"items": []}
     assert api.get("/tenants/acme/usage?by=year").code == "invalid"
 
 

@@ -156,3 +156,17 @@ def test_a_deleted_tenants_webhooks_are_gone_with_their_attempts(store: AccountS
     with store.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM webhook")).scalar() == 1
         assert connection.execute(text("SELECT count(*) FROM webhook_attempt")).scalar() == 0
+
+
+@pytest.mark.parametrize("event", ["alarm/*", "node/up", "tenant/created", "job/failed"])
+def test_a_tenants_webhook_for_events_of_the_platform_is_refused(store: AccountStore, event: str) -> None:
+    """It would never get one."""
+    webhooks.create(store, None, "ops", URL, [event])
+    webhooks.create(store, "acme", "pager", URL)
+
+    for refused in (
+        lambda: webhooks.create(store, "acme", "other", URL, [event]),
+        lambda: webhooks.change(store, "acme", "pager", Changes(events=["client/*", event])),
+    ):
+        with pytest.raises(ConfigError, match="an event of the platform, which no webhook of a tenant gets: expected"):
+            refused()

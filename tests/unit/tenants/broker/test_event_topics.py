@@ -496,6 +496,25 @@ def test_events_of_the_platform_are_the_operators_alone() -> None:
     assert hub.bodies[0]["severity"] == "warning"
 
 
+def test_events_of_accounts_are_their_tenants_and_keep_their_id() -> None:
+    hub = Hub(operator="beta")
+    for each in (hub.acme, hub.beta):
+        hub.subscribe(b"$events/#", tenant=each)
+    acme = hub.acme.tenant_id
+
+    hub.events.on_account(
+        TenantEvent(EventKind.DEVICE_CREATED, acme, "acme", "dev1", 5, {"device": "dev1"}, "change-1")
+    )
+    hub.events.on_account(TenantEvent(EventKind.TENANT_CREATED, 0, "", "gamma", 6, {"name": "gamma"}, "change-2"))
+    hub.run()
+
+    assert hub.topics == [("acme", "$events/device/created/dev1"), ("beta", "$events/tenant/created/gamma")]
+    assert [(body["id"], body["tenant"], body["ts"]) for body in hub.bodies] == [
+        ("change-1", "acme", 5),
+        ("change-2", "beta", 6),
+    ]
+
+
 def test_without_an_operator_nobody_gets_events_of_the_platform(hub: Hub) -> None:
     hub.subscribe(b"$events/#")
 

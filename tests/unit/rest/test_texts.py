@@ -1,0 +1,58 @@
+"""What the API says of a text that it refuses: the command line's sentence, and never a pattern (`iothub.rest.texts`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from iothub.rest import models
+from iothub.rest.texts import EXPECTED, NO_NUL, Checked, sentence_of
+from tests.support.rest_api import Api
+
+HOOK = {"name": "pager", "url": "https://a.example"}
+KEY = {"name": "ci", "role": "viewer"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("/tenants", {"name": "Nobody !"}, "'Nobody !' cannot be a tenant name: expected 2 to 32 of a-z"),
+        ("/tenants/acme/devices", {"name": "a b"}, "'a b' cannot be a device name: expected 1 to 128 of A-Z"),
+        ("/tenants/acme/groups", {"name": "a b"}, "'a b' cannot be a group name: expected 1 to 64"),
+        ("/tenants/acme/webhooks", {**HOOK, "name": "a b"}, "'a b' cannot be a webhook name: expected 1 to 64"),
+        ("/tenants/acme/webhooks", {**HOOK, "url": "ftp://a.example"}, "the URL must begin with https:// or http://"),
+        ("/tenants/acme/webhooks", {**HOOK, "events": ["alarm/*"]}, "an event of the platform, which no webhook"),
+        ("/webhooks", {**HOOK, "events": ["nothing"]}, "'nothing' is no event: expected one of *"),
+        ("/plans", {"name": "A"}, "'A' cannot be a plan name: expected 1 to 64 of a-z"),
+        ("/plans", {"name": "a", "limits": {"nobodys": 5}}, "unknown quota 'nobodys'"),
+        ("/plans", {"name": "a", "limits": {"publish_messages": ["5/9h"]}}, "expected NUMBER/WINDOW such as"),
+        ("/api-keys", {**KEY, "name": "a b"}, "'a b' cannot be a key name: expected 1 to 64"),
+        ("/users", {**KEY, "name": "a b"}, "'a b' cannot be a user name: expected 1 to 64"),
+        ("/tenants", {"name": "new", "display_name": "a\nb"}, "expected printable characters"),
+    ],
+)
+def test_text_that_is_refused_has_a_sentence(api: Api, path: str, body: dict[str, object], sentence: str) -> None:
+    answer = api.post(path, body)
+
+    assert (answer.status, answer.code) == (422, "invalid")
+    assert any(sentence in each["detail"] for each in answer.json["errors"]), answer.json
+
+
+def test_every_pattern_has_a_sentence(api: Api) -> None:
+    """A new one is checked by the accounts, or has its sentence in the table."""
+    kinds = [part for value in vars(models).values() for part in getattr(value, "__metadata__", ())]
+    checked = {part.pattern for part in kinds if isinstance(part, Checked)}
+
+    found = set(_patterns(api.get("/openapi.json").json))
+
+    assert found - checked <= EXPECTED.keys()
+    assert sentence_of({"type": "string_pattern_mismatch", "ctx": {"pattern": NO_NUL}}) == EXPECTED[NO_NUL]
+
+
+def _patterns(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        yield from (value for name, value in part.items() if name == "pattern" and isinstance(value, str))
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _patterns(each)
