@@ -19,6 +19,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from iothub.base import gc_tuning
 from iothub.dashboard import export, login, open_pages
 from iothub.dashboard.api import RefusalError, api_for
 from iothub.dashboard.frame import UNAUTHENTICATED, State, finish, login_path
@@ -140,6 +141,7 @@ class Dashboard:
         """Run what runs beside the requests."""
         pages = self._app.router.lifespan_context(self._app)
         async with pages, self._state.sampler.running(), open_pages.watching(self._state.rest):
+            gc_tuning.settle()
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

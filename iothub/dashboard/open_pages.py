@@ -1,4 +1,6 @@
-"""Open pages end with their login: one that is over, or whose user is disabled, shows nothing more and keeps no connection.
+"""When open pages end: with their login, which may be over or its user disabled, or since no browser holds them; and what that leaves.
+
+A page that has ended shows nothing more and keeps no connection.
 
 Knows no page; what a page holds is given back by what it has registered with `client.on_delete`, which may be called twice.
 """
@@ -6,6 +8,8 @@ Knows no page; what a page holds is given back by what it has registered with `c
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -21,6 +25,11 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 EVERY_S = 5.0
+UNCONNECTED_S = 15.0  # in which a browser loads a page and connects; a slower one loads it again, with its files cached
+COLLECT_S, COLLECT_PAGES = (
+    60.0,
+    100,
+)  # a page is some thousand objects in cycles; looking for them stops the process for a moment
 _UNAUTHENTICATED = 401
 
 log = logging.get(__name__)
@@ -50,12 +59,34 @@ async def watching(rest: ASGIApp) -> AsyncIterator[None]:
 
 
 async def _repeat(rest: ASGIApp) -> None:
+    garbage = Garbage()
     while True:
         await asyncio.sleep(EVERY_S)
         try:
+            Client.prune_instances(client_age_threshold=UNCONNECTED_S)
+            garbage.look(set(Client.instances), time.monotonic())
             await look(rest)
         except Exception as error:  # the edge of a loop of its own
             log.error("looking for ended logins failed, will retry", exc_info=error)
+
+
+class Garbage:
+    """Collects what pages leave: once in a while, in place of in the middle of whatever page is made (`gc_tuning.settle`)."""
+
+    def __init__(self) -> None:
+        self._pages: set[str] = set()
+        self._gone = 0
+        self._collected_s = 0.0
+
+    def look(self, pages: set[str], now_s: float) -> bool:
+        """Collect if enough has gone since the last time, or some a while ago; `pages`: the ids of those that are there."""
+        self._gone += len(self._pages - pages)
+        self._pages = pages
+        if self._gone < COLLECT_PAGES and not (self._gone and now_s - self._collected_s >= COLLECT_S):
+            return False
+        self._gone, self._collected_s = 0, now_s
+        gc.collect()
+        return True
 
 
 async def look(rest: ASGIApp) -> None:

@@ -234,14 +234,15 @@ class Table:
         self._csv.props["href"] = self._csv_target()
 
     def _row(self, number: int, row: Json) -> dict[str, object]:
-        acts = [
+        """Return what the template draws. Tuples: NiceGUI would watch each list and dict in it for changes, which costs more than the page."""
+        acts = tuple(
             {"n": index, "icon": action.icon, "label": action.label}
             for index, action in enumerate(self._actions)
             if action.when(row)
-        ]
+        )
         return {
             "k": number,
-            "cells": [column.cell(row) for column in self._columns],
+            "cells": tuple(column.cell(row) for column in self._columns),
             "acts": acts,
             "has": bool(self._actions),
         }

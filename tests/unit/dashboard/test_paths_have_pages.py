@@ -1,6 +1,9 @@
-"""Every path of REST has a page that reaches it, and every page of the table is there: a new path without one fails here."""
+"""Every path of REST has a page that reaches it and a line in the guide: a new path without one fails here."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -193,3 +196,25 @@ def test_page_is_open_to_every_role_that_has_the_operation(operations: dict[str,
     }
 
     assert hidden == set()
+
+
+def test_guide_names_every_path(operations: dict[str, str]) -> None:
+    """Its table has the last word of each path, and the verb behind it."""
+    guide = Path(__file__).resolve().parents[3] / "docs" / "guide" / "rest.md"
+    table = guide.read_text(encoding="utf-8").partition("## What is there")[2].partition("Not there:")[0]
+    named = set(re.findall(r":?[a-z][a-z.-]*", " ".join(re.findall(r"`([^`]+)`", table))))
+    words = {word for each in operations for word in _words(each.partition(" ")[2])}
+
+    assert words - named == set()
+
+
+def _words(path: str) -> list[str]:
+    last, _, verb = re.sub(r"/?\{[^}]*\}", "", path).rpartition("/")[2].partition(":")
+    return [word for word in (last, f":{verb}" if verb else "") if word]
+
+
+@pytest.mark.parametrize(
+    ("path", "words"), [("/tenants/{tenant}:export", ["tenants", ":export"]), ("/a/b/{c}/d", ["d"]), ("/a/{b}", ["a"])]
+)
+def test_words_of_a_path(path: str, words: list[str]) -> None:
+    assert _words(path) == words
