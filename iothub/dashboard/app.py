@@ -19,16 +19,19 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from iothub.dashboard import export, login
+from iothub.base import gc_tuning
+from iothub.dashboard import export, login, open_pages
 from iothub.dashboard.api import RefusalError, api_for
 from iothub.dashboard.frame import UNAUTHENTICATED, State, finish, login_path
 from iothub.dashboard.pages import (
+    account,
     bans,
     changes,
     clients,
     devices,
     explain,
     groups,
+    issuers,
     jobs,
     mqtt,
     overview,
@@ -41,10 +44,13 @@ from iothub.dashboard.pages import (
     retained,
     rules,
     sessions,
+    streams,
+    subscriptions,
     tenant,
     tenants,
     traces,
     usage,
+    webhooks,
 )
 from iothub.dashboard.sampler import Sampler
 from iothub.rest.edge import IMPORT_BYTES
@@ -62,6 +68,7 @@ PAGES = (
     devices,
     clients,
     sessions,
+    subscriptions,
     queues,
     retained,
     rejected,
@@ -71,10 +78,14 @@ PAGES = (
     groups,
     rules,
     bans,
+    issuers,
     quotas,
+    streams,
+    webhooks,
     usage,
     changes,
     people,
+    account,
 )  # in the order of the navigation
 STATIC = Path(str(files("iothub.dashboard") / "static"))
 _SOCKET = "/_nicegui_ws/"
@@ -128,7 +139,9 @@ class Dashboard:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run what runs beside the requests."""
-        async with self._app.router.lifespan_context(self._app), self._state.sampler.running():
+        pages = self._app.router.lifespan_context(self._app)
+        async with pages, self._state.sampler.running(), open_pages.watching(self._state.rest):
+            gc_tuning.settle()
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

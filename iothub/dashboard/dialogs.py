@@ -40,10 +40,13 @@ async def confirm(  # what a question consists of
     danger: Danger = Danger.MODERATE,
     name: str = "",
     command: str = "",
+    draw: Callable[[], object] | None = None,
 ) -> bool:
-    """Ask before something is done. SEVERE: `name` must be typed. `command` is the same on the command line."""
+    """Ask before something is done. SEVERE: `name` must be typed. `command` is the same on the command line; `draw`: a choice below the text."""
     with dialog(title) as asked:
         ui.label(text)
+        if draw is not None:
+            draw()
         typed = None
         if danger is Danger.SEVERE:
             ui.label(f"Type {name} to confirm.").classes("io-soft")

@@ -5,8 +5,9 @@ Knows no resource. `page` makes a page of a coroutine function; the package's do
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -84,7 +85,6 @@ class View:
     path: Mapping[str, Any]
     query: Mapping[str, str]
     theme: str
-    crumbs: list[tuple[str, str]] = field(default_factory=list)
 
     @property
     def tenant(self) -> str:
@@ -139,7 +139,9 @@ def page(  # each is a field of the navigation
             if not isinstance(view, View):
                 return view
             _draw(view)
-            with ui.element("main").classes("io-page").props("id=main tabindex=-1") as main:
+            with (
+                ui.element("div").classes("io-page").props("id=main tabindex=-1") as main
+            ):  # inside the layout's own <main>
                 await _fill(view, build, main)
             return None
 
@@ -213,8 +215,6 @@ def _draw(view: View) -> None:
     if view.theme in THEMES:
         ui.dark_mode(THEMES[view.theme])
         ui.add_head_html(f"<style>html{{background:{'#0f141b' if view.theme == 'dark' else '#f5f7fa'}}}</style>")
-    link = ui.link("Skip to the page", "#main").classes("io-skip")
-    link.move(target_index=0)
     drawer = (
         ui.left_drawer(value=False, bordered=True).classes("io-drawer").props("width=232 breakpoint=1023 show-if-above")
     )
@@ -224,6 +224,7 @@ def _draw(view: View) -> None:
     with drawer:
         _navigation(view)
     with ui.header().classes("io-header"):
+        ui.link("Skip to the page", "#main").classes("io-skip")  # the first stop of the keyboard
         menu = ui.button(icon="menu", on_click=lambda: drawer.run_method("toggle"), color=None).props(
             'flat dense round aria-label="Navigation"'
         )
@@ -250,6 +251,7 @@ def entries_for(view: View) -> list[tuple[str, list[Entry]]]:
             for entry in ENTRIES
             if entry.group == group
             and entry.icon
+            and (group == TENANT or not view.me.tenant)
             and (not entry.scope or view.may(entry.scope))
             and ("{tenant}" not in entry.path or view.tenant)
         ]
@@ -262,22 +264,27 @@ def target(view: View, entry: Entry) -> str:
     return entry.path.replace("{tenant}", part(view.tenant))
 
 
+def list_of(entry: Entry) -> Entry:
+    """Return the page of the navigation that a page belongs to: its list, or itself."""
+    lists = [each for each in ENTRIES if each.icon and entry.path.startswith(f"{each.path}/")]
+    return entry if entry.icon else max(lists, key=lambda each: len(each.path), default=entry)
+
+
 def _navigation(view: View) -> None:
+    """Draw the navigation as one element, which the browser fills: forty of the server's would cost more than most pages."""
+    shown = list_of(view.entry)
+    rows: list[dict[str, object]] = []
+    for group, entries in entries_for(view):
+        if group:
+            rows.append({"group": f"{group} {view.tenant}" if group == TENANT else group})
+        for entry in entries:
+            row = {"title": entry.title, "href": target(view, entry), "icon": entry.icon, "key": entry.key}
+            rows.append({**row, "here": entry is shown})
     with ui.link(target="/").classes("io-brand").props('aria-label="iothub, to the start"'):
         ui.element("span").classes("io-mark")
         ui.label("iothub")
-    with ui.element("nav").props('aria-label="Pages"').classes("io-nav"):
-        for group, entries in entries_for(view):
-            if group:
-                ui.label(f"{group} {view.tenant}" if group == TENANT else group).classes("io-group")
-            for entry in entries:
-                here = ui.link(entry.title, target(view, entry)).classes("io-nav-item")
-                here.props["data-icon"] = entry.icon  # drawn by the style sheet
-                if entry.key:
-                    here.props["data-go"] = entry.key
-                if entry is view.entry:
-                    here.classes("io-here")
-                    here.props["aria-current"] = "page"
+    nav = ui.element("nav").props('aria-label="Pages"').classes("io-nav")
+    nav.props["data-rows"] = json.dumps(rows)
 
 
 def _crumbs(view: View) -> None:
@@ -285,6 +292,10 @@ def _crumbs(view: View) -> None:
         ui.link("Tenants", "/tenants")
         ui.label("/").classes("io-soft")
         ui.link(view.tenant, f"/tenants/{part(view.tenant)}")
+        ui.label("/").classes("io-soft")
+    found = list_of(view.entry)
+    if found is not view.entry:
+        ui.link(found.title, target(view, found))
         ui.label("/").classes("io-soft")
     ui.label(view.entry.title).classes("io-crumb-here")
 
@@ -301,4 +312,5 @@ def _tools(view: View) -> None:
             ui.label(view.me.name).classes("io-strong")
             ui.label(f"{view.me.role}{f' of {view.me.tenant}' if view.me.tenant else ''}").classes("io-soft")
         ui.separator()
+        ui.menu_item("Account", on_click=lambda: ui.navigate.to("/account"))
         ui.menu_item("Log out", on_click=lambda: ui.navigate.to("/logout"))

@@ -71,13 +71,16 @@ def per_second(value: object) -> float | None:
     return next((float(rate.partition("/")[0]) for rate in value if rate.endswith("/1s")), None)
 
 
-def limit_columns() -> list[Column]:
+def limit_columns(*, with_usage: bool = True) -> list[Column]:
     """Return the columns of `limit_rows`."""
+    usage = [
+        Column("used", "Used", "number"),
+        Column("share", "", "meter", lambda value: NOTHING if value is None else f"{value * 100:.0f} %"),
+    ]
     return [
         Column("name", "Limit", "code"),
         Column("limit", "In force"),
-        Column("used", "Used", "number"),
-        Column("share", "", "meter", lambda value: NOTHING if value is None else f"{value * 100:.0f} %"),
+        *(usage if with_usage else []),
         Column("origin", "From"),
     ]
 

@@ -9,10 +9,10 @@ from html import escape
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, quote
 
-from nicegui import Client, ui
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from iothub.dashboard import open_pages
 from iothub.dashboard.api import RefusalError, api_for
 from iothub.dashboard.frame import State
 from iothub.rest import cookies
@@ -78,20 +78,12 @@ async def log_in(request: Request) -> Response:
 async def log_out(request: Request) -> Response:
     state: State = request.scope["iothub.dashboard"]
     response = RedirectResponse("/login", 303)
-    _end_pages(cookies.read(request.scope))
+    open_pages.end(cookies.read(request.scope))
     try:
         _hand_over(await api_for(state.rest, request).send("POST", "/auth/logout"), response)
     except RefusalError:  # it has ended already
         cookies.drop(response, request.scope)
     return response
-
-
-def _end_pages(token: str | None) -> None:
-    """Have the open pages of this login go to the login page: figures that are sampled are not asked of REST."""
-    for client in list(Client.instances.values()):
-        if token is not None and client.has_socket_connection and cookies.read(client.request.scope) == token:
-            with client:
-                ui.navigate.to("/login")
 
 
 async def _form(request: Request) -> dict[str, str] | None:

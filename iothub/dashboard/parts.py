@@ -6,7 +6,7 @@ Knows neither REST nor a session. Every text is handed over as text.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from nicegui import ui
 
 if TYPE_CHECKING:
+    from nicegui.events import UploadEventArguments
+
     from iothub.dashboard.api import RefusalError
 
 _HINTS = {
@@ -24,10 +26,28 @@ _HINTS = {
     "unavailable": "`iothub status` on the hub's machine says whether it runs; `iothub serve` starts it.",
 }
 _BADGES = {
-    "good": {"active", "up", "enabled", "ready", "connected", "allow", "ok", "succeeded", "info", "pass"},
-    "warn": {"suspended", "draining", "deleting", "warning", "offline", "disabled"},
-    "bad": {"down", "deny", "failed", "critical", "error", "lost", "refused", "fail"},
+    "good": {"active", "up", "enabled", "ready", "connected", "allow", "ok", "succeeded", "info", "pass", "delivered"},
+    "warn": {"warn", "suspended", "draining", "deleting", "warning", "offline", "disabled"},
+    "bad": {
+        "down",
+        "deny",
+        "failed",
+        "critical",
+        "error",
+        "lost",
+        "refused",
+        "fail",
+        "given_up",
+        "queue_full",
+        "store_failed",
+    },
 }
+
+
+_FILE_HEAD = """
+<q-btn flat no-caps class="full-width" icon="attach_file" label="Choose a WHAT, or drop it here"><q-uploader-add-trigger /></q-btn>
+"""
+_FILE_LIST = """<div class="io-soft">{{ props.files.at(-1)?.name }}</div>"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +157,14 @@ def command_line(text: str) -> None:
         with ui.element("code"):
             ui.label(text)
         copy_button(text)
+
+
+def file_field(what: str, accept: str, most_bytes: int, on_upload: Callable[[UploadEventArguments], object]) -> None:
+    """Draw a field that sends a file at once, such as a "CSV file". Quasar's own head has buttons without a name."""
+    field = ui.upload(auto_upload=True, max_file_size=most_bytes, on_upload=on_upload)
+    field.props("flat bordered").classes("io-fill").props["accept"] = accept
+    field.add_slot("header", _FILE_HEAD.replace("WHAT", what))
+    field.add_slot("list", _FILE_LIST)
 
 
 def empty(found: Empty) -> None:

@@ -59,7 +59,8 @@ def text(value: object) -> str:
 class Column:
     """One column. A column without a field is not in CSV.
 
-    `kind`: text, number, code, badge, or meter for a share from 0 to 1. `show` writes the value; `of` finds it, if it is not the field alone;
+    `kind`: text, long for sentences, number, code, badge, or meter for a share from 0 to 1.
+    `show` writes the value; `of` finds it, if it is not the field alone;
     `href`: what a cell links to.
     """
 
@@ -76,7 +77,7 @@ class Column:
         made: dict[str, object] = {"t": shown, "c": f"io-td-{self.kind}"}
         if self.href is not None:
             made["h"] = self.href(row)
-        if self.kind == "badge":
+        if self.kind == "badge" and shown != NOTHING:
             made["b"] = parts.badge_kind(shown)
         elif self.kind == "meter" and isinstance(value, int | float):
             made["p"] = min(round(value * 100), 100)
@@ -189,6 +190,7 @@ class Table:
             with self._nothing:
                 parts.empty(self._empty)
             self._none_found = ui.label("Nothing matches the filter.").classes("io-empty")
+            self._missing = ui.label().classes("io-missing").props("role=alert")
             with ui.element("div").classes("io-table-foot"):
                 self._first = ui.button("First", on_click=self.load).props("flat dense no-caps")
                 self._previous = ui.button("Previous", on_click=self._back).props(
@@ -220,6 +222,9 @@ class Table:
         self._table.set_visibility(bool(rows))
         self._nothing.set_visibility(not rows and not is_filtered)
         self._none_found.set_visibility(not rows and is_filtered)
+        missing = self._page.more.get("unanswered") or []
+        self._missing.set_text("Not complete: " + "; ".join(str(each) for each in missing))
+        self._missing.set_visibility(bool(missing))
         first = len(self._before) * self._limit
         self._count.set_text(f"{first + 1} to {first + len(rows)}" if rows else "")
         self._first.set_visibility(bool(self._before))
@@ -229,14 +234,15 @@ class Table:
         self._csv.props["href"] = self._csv_target()
 
     def _row(self, number: int, row: Json) -> dict[str, object]:
-        acts = [
+        """Return what the template draws. Tuples: NiceGUI would watch each list and dict in it for changes, which costs more than the page."""
+        acts = tuple(
             {"n": index, "icon": action.icon, "label": action.label}
             for index, action in enumerate(self._actions)
             if action.when(row)
-        ]
+        )
         return {
             "k": number,
-            "cells": [column.cell(row) for column in self._columns],
+            "cells": tuple(column.cell(row) for column in self._columns),
             "acts": acts,
             "has": bool(self._actions),
         }

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PREFIX = "/api/v1"
 BODY_BYTES = 1 << 20
 IMPORT_BYTES = 16 << 20
+UNUSED = "iothub.unused"  # in the scope of a request inside this process: it does not keep its login alive
 BODY_S = 15.0  # for the whole of it
 _LARGE = (":import", ":apply")
 _CSV = "/devices:import"
@@ -117,7 +118,8 @@ class Edge:
                 key = await run_in_threadpool(api_keys.holder, self._store, text.strip())
                 found = None if key is None else Principal.of_key(key)
         elif (token := cookies.read(scope)) is not None:
-            user = await run_in_threadpool(login_sessions.holder, self._store, token)
+            is_used = not scope.get(UNUSED, False)
+            user = await run_in_threadpool(login_sessions.holder, self._store, token, is_used=is_used)
             if user is not None:
                 cookies.require_own_origin(scope, self._url, is_required=True)
                 found = Principal.of_user(user)

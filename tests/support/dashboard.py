@@ -9,7 +9,7 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,9 +59,12 @@ class Watched:
 
 
 class Dashboard:
-    """All of it. `as_(role)` is a page of a browser in which a user of that role has logged in."""
+    """All of it. `as_(role)` is a page of a browser in which a user of that role has logged in.
 
-    def __init__(self, hub: Hub, browser: Browser) -> None:
+    `program`: what begins the command line that serves it.
+    """
+
+    def __init__(self, hub: Hub, browser: Browser, program: Sequence[str] = (str(IOTHUB),)) -> None:
         self.hub = hub
         self.browser = browser
         self.port = free_port()
@@ -71,7 +74,7 @@ class Dashboard:
         self.key = str(
             json.loads(hub.run("admin", "key", "create", "t", "--role", "platform-admin", "-o", "json").stdout)["key"]
         )
-        command = [str(IOTHUB), "--data-dir", str(hub.data_dir), "admin", "serve", "--port", str(self.port)]
+        command = [*program, "--data-dir", str(hub.data_dir), "admin", "serve", "--port", str(self.port)]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         self.pid = self._process.pid
@@ -157,11 +160,11 @@ class Dashboard:
 
 
 @contextmanager
-def dashboard(hub: Hub) -> Iterator[Dashboard]:
+def dashboard(hub: Hub, program: Sequence[str] = (str(IOTHUB),)) -> Iterator[Dashboard]:
     """Serve the dashboard of a hub that runs, and end it."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        served = Dashboard(hub, browser)
+        served = Dashboard(hub, browser, program)
         try:
             yield served
         finally:

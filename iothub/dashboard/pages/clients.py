@@ -45,7 +45,7 @@ async def show(view: View) -> None:
         empty=Empty("No client is connected.", command("client", "list", view.tenant)),
         actions=[Action("logout", "Kick", lambda row: kick_row(str(row["name"])), "clients:write")],
         search="after",
-        hint="Begin after this client id",
+        hint="Start after this client id",
     )
     await table.try_load()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from nicegui import events, ui
@@ -15,9 +15,11 @@ from iothub.dashboard.dialogs import Danger
 from iothub.dashboard.export import safe
 from iothub.dashboard.frame import TENANT, View, page
 from iothub.dashboard.limits import limit_columns, limit_rows
+from iothub.dashboard.pages.quotas import edit_limit
 from iothub.dashboard.parts import Empty, command
 from iothub.dashboard.table import Action, Column, Table, text
 from iothub.dashboard.units import moment
+from iothub.rest.models import DeviceLimitsPatch
 
 IMPORT_BYTES = 16 << 20
 _SHOWN = 200  # names and mistakes of an import
@@ -111,14 +113,29 @@ async def show_one(view: View) -> None:
             ui.link("Rejected clients", f"{view.tenant_path}/rejected")
     if view.may("quotas:read"):
         with parts.panel("Limits in force"):
-            await Table(
-                view,
-                "",
-                limit_columns(),
-                empty=Empty("No limits."),
-                fetch=lambda: limit_rows(view, f"{path}/quotas:effective"),
-                rows=0,
-            ).load()
+            await _limits(view, name, path).load()
+
+
+@cache
+def _own_limits() -> frozenset[str]:
+    """Return the limits that a device may have of its own."""
+    return frozenset(DeviceLimitsPatch.model_json_schema()["properties"]["limits"]["properties"])
+
+
+def _limits(view: View, name: str, path: str) -> Table:
+    async def edit(row: Json) -> None:
+        await edit_limit(view, path, str(row["name"]), table, name)
+
+    table = Table(
+        view,
+        "",
+        limit_columns(with_usage=False),
+        empty=Empty("No limits."),
+        actions=[Action("edit", "Change", edit, "quotas:write", lambda row: row["name"] in _own_limits())],
+        fetch=lambda: limit_rows(view, f"{path}/quotas:effective"),
+        rows=0,
+    )
+    return table
 
 
 def _buttons(view: View, name: str, row: Json) -> None:
@@ -128,6 +145,7 @@ def _buttons(view: View, name: str, row: Json) -> None:
 
     here = f"{view.tenant_path}/devices/{part(name)}"
     ui.button("Rotate the secret", icon="key", on_click=lambda: _rotate(view, name)).props("outline no-caps")
+    ui.button("Set a password", icon="password", on_click=lambda: _set_password(view, name)).props("outline no-caps")
     change = _disable if row["is_enabled"] else _enable
     ui.button("Disable" if row["is_enabled"] else "Enable", on_click=partial(go, change, here)).props("outline no-caps")
     ui.button("Delete", color="negative", on_click=partial(go, _delete, f"{view.tenant_path}/devices")).props(
@@ -189,6 +207,23 @@ async def _rotate(view: View, name: str) -> None:
             await _show_secret(view, made)
 
 
+async def _set_password(view: View, name: str) -> None:
+    given: Json = {"password": ""}
+
+    def draw() -> None:
+        ui.label("It replaces the credential, and the device's connections are closed.").classes("io-soft")
+        ui.input("Password").props("outlined dense autofocus type=password autocomplete=new-password").bind_value(
+            given, "password"
+        )
+
+    async def send() -> object | None:
+        path = f"{view.tenant_path}/devices/{part(name)}/password"
+        return await view.do(view.api.put(path, given), f"The password of {name} is set.")
+
+    line = command("device", "set-password", view.tenant, name)
+    await dialogs.form(f"Password of {name}", draw, send, verb="Set", command=lambda: line)
+
+
 async def _disable(view: View, name: str) -> bool:
     line = command("device", "disable", view.tenant, name)
     question = "Its connections are closed and new ones are refused. Its account and sessions stay."
@@ -239,10 +274,7 @@ class _Import:
             )
             parts.command_line(command("device", "import", self._view.tenant, "FILE", "--dry-run"))
             ui.checkbox("Make the secrets that are missing", value=True, on_change=self._toggled)
-            picked = ui.upload(
-                auto_upload=True, max_files=1, max_file_size=IMPORT_BYTES, on_upload=self._uploaded, label="CSV file"
-            )
-            picked.props("accept=.csv,text/csv flat bordered").classes("io-fill")
+            parts.file_field("CSV file", ".csv,text/csv", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines")
             with ui.row().classes("io-buttons"):
                 ui.button("Close", on_click=self._dialog.close).props("flat")

@@ -21,7 +21,7 @@ _LISTENERS = ("tcp", "tls", "ws", "wss")
 _STEPS = (
     Column("step", "Step"),
     Column("outcome", "Outcome", "badge"),
-    Column("reason", "Why"),
+    Column("reason", "Why", "long"),
     Column("rule", "Rule", "code"),
 )
 _FIELDS = {

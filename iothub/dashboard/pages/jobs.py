@@ -28,7 +28,7 @@ async def show(view: View) -> None:
         "/jobs",
         (
             Column("name", "Name", href=lambda row: f"/jobs/{part(row['name'])}"),
-            Column("what", "What it does"),
+            Column("what", "What it does", "long"),
             Column("nightly", "Nightly"),
             Column("result", "Last result", "badge", of=lambda row: _last(row, "result")),
             Column("started", "Started (UTC)", show=moment, of=lambda row: _last(row, "started")),
@@ -58,7 +58,7 @@ async def show_one(view: View) -> None:
             Column("started", "Started (UTC)", show=moment),
             Column("ended", "Ended (UTC)", show=moment),
             Column("figures", "Figures"),
-            Column("text", "Says"),
+            Column("text", "Says", "long"),
         ),
         empty=Empty("It has not run yet.", command("job", "run", name)),
         rows=100,

@@ -67,7 +67,7 @@ class _Figures:
             self._delivered = Figure("Messages out")
             self._dropped = Figure("Drops")
             self._sessions = Figure("Sessions")
-            self._queued = Figure("Queued messages")
+            self._queued = Figure("Queued")
             Figure("Tenants", units.exact(tenants), href="/tenants")
         self._problem = ui.label().classes("io-soft")
         self._limit = status.get("hub", {}).get("connections_limit")

@@ -1,4 +1,4 @@
-"""/alarms, /nodes, /audit and /settings: the platform as a whole."""
+"""/alarms, /nodes, /audit, /settings, /doctor and /session-log: the platform as a whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iothub.dashboard.units import exact, moment
 
 @page("/alarms", title="Alarms", scope="status:read", group=PLATFORM, icon="notifications", key="a")
 async def show_alarms(view: View) -> None:
-    parts.heading("Alarms", "what the running hub has raised")
+    parts.heading("Alarms", "what is wrong now at any hub, and what to do")
     await Table(
         view,
         "/alarms",
@@ -26,8 +26,8 @@ async def show_alarms(view: View) -> None:
             Column("severity", "Severity", "badge"),
             Column("name", "Name", "code"),
             Column("since", "Since (UTC)", show=moment),
-            Column("detail", "Detail"),
-            Column("advice", "What to do"),
+            Column("detail", "Detail", "long"),
+            Column("advice", "What to do", "long"),
         ),
         empty=Empty("No alarm is active.", command("status")),
         rows=0,
@@ -150,10 +150,29 @@ async def show_doctor(view: View) -> None:
         (
             Column("state", "State", "badge", show=lambda value: str(value).lower().replace("fail", "failed")),
             Column("name", "What"),
-            Column("text", "Found"),
-            Column("advice", "What to do"),
+            Column("text", "Found", "long"),
+            Column("advice", "What to do", "long"),
             Column("ms", "ms", "number"),
         ),
         empty=Empty("Nothing was checked.", command("doctor")),
         rows=0,
     ).try_load()
+
+
+@page("/session-log", title="Session log", scope="status:read", group=DIAGNOSE, icon="timeline")
+async def show_session_log(view: View) -> None:
+    parts.heading("Session log", "events of sessions by partition, and how far the session states are behind")
+    await Table(
+        view,
+        "/events/lag",
+        (
+            Column("partition", "Partition", "number"),
+            Column("begin", "First", "number", exact),
+            Column("end", "Last", "number", exact),
+            Column("events", "Events", "number", exact),
+            Column("applied", "Applied", "number", exact),
+            Column("lag", "Behind", "number", exact),
+        ),
+        empty=Empty("The log has no partition.", command("events", "lag")),
+        rows=0,
+    ).load()

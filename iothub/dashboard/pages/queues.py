@@ -45,7 +45,7 @@ async def show(view: View) -> None:
         empty=Empty("No session has a queue.", command("queue", "list", view.tenant)),
         actions=[Action("delete_sweep", "Purge", lambda row: purge_row(str(row["name"])), "sessions:write")],
         search="after",
-        hint="Begin after this client id",
+        hint="Start after this client id",
     )
     await table.try_load()
 

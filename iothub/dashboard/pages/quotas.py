@@ -38,7 +38,7 @@ async def show(view: View) -> None:
         LiveCharts(charts, lambda: view.tenant_points)
 
     async def edit(row: Json) -> None:
-        await _edit(view, str(row["name"]), table)
+        await edit_limit(view, view.tenant_path, str(row["name"]), table)
 
     async def fetch() -> list[Json]:
         return await limit_rows(view, path, usages)
@@ -62,9 +62,12 @@ def _chart(name: str, value: object) -> Chart:
     return Chart(title, unit, [Series(field, title.lower())], limit=limit, note=note)
 
 
-async def _edit(view: View, name: str, table: Table) -> None:
-    """Show what it is and what it will be; another's change in between is refused by REST."""
-    path = f"{view.tenant_path}/quotas"
+async def edit_limit(view: View, owner: str, name: str, table: Table, device: str = "") -> None:
+    """Show what a limit of the tenant or a device is and what it will be; another's change in between is refused by REST.
+
+    `owner`: its path.
+    """
+    path = f"{owner}/quotas"
     found = await view.do(view.api.show(path))
     if found is None:
         return
@@ -73,7 +76,7 @@ async def _edit(view: View, name: str, table: Table) -> None:
 
     def draw() -> None:
         field = ui.input("Value").props("outlined dense autofocus clearable").bind_value(given, "value")
-        field.props["hint"] = "such as 1000, 500/1s,100000/1d or unlimited; empty: as the plan has it"
+        field.props["hint"] = "such as 1000, 500/1s,100000/1d or unlimited; empty: it is inherited"
         with ui.element("div").classes("io-diff"):
             ui.label("Before and after").classes("io-soft")
             ui.label(_shown(old)).classes("io-diff-old")
@@ -88,12 +91,13 @@ async def _edit(view: View, name: str, table: Table) -> None:
 
     def line() -> str:
         value = read(given["value"] or "")
+        of = ["--device", device] if device else []
         if value is None:
-            return command("quota", "unset", view.tenant, name)
-        return command("quota", "set", view.tenant, f"{name}={written(value)}")
+            return command("quota", "unset", view.tenant, name, *of)
+        return command("quota", "set", view.tenant, f"{name}={written(value)}", *of)
 
-    await dialogs.form(f"{name} of {view.tenant}", draw, send, verb="Save", command=line)
+    await dialogs.form(f"{name} of {device or view.tenant}", draw, send, verb="Save", command=line)
 
 
 def _shown(value: Value | None) -> str:
-    return "as the plan has it" if value is None else written(value)
+    return "inherited" if value is None else written(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nicegui import ui
 
-from iothub.dashboard import dialogs, parts
+from iothub.dashboard import dialogs, parts, publish
 from iothub.dashboard.api import part
 from iothub.dashboard.dialogs import Danger
 from iothub.dashboard.frame import TENANT, View, page
@@ -41,6 +41,7 @@ async def show(view: View) -> None:
     if view.may("retained:write"):
         with actions:
             ui.button("Delete by filter", icon="delete", on_click=ask_delete).props("outline no-caps")
+            publish.button(view)
     await table.try_load()
 
 

@@ -43,7 +43,7 @@ async def show(view: View) -> None:
         empty=Empty("No client has a persistent session.", command("session", "list", view.tenant)),
         actions=[Action("delete", "Discard", lambda row: discard_row(str(row["name"])), "sessions:write")],
         search="after",
-        hint="Begin after this client id",
+        hint="Start after this client id",
     )
     await table.try_load()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from nicegui import ui
 
-from iothub.dashboard import dialogs, parts, tenant_actions, units
+from iothub.dashboard import dialogs, parts, tenant_actions, tenant_files, units
 from iothub.dashboard.api import Json, Shown
 from iothub.dashboard.chart import Chart, LiveCharts, Series
 from iothub.dashboard.frame import TENANT, View, page
@@ -124,12 +125,16 @@ def _menu(view: View, row: Json) -> None:
         if await tenant_actions.run(view, action, view.tenant):
             ui.navigate.to("/tenants" if action.verb == "delete" else view.tenant_path)
 
+    def item(icon: str, label: str, run: Callable[[], Awaitable[object]]) -> None:
+        with ui.menu_item(on_click=run), ui.element("div").classes("io-row"):
+            ui.icon(icon)
+            ui.label(label)
+
     with ui.button("Actions", icon="more_horiz").props("outline no-caps dense padding='4px 12px'"), ui.menu():
+        item("download", "Export", partial(tenant_files.export, view, view.tenant))
         for action in tenant_actions.ALL:
             if action.when(row):
-                with ui.menu_item(on_click=partial(act, action)), ui.element("div").classes("io-row"):
-                    ui.icon(action.icon)
-                    ui.label(action.label)
+                item(action.icon, action.label, partial(act, action))
 
 
 async def _edit(view: View, found: Shown) -> None:

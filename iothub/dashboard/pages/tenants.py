@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from nicegui import ui
 
-from iothub.dashboard import dialogs, parts, tenant_actions
+from iothub.dashboard import dialogs, parts, tenant_actions, tenant_files
 from iothub.dashboard.api import Json, part
 from iothub.dashboard.frame import PLATFORM, View, page
 from iothub.dashboard.parts import Empty, command
@@ -36,6 +36,9 @@ async def show(view: View) -> None:
             ui.link(f"plan {plan}  \u00d7", "/tenants").classes("io-badge io-badge-none")
     with actions:
         if view.may("tenants:write"):
+            ui.button(
+                "Import", icon="upload_file", on_click=lambda: tenant_files.Import(view, table.load).show()
+            ).props("outline no-caps")
             ui.button("Create tenant", icon="add", on_click=lambda: _create(view, table)).props("unelevated no-caps")
     await table.load()
 

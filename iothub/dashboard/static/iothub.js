@@ -28,8 +28,31 @@
     }
   }
 
+  const element = (tag, kind, text) => Object.assign(document.createElement(tag), { className: kind, textContent: text });
+
+  // The server sends the navigation as rows of text; links are made of them here.
+  function fillNavigation(nav) {
+    for (const row of JSON.parse(nav.dataset.rows)) {
+      if (row.group) {
+        nav.append(element("div", "io-group", row.group));
+        continue;
+      }
+      const link = element("a", row.here ? "io-nav-item io-here" : "io-nav-item", row.title);
+      link.setAttribute("href", row.href);
+      link.dataset.icon = row.icon; // drawn by the style sheet
+      if (row.key) link.dataset.go = row.key;
+      if (row.here) link.setAttribute("aria-current", "page");
+      nav.append(link);
+    }
+    nav.querySelector(".io-here")?.scrollIntoView({ block: "nearest" });
+  }
+
+  function appeared() {
+    const nav = document.querySelector("nav[data-rows]");
+    if (nav && !nav.childElementCount) fillNavigation(nav);
+  }
+
   function fillHelp(box) {
-    const element = (tag, kind, text) => Object.assign(document.createElement(tag), { className: kind, textContent: text });
     const rows = [["/", "search or filter"], ["?", "this list"], ["Esc", "close"]];
     for (const link of document.querySelectorAll("a[data-go]")) rows.push([`g ${link.dataset.go}`, link.textContent]);
     box.append(element("div", "io-title", "Keyboard"));
@@ -117,4 +140,5 @@
     },
   };
   document.addEventListener("keydown", pressed);
+  new MutationObserver(appeared).observe(document, { childList: true, subtree: true });
 })();

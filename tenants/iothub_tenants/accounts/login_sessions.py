@@ -64,8 +64,11 @@ def begin(store: AccountStore, user: User, proof: str, whole_s: int = WHOLE_S, *
         return Begun(found[0], token)
 
 
-def holder(store: AccountStore, token: str) -> User | None:
-    """Return whose login this is the token of; None: nobody's, or it is over. One read, and a write each minute. Raises BackendError."""
+def holder(store: AccountStore, token: str, *, is_used: bool = True) -> User | None:
+    """Return whose login this is the token of; None: nobody's, or it is over. One read, and a write each minute. Raises BackendError.
+
+    `is_used`: from now on it has its whole idle time again.
+    """
     now_ms = store.now_ms()
     with store.read() as connection:
         row = connection.execute(select(table).where(table.c.token == _hash(token))).mappings().first()
@@ -74,7 +77,7 @@ def holder(store: AccountStore, token: str) -> User | None:
         found = users.with_id(connection, row["user_id"])
     if found is None or not found[0].is_enabled:
         return None
-    if row["seen_ms"] < now_ms - USED_EVERY_MS:
+    if is_used and row["seen_ms"] < now_ms - USED_EVERY_MS:
         with suppress(BackendError), store.write() as writer:  # the next request tries it again
             writer.connection.execute(update(table).where(table.c.id == row["id"]).values(seen_ms=writer.now_ms))
             is_user = admin_user.c.id == row["user_id"]

@@ -30,12 +30,19 @@ PAGES = (
     ("/tenants/acme/groups", "Groups"),
     ("/tenants/acme/rules", "Access rules"),
     ("/tenants/acme/bans", "Bans"),
+    ("/tenants/acme/token-issuers", "Token issuers"),
+    ("/tenants/acme/streams", "Streams"),
+    ("/tenants/acme/webhooks", "Webhooks"),
+    ("/webhooks", "Webhooks"),
+    ("/account", "Account"),
     ("/tenants/acme/quotas", "Limits"),
     ("/tenants/acme/usage", "Usage"),
     ("/tenants/acme/audit", "Changes"),
 )
-CHANGING = [each for each in PAGES if re.search("plans|acme$|devices|rules|quotas|tenants$", each[0])]
-WIDE = [each for each in PAGES if re.fullmatch("/|/tenants/acme|.*devices|.*rules|.*quotas", each[0])]
+CHANGING = [
+    each for each in PAGES if re.search("plans|acme$|devices|rules|quotas|tenants$|issuers|streams|webhooks", each[0])
+]
+WIDE = [each for each in PAGES if re.fullmatch("/|/tenants/acme|.*devices|.*rules|.*quotas|/account", each[0])]
 _HAS_POINTS = """() => {
     const chart = getElement(Number(document.querySelector(".io-chart").id.slice(1))).chart;
     return chart.getOption().series[0].data.length > 1;

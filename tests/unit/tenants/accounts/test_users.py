@@ -228,6 +228,21 @@ def test_login_is_over_when_it_was_idle_or_is_old(store: AccountStore, monkeypat
         assert len(connection.execute(select(login_session)).all()) == 1
 
 
+def test_looking_at_a_login_is_no_use_of_it(store: AccountStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An open page looks whether its login is one, and must not keep it alive."""
+    now = store.now_ms()
+    monkeypatch.setattr(AccountStore, "now_ms", lambda _store: now)
+    users.create(store, "alice", "viewer", password=GOOD)
+    token = log_in(store, "alice")
+    assert token is not None
+
+    now += (IDLE_S - 1) * 1000
+    assert login_sessions.holder(store, token, is_used=False) is not None
+    now += 2000
+
+    assert login_sessions.holder(store, token) is None
+
+
 def test_login_that_is_ended_is_nobodys(store: AccountStore) -> None:
     users.create(store, "alice", "viewer", password=GOOD)
     first, second = log_in(store, "alice"), log_in(store, "alice")

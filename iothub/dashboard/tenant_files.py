@@ -1,0 +1,108 @@
+"""A tenant as a file: the accounts of one that is there, and a new one that is made of such a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from nicegui import events, ui
+
+from iothub.dashboard import dialogs, parts
+from iothub.dashboard.api import Json, RefusalError, part
+from iothub.dashboard.frame import View
+from iothub.dashboard.parts import command
+
+_FILE_BYTES = 16 << 20
+_CONTENT = "devices, groups, rules, limits, bans, token issuers and streams; no sessions and no messages"
+
+
+async def export(view: View, name: str) -> None:
+    """Ask, and hand the file to the browser."""
+    text = f"The file has the tenant's settings, {_CONTENT}. It has password hashes: protect it as the database itself."
+    line = command("tenant", "export", name)
+    if not await dialogs.confirm(f"Export {name}", text, verb="Export", danger=dialogs.Danger.NONE, command=line):
+        return
+    found = await view.do(view.api.post(f"/tenants/{part(name)}:export"), f"Tenant {name} is exported.")
+    if found is not None:
+        ui.download.content(json.dumps(found, indent=1), f"{name}.json", "application/json")
+
+
+class Import:
+    """A file is checked when it is there; then a tenant is made of it, or nothing."""
+
+    def __init__(self, view: View, done: Callable[[], Awaitable[object]]) -> None:
+        self._view = view
+        self._done = done
+        self._content: Json | None = None
+
+    def show(self) -> None:
+        with dialogs.dialog("Import a tenant", wide=True) as shown:
+            ui.label(f"A file of an export: {_CONTENT}. All of it is imported, or nothing.")
+            parts.command_line(command("tenant", "import", "FILE", "--dry-run"))
+            self._name = ui.input("Name", on_change=self._changed).props("outlined dense autofocus").classes("io-fill")
+            self._name.props["hint"] = "of the new tenant"
+            parts.file_field("JSON file", ".json,application/json", _FILE_BYTES, self._uploaded)
+            self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
+            with ui.row().classes("io-buttons"):
+                ui.button("Close", on_click=shown.close).props("flat")
+                ui.button("Check", on_click=self._check).props("outline")
+                self._button = ui.button("Import", on_click=self._import).props("unelevated")
+                self._button.disable()
+        shown.open()
+
+    def _changed(self) -> None:
+        self._button.disable()  # another name has not been checked
+
+    async def _uploaded(self, event: events.UploadEventArguments) -> None:
+        try:
+            found = json.loads(await event.file.read())
+        except ValueError as error:
+            self._tell(f"The file is not JSON: {error}")
+            return
+        if not isinstance(found, dict):
+            self._tell("The file is not a JSON object.")
+            return
+        self._content = found
+        said = found.get("tenant")
+        self._name.set_value(self._name.value or (str(said.get("name", "")) if isinstance(said, dict) else ""))
+        await self._check()
+
+    async def _check(self) -> None:
+        found = await self._send(is_dry_run=True)
+        if found is not None:
+            self._tell(f"Tenant {self._name.value} with {found['devices']} devices would be made.", _left_out(found))
+            self._button.enable()
+
+    async def _import(self) -> None:
+        self._button.disable()
+        found = await self._send(is_dry_run=False)
+        if found is not None:
+            self._tell(f"Tenant {self._name.value} is made, with {found['devices']} devices.", _left_out(found))
+            with self._result:
+                ui.link("Show it", f"/tenants/{part(self._name.value)}")
+            await self._done()
+
+    async def _send(self, *, is_dry_run: bool) -> Json | None:
+        if self._content is None:
+            self._tell("Choose a file.")
+            return None
+        self._button.disable()
+        try:
+            path = f"/tenants/{part(self._name.value or '-')}:import"
+            return await self._view.api.post(path, self._content, query={"dry_run": str(is_dry_run).lower()})
+        except RefusalError as refusal:
+            self._tell(refusal.detail, list(refusal.errors))
+            return None
+
+    def _tell(self, line: str, more: list[str] | None = None) -> None:
+        self._result.clear()
+        with self._result:
+            ui.label(line).classes("io-strong")
+            for each in more or ():
+                ui.label(each)
+
+
+def _left_out(found: Json) -> list[str]:
+    """Say what needs a new secret: that of another hub cannot be read here."""
+    kinds = {"without_secret": "Devices", "issuers_without_secret": "Token issuers"}
+    return [f"{kind} that need a new secret: {', '.join(found[name])}" for name, kind in kinds.items() if found[name]]
