@@ -16,7 +16,7 @@ Entries of a slot are what this hub has when they are sent: what changes before 
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from functools import partial
@@ -36,8 +36,9 @@ from iothub.peers.directory_frames import (
 )
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.frames import BadFrameError, FrameType
+from iothub.peers.packed_keys import PackedKeys
 from iothub.peers.ports import Announcer, PeerId
-from iothub.peers.view import Key, View, slot_of
+from iothub.peers.view import Key, View
 
 DIRECTORY_TYPES = tuple(BODIES)
 TURN_KEYS = 2_000
@@ -114,7 +115,7 @@ class Directory:
         self._view: View | None = None  # None: this hub is alone
         self._coming: tuple[View, Iterator[Key]] | None = None  # not alone any more, once these clients have been noted
         self._linked: set[PeerId] = set()
-        self._held: dict[int, dict[Key, int]] = defaultdict(dict)  # numbers of the holds that this hub has, by slot
+        self._held = PackedKeys()  # numbers of the holds that this hub has
         self._owed: dict[PeerId, set[int]] = {}  # slots of which an owner has not been sent the entries
         self._busy: dict[Key, _Busy] = {}  # keys of which something is going on
         self._number = 0
@@ -250,7 +251,7 @@ class Directory:
         on_held, busy.on_held = busy.on_held, None
         if answer.is_granted:
             busy.state = _State.USED
-            self._held[slot_of(answer.key)][answer.key] = answer.number
+            self._held.put(answer.key, answer.number)
         else:
             del self._busy[answer.key]
         if on_held is not None:
@@ -259,7 +260,7 @@ class Directory:
     def _take_take(self, take: Take) -> None:
         busy = self._busy.get(take.key)
         if busy is None:
-            if self._number_of(take.key) == take.number and self._use(take.key):
+            if self._held.get(take.key) == take.number and self._use(take.key):
                 self._leave(take.key, self._busy[take.key])
         elif busy.number == take.number and busy.state is _State.USED:
             busy.is_taken = True
@@ -309,8 +310,11 @@ class Directory:
 
     def _note_client(self, key: Key) -> None:
         if key not in self._busy:
-            number = self._clients.connected_at_ms(key) * 1_000 or self._next_number()
-            self._number = max(self._number, self._held[slot_of(key)].setdefault(key, number))
+            number = self._held.get(key)
+            if number is None:
+                number = self._clients.connected_at_ms(key) * 1_000 or self._next_number()
+                self._held.put(key, number)
+            self._number = max(self._number, number)
 
     def _change(self, view: View, before: View) -> None:
         self._announce(view, is_whole=False)
@@ -318,7 +322,7 @@ class Directory:
             for slot, (old, new) in enumerate(zip(before.owners(), view.owners(), strict=True)):
                 if old != new:
                     self._owed.get(old, set()).discard(slot)
-                    if new in self._owed and self._held.get(slot):
+                    if new in self._owed and self._held.has(slot):
                         self._owed[new].add(slot)
         self._send_entries()
         for key, busy in list(self._busy.items()):
@@ -338,8 +342,8 @@ class Directory:
         for peer in peers:
             self._owed[peer] = set()
         owners = view.owners()
-        for slot, keys in self._held.items():
-            if keys and owners[slot] in peers:
+        for slot in self._held.slots():
+            if owners[slot] in peers:
                 self._owed[owners[slot]].add(slot)
         self._send_entries()
 
@@ -349,7 +353,7 @@ class Directory:
         for peer, slots in list(self._owed.items()):
             entries: list[tuple[Key, int]] = []
             while slots and len(entries) < left:
-                entries += self._held.get(slots.pop(), {}).items()
+                entries += self._held.of_slot(slots.pop())
             if not slots:
                 del self._owed[peer]
             for part in parts(entries, is_last=not slots):
@@ -379,18 +383,12 @@ class Directory:
         self._number = max(self._number + 1, int(self._wall() * 1_000_000))
         return self._number
 
-    def _number_of(self, key: Key) -> int | None:
-        keys = self._held.get(slot_of(key))
-        return None if keys is None else keys.get(key)
-
     def _forget(self, key: Key) -> None:
-        keys = self._held.get(slot_of(key))
-        if keys is not None:
-            keys.pop(key, None)
+        self._held.pop(key)
 
     def _use(self, key: Key) -> bool:
         """Begin to work with a key of which nothing is going on. False: this hub does not have it."""
-        number = self._number_of(key)
+        number = self._held.get(key)
         if number is not None:
             self._busy[key] = _Busy(_State.USED, number)
         return number is not None

@@ -13,10 +13,11 @@ granted unless every view that may be in force says that this hub is the owner, 
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from iothub.peers.directory_frames import DirectoryFrame, Held, Hold, Take
+from iothub.peers.packed_keys import PackedKeys
 from iothub.peers.ports import PeerId
 from iothub.peers.view import Key, View, slot_of
 
@@ -24,7 +25,60 @@ REMEMBERED_S = (
     30.0  # how long it is known for each key when it was last written about; after that it was longer ago for all
 )
 
+_INDEX_BITS = 16
+_INDEX = (1 << _INDEX_BITS) - 1
+
 Send = Callable[[PeerId, DirectoryFrame], None]
+
+
+class _Holders:
+    """Which hub has which key, and by what number: `PackedKeys` with the number and the hub's index in one.
+
+    Invariant: a hub has an index from its first key on until it is dropped.
+    """
+
+    __slots__ = ("_indices", "_keys", "_peers")
+
+    def __init__(self) -> None:
+        self._keys = PackedKeys()
+        self._indices: dict[PeerId, int] = {}
+        self._peers: dict[int, PeerId] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def get(self, key: Key) -> tuple[PeerId, int] | None:
+        packed = self._keys.get(key)
+        return None if packed is None else self._unpacked(packed)
+
+    def put(self, key: Key, holder: tuple[PeerId, int]) -> None:
+        peer, number = holder
+        index = self._indices.get(peer)
+        if index is None:
+            index = self._indices[peer] = next(free for free in range(1 << _INDEX_BITS) if free not in self._peers)
+            self._peers[index] = peer
+        self._keys.put(key, number << _INDEX_BITS | index)
+
+    def pop(self, key: Key) -> None:
+        self._keys.pop(key)
+
+    def items(self) -> Iterator[tuple[Key, tuple[PeerId, int]]]:
+        for slot in self._keys.slots():
+            for key, packed in self._keys.of_slot(slot):
+                yield key, self._unpacked(packed)
+
+    def drop(self, peer: PeerId, slots: Collection[int] | None) -> None:
+        """Forget what a hub has in these slots; None: in all."""
+        index = self._indices.get(peer)
+        if index is None:
+            return
+        for slot in self._keys.slots() if slots is None else slots:
+            self._keys.remove(slot, lambda packed: packed & _INDEX == index)
+        if slots is None:
+            del self._indices[peer], self._peers[index]
+
+    def _unpacked(self, packed: int) -> tuple[PeerId, int]:
+        return self._peers[packed & _INDEX], packed >> _INDEX_BITS
 
 
 class _Contest:
@@ -97,7 +151,7 @@ class DirectoryOwner:
         self._me = me
         self._send = send
         self._now = now
-        self._holders: dict[int, dict[Key, tuple[PeerId, int]]] = defaultdict(dict)  # by slot
+        self._holders = _Holders()
         self._contests: dict[Key, _Contest] = {}
         self._announcers: dict[PeerId, _Announcer] = {}
         self._gone: set[PeerId] = set()
@@ -108,12 +162,11 @@ class DirectoryOwner:
 
     def __len__(self) -> int:
         """How many entries there are."""
-        return sum(map(len, self._holders.values()))
+        return len(self._holders)
 
     def holder(self, key: Key) -> tuple[PeerId, int] | None:
         """Return which hub has a key, and by what number."""
-        holders = self._holders.get(slot_of(key))
-        return None if holders is None else holders.get(key)
+        return self._holders.get(key)
 
     @property
     def waiting(self) -> int:
@@ -180,7 +233,7 @@ class DirectoryOwner:
             self._written.note(key, self._now())
         contest = self._contests.get(key)
         if self.holder(key) == (peer, number):
-            del self._holders[slot_of(key)][key]
+            self._holders.pop(key)
             if contest is not None:
                 contest.is_taken = False
         elif contest is not None:
@@ -243,7 +296,8 @@ class DirectoryOwner:
             peer, hold = contest.waiting[0]
             holder = self.holder(key)
             if holder is None and not contest.losers:
-                self._holders[slot_of(key)][key] = holder = peer, hold.number
+                holder = peer, hold.number
+                self._holders.put(key, holder)
             elif hold.takes:
                 if holder is not None and not contest.is_taken:
                     contest.is_taken = True
@@ -257,12 +311,11 @@ class DirectoryOwner:
 
     def _add(self, peer: PeerId, entries: Iterable[tuple[Key, int]]) -> None:
         for key, number in entries:
-            holders = self._holders[slot_of(key)]
-            holder = holders.setdefault(key, (peer, number))
-            if holder[0] != peer:
+            holder = self._holders.get(key)
+            if holder is None or (holder[0] == peer and holder[1] != number):
+                self._holders.put(key, (peer, number))
+            elif holder[0] != peer:
                 self._part(key, holder, (peer, number))
-            elif holder[1] != number:
-                holders[key] = peer, number
 
     def _part(self, key: Key, one: tuple[PeerId, int], other: tuple[PeerId, int]) -> None:
         """Two hubs have a key: views had differed."""
@@ -270,18 +323,13 @@ class DirectoryOwner:
         contest = self._contest(key)
         contest.losers[loser[0]] = loser[1]
         if winner != one:
-            self._holders[slot_of(key)][key] = winner
+            self._holders.put(key, winner)
             contest.is_taken = False
         self._send(loser[0], Take(key, loser[1]))
 
     def _drop(self, peer: PeerId, slots: Collection[int] | None = None) -> None:
         """Forget what a hub has and waits for, in these slots; None: in all."""
-        for slot in list(self._holders if slots is None else self._holders.keys() & slots):
-            left = {key: holder for key, holder in self._holders[slot].items() if holder[0] != peer}
-            if left:
-                self._holders[slot] = left
-            else:
-                del self._holders[slot]
+        self._holders.drop(peer, slots)
         for key, contest in list(self._contests.items()):
             if slots is None or slot_of(key) in slots:
                 contest.losers.pop(peer, None)

@@ -27,7 +27,7 @@ import structlog
 from iothub.engine.router import Router, Subscription
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.ports import PeerId
-from iothub.peers.view import View, slot_of
+from iothub.peers.view import View
 from iothub.records import events
 from iothub.records.events import Event, Subject, decode_event, encode_event
 from iothub.testing.reactor_thread import ReactorThread
@@ -215,7 +215,7 @@ def directory() -> None:
         holders = owner._holders
         for number in range(ENTRIES):
             key = 1, f"device-{number:012}"
-            holders[slot_of(key)][key] = PeerId(number % 23, 1), number
+            holders.put(key, (PeerId(number % 23, 1), number))
         return owner
 
     print(f"entry of the directory: {_grown(make, ENTRIES):.0f} bytes")

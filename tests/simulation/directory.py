@@ -88,7 +88,7 @@ class Holding(Check):
                     expected[devices.view.owner(key)].add((key, devices.hub.id))
         for devices in living:
             owned = devices.directory.owned
-            known = {(key, holder[0]) for holders in owned._holders.values() for key, holder in holders.items()}
+            known = {(key, holder[0]) for key, holder in owned._holders.items()}
             if known != expected[devices.hub.id] or owned._contests:
                 found.append(f"{devices.hub.id} owns {known}, expected {expected[devices.hub.id]}; {owned._contests}")
         return found

@@ -13,7 +13,7 @@ from iothub.peers.directory import Directory
 from iothub.peers.directory_frames import Entries, Hold, parts
 from iothub.peers.directory_owner import DirectoryOwner
 from iothub.peers.ports import PeerId
-from iothub.peers.view import Key, View, slot_of
+from iothub.peers.view import Key, View
 from tests.simulation.mutants import mutated
 from tests.simulation.suites import first_fault
 
@@ -125,7 +125,7 @@ def _never_written(*_: object) -> float:
 
 def _refuse_nobody(owner: Any, peer: PeerId, hold: Hold) -> None:
     owner._contest(hold.key).waiting.appendleft((peer, hold))
-    owner._holders[slot_of(hold.key)].pop(hold.key, None)
+    owner._holders.pop(hold.key)
     owner._proceed(hold.key)
 
 
