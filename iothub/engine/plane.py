@@ -413,7 +413,7 @@ class Plane:
 
     def limits_changed(self, tenant: TenantPlane) -> None:
         """Bring a tenant's new limits to its live connections."""
-        for session in tenant.sessions.values():
+        for session in tenant.sessions.awake.values():
             if session.connection is not None:
                 session.connection.packet_bytes = tenant.limits.packet_bytes
 

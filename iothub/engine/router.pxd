@@ -80,6 +80,7 @@ cdef class Router:
     cdef readonly RouteCache cache
     cdef dict exact
     cdef Trie wildcards
+    cdef public object wake
 
     @cython.locals(route=Route)
     cpdef Route match(self, bytes topic)
@@ -88,7 +89,12 @@ cdef class Router:
     @cython.locals(removed=Subscription, subscribers=Subscribers)
     cpdef Subscription unsubscribe(self, object session, bytes filter, bytes group)
 
+    cpdef bint is_only(self, Subscription subscription) except -1
+    cpdef object place(self, bytes filter, object kept)
+
     cdef object _at(self, bytes filter)
+    cdef object _kept(self, bytes filter)
+    cpdef bint _wake_all(self, list found) except -1  # called from a generator, which has no C types
     cdef int _put(self, bytes filter, object kept) except -1
     @cython.locals(subscribers=Subscribers)
     cdef Subscribers _subscribers(self, bytes filter)
@@ -100,7 +106,10 @@ cdef class Router:
     cdef Subscription _join(self, Subscribers subscribers, Subscription subscription, bytes name)
     @cython.locals(group=Group, removed=Subscription, groups=dict)
     cdef Subscription _leave(self, Subscribers subscribers, object session, bytes filter, bytes name)
+    @cython.locals(found=list)
     cdef Route _find(self, bytes topic)
+    @cython.locals(found=list)
+    cdef list _matching(self, bytes topic)
 
 
 cdef bint _is_wildcard(bytes filter) except -1

@@ -8,10 +8,11 @@ Theory. An exact filter is found in a dictionary, a wildcard filter in a trie; i
 
     topic -> RouteCache -> Route(targets, groups)
                | miss
-               +-> exact: {filter: Subscription | Subscribers}
+               +-> exact: {filter: Subscription | Subscribers | str}
                +-> wildcards: Trie of the same
 
-Millions of filters have one subscriber: then the Subscription stands there itself.
+Millions of filters have one subscriber: then the Subscription stands there itself, or the Client Identifier of a session that is packed: whoever
+needs the Subscription wakes it (`iothub.engine.sessions`).
 
 A change of an exact filter forgets one topic. A change of a wildcard filter begins a new generation of this router's
 cache: all its routes are dropped at once, so that no stale one keeps a session alive; each was paid for when it was put in.
@@ -23,7 +24,7 @@ Subscribers are kept only while there is more than one plain subscription, or a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from iothub.engine.routecache import Entry, RouteCache
@@ -234,6 +235,7 @@ class Router:
         self.cache = RouteCache(cache_entries, cache_bytes)
         self.exact: dict[bytes, Any] = {}
         self.wildcards = Trie()
+        self.wake: Callable[[str], object] | None = None  # puts the Subscriptions of a packed session in place
 
     def match(self, topic: bytes) -> Route:
         """Return the route of a checked Topic Name: one look-up when cached, else O(levels x branches + receivers)."""
@@ -297,22 +299,47 @@ class Router:
 
     def filters(self) -> Iterator[Subscription]:
         """Yield every subscription, in no promised order."""
+        self._wake_all([*self.exact.values(), *self.wildcards.values()])
         for kept in self.exact.values():
             yield from _subscriptions(kept)
         for kept in self.wildcards.values():
             yield from _subscriptions(kept)
 
-    def _at(self, filter: bytes) -> Any:
-        """Return the Subscription or the Subscribers of a filter; None: there are none."""
-        return self.wildcards.get(filter) if _is_wildcard(filter) else self.exact.get(filter)
+    def is_only(self, subscription: Subscription) -> bool:
+        """Whether its Topic Filter has no other subscription."""
+        return self._kept(subscription.filter) is subscription
 
-    def _put(self, filter: bytes, kept: Any) -> None:
-        if filter.startswith(b"$") and self._at(filter) is None:
-            self.hub_filters += 1
+    def place(self, filter: bytes, kept: Any) -> None:
+        """Put the Client Identifier of a packed session where its only Subscription is, or the other way round: routes are as before."""
         if _is_wildcard(filter):
             self.wildcards.put(filter, kept)
         else:
             self.exact[filter] = kept
+
+    def _at(self, filter: bytes) -> Any:
+        """Return the Subscription or the Subscribers of a filter; None: there are none."""
+        kept = self._kept(filter)
+        if isinstance(kept, str):
+            self._wake_all([kept])
+            kept = self._kept(filter)
+        return kept
+
+    def _kept(self, filter: bytes) -> Any:
+        return self.wildcards.get(filter) if _is_wildcard(filter) else self.exact.get(filter)
+
+    def _wake_all(self, found: list[Any]) -> bool:
+        """Wake the packed sessions among these; whether there was one."""
+        is_woken = False
+        for kept in found:
+            if isinstance(kept, str) and self.wake is not None:
+                self.wake(kept)
+                is_woken = True
+        return is_woken
+
+    def _put(self, filter: bytes, kept: Any) -> None:
+        if filter.startswith(b"$") and self._at(filter) is None:
+            self.hub_filters += 1
+        self.place(filter, kept)
 
     def _subscribers(self, filter: bytes) -> Subscribers:
         """Return the Subscribers of a filter, made if there are none or one subscription."""
@@ -366,12 +393,18 @@ class Router:
         return removed
 
     def _find(self, topic: bytes) -> Route:
+        found = self._matching(topic)
+        if self._wake_all(found):
+            found = self._matching(topic)
+        return _route(found)
+
+    def _matching(self, topic: bytes) -> list[Any]:
         found: list[Any] = []
         exact = self.exact.get(topic)
         if exact is not None:
             found.append(exact)
         self.wildcards.match(topic, found)
-        return _route(found)
+        return found
 
 
 def _is_wildcard(filter: bytes) -> bool:

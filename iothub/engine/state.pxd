@@ -4,6 +4,7 @@ cimport cython
 
 from iothub.engine.counters cimport Counters
 from iothub.engine.message cimport Delivery
+from iothub.engine.sessions cimport Sessions
 from iothub.engine.router cimport Router
 from iothub.engine.window cimport Window
 
@@ -24,7 +25,7 @@ cdef class TenantPlane:
     cdef public flag is_held
     cdef public Router router
     cdef public Counters counters
-    cdef public dict sessions
+    cdef public Sessions sessions
     cdef public object inbound_messages, inbound_bytes, outbound_messages, outbound_bytes
     cdef public object day_messages, day_bytes, persistent_fanout, sink_messages, sink_bytes
     cdef public object may_retain, publish_hook, deliver_hook, interest, routing, changing, control, share
@@ -34,7 +35,7 @@ cdef class TenantPlane:
 cdef class Place:
     cdef public long long logged_epoch, since_ms, claimed
     cdef public int holder
-    cdef public flag is_online
+    cdef public flag is_online, is_counted
 
 
 @cython.final

@@ -21,6 +21,7 @@ from iothub.engine.limits import DeviceMeters, ListenerInfo, TenantLimits
 from iothub.engine.message import Delivery, Message
 from iothub.engine.ports import ByteSink, Policy, Transport
 from iothub.engine.router import Router, Subscription
+from iothub.engine.sessions import Sessions
 from iothub.engine.window import Window
 
 NOTHING = bytearray()
@@ -45,7 +46,7 @@ class TenantPlane:
         self.limits = limits or TenantLimits()  # see the property
         self.router = router if router is not None else Router()
         self.counters = Counters()
-        self.sessions: dict[str, Session] = {}
+        self.sessions = Sessions(self.router)
         self.inbound_messages: Any = None
         self.inbound_bytes: Any = None
         self.outbound_messages: Any = None
@@ -90,8 +91,8 @@ class Place:
 
     `holder`: the node number of the hub that has it, runs its deadlines and fires its Will; HERE: this one. `is_online`: its client is connected
     there. `logged_epoch`: of its last event in the log. `since_ms`: when it went offline there. `claimed`: the last epoch of its queue that
-    this hub's end of the session does not wait for: claimed for that, or by somebody who did not log it. Every hub has one for each session:
-    numbers without objects.
+    this hub's end of the session does not wait for: claimed for that, or by somebody who did not log it. `is_counted`: its units are counted
+    there.
     """
 
     def __init__(self, holder: int, logged_epoch: int, *, is_online: bool = False, since_ms: int = 0) -> None:
@@ -100,6 +101,7 @@ class Place:
         self.is_online = is_online
         self.since_ms = since_ms
         self.claimed = 0
+        self.is_counted = False
 
 
 class DenyAll:

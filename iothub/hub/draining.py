@@ -178,7 +178,7 @@ class Draining:
         """Yield sessions with a connection; None after each `SCANNED` others, whose clients are away."""
         scanned = 0
         for broker in list(self._brokers):
-            for session in list(broker.plane.sessions.values()):
+            for session in list(broker.plane.sessions.awake.values()):
                 if session.connection is not None:
                     yield session
                 else:

@@ -67,7 +67,7 @@ class PeerWills(PeerReceiver[WillCopies]):
         return [
             _copy_of(session, session.control.will, will_id(session))
             for broker in self._brokers
-            for session in broker.plane.sessions.values()
+            for session in broker.plane.sessions.awake.values()
             if session.connection is not None and not session.is_persistent and session.control.will is not None
         ]
 

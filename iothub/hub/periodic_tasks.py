@@ -195,7 +195,7 @@ class QueueTails:
         online = {
             session.queue_id: session
             for broker in self.brokers
-            for session in broker.plane.sessions.values()
+            for session in broker.plane.sessions.awake.values()
             if session.is_persistent and session.connection is not None and not session.is_behind
         }
         ids = list(online)

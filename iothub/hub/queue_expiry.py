@@ -72,7 +72,7 @@ class QueueExpiry:
         broker = self._brokers.present(tenant_id)
         if broker is None:
             return {}
-        return {session.queue_id: session for session in broker.plane.sessions.values() if session.is_persistent}
+        return {session.queue_id: session for session in broker.plane.sessions.awake.values() if session.is_persistent}
 
     def _count(self, removed: Iterable[DueRecord]) -> None:
         for tenant_id, count in Counter(record.tenant_id for record in removed).items():

@@ -132,7 +132,7 @@ class PeerDirectory(PeerReceiver[Directory]):
 
     def connected_keys(self) -> Iterable[Key]:
         for broker in list(self._brokers):
-            for session in list(broker.plane.sessions.values()):
+            for session in list(broker.plane.sessions.awake.values()):
                 if session.connection is not None:
                     yield broker.tenant_id, session.client_id
 

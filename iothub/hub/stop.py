@@ -100,9 +100,9 @@ class Stop:
         self._parts.control.plane.settle_reservations(self._close_clients(Reason.SERVER_SHUTDOWN))
 
     def _close_clients(self, reason: Reason) -> list[Session]:
-        """Return all sessions, with a client or without one."""
+        """Return all sessions, with a client or without one, of which something may be under way."""
         plane, brokers = self._parts.control.plane, self._parts.control.hub.brokers
-        sessions: list[Session] = [session for broker in brokers for session in broker.plane.sessions.values()]
+        sessions: list[Session] = [session for broker in brokers for session in broker.plane.sessions.awake.values()]
         for session in sessions:
             if session.connection is not None:
                 self._closed.append(session.connection)

@@ -120,7 +120,7 @@ class TenantDeletion:
         broker = places.brokers.present(deletion.tenant_id)
         if broker is None:
             return
-        for session in list(broker.plane.sessions.values()):
+        for session in list(broker.plane.sessions.awake.values()):
             if session.connection is not None:
                 places.plane.close(session.connection, Reason.CREDENTIAL_REVOKED)
         await self._end_sessions(broker)

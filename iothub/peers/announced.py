@@ -56,7 +56,7 @@ class Announced:
         self.changed: dict[bytes, int] = {}
         self._on_their_way: dict[bytes, Announcement] = {}
         self.next: Announcement | None = None  # is sent at the end of the turn
-        for session in tenant.sessions.values():
+        for session in tenant.sessions.awake.values():
             if not session.is_persistent or session.connection is not None:
                 for subscription in session.subscriptions.values():
                     if _is_announced(subscription):

@@ -140,7 +140,9 @@ class RoutedPeer(RoutedBatch):
             tenant_id = tenant_of_routed(body, at)
             session = self.sessions.get(tenant_id)
             dropped: list[Message] = []
-            at = decode_routed(body, at, tenant_id, {} if session is None else session.tenant.sessions, {}, dropped)
+            at = decode_routed(
+                body, at, tenant_id, {} if session is None else session.tenant.sessions.awake, {}, dropped
+            )
             if session is not None:  # else it needs nothing of the tenant any more
                 for message in dropped:
                     self.turn.drop(session.tenant, message.publisher, reason, 1)

@@ -315,7 +315,7 @@ class Routes:
             sender.require_open(tenant_id)
             here = self._tenants.get(tenant_id)
             messages: list[Message] = []
-            sessions, known = ({}, {}) if here is None else (here.tenant.sessions, here.tenant.router.cache.young)
+            sessions, known = ({}, {}) if here is None else (here.tenant.sessions.awake, here.tenant.router.cache.young)
             at = decode_routed(body, at, tenant_id, sessions, known, messages)
             if at < 0:
                 raise BadFrameError(f"a PUBLISH of tenant {tenant_id} that cannot be read")
@@ -358,7 +358,7 @@ class Routes:
         sender.require_open(tenant_id)
         here = self._tenants.get(tenant_id)
         messages: list[Message] = []
-        sessions, known = ({}, {}) if here is None else (here.tenant.sessions, here.tenant.router.cache.young)
+        sessions, known = ({}, {}) if here is None else (here.tenant.sessions.awake, here.tenant.router.cache.young)
         end = decode_routed(publish.routed, 0, tenant_id, sessions, known, messages)
         if end != len(publish.routed) or len(messages) != 1 or not publish.fits(messages[0]):
             raise BadFrameError(f"a GROUP_PUBLISH of tenant {tenant_id} that cannot be read")

@@ -401,7 +401,8 @@ class Harness:
         return broker
 
     def session(self, client_id: str) -> Session:
-        return self.acme.plane.sessions[client_id]
+        session: Session = self.acme.plane.sessions[client_id]
+        return session
 
     def used(self, quota: Quota) -> int:
         return int(self.acme.allowance.ledger.used(quota))

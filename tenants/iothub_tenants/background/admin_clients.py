@@ -15,6 +15,8 @@ from iothub.base import log as logging
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.base.reasons import Reason
 from iothub.engine.plane import Plane
+from iothub.engine.router import Router
+from iothub.engine.sessions import Sessions
 from iothub.engine.state import Connection, Session
 from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs, no_tenant
 from iothub_services.auth.port import Run, TenantRecord
@@ -64,7 +66,7 @@ class AdminClients:
 
     async def _list(self, request: Request, reply: Reply) -> Json:
         after, limit = request.text("after"), request.number("limit")
-        sessions = list((await self._sessions(request)).values())
+        sessions = list((await self._sessions(request)).awake.values())
         await self._send(await self._run("housekeeping.clients", _first, sessions, after, limit), reply)
         return {}
 
@@ -72,7 +74,7 @@ class AdminClients:
         count, limit = _COUNTS.get(request.text("by")), request.number("limit")
         if count is None:
             raise ConfigError(f"{request.verb}: by: expected {' or '.join(_COUNTS)}")
-        sessions = list((await self._sessions(request)).values())
+        sessions = list((await self._sessions(request)).awake.values())
         await self._send(await self._run("housekeeping.clients", _most, sessions, count, limit), reply)
         return {}
 
@@ -100,15 +102,15 @@ class AdminClients:
         log.info("client kicked", tenant=request.tenant, client_id=client.session.client_id)
         return described
 
-    async def _sessions(self, request: Request) -> Mapping[str, Session]:
+    async def _sessions(self, request: Request) -> Sessions:
         """Return the tenant's sessions; a tenant whose broker is not here has none."""
         tenant = await self._find_tenant(request.tenant)
         if tenant is None:
             raise no_tenant(request.tenant)
         broker = self._brokers.present(tenant.id)
-        return {} if broker is None else broker.plane.sessions
+        return Sessions(Router()) if broker is None else broker.plane.sessions
 
-    def _found(self, request: Request, sessions: Mapping[str, Session]) -> _Client:
+    def _found(self, request: Request, sessions: Sessions) -> _Client:
         """Raises NotFoundError: this hub has no such client."""
         tenant, client_id = request.tenant, request.text("client_id")
         session = sessions.get(client_id)

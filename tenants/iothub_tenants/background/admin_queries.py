@@ -8,10 +8,12 @@ Stores are read a page at a time, in their own threads; between two pages others
 from __future__ import annotations
 
 import heapq
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from iothub.base.errors import ConfigError, NotFoundError, UnavailableError
 from iothub.engine.filters import check_topic_filter, topic_matches
+from iothub.engine.router import Router
+from iothub.engine.sessions import PackedSession, Sessions
 from iothub.engine.state import Session
 from iothub.records.admin_commands import Json, Reply, Request, Verb, Verbs, message_rows, no_tenant
 from iothub.records.events import number_of_hub
@@ -34,6 +36,9 @@ _MOST_BYTES = 65_535  # §1.5.4: the longest UTF-8 string of the protocol
 FindTenant = Callable[[str], Awaitable[TenantRecord | None]]
 StatesOf = Callable[[Sequence[tuple[int, str]]], Awaitable[list[SessionState]]]
 """`await states_of([(tenant_id, client_id), ...])`: those of these persistent sessions that have not ended, in this order."""
+
+_Found = tuple[str, Session | PackedSession]
+"""A session by its Client Identifier."""
 
 DriverOf = Callable[[int], str | None]
 """`driver_of(queue_id)`: the name of the driver that has a queue."""
@@ -79,9 +84,10 @@ class AdminQueries:
     # --- sessions
 
     async def _list_sessions(self, request: Request, reply: Reply) -> Json:
+        tenant_id = (await self._tenant(request)).id
         page, following = await self._page(request)
         for start in range(0, len(page), SESSIONS):
-            keys = [(session.tenant.tenant_id, session.client_id) for session in page[start : start + SESSIONS]]
+            keys = [(tenant_id, client_id) for client_id, _ in page[start : start + SESSIONS]]
             states = await self._states_of(keys)
             queues = await self._queues_of([state.queue_id for state in states])
             await reply.rows([_session(state, queues.get(state.queue_id)) for state in states])
@@ -101,13 +107,13 @@ class AdminQueries:
             await reply.rows(subscriptions[start : start + SUBSCRIPTIONS])
         return _session(state, (await self._queues_of([state.queue_id])).get(state.queue_id))
 
-    async def _page(self, request: Request) -> tuple[list[Session], str | None]:
+    async def _page(self, request: Request) -> tuple[list[_Found], str | None]:
         """Return the next persistent sessions by client id, and the last one's if more follow."""
         after, limit = request.text("after"), request.number("limit")
-        sessions = list((await self._sessions(request)).values())
+        sessions = (await self._sessions(request)).items()
         found = await self._run("housekeeping.sessions", _first, sessions, after, limit + 1)
         page = found[:limit]
-        return page, page[-1].client_id if page and len(found) > limit else None
+        return page, page[-1][0] if page and len(found) > limit else None
 
     # --- queues
 
@@ -115,8 +121,8 @@ class AdminQueries:
         page, following = await self._page(request)
         for start in range(0, len(page), SESSIONS):
             part = page[start : start + SESSIONS]
-            queues = await self._queues_of([session.queue_id for session in part])
-            rows = [(session.client_id, queues.get(session.queue_id)) for session in part]
+            queues = await self._queues_of([session.queue_id for _, session in part])
+            rows = [(client_id, queues.get(session.queue_id)) for client_id, session in part]
             await reply.rows([{"client_id": client_id, **queue} for client_id, queue in rows if queue is not None])
         return {"next": following}
 
@@ -211,12 +217,12 @@ class AdminQueries:
 
     # --- whose
 
-    async def _sessions(self, request: Request) -> Mapping[str, Session]:
+    async def _sessions(self, request: Request) -> Sessions:
         """Return the tenant's sessions, those of other hubs too; a tenant whose broker is not here has none."""
         tenant = await self._tenant(request)
         await self._catch_up()
         broker = self._brokers.present(tenant.id)
-        return {} if broker is None else broker.plane.sessions
+        return Sessions(Router()) if broker is None else broker.plane.sessions
 
     async def _tenant(self, request: Request) -> TenantRecord:
         record = await self._find_tenant(request.tenant)
@@ -244,10 +250,10 @@ class _Filter:
         return self._is_everything or topic_matches(self._filter, topic.topic)
 
 
-def _first(sessions: Sequence[Session], after: str, count: int) -> list[Session]:
+def _first(sessions: Sequence[_Found], after: str, count: int) -> list[_Found]:
     """Return the first persistent sessions behind a client id. In a thread: a tenant may have a million."""
-    following = (session for session in sessions if session.is_persistent and session.client_id > after)
-    return heapq.nsmallest(count, following, key=lambda session: session.client_id)
+    following = (each for each in sessions if each[1].is_persistent and each[0] > after)
+    return heapq.nsmallest(count, following, key=lambda each: each[0])
 
 
 def _session(state: SessionState, queue: Json | None) -> Json:

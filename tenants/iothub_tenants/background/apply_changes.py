@@ -156,14 +156,14 @@ class AccountChangeApplier:
         if record.state is TenantState.SUSPENDED:
             self._close_all(broker, Reason.TENANT_SUSPENDED)
             return
-        for number, session in enumerate(list(broker.plane.sessions.values()), 1):
+        for number, session in enumerate(list(broker.plane.sessions.awake.values()), 1):
             if devices is None or session.device in devices:
                 await self._review_session(broker, session)
             if number % SLICE == 0:
                 await self._hub.breathe()
 
     def _close_all(self, broker: TenantBroker, reason: Reason) -> None:
-        for session in list(broker.plane.sessions.values()):
+        for session in list(broker.plane.sessions.awake.values()):
             if session.connection is not None:
                 self._hub.plane.close(session.connection, reason)
 

@@ -82,9 +82,10 @@ class DeviceRemoval:
                 self._noted = max(self._noted, change.id)
         for tenant_id, devices in deleted.items():
             broker = self._hub.brokers.present(tenant_id)
-            for session in () if broker is None else broker.plane.sessions.values():
-                if session.device in devices:
-                    devices[session.device].sessions.append(session)
+            sessions = None if broker is None else broker.plane.sessions
+            for client_id, each in () if sessions is None else sessions.items():
+                if sessions is not None and each.device in devices:
+                    devices[each.device].sessions.append(sessions[client_id])
             self._deletions |= {deletion.change: deletion for deletion in devices.values()}
 
     def restart_log(self) -> None:

@@ -19,6 +19,7 @@ from iothub.records import events
 from iothub.records.events import Event, EventType, Subject, number_of_hub
 from iothub.records.state import SessionState, fold
 from iothub_services.auth.port import Run
+from iothub_services.sessions.packing import pack, pack_woken
 from iothub_services.sessions.port import ENDED, HERE, SessionControl, Will
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.restoring import restore, shared, subscription_of, will_of
@@ -67,6 +68,16 @@ class RemoteSessions:
         for event in page:
             if event.epoch:
                 self._apply_event(event)
+        self._pack(page)
+
+    def _pack(self, page: list[Event]) -> None:
+        """Pack the sessions that these events were about, and some of those that were woken for messages."""
+        touched: dict[int, set[str]] = {}
+        for event in page:
+            touched.setdefault(event.tenant_id, set()).add(event.client_id)
+        for broker in self._hub.brokers:
+            pack(broker.plane, touched.get(broker.tenant_id, ()))
+            pack_woken(broker.plane, SLICE)
 
     async def _make_brokers(self, tenant_ids: Iterable[int]) -> None:
         for tenant_id in {*tenant_ids}:
@@ -236,10 +247,15 @@ class RemoteSessions:
         """Take over the sessions of hubs that are gone, as a start does with those of the hub before it. Returns how many there are."""
         count = 0
         for broker in self._hub.brokers:
-            for number, session in enumerate(list(broker.plane.sessions.values()), 1):
+            sessions = broker.plane.sessions
+            for number, client_id in enumerate(sessions, 1):
                 if number % SLICE == 0:
                     await self._hub.breathe()
-                if session.is_discarded:
+                packed = sessions.packed.get(client_id)
+                if packed is not None and packed.holder not in numbers:
+                    continue
+                session = sessions.get(client_id)
+                if session is None or session.is_discarded:
                     continue
                 place: Place | None = session.control.place if session.is_persistent else None
                 if place is not None and place.holder in numbers:

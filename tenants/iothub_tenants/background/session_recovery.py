@@ -25,6 +25,7 @@ from iothub.records.events import Subject, number_of_hub
 from iothub.records.state import SessionState
 from iothub_services.auth.port import Run, TenantRecord
 from iothub_services.awaited import AwaitedQueues
+from iothub_services.sessions.packing import pack
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.background.restoring import restore
@@ -162,6 +163,7 @@ class SessionRecovery:
             control.place = Place(holder, state.epoch, is_online=is_online, since_ms=state.disconnected_at_ms)
             broker.allowance.session_moved(broker.plane.sessions[state.client_id])
             if holder != HERE:
+                pack(broker.plane, [state.client_id])
                 return  # that hub handles its deadlines and its Will
         now_ms = int(self._hub.clock.wall() * 1000)
         disconnected_at_ms = state.disconnected_at_ms or now_ms

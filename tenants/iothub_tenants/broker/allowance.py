@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from iothub.base.clock import Clock
 from iothub.engine.limits import DeviceMeters, TenantLimits
 from iothub.engine.router import Subscription
-from iothub.engine.state import Session, TenantPlane
+from iothub.engine.state import Place, Session, TenantPlane
 from iothub_services.auth.port import DeviceRecord, TenantRecord
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import MOST_LEVELS, Quota
@@ -62,7 +62,6 @@ class Allowance:
         self.limits = EffectiveLimits()
         self._shared = None if shared is None else SharedTenant(record.id, self.limits, observer, shared, clock)
         self.ledger = LocalLedger(record.id, self.limits, observer) if self._shared is None else self._shared.ledger
-        self._elsewhere: set[Session] = set()  # sessions of other hubs, which hold the units
         self.rates = RateRegistry(record.id, usage, clock, observer)
         self.connection_time = ConnectionTime(clock)  # of `connections`
         self._observer = observer
@@ -163,13 +162,11 @@ class Allowance:
         """The session may have moved to or from another hub: count its units at the hub that has it."""
         if self._shared is None or not session.is_persistent or session.is_discarded:
             return
+        place: Place | None = session.control.place
         is_elsewhere = session.control.is_elsewhere
-        if is_elsewhere == (session in self._elsewhere):
+        if place is None or is_elsewhere == place.is_counted:
             return
-        if is_elsewhere:
-            self._elsewhere.add(session)
-        else:
-            self._elsewhere.discard(session)
+        place.is_counted = is_elsewhere
         ledger, sign = self._shared.ledger, 1 if is_elsewhere else -1
         ledger.moved(Quota.SESSIONS, sign)
         ledger.moved(Quota.SUBSCRIPTIONS, sign * len(session.subscriptions))
@@ -180,7 +177,7 @@ class Allowance:
             self._shared.close()
 
     def _moved_subscription(self, subscription: Subscription, count: int) -> None:
-        if self._shared is not None and subscription.session in self._elsewhere:
+        if self._shared is not None and _is_counted_elsewhere(subscription.session):
             self._shared.ledger.moved(Quota.SUBSCRIPTIONS, count)
 
     # --- connections and sessions
@@ -222,8 +219,8 @@ class Allowance:
         for subscription in session.subscriptions.values():
             self.release_subscription(subscription)
         self._remove_device_meters(session)
-        if self._shared is not None and session in self._elsewhere:
-            self._elsewhere.discard(session)
+        if self._shared is not None and _is_counted_elsewhere(session):
+            session.control.place.is_counted = False
             self._shared.ledger.moved(Quota.SESSIONS, -1)
         if not session.is_persistent:
             return
@@ -344,3 +341,9 @@ def _engine_limits(limits: EffectiveLimits, record: TenantRecord, backlog_bytes:
         store_qos0=record.is_qos0_queued,
         close_on_denied=record.is_closed_on_denied_publish,
     )
+
+
+def _is_counted_elsewhere(session: Session) -> bool:
+    """Whether its units are counted at the hub that has it."""
+    place: Place | None = None if session.control is None else session.control.place
+    return place is not None and place.is_counted

@@ -88,7 +88,7 @@ class QueueBounds:
         usual, own = broker.queue_limits(""), broker.allowance.own
         wanted = {
             session.queue_id: broker.queue_limits(session.device) if session.device in own else usual
-            for session in broker.plane.sessions.values()
+            for _, session in broker.plane.sessions.items()
             if session.is_persistent
         }
         changed = [queue_id for queue_id, now in wanted.items() if known.get(queue_id, now) != now]

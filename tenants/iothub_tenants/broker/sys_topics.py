@@ -63,7 +63,7 @@ class SysTopics:
     def resume(self) -> None:
         """Sessions were loaded at start: find those that have subscribed."""
         for broker in self._brokers:
-            sessions = broker.plane.sessions.values()
+            sessions = broker.plane.sessions.awake.values()
             if any(_is_sys_filter(topic_filter) for session in sessions for _, topic_filter in session.subscriptions):
                 self._watched.add(broker.tenant_id)
 

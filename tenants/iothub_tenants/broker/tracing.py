@@ -233,7 +233,7 @@ class Tracing:
         if spec.kind == TOPIC:
             self._hook(broker.plane, trace)
             return
-        for session in broker.plane.sessions.values():
+        for session in list(broker.plane.sessions.awake.values()):
             connection = session.connection
             if connection is not None and not connection.is_closing:
                 who = Identity(spec.tenant, session.device)

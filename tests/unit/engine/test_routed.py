@@ -61,7 +61,7 @@ def test_a_message_keeps_all_that_receivers_need() -> None:
     message = Message(b"a/b", b"body", 2, True, b"\x01\x01", 1234.5, b"", session, "p")
 
     body = encode_routed(1 << 40, message)
-    found = decoded(body, bench.tenant.sessions, 1 << 40)
+    found = decoded(body, bench.tenant.sessions.awake, 1 << 40)
 
     assert tenant_of_routed(body, 0) == 1 << 40
     assert found is not None
@@ -77,7 +77,7 @@ def test_what_no_client_publishes_has_no_publisher() -> None:
         Message(b"a", b"", publisher_client_id="p"),
     )
 
-    found = decoded(b"".join(encode_routed(1, each) for each in messages), bench.tenant.sessions)
+    found = decoded(b"".join(encode_routed(1, each) for each in messages), bench.tenant.sessions.awake)
 
     assert found is not None
     assert [(each.publisher, each.publisher_client_id) for each in found] == [(session, "p"), (None, "p")]

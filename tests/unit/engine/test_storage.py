@@ -139,7 +139,7 @@ def test_after_a_crash_everything_reserved_may_have_been_sent() -> None:
     bench = crashed.bench
     bench.client("p").send(publish(b"q", b"3", 1, 1))
     crashed.drop()
-    bench.plane.settle_reservations(list(bench.tenant.sessions.values()))
+    bench.plane.settle_reservations(list(bench.tenant.sessions.awake.values()))
     bench.settle()
     clean = persistent(Bench(store=store))
     clean.bench.settle()

@@ -33,7 +33,7 @@ class Hub:
         self.port_error: UnavailableError | None = None
         self.phase = Phase()
         self.phase.become_ready()
-        broker = SimpleNamespace(plane=SimpleNamespace(sessions=self.sessions))
+        broker = SimpleNamespace(plane=SimpleNamespace(sessions=SimpleNamespace(awake=self.sessions)))
         clock = SimpleNamespace(monotonic=self.reactor.seconds)
         self.draining = Draining(
             cast("Any", self),

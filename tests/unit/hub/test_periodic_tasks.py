@@ -80,7 +80,7 @@ def test_only_sessions_that_have_caught_up_look_at_their_tails() -> None:
 
     plane = SimpleNamespace(announce=lambda *args: announced.append(args))
     sessions = dict(enumerate([*online, *others]))
-    present = brokers(plane=SimpleNamespace(sessions=sessions))
+    present = brokers(plane=SimpleNamespace(sessions=SimpleNamespace(awake=sessions)))
     tails = QueueTails(cast("Any", Queues()), present, cast("Any", plane), lost.append)
 
     now(tails.run_once())

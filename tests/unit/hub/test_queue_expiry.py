@@ -45,7 +45,7 @@ class Bench:
         self.dropped: list[tuple[object, Drop, int]] = []
         window = SimpleNamespace(sent_upto=sent_upto)
         session = SimpleNamespace(queue_id=1, is_persistent=True, connection=connection, window=window)
-        tenant = SimpleNamespace(sessions={"away": session})
+        tenant = SimpleNamespace(sessions=SimpleNamespace(awake={"away": session}))
         brokers = SimpleNamespace(
             present=lambda tenant_id: SimpleNamespace(plane=tenant) if tenant_id == TENANT else None
         )

@@ -122,7 +122,7 @@ def test_expelled_hub_closes_its_clients_and_links_and_nothing_else() -> None:
     sessions = {"a": some(connection="of a"), "b": some(connection=None)}
     control = some(
         plane=some(close=lambda connection, reason: closed.append((connection, reason))),
-        hub=some(brokers=[some(plane=some(sessions=sessions))]),
+        hub=some(brokers=[some(plane=some(sessions=some(awake=sessions)))]),
         links=some(close=lambda: closed.append("links")),
     )
     sockets = some(stop_accepting=lambda: closed.append("sockets"))

@@ -84,7 +84,6 @@ class Brokers:
 
 def broker(tenant_id: int, name: str) -> Any:
     plane = TenantPlane(tenant_id, name)
-    plane.sessions = {}
     return SimpleNamespace(
         tenant_id=tenant_id,
         plane=plane,

@@ -87,7 +87,6 @@ class Hub:
 
 def broker(tenant_id: int, name: str) -> Any:
     plane = TenantPlane(tenant_id, name)
-    plane.sessions = {}
     allowance = SimpleNamespace(ledger=Ledger())
     return SimpleNamespace(tenant_id=tenant_id, plane=plane, allowance=allowance, traffic=NO_TRAFFIC)
 
