@@ -6,6 +6,7 @@ cdef long long _SLOTS, _LAST_TICK
 
 
 @cython.final
+@cython.no_gc  # each connection has one: it forgets its item when it is due or cancelled, and until then the wheel has it anyway
 cdef class Timer:
     cdef readonly object item
     cdef readonly long long tick

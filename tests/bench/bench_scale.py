@@ -215,7 +215,7 @@ def directory() -> None:
         holders = owner._holders
         for number in range(ENTRIES):
             key = 1, f"device-{number:012}"
-            holders.put(key, (PeerId(number % 23, 1), number))
+            holders.put(key, (PeerId(number % 23, 1), 1_700_000_000_000_000 + number))
         return owner
 
     print(f"entry of the directory: {_grown(make, ENTRIES):.0f} bytes")

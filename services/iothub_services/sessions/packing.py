@@ -18,10 +18,15 @@ from iothub.engine.sessions import PackedSession
 from iothub.engine.state import Place, Session, TenantPlane
 from iothub_services.sessions.port import SessionControl
 
-_OWN = 3  # references to a Session that is in no use: of the mapping, of the variable here and of the argument of `getrefcount`
-_OWN_SUBSCRIPTION = (
-    5  # to a Subscription: of its session, of the router, of the list and the variable here, and of the argument
-)
+
+def _references_of_a_variable() -> int:
+    """Return what `getrefcount` says of an object to which one variable refers; that depends on the Python."""
+    probe = object()
+    return getrefcount(probe)
+
+
+_OWN = _references_of_a_variable() + 1  # to a Session that is in no use: the mapping has another one
+_OWN_SUBSCRIPTION = _references_of_a_variable() + 3  # to its Subscription: the session, the router and a list here
 _SMALL = 1 << 32
 _FILTER = struct.Struct("<BIH")  # options, identifier, length
 

@@ -12,6 +12,7 @@ from twisted.internet.defer import Deferred
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.engine.limits import ListenerInfo
 from iothub.engine.router import Subscription
+from iothub.engine.sessions import PackedSession
 from iothub.engine.state import Connection, Session, TenantPlane
 from iothub.records.admin_commands import Json, Request, Verb, answer_with, place_text
 from iothub_services.auth.port import TenantRecord
@@ -94,6 +95,18 @@ def test_subscriptions_are_in_order_and_each_is_one_hubs(hub: Hub) -> None:
     }
     assert hub.sent[3]["is_connected"] is False
     assert hub.caught_up == 1
+
+
+def test_packed_sessions_are_listed_where_their_clients_are_away(hub: Hub) -> None:
+    """Of one whose client is connected to another hub that hub answers; of no packed one in a group."""
+    for name, is_online in (("p", False), ("q", True)):
+        packed = PackedSession("dev1", 1, b"own")
+        packed.count, packed.options, packed.is_online = 1, 2, is_online
+        hub.plane.sessions.packed[name] = packed
+
+    assert [each for each in hub.found() if each[0] in "pq"] == ["p  own"]
+    assert (hub.sent[-1]["qos"], hub.sent[-1]["is_connected"]) == (2, False)
+    assert [each for each in hub.found(group="g") if each[0] in "pq"] == []
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5])

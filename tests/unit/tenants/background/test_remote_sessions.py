@@ -521,6 +521,26 @@ def test_many_sessions_are_taken_over_in_several_turns(scenario: Scenario, monke
     assert counts == [2]
 
 
+def test_session_is_packed_with_each_page_that_is_about_it(tmp_path: Path) -> None:
+    """What the log says of it wakes it; what another hub keeps of a client that is gone counts only if it is that hub's."""
+    scenario = Scenario(tmp_path)
+    sessions = scenario.harness.acme.plane.sessions
+
+    scenario.say(scenario.created(), scenario.subscribed("a"))
+    assert (list(sessions.packed), sessions.packed["c"].is_online) == (["c"], False)
+    scenario.say(scenario.connected())
+    assert list(sessions.awake) == ["c"]  # whoever hears of connected clients has it
+    scenario.online.clear()
+    scenario.say()
+    assert (list(sessions.packed), sessions.packed["c"].is_online) == (["c"], True)
+    assert now(scenario.remote_sessions.take_over(frozenset({3}), 0)) == 0
+    assert list(sessions.packed) == ["c"]
+    assert now(scenario.remote_sessions.take_over(frozenset({2}), 0)) == 1
+
+    assert (list(sessions.awake), filters(scenario.harness)) == (["c"], [b"a"])
+    assert sessions["c"].control.place.holder == HERE
+
+
 def test_session_of_another_hub_costs_little_memory(tmp_path: Path) -> None:
     """Every hub knows every persistent session. As they come from the log: each event with strings and numbers of its own."""
     scenario = Scenario(tmp_path)

@@ -220,6 +220,20 @@ class Street:
         return [state for state in states if state.client_id not in self.ended]
 
 
+def test_session_of_a_hub_that_lives_is_packed(harness: Harness) -> None:
+    """One that is in no shared group: it wakes with its terms."""
+    one = state(harness, connected(harness))._replace(hub="2.5")
+    plain = {place: options for place, options in one.subscriptions.items() if place[0] is None}
+
+    assert load(harness, [one._replace(subscriptions=plain)], peers=Street(2).peers) == 1
+
+    sessions = harness.acme.plane.sessions
+    assert (list(sessions.awake), list(sessions.packed)) == ([], ["c"])
+    session = harness.session("c")
+    assert (list(session.subscriptions), session.control.expiry_s) == ([(None, b"a")], 100)
+    assert (session.control.place.holder, session.control.place.is_online) == (2, True)
+
+
 def test_session_of_a_hub_that_lives_is_known_and_left_alone(harness: Harness) -> None:
     """No `hub_lost`, no deadline; and no queue is dropped, for a young one may be of a session that is on its way."""
     one = state(harness, connected(harness))._replace(hub="2.5")
