@@ -124,11 +124,13 @@ class Links:
             known.is_muted = False
 
     def expel(self, peer: PeerId) -> None:
-        """Answer a peer that it is gone, and nothing else. What waits for it is kept until `drop`."""
+        """Answer a peer that it is gone, and nothing else, also if it has never been linked. What waits for it is kept until `drop`."""
         known = self._known(peer)
         if known is not None:
             known.is_expelled, known.is_muted = True, False
             self._shut(known)
+        else:
+            self._link_none_up_to(peer)
 
     def drop(self, peer: PeerId) -> None:
         """Go on without a peer, for good."""
@@ -136,7 +138,10 @@ class Links:
         if known is not None:
             self._forget(known)
         else:
-            self._floors[peer.node] = max(self._floors.get(peer.node, 0), peer.incarnation + 1)
+            self._link_none_up_to(peer)
+
+    def _link_none_up_to(self, peer: PeerId) -> None:
+        self._floors[peer.node] = max(self._floors.get(peer.node, 0), peer.incarnation + 1)
 
     def accepted(self, wire: Wire) -> WireOwner:
         """Return the owner of a wire that the listener has accepted."""

@@ -60,6 +60,7 @@ class Simulation:
         self.workloads = suite.workloads
         self.world = World(schedule.seed)
         self.rows: dict[int, PeerAddress] = {}
+        self.gone: list[PeerId] = []  # as rows that say so
         self.version = 0  # of the rows
         self.members: dict[int, SimHub] = {}  # the newest incarnation of each node, dead or alive
         self.alive: dict[str, SimHub] = {}  # by address; those that are taken for dead, too
@@ -143,11 +144,13 @@ class Simulation:
         """Read the rows as they are now, give them to the hub a little later, and read again when it has had them."""
         if hub.is_dead:
             return
-        rows, version = list(self.rows.values()), self.version
+        rows, gone, version = list(self.rows.values()), list(self.gone), self.version
         rng = self.world.rng
 
         def note_rows() -> None:
             hub.view_version = version
+            for peer in gone:
+                hub.links.drop(peer)
             hub.links.members(rows)
             self.world.after(LOOK_S * rng.uniform(0.8, 1.2), partial(self._look, hub))
 
@@ -198,7 +201,8 @@ class Simulation:
                         each.later(workload.burst)
 
     def _delete_row(self, node: int) -> None:
-        del self.rows[node]
+        row = self.rows.pop(node)
+        self.gone.append(PeerId(row.node, row.incarnation))
         self.version += 1
 
     def _kill(self, hub: SimHub, *, is_silent: bool) -> None:

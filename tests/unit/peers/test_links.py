@@ -212,6 +212,20 @@ def test_peer_known_by_its_hello_alone_may_be_missing_in_one_look() -> None:
     assert hub.receiver.gone == [PeerId(1, 5)]
 
 
+@pytest.mark.parametrize("way", ["expel", "drop"])
+def test_peer_that_is_read_as_gone_before_it_was_ever_linked_is_refused(way: str) -> None:
+    """It may not know it yet, and what it would send is the others' business already."""
+    hub = LinkedHub(ManualClock(), 2)
+    getattr(hub.links, way)(PeerId(1, 5))
+
+    said_to(hub, hello_of(1, 5))
+    assert (hub.links.up(), hub.receiver.ups) == ((), [])
+    assert hub.observer.refusals == [(1, PeerRefusal.GONE, False)]
+
+    said_to(hub, hello_of(1, 6))
+    assert hub.links.up() == ((1, 6),)
+
+
 def test_row_that_is_older_than_the_hello_takes_nothing_back() -> None:
     hub = LinkedHub(ManualClock(), 2)
     said_to(hub, hello_of(1, 5))
