@@ -117,7 +117,8 @@ class Replays:
 
     def forget(self, session: Session) -> None:
         """The connection ended."""
-        _end(list(self.queues.pop(session, ())))
+        if self.queues:
+            _end(list(self.queues.pop(session, ())))
 
     def send(self, session: Session, subscription: Subscription, message: Message) -> None:
         """Send one message with RETAIN 1; with QoS > 0 to a persistent session by its queue."""

@@ -44,6 +44,8 @@ PLANE_LIMITS = {
 }
 """The message plane names a limit by its own attribute; people know the quota behind it."""
 
+_COUNTED_EVENTS = {f"session.{word}": word for word in metrics.SESSION_WORDS}
+
 
 class ByTenant:
     """Counts by tenant and word. Words come from the program, tenants are known ones: both are bounded."""
@@ -114,8 +116,8 @@ class Telemetry:
             self.reloaded_at = at
 
     def happened(self, event: Event) -> None:
-        word = event.type.word.removeprefix("session.")
-        if word in metrics.SESSION_WORDS:
+        word = _COUNTED_EVENTS.get(event.type.word)
+        if word is not None:
             self._session_events.add(word)
 
     def forget_tenant(self, tenant_id: int) -> None:

@@ -207,15 +207,18 @@ class Routes:
             on_closed(tenant.tenant_id)
         self._serve(here)
 
+    def is_opened(self, tenant: TenantPlane) -> bool:
+        here = self._tenants.get(tenant.tenant_id)
+        return here is None or here.is_served
+
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         """Call back once every hub has answered or is gone, and what they know is known here: before that nobody may publish.
 
         False: there is nobody to wait for.
         """
-        here = self._tenants.get(tenant.tenant_id)
-        if here is None or here.is_served:
+        if self.is_opened(tenant):
             return False
-        here.waiting.append(on_done)
+        self._tenants[tenant.tenant_id].waiting.append(on_done)
         return True
 
     def await_routed(self, tenant: TenantPlane, filters: Iterable[bytes], on_done: OnDone) -> bool:

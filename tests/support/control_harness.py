@@ -214,10 +214,7 @@ class Recorder(RecordingObserver):
         self.denials: list[str] = []
         self.causes: list[str] = []
 
-    def opened(self, _listener: str) -> None:
-        """Nobody asks."""
-
-    def closed(self, _listener: str, _version: int, _reason: Reason) -> None:
+    def closed(self, _reason: Reason) -> None:
         """Nobody asks."""
 
     def connected(self, _listener: str, _version: int, result: str) -> None:

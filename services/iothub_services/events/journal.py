@@ -92,8 +92,7 @@ class ThreadJournal:
 
     def note(self, events: list[Event]) -> None:
         """Durable soon."""
-        if self._on_event is not None:
-            self._notify(events)
+        self._notify(events)
         gathered = self._gathered
         if not gathered and self._later is not None:
             self._later(GATHER_S, self.flush)

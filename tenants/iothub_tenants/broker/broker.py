@@ -81,7 +81,7 @@ class Shared:
 
 
 _shared_settings = lru_cache(maxsize=1024)(ConnectionSettings)
-"""One object for equal settings: most connections of a hub agree on the same few values."""
+"""One object for equal settings: most connections of a hub agree on the same few values. Called by position: the cache finds that faster."""
 
 
 class TenantBroker:
@@ -180,13 +180,13 @@ class TenantBroker:
         is_v5 = packet.version == MQTT_5_0
         keep_alive_s = max(packet.keep_alive_s or int(mqtt.max_keepalive_s), limits.keep_alive_min_s or 0)
         return _shared_settings(
-            version=packet.version,
-            keep_alive_s=min(keep_alive_s, int(mqtt.max_keepalive_s)),
-            receive_maximum=(asked.receive_maximum or 65_535) if is_v5 else mqtt.max_inflight,
-            topic_alias_maximum=asked.topic_alias_maximum or 0,
-            inbound_maximum=limits.receive_maximum,
-            topic_aliases=limits.topic_aliases if is_v5 else 0,
-            packet_bytes=limits.packet_bytes or LARGEST_PACKET,
+            packet.version,
+            min(keep_alive_s, int(mqtt.max_keepalive_s)),
+            (asked.receive_maximum or 65_535) if is_v5 else mqtt.max_inflight,
+            asked.topic_alias_maximum or 0,
+            limits.receive_maximum,
+            limits.topic_aliases if is_v5 else 0,
+            limits.packet_bytes or LARGEST_PACKET,
         )
 
     def apply_record(self, record: TenantRecord, own: Mapping[str, str]) -> None:

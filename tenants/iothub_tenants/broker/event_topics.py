@@ -54,15 +54,15 @@ OpenTenant = Callable[[int | str], Awaitable[TenantBroker | None]]
 MakeEvent = Callable[[TenantBroker | None], TenantEvent | None]
 """Makes an event of a tenant's broker; None: without one here there is nothing to tell."""
 
-_KINDS = {
-    EventType.SESSION_CONNECTED: EventKind.CLIENT_CONNECTED,
-    EventType.SESSION_CREATED: EventKind.SESSION_CREATED,
-    EventType.SESSION_RESUMED: EventKind.SESSION_RESUMED,
-    EventType.SESSION_TAKEN_OVER: EventKind.SESSION_TAKEN_OVER,
-    EventType.SESSION_EXPIRED: EventKind.SESSION_EXPIRED,
-    EventType.SESSION_DISCARDED: EventKind.SESSION_DISCARDED,
-    EventType.SESSION_SUBSCRIBED: EventKind.SUBSCRIPTION_ADDED,
-    EventType.SESSION_UNSUBSCRIBED: EventKind.SUBSCRIPTION_REMOVED,
+_KINDS = {  # by word: an Enum hashes its members in Python
+    EventType.SESSION_CONNECTED.word: EventKind.CLIENT_CONNECTED,
+    EventType.SESSION_CREATED.word: EventKind.SESSION_CREATED,
+    EventType.SESSION_RESUMED.word: EventKind.SESSION_RESUMED,
+    EventType.SESSION_TAKEN_OVER.word: EventKind.SESSION_TAKEN_OVER,
+    EventType.SESSION_EXPIRED.word: EventKind.SESSION_EXPIRED,
+    EventType.SESSION_DISCARDED.word: EventKind.SESSION_DISCARDED,
+    EventType.SESSION_SUBSCRIBED.word: EventKind.SUBSCRIPTION_ADDED,
+    EventType.SESSION_UNSUBSCRIBED.word: EventKind.SUBSCRIPTION_REMOVED,
 }
 _SHOWN = ("reason", "session_expiry_s", "keep_alive_s", "filter", "group", "qos")
 """Facts of the log that are shown as they are."""
@@ -141,7 +141,7 @@ class EventTopics:
 
     def on_event(self, event: Event) -> None:
         """An event of a session is on its way to the log."""
-        kind = _KINDS.get(event.type)
+        kind = _KINDS.get(event.type.word)
         broker = None if kind is None else self._brokers.present(event.tenant_id)
         if kind is not None and broker is not None and self._is_watched(broker):
             self._take(broker, _shown(kind, broker, event))

@@ -47,6 +47,9 @@ class PeerRoutes(Protocol):
     def await_changes(self, session: Session, on_done: OnDone) -> bool:
         """Call back once every hub knows what changes of a session's subscriptions. False: nothing changes."""
 
+    def is_opened(self, tenant: TenantPlane) -> bool:
+        """Whether there is nobody to wait for: what `await_opened` says, and calls nobody back."""
+
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         """Call back once every hub has answered, or is gone: before that nobody may publish. False: there is nobody to wait for."""
 
@@ -71,6 +74,10 @@ class NoPeerRoutes:
         del session, on_done
         return False
 
+    def is_opened(self, tenant: TenantPlane) -> bool:
+        del tenant
+        return True
+
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         del tenant, on_done
         return False
@@ -82,9 +89,10 @@ class NoPeerRoutes:
 
 async def until_opened(routes: PeerRoutes, tenant: TenantPlane) -> None:
     """Return when clients of the tenant may be served here."""
-    opened: Deferred[None] = Deferred()
-    if routes.await_opened(tenant, lambda: opened.callback(None)):
-        await opened
+    if not routes.is_opened(tenant):
+        opened: Deferred[None] = Deferred()
+        if routes.await_opened(tenant, lambda: opened.callback(None)):
+            await opened
 
 
 async def until_unchanging(routes: PeerRoutes, session: Session) -> None:

@@ -228,8 +228,9 @@ def _take_connect_rate(broker: TenantBroker) -> None:
 async def _check_connect(hub: Hub, connection: Connection, packet: Connect, client_id: str) -> PendingConnect:
     """Authenticate, and check everything that needs no session."""
     login = await authenticate(hub, connection, packet, client_id)
-    broker = await hub.brokers.broker(login.tenant)
-    await until_opened(hub.routes, broker.plane)
+    broker = hub.brokers.present(login.tenant.id) or await hub.brokers.broker(login.tenant)
+    if not hub.routes.is_opened(broker.plane):
+        await until_opened(hub.routes, broker.plane)
     broker.allowance.note_device(login.device)
     policy = hub.policy_of(login, client_id, connection)
     pending = PendingConnect(packet, login, broker, policy, client_id, is_assigned=not packet.client_id)
@@ -250,6 +251,9 @@ def assigned_client_id() -> str:
 
 
 def _check_client_id(pending: PendingConnect) -> None:
+    is_known = pending.client_id in pending.broker.plane.sessions
+    if not is_known and pending.login.tenant.client_id_policy is ClientIdPolicy.OWNER:
+        return
     rule = refused_client_id(
         pending.broker, pending.login.tenant, pending.login.device, pending.client_id, pending.is_assigned
     )

@@ -106,6 +106,15 @@ def test_large_packet_counts_for_many(queue: ControlQueue, control: Control) -> 
     assert second not in control.received
 
 
+def test_connects_of_any_size_fill_a_turn_alike(queue: ControlQueue, control: Control) -> None:
+    """Their names and secrets are no Topic Filters: a storm is not handled in four times as many turns."""
+    storm = [client(None) for _ in range(TURN_UNITS + 1)]
+    for connection in storm:
+        queue.put(connection, CONNECT, bytes(64), 1.0)
+
+    assert control.received == storm[:TURN_UNITS]
+
+
 def exhaust(queue: ControlQueue) -> None:
     queue.put(client("acme"), SUBSCRIBE, bytes(16 * TURN_UNITS), 1.0)
 

@@ -62,6 +62,10 @@ class Others:
     def close_tenant(self, tenant: TenantPlane) -> None:
         self.open.remove(tenant.name)
 
+    def is_opened(self, tenant: TenantPlane) -> bool:
+        assert tenant.name in self.open
+        return not self.is_opening
+
     def await_opened(self, tenant: TenantPlane, on_done: OnDone) -> bool:
         assert tenant.name in self.open
         if self.is_opening:
