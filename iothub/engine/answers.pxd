@@ -14,6 +14,7 @@ cdef class Answers:
 
     @cython.locals(slot=AckSlot)
     cpdef object answer(self, Connection connection, int qos, int packet_id, int code)
+    @cython.locals(answered=list)
     cpdef object flush(self, Connection connection)
     @cython.locals(connection=Connection)
     cpdef object release(self)

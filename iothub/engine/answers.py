@@ -42,11 +42,10 @@ class Answers:
             connection.inbound_open += 1
 
     def flush(self, connection: Connection) -> None:
-        """Send the acknowledgements at the front that are known by now, or leave it to the end of the batch."""
-        if self.turn.may_acknowledge is None:
-            self._send_known(connection)
-        elif connection.pending is not None:
-            self.turn.answered.append(connection)
+        """Have the acknowledgements at the front sent that are known at the end of the batch: one commit answers many of a connection."""
+        answered = self.turn.answered
+        if connection.pending is not None and not (answered and answered[-1] is connection):
+            answered.append(connection)
 
     def release(self) -> None:
         """Send what was left to the end of the batch, if it may leave by now.

@@ -4,7 +4,7 @@ from iothub.engine.message cimport Message
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
 
 
-@cython.locals(message=Message)
+@cython.locals(message=Message, expires_at=double)
 cpdef bytes body_of(StoredPublish publish)
 
 

@@ -17,13 +17,14 @@ _encode = fastest("encode_fields", encode_fields)
 
 def body_of(publish: StoredPublish) -> bytes:
     message = publish.message
+    expires_at = message.expires_at
     return _encode(
         message.topic,
         message.payload,
         message.qos,
         message.retain,
         message.properties,
-        int(message.expires_at * 1000),
+        int(expires_at * 1000) if expires_at else 0,
         message.message_id,
         message.publisher_client_id,
     )

@@ -11,4 +11,5 @@ cdef class AppendOperation(Waiting):
     cdef public object inbound
     cdef object _append
 
+    cpdef object set(self, StoredPublish publish, bytes body, Source source)
     cpdef object as_append(self)

@@ -83,7 +83,7 @@ class _Pending(AppendOperation):
     __slots__ = ("answer", "awaited", "error", "is_written", "writer")
 
     def __init__(self, writer: QueueWriter, publish: StoredPublish, body: bytes, source: Source | None) -> None:
-        super().__init__(publish, body, source)
+        self.set(publish, body, source)
         self.writer = writer
         self.awaited = 0
         self.answer: Appended | tuple[int, ...] = ()

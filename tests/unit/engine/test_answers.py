@@ -28,16 +28,36 @@ def test_answers_wait_for_those_before_them() -> None:
     answers.answer(client.connection, 2, 4, 0x87)
     slots[1].code = 0
     answers.flush(client.connection)
+    answers.release()
     assert bytes(client.connection.out) == b""
     slots[0].code = 0x97
     answers.flush(client.connection)
+    answers.release()
     assert bytes(client.connection.out) == ack(0x40, 1, 0x97) + ack(0x40, 2)
     slots[2].code = 0
     answers.flush(client.connection)
+    answers.release()
 
     assert bytes(client.connection.out) == ack(0x40, 1, 0x97) + ack(0x40, 2) + ack(0x40, 3) + ack(0x50, 4, 0x87)
     assert client.connection.pending is None
     assert client.connection.inbound_open == 0
+
+
+def test_answers_of_one_connection_leave_together_at_the_end_of_the_batch() -> None:
+    """One commit answers many PUBLISHes of a client."""
+    bench = Bench()
+    client = bench.client("c", version=5)
+    answers = make_answers(bench)
+    slots = [AckSlot(number, 1) for number in (1, 2)]
+    client.connection.pending = list(slots)
+
+    for slot in slots:
+        slot.code = 0
+        answers.flush(client.connection)
+
+    assert (bytes(client.connection.out), bench.plane.turn.answered) == (b"", [client.connection])
+    answers.release()
+    assert bytes(client.connection.out) == ack(0x40, 1) + ack(0x40, 2)
 
 
 @pytest.mark.parametrize(
