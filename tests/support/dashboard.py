@@ -30,6 +30,20 @@ _WAIT_MS = 15_000
 expect.set_options(timeout=_WAIT_MS)
 
 
+_UNNAMED = """() => {
+    const shown = (each) => each.offsetParent !== null && !each.closest("[aria-hidden=true]");
+    const named = (each) => each.ariaLabel || each.innerText?.trim() || each.title || each.alt !== undefined && each.alt
+        || each.labels?.length || each.getAttribute("aria-labelledby");
+    return [...document.querySelectorAll("input, textarea, select, button, a, img, [role=button]")]
+        .filter((each) => shown(each) && each.type !== "file" && !named(each)).map((each) => each.outerHTML.slice(0, 200));
+}"""
+
+
+def all_named(page: Page) -> None:
+    """Every field has a label, every button, link and picture a name: a screen reader has nothing else."""
+    assert page.evaluate(_UNNAMED) == []
+
+
 @dataclass
 class Watched:
     """What browsers have done that no page may."""

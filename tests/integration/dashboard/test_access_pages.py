@@ -17,19 +17,13 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.streams import Wanted
-from tests.support.dashboard import PASSWORD, Dashboard
+from tests.support.dashboard import PASSWORD, Dashboard, all_named
 from tests.support.packets import PUBLISH
 from tests.support.raw import RawClient
 
 BASE = "/tenants/access"
 ADMIN = "platform-admin"
 HOSTILE = "https://example.com/<b>x"
-_UNNAMED = """() => {
-    const shown = (each) => each.offsetParent !== null && !each.closest("[aria-hidden=true]");
-    const named = (each) => each.ariaLabel || each.innerText.trim() || each.title || each.labels?.length || each.getAttribute("aria-labelledby");
-    return [...document.querySelectorAll("input, textarea, select, button, a, [role=button]")]
-        .filter((each) => shown(each) && each.type !== "file" && !named(each)).map((each) => each.outerHTML.slice(0, 200));
-}"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,11 +44,6 @@ def fill(page: Page, label: str, value: str) -> None:
 
 def told(page: Page, text: str) -> None:
     expect(page.locator(".q-notification", has_text=text).first).to_be_visible()
-
-
-def all_named(page: Page) -> None:
-    """Every field has a label, every button and link a name: a screen reader has nothing else."""
-    assert page.evaluate(_UNNAMED) == []
 
 
 def test_webhook_is_created_tested_changed_rotated_and_deleted(served: Dashboard) -> None:

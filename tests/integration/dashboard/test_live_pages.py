@@ -5,7 +5,6 @@ iothub.dashboard.pages.jobs, iothub.dashboard.pages.people, iothub.dashboard.pag
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +16,7 @@ from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.dashboard import Dashboard
+from tests.support.dashboard import Dashboard, all_named
 from tests.support.raw import RawClient
 from tests.support.waiting import until
 
@@ -25,7 +24,6 @@ TENANT = "field"
 CLIENT = "meter-1/<b>x"
 BASE = f"/tenants/{TENANT}"
 ID = "meter-1%2F%3Cb%3Ex"
-PICTURES = os.environ.get("IOTHUB_PICTURES", "")
 PAGES = (
     (f"{BASE}/clients", "Connected clients"),
     (f"{BASE}/clients/pub", "pub"),
@@ -98,12 +96,6 @@ def client(served: Dashboard, secret: str) -> Iterator[RawClient]:
         yield made
 
 
-def picture(page: Page, path: str) -> None:
-    """For who wants to look at the pages: IOTHUB_PICTURES names a folder."""
-    if PICTURES:
-        page.screenshot(path=f"{PICTURES}/{re.sub('[^a-z0-9]+', '-', path.lower()).strip('-')}.png", full_page=True)
-
-
 def test_every_live_page_opens(served: Dashboard, client: RawClient) -> None:
     page = served.as_("platform-admin")
     for path, title in PAGES:
@@ -111,7 +103,7 @@ def test_every_live_page_opens(served: Dashboard, client: RawClient) -> None:
 
         expect(page.locator("main [role=heading][aria-level='1']")).to_have_text(title)
         assert page.locator(".io-problem").count() == 0, path
-        picture(page, path)
+        all_named(page)
     page.close()
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.dashboard import Dashboard
+from tests.support.dashboard import Dashboard, all_named
 from tests.support.waiting import until
 
 PAGES = (
@@ -74,13 +74,14 @@ def told(page: Page, text: str) -> None:
 
 
 def test_every_page_opens(served: Dashboard) -> None:
-    """Watched are errors, dialogs and requests to other servers."""
+    """Watched are errors, dialogs and requests to other servers; everything has a name for a screen reader."""
     page = served.as_(ADMIN)
     for path, title in PAGES:
         served.open(page, path)
 
         expect(page.locator("main [role=heading][aria-level='1']")).to_have_text(title)
         assert page.locator(".io-problem").count() == 0, path
+        all_named(page)
     page.close()
 
 

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from iothub.rest import logins
+from iothub.rest.edge import UNUSED
 from iothub.rest.login_limits import (
     LINES,
     LINES_WINDOW_S,
@@ -19,6 +21,8 @@ from iothub.rest.login_limits import (
     FailureLines,
 )
 from iothub_tenants.accounts import audit, users
+from iothub_tenants.accounts.login_sessions import IDLE_S
+from iothub_tenants.accounts.store import AccountStore
 from tests.support.rest_api import HOST, Answer, Api
 
 GOOD = "correct horse battery"
@@ -73,6 +77,24 @@ def test_logout_ends_the_login_and_takes_the_cookie_back(api: Api, alice: dict[s
     assert answer.status == 204
     assert "Max-Age=0" in answer.headers["set-cookie"]
     assert api.get("/whoami", key=None, headers=alice).status == 401
+
+
+@pytest.mark.parametrize(("mark", "status"), [({UNUSED: True}, 401), ({}, 200)], ids=["looks", "uses"])
+def test_request_that_only_looks_keeps_no_login_alive(
+    api: Api, alice: dict[str, str], mark: dict[str, bool], status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open page looks whether its login is one; the mark is in the scope, where no client can put it."""
+    now, app = api.store.now_ms() + (IDLE_S - 1) * 1000, api.app
+    monkeypatch.setattr(AccountStore, "now_ms", lambda _store: now)
+
+    async def marked(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, **mark}, receive, send)
+
+    monkeypatch.setattr(api, "app", marked)
+    assert api.get("/whoami", key=None, headers=alice).status == 200
+    now += 2000
+
+    assert api.get("/whoami", key=None, headers=alice).status == status
 
 
 @pytest.mark.parametrize("cookie", ["iothub=", "iothub=x", "other=y", "iothub", "=;;=", "iothub=\xff", "x" * 20_000])
