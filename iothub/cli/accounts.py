@@ -102,6 +102,7 @@ else:
 
 
 _ELSEWHERE = {f"admin_{name}": f"iothub.admin.{name}" for name in ("apply", "runs", "tenants", "usage", "webhooks")}
+_ELSEWHERE |= {f"of_{name}": f"iothub.cli.{name}" for name in ("config", "doctor", "events")}
 _ELSEWHERE["stream_topics"] = "iothub.cli.stream_topics"
 
 
