@@ -1,6 +1,6 @@
 """`--context`: the same command lines on two equal data directories, here and through the REST API, print the same and end with the same code.
 
-iothub.cli.remote, iothub.cli.remote_api, iothub.cli.contexts, iothub.cli.context.
+iothub.cli.remote, iothub.cli.remote_hub, iothub.cli.remote_commands, iothub.cli.remote_api, iothub.cli.contexts, iothub.cli.context.
 """
 
 from __future__ import annotations
