@@ -95,6 +95,9 @@ if TYPE_CHECKING:
     admin_runs = _runs
     admin_usage = _usage
     admin_webhooks = _webhooks
+    of_config: Any  # modules that import this one
+    of_doctor: Any
+    of_events: Any
 else:
 
     def __getattr__(name: str) -> _Functions | ModuleType:
