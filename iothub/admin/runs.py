@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from iothub.base.errors import NotFoundError, UnavailableError
 from iothub.config.sections import Jobs
-from iothub.jobs import control, timetable
+from iothub.jobs import timetable
 from iothub.jobs.places import Places
 from iothub.records.admin_commands import Shown
 from iothub.records.job_catalogue import CATALOGUE
@@ -123,6 +123,7 @@ def seconds_of(run: Run) -> float | None:
 
 def cancel(store: AccountStore, run_id: int) -> Run:
     """Ask a run of this machine to stop, and return it. Raises NotFoundError, ConflictError, DeniedError."""
+    from iothub.jobs import control  # with the accounts' library, which `run_row` does without
     from iothub_tenants.accounts import job_runs
 
     found = job_runs.show(store, run_id)

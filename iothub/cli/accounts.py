@@ -95,6 +95,9 @@ if TYPE_CHECKING:
     admin_runs = _runs
     admin_usage = _usage
     admin_webhooks = _webhooks
+    of_config: Any  # modules that import this one
+    of_doctor: Any
+    of_events: Any
 else:
 
     def __getattr__(name: str) -> _Functions | ModuleType:
@@ -102,6 +105,7 @@ else:
 
 
 _ELSEWHERE = {f"admin_{name}": f"iothub.admin.{name}" for name in ("apply", "runs", "tenants", "usage", "webhooks")}
+_ELSEWHERE |= {f"of_{name}": f"iothub.cli.{name}" for name in ("config", "doctor", "events")}
 _ELSEWHERE["stream_topics"] = "iothub.cli.stream_topics"
 
 

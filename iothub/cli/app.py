@@ -115,6 +115,11 @@ class App:
         return self._context is not None
 
     @property
+    def there(self) -> AccountStore | None:
+        """The store of a context; None: without one, functions about the machine work on this one."""
+        return self.store() if self.is_remote else None
+
+    @property
     def may_hub_run(self) -> bool:
         """Whether a hub runs here, or may run where the API is."""
         return self.is_remote or self.data_dir.holder() is not None
@@ -123,7 +128,7 @@ class App:
         """Raises ConfigError: the REST API of a context cannot do this command."""
         if self._context is None or words.partition(" ")[0] in WITHOUT_CONTEXT:
             return
-        from iothub.cli.remote import works_remotely
+        from iothub.cli.remote_commands import works_remotely
 
         if not works_remotely(words):
             raise ConfigError(

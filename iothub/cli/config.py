@@ -6,12 +6,13 @@ Knows no key: `iothub.config.loader` does.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import cast
 
 import click
 
-from iothub.cli import output
+from iothub.base.errors import ConfigError
+from iothub.cli import accounts, output
 from iothub.cli.app import SET, App, noun, verb
 from iothub.config.reference_page import render_reference
 from iothub.records.admin_commands import Verb
@@ -87,13 +88,21 @@ def show(app: App, flags: tuple[str, ...], is_origin_shown: bool, is_changed_onl
     if is_reference:
         output.write_text(render_reference(), end="")
         return
-    shown = [entry for entry in app.load(flags).values() if not is_changed_only or entry[2] != "default"]
+    if app.is_remote and flags:
+        raise ConfigError("--set does not work with a context: the settings are those of the machine of the API")
+    entries = accounts.of_config.entries(app.there, app, flags)
+    shown = [entry for entry in entries if not is_changed_only or entry[2] != "default"]
     if app.form != "table" or is_origin_shown:
         app.rows(rows(shown, is_text=app.form == "table"), "name", "value", "origin")
         return
     output.write_text("config_version = 1")
     for name, toml, _ in shown:
         output.write_text(f"{name} = {toml}")
+
+
+def entries(_there: object, app: App, flags: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return every setting of this machine: its name, its value as TOML, its origin."""
+    return list(app.load(flags).values())
 
 
 def rows(entries: Iterable[tuple[str, str, str]], *, is_text: bool) -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import output, status
+from iothub.cli import accounts, output, status
 from iothub.cli.app import App, Command
 from iothub.config.sections import Config
 from iothub.doctor import running
@@ -41,10 +41,10 @@ def command(context: click.Context, is_json: bool) -> None:
     app: App = context.obj
     if is_json:
         app.form = "json"
-    if not app.data_dir.has_config:
+    if not app.is_remote and not app.data_dir.has_config:
         app.data_dir.require_initialised()
     found: list[Finding] = []
-    for finding in findings(app, _settings(app)):
+    for finding in accounts.of_doctor.findings_of(app.there, app):
         found.append(finding)
         if app.form == "table":
             output.write_text(line(finding))
@@ -54,6 +54,11 @@ def command(context: click.Context, is_json: bool) -> None:
     warned = sum(each.state is State.WARN for each in found)
     app.say(f"{len(found)} checks: {failed} failed, {output.counted(warned, 'warning')}")
     context.exit(1 if failed else 0)
+
+
+def findings_of(_there: object, app: App) -> Iterator[Finding]:
+    """Check everything of this machine. Raises ConfigError: the settings are wrong."""
+    return findings(app, _settings(app))
 
 
 def findings(app: App, settings: Config) -> Iterator[Finding]:

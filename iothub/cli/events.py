@@ -80,10 +80,7 @@ def lag(app: App) -> None:
     Example:
       iothub --data-dir ./hub events lag -o json
     """
-    from iothub.cli import stores  # loads every driver
-
-    with _log(app) as log:
-        rows = lag_rows(log, stores.applied_offsets(app.data_dir, app.loaded.config))
+    rows = accounts.of_events.lag_of(app.there, app.data_dir, app.loaded.config)
     app.rows(rows, "partition", "begin", "end", "events", "applied", "lag")
 
 
@@ -116,6 +113,15 @@ def verify(app: App, topic: str) -> None:
         raise CorruptRecordError(
             f"the log has {output.counted(len(damaged), 'damaged event')}, which hubs and jobs pass over: {damaged[0]}"
         )
+
+
+def lag_of(_there: object, data_dir: DataDir, settings: Config) -> list[dict[str, object]]:
+    """Return a row for each partition of this machine's log."""
+    from iothub.cli import stores  # loads every driver
+
+    data_dir.require_initialised()
+    with reading(data_dir, settings) as log:
+        return lag_rows(log, stores.applied_offsets(data_dir, settings))
 
 
 def lag_rows(log: EventLog, applied: Offsets) -> list[dict[str, object]]:

@@ -64,8 +64,7 @@ def list_all(app: App) -> None:
     Example:
       iothub --data-dir ./hub job list
     """
-    store = app.store() if app.is_remote else None  # here it needs no accounts
-    rows = accounts.admin_runs.jobs(store, app.loaded.config.jobs.nightly)
+    rows = accounts.admin_runs.jobs(app.there, app.loaded.config.jobs.nightly)
     app.rows(rows, "name", "nightly", "options", "what")
 
 

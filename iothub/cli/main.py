@@ -167,7 +167,7 @@ def _give_options(hints: Hints, data_dir: Path | None, config_file: Path | None,
     if not context_name:
         hints.give(data_dir, config_file)
         return
-    from iothub.cli.remote import begins_remotely
+    from iothub.cli.remote_commands import begins_remotely
 
     hints.give(data_dir, config_file, context_name, begins_remotely)
 

@@ -1,7 +1,7 @@
 """The one client of the REST API: the functions of the accounts and the requests to a hub, done by the API of another machine.
 
-Commands do not know it: with `--context` the store and the hub of `iothub.cli.app.App` are those of here. `COMMANDS` names what works so; a
-command that needs a file or a process of the hub's machine is not among them.
+Commands do not know it: with `--context` the store and the hub of `iothub.cli.app.App` are those of here. `iothub.cli.remote_commands` names
+what works so.
 
 Theory. Two tables, each with one line for a function or a request: its method and path, and what its arguments become. Answers are the rows that
 `plain` and `iothub.admin.hub_rows` have made there: `record_of` makes of them the records that the functions return here, and a row of a hub stays
@@ -11,6 +11,7 @@ Theory. Two tables, each with one line for a function or a request: its method a
 from __future__ import annotations
 
 import inspect
+import json
 import time
 import types
 import typing
@@ -27,66 +28,7 @@ from iothub.records.admin_commands import Shown
 
 if TYPE_CHECKING:
     from iothub.admin.apply import Step
-
-COMMANDS: Mapping[str, str] = {
-    "tenant": "list show create update suspend resume protect unprotect delete export import apply",
-    "device": "list show create import rotate-secret set-password enable disable delete",
-    "group": "list show create join leave delete",
-    "acl": "list allow deny remove test",
-    "ban": "list add remove",
-    "quota": "list show explain set unset",
-    "plan": "list show create set unset delete",
-    "token-issuer": "list show remove",
-    "client": "list show kick",
-    "session": "list show discard",
-    "queue": "list show purge",
-    "retain": "list show delete",
-    "explain": "connect publish subscribe",
-    "alarm": "list show",
-    "trace": "start list show tail download stop delete",
-    "stream": "list show create delete",
-    "webhook": "list show create update rotate test delete",
-    "usage": "show",
-    "job": "list run cancel status history show logs",
-    "config": "reload",
-    "cluster": "status drain resume evict",
-    "audit": "list",
-    "admin key": "list show create rotate disable enable delete",
-    "admin user": "list show create set-password disable enable delete",
-}
-"""The nouns, each with those of its verbs that have a counterpart in the REST API."""
-
-HERE: Mapping[str, str] = {
-    "": "init serve doctor bundle backup restore",
-    "config": "check show",
-    "device": "set-certificate set-jwt",
-    "acl": "import",
-    "token-issuer": "add update",
-    "client": "top",
-    "events": "tail lag verify",
-    "state": "verify",
-    "job": "plan forget schedule",
-    "db": "status upgrade copy adopt",
-    "hbase": "create-tables status sweep",
-    "admin": "serve",
-    "cluster": "init-ca issue",
-}
-"""What works only on the hub's machine. Every command is in one of the two tables, or needs neither hub nor accounts."""
-
-
-def works_remotely(words: str) -> bool:
-    """Whether a command, such as `tenant list`, does."""
-    noun, _, verb = words.rpartition(" ")
-    return words in ("rejected", "status") or verb in COMMANDS.get(noun, "").split()
-
-
-def begins_remotely(words: str) -> bool:
-    """Whether a command line, without `iothub`, begins with such a command; `client list acme` does."""
-    parts = words.split()
-    return any(works_remotely(" ".join(parts[:count])) for count in (1, 2, 3))
-
-
-# --- functions of the accounts
+    from iothub.doctor.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,6 +389,19 @@ def _import_devices(api: RemoteApi, given: Given) -> list[str]:
     return names
 
 
+def _findings(api: RemoteApi, _given: Given) -> list[Finding]:
+    from iothub.doctor.findings import Finding, State
+
+    return [
+        Finding(row["name"], State(row["state"]), row["text"], row["advice"] or "", _seconds(row["ms"]))
+        for row in api.get("/doctor")["items"]
+    ]
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
 def _steps(api: RemoteApi, given: Given) -> list[Step]:
     from iothub.admin.apply import Step
 
@@ -528,6 +483,7 @@ _CALLS: Mapping[str, _Call] = {
     "token_issuers.show": _get(f"{_ISSUER}/{{name}}"),
     "token_issuers.remove": _Call("DELETE", f"{_ISSUER}/{{name}}"),
     "streams.list_all": _list(_STREAMS),
+    "events.lag_of": _get("/events/lag", lambda answer, _given: answer["items"]),
     "stream_topics.rows": _list(_STREAMS),
     "stream_topics.shown": _get(f"{_STREAMS}/{{name}}"),
     "stream_topics.created": _Call("POST", _STREAMS, _new_stream),
@@ -582,6 +538,11 @@ _OTHER: Mapping[str, Callable[[RemoteApi, Given], Any]] = {
     "runs.states": lambda api, _given: _columns(api, "name state run started host pid last_success seconds next"),
     "runs.start": _start,
     "runs.read_log": lambda api, given: api.text(filled("/runs/{run_id}/log", given), lines=_LOG_LINES),
+    "config.entries": lambda api, _given: [
+        (row["name"], json.dumps(row["value"], ensure_ascii=False), row["origin"])
+        for row in api.get("/config")["items"]
+    ],
+    "doctor.findings_of": _findings,
     "imports.import_devices": _import_devices,
     "apply.steps": _steps,
     "apply.run": _apply,

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from iothub.base.errors import ConfigError, ConflictError, UnavailableError
-from iothub.cli import accounts
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub_services.streams.port import Direction, Stream, topic_name
@@ -64,18 +63,20 @@ def create(  # noqa: PLR0913 - where it is made, and what
         TenantLimitError: the tenant may have no more streams.
         UnavailableError: Kafka does not answer; no stream is created.
     """
+    from iothub_tenants.accounts import streams  # loads a database library
+
     topics, ownership = reached(settings), owned(settings, data_dir)
     ownership.check()
     kept_ms = int((settings.streams.retention_s if retention_s is None else retention_s) * 1000)
     partitions = partitions or settings.streams.partitions
-    wanted = accounts.streams.Wanted(name, topic_filter, direction, partitions, kept_ms)
+    wanted = streams.Wanted(name, topic_filter, direction, partitions, kept_ms)
     found = topics.there([topic_name(settings.kafka.topic_prefix, tenant, name, direction)])
-    made = accounts.streams.create(store, tenant, wanted)
+    made = streams.create(store, tenant, wanted)
     try:
         ownership.claim()
         topics.make(made)
     except BaseException:
-        accounts.streams.remove(store, tenant, name)
+        streams.remove(store, tenant, name)
         raise
     return made, list(found)
 
@@ -87,21 +88,27 @@ def delete(settings: Config, data_dir: DataDir, store: AccountStore, stream: Str
         ConflictError: the topic belongs to another installation; nothing is deleted.
         UnavailableError: Kafka does not answer; the stream is deleted, and the text says how to delete its topic.
     """
+    from iothub_tenants.accounts import streams  # loads a database library
+
     topics = None if is_topic_kept else reached(settings)
     why_kept = None if is_topic_kept else _require_own(settings, data_dir)
-    accounts.streams.remove(store, stream.tenant, stream.name)
+    streams.remove(store, stream.tenant, stream.name)
     if topics is not None:
         _delete_topics(topics, stream, why_kept)
 
 
 def rows(store: AccountStore, settings: Config, tenant: str) -> list[Row]:
     """Return the streams of a tenant as they are shown. Raises NotFoundError."""
-    return [row(settings, found) for found in accounts.streams.list_all(store, tenant)]
+    from iothub_tenants.accounts import streams  # loads a database library
+
+    return [row(settings, found) for found in streams.list_all(store, tenant)]
 
 
 def shown(store: AccountStore, settings: Config, tenant: str, name: str) -> Row:
     """Return one stream as it is shown. Raises NotFoundError."""
-    return row(settings, accounts.streams.show(store, tenant, name))
+    from iothub_tenants.accounts import streams  # loads a database library
+
+    return row(settings, streams.show(store, tenant, name))
 
 
 def created(  # noqa: PLR0913 - where it is made, and what
@@ -126,7 +133,9 @@ def deleted(
     store: AccountStore, settings: Config, data_dir: DataDir, tenant: str, name: str, *, is_topic_kept: bool
 ) -> None:
     """Delete a stream. Raises NotFoundError, and as `delete`."""
-    delete(settings, data_dir, store, accounts.streams.show(store, tenant, name), is_topic_kept=is_topic_kept)
+    from iothub_tenants.accounts import streams  # loads a database library
+
+    delete(settings, data_dir, store, streams.show(store, tenant, name), is_topic_kept=is_topic_kept)
 
 
 def row(settings: Config, stream: Stream) -> Row:

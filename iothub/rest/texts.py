@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import AfterValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 
 from iothub.base.errors import ConfigError
 
@@ -48,10 +47,10 @@ class Checked:
         self._check = check
         self.pattern = pattern
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(partial(_checked, self._check), handler(source))
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        return AfterValidator(partial(_checked, self._check)).__get_pydantic_core_schema__(source, handler)
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {**handler(schema), "pattern": self.pattern}
 
 
@@ -59,7 +58,7 @@ def _checked(check: Callable[[str], object], text: str) -> str:
     try:
         check(text)
     except ConfigError as error:
-        raise PydanticCustomError("refused", "{sentence}", {"sentence": str(error)}) from None
+        raise ValueError(str(error)) from None
     return text
 
 
@@ -67,4 +66,4 @@ def sentence_of(error: Any) -> str:
     """Return what is wrong with a value, as a person reads it; `error`: as pydantic gives it."""
     if error["type"] == "string_pattern_mismatch":
         return EXPECTED.get(error["ctx"]["pattern"], "not valid")
-    return str(error["msg"])
+    return str(error["ctx"]["error"] if error["type"] == "value_error" else error["msg"])

@@ -140,7 +140,7 @@ class MachineDouble:
         return [{"partition": 0, "begin": 1, "end": 5, "events": 5, "applied": 3, "lag": 2}]
 
     def findings(self) -> list[dict[str, object]]:
-        return [{"name": "clock", "state": "ok", "text": "right"}]
+        return [{"name": "clock", "state": "ok", "text": "right", "ms": None, "advice": None}]
 
     def start_run(
         self, store: AccountStore, job: str, *, is_full: bool, is_dry_run: bool, options: Sequence[str]

@@ -28,6 +28,7 @@ BEYOND_SCHEMA = {
     ("post", f"{ROOT}/tenants/{{tenant}}/token-issuers"),
     ("patch", f"{ROOT}/tenants/{{tenant}}/token-issuers/{{name}}"),
     ("post", f"{ROOT}/tenants"),
+    ("post", f"{ROOT}/tenants:apply"),
     ("patch", f"{ROOT}/tenants/{{tenant}}"),
     ("post", f"{ROOT}/tenants/{{tenant}}/bans"),
     ("post", f"{ROOT}/tenants/{{tenant}}/traces"),

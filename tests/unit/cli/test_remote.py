@@ -1,6 +1,6 @@
 """`--context`: the same command lines on two equal data directories, here and through the REST API, print the same and end with the same code.
 
-iothub.cli.remote, iothub.cli.remote_api, iothub.cli.contexts, iothub.cli.context.
+iothub.cli.remote, iothub.cli.remote_hub, iothub.cli.remote_commands, iothub.cli.remote_api, iothub.cli.contexts, iothub.cli.context.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from iothub.cli.admin import ServedHub
 from iothub.cli.app import WITHOUT_CONTEXT
 from iothub.cli.contexts import Context
 from iothub.cli.main import NOUNS, command
-from iothub.cli.remote import COMMANDS, HERE, works_remotely
 from iothub.cli.remote_api import Reply
+from iothub.cli.remote_commands import COMMANDS, HERE, works_remotely
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.records.admin_commands import Json, Request, Verb, message_rows
@@ -356,6 +356,16 @@ def test_job_runs_there_and_is_awaited_here(
     assert both.remote("job", "run", "nothing").code == 3
 
 
+def test_the_machine_of_the_api_is_looked_at(both: Both) -> None:
+    """What it says is what its API says."""
+    assert both.remote("doctor", "-o", "json").json == [
+        {"name": "clock", "state": "ok", "text": "right", "ms": None, "advice": None}
+    ]
+    assert both.remote("events", "lag", "-o", "json").json[0]["lag"] == 2
+    assert 'log.level = "info"' in both.remote("config", "show").out
+    assert both.remote("config", "show", "--set", "log.level=debug").code == 2
+
+
 def test_streams_are_made_there(both: Both) -> None:
     """Their topics are those of the machine of the API."""
     with hubs(both):
@@ -465,7 +475,7 @@ def test_without_a_hub_the_exit_code_is_the_same(both: Both) -> None:
 
 
 def test_command_without_a_counterpart_says_what_to_do(both: Both) -> None:
-    for line in ("serve", "backup there.tar", "db status", "doctor", "job forget archive", "acl import acme a.csv"):
+    for line in ("serve", "backup there.tar", "db status", "bundle", "job forget archive", "acl import acme a.csv"):
         result = both.remote(*line.split())
         assert (result.code, result.out) == (2, "")
         assert "does not work with a context (here: there)" in result.err
