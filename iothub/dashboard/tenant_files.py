@@ -1,18 +1,22 @@
-"""A tenant as a file: the accounts of one that is there, and a new one that is made of such a file."""
+"""Tenants as files: the accounts of one that is there, a new one that is made of such a file, and a file that says how all are to be."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from nicegui import events, ui
 
 from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json, RefusalError, part
+from iothub.dashboard.export import safe
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
 
-_FILE_BYTES = 16 << 20
+_FILE_BYTES, _BODY_BYTES = 16 << 20, 1 << 20  # what REST takes of an import, and of anything else
+_SHOWN = 200  # lines of an answer
 _CONTENT = "devices, groups, rules, limits, bans, token issuers and streams; no sessions and no messages"
 
 
@@ -55,15 +59,11 @@ class Import:
 
     async def _uploaded(self, event: events.UploadEventArguments) -> None:
         try:
-            found = json.loads(await event.file.read())
+            self._content = await _read(event)
         except ValueError as error:
-            self._tell(f"The file is not JSON: {error}")
+            self._tell(str(error))
             return
-        if not isinstance(found, dict):
-            self._tell("The file is not a JSON object.")
-            return
-        self._content = found
-        said = found.get("tenant")
+        said = self._content.get("tenant")
         self._name.set_value(self._name.value or (str(said.get("name", "")) if isinstance(said, dict) else ""))
         await self._check()
 
@@ -91,15 +91,107 @@ class Import:
             path = f"/tenants/{part(self._name.value or '-')}:import"
             return await self._view.api.post(path, self._content, query={"dry_run": str(is_dry_run).lower()})
         except RefusalError as refusal:
-            self._tell(refusal.detail, list(refusal.errors))
+            self._tell(refusal.detail, refusal.errors)
             return None
 
-    def _tell(self, line: str, more: list[str] | None = None) -> None:
-        self._result.clear()
-        with self._result:
-            ui.label(line).classes("io-strong")
-            for each in more or ():
-                ui.label(each)
+    def _tell(self, line: str, more: Sequence[str] = ()) -> None:
+        _tell(self._result, line, more)
+
+
+class Apply:
+    """A file says how tenants and plans are to be: what would change is shown first."""
+
+    def __init__(self, view: View, done: Callable[[], Awaitable[object]]) -> None:
+        self._view = view
+        self._done = done
+        self._content: Json | None = None
+
+    def show(self) -> None:
+        with dialogs.dialog("Apply a file", wide=True) as shown:
+            ui.label("Tenants and plans become what the file describes; what it does not name stays.")
+            parts.command_line(command("tenant", "apply", "-f", "FILE", "--dry-run"))
+            self._prunes = ui.checkbox("Delete what a list of the file does not name any more", on_change=self._check)
+            parts.file_field("JSON file", ".json,application/json", _BODY_BYTES, self._uploaded)
+            self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
+            with ui.row().classes("io-buttons"):
+                ui.button("Close", on_click=shown.close).props("flat")
+                self._button = ui.button("Apply", on_click=self._apply).props("unelevated")
+                self._button.disable()
+        shown.open()
+
+    async def _uploaded(self, event: events.UploadEventArguments) -> None:
+        try:
+            self._content = await _read(event)
+        except ValueError as error:
+            _tell(self._result, str(error))
+            return
+        await self._check()
+
+    async def _check(self) -> None:
+        found = await self._send(is_dry_run=True)
+        if found is not None:
+            steps = [_step(each) for each in found["steps"]]
+            _tell(self._result, f"{len(steps)} changes would be made." if steps else "Nothing would change.", steps)
+            self._button.set_enabled(bool(steps))
+
+    async def _apply(self) -> None:
+        found = await self._send(is_dry_run=False)
+        if found is None:
+            return
+        problem = found["problem"]
+        if problem is None:
+            _tell(self._result, "Applied.", [_step(each) for each in found["steps"]])
+        else:
+            _tell(self._result, f"Ended before it was done: {problem['detail']}", ["What was done before it stays."])
+        secrets = found["secrets"]
+        if secrets:
+            with self._result:
+                ui.label(f"{len(secrets)} secrets were made. They are shown this once.")
+                ui.button("Download the secrets", icon="download", on_click=lambda: _download(secrets))
+        await self._done()
+
+    async def _send(self, *, is_dry_run: bool) -> Json | None:
+        self._button.disable()
+        if self._content is None:
+            return None
+        words = {"dry_run": str(is_dry_run).lower(), "prune": str(bool(self._prunes.value)).lower()}
+        try:
+            return await self._view.api.post("/tenants:apply", self._content, query=words)
+        except RefusalError as refusal:
+            _tell(self._result, refusal.detail, refusal.errors)
+            return None
+
+
+async def _read(event: events.UploadEventArguments) -> Json:
+    """Raises ValueError: it is no JSON object; the text is for the page."""
+    try:
+        found = json.loads(await event.file.read())
+    except ValueError as error:
+        raise ValueError(f"The file is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError("The file is not a JSON object.")
+    return found
+
+
+def _tell(result: ui.element, line: str, more: Sequence[str] = ()) -> None:
+    result.clear()
+    with result:
+        ui.label(line).classes("io-strong")
+        for each in more[:_SHOWN]:
+            ui.label(each)
+        if len(more) > _SHOWN:
+            ui.label(f"... and {len(more) - _SHOWN} more").classes("io-soft")
+
+
+def _step(row: Json) -> str:
+    return " ".join(str(row[name]) for name in ("action", "what", "tenant", "name", "change") if row.get(name))
+
+
+def _download(secrets: list[Json]) -> None:
+    written = io.StringIO()
+    rows = [list(secrets[0]), *([safe(str(value)) for value in row.values()] for row in secrets)]
+    csv.writer(written, lineterminator="\n").writerows(rows)
+    ui.download.content(written.getvalue(), "secrets.csv")
 
 
 def _left_out(found: Json) -> list[str]:

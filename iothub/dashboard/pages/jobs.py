@@ -14,6 +14,14 @@ from iothub.dashboard.table import Action, Column, Table, text
 from iothub.dashboard.units import moment
 
 _LOG_LINES = 200
+_RUNS = (
+    Column("id", "Run", "number", href=lambda run: f"/runs/{run['id']}"),
+    Column("result", "Result", "badge"),
+    Column("started", "Started (UTC)", show=moment),
+    Column("ended", "Ended (UTC)", show=moment),
+    Column("figures", "Figures"),
+    Column("text", "Says", "long"),
+)
 
 
 def _last(row: Json, name: str) -> Any:
@@ -37,6 +45,12 @@ async def show(view: View) -> None:
         actions=[Action("play_arrow", "Run", lambda row: _run(view, str(row["name"])), "jobs:write")],
         rows=0,
     ).load()
+    with parts.panel("Runs", note="the last ones of all jobs, the newest first"):
+        job = Column("job", "Job", href=lambda run: f"/jobs/{part(run['job'])}")
+        columns = (_RUNS[0], job, *_RUNS[1:])
+        await Table(
+            view, "/runs", columns, empty=Empty("No job has run yet.", command("job", "run", "usage")), rows=0
+        ).load()
 
 
 @page("/jobs/{name}", title="Job", scope="jobs:read")
@@ -52,14 +66,7 @@ async def show_one(view: View) -> None:
     await Table(
         view,
         f"/jobs/{part(name)}/runs",
-        (
-            Column("id", "Run", "number", href=lambda run: f"/runs/{run['id']}"),
-            Column("result", "Result", "badge"),
-            Column("started", "Started (UTC)", show=moment),
-            Column("ended", "Ended (UTC)", show=moment),
-            Column("figures", "Figures"),
-            Column("text", "Says", "long"),
-        ),
+        _RUNS,
         empty=Empty("It has not run yet.", command("job", "run", name)),
         rows=100,
     ).load()

@@ -39,6 +39,9 @@ async def show(view: View) -> None:
             ui.button(
                 "Import", icon="upload_file", on_click=lambda: tenant_files.Import(view, table.load).show()
             ).props("outline no-caps")
+            ui.button(
+                "Apply a file", icon="checklist", on_click=lambda: tenant_files.Apply(view, table.load).show()
+            ).props("outline no-caps")
             ui.button("Create tenant", icon="add", on_click=lambda: _create(view, table)).props("unelevated no-caps")
     await table.load()
 

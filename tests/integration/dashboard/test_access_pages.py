@@ -193,6 +193,25 @@ def test_tenant_is_exported_and_a_new_one_made_of_the_file(served: Dashboard, tm
     page.close()
 
 
+def test_file_is_applied_after_it_has_said_what_would_change(served: Dashboard, tmp_path: Path) -> None:
+    file = tmp_path / "wanted.json"
+    file.write_text(json.dumps({"tenants": [{"tenant": {"name": "wanted"}, "devices": ["d1"]}]}))
+    page = served.as_(ADMIN, "/tenants")
+    press(page, "Apply a file")
+    page.set_input_files("input[type=file]", file)
+    expect(page.get_by_text("changes would be made.")).to_be_visible()
+    served("GET", "/tenants/wanted", status=404)
+    all_named(page)
+    press(page, "Apply")
+    expect(page.get_by_text("1 secrets were made.")).to_be_visible()
+    with page.expect_download() as download:
+        press(page, "Download the secrets")
+
+    assert "wanted" in Path(download.value.path()).read_text()
+    assert served("GET", "/tenants/wanted/devices/d1")["is_enabled"]
+    page.close()
+
+
 def test_device_gets_a_password_and_a_limit_of_its_own(served: Dashboard) -> None:
     served("POST", f"{BASE}/devices", {"name": "d2"})
     page = served.as_(ADMIN, f"{BASE}/devices/d2")
