@@ -1,7 +1,8 @@
 """What a browser that shows the dashboard costs the hub: the same load with nobody looking and with two pages open, in turns.
 
 `ONLY=dashboard make bench` is this alone. The hub has CPU 0; load, the REST API's process and the browser share CPU 1, so what counts is the
-hub's own CPU time for a message. A ratio is taken within a turn. Exit code 1: the median ratio is above MOST, or a run was faulty.
+hub's own CPU time for a message; beside a browser the load sends a little less, in smaller pieces, which costs the hub more. A ratio is taken
+within a turn. Exit code 1: the median ratio is above MOST, or a run was faulty.
 """
 
 from __future__ import annotations
