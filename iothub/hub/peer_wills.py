@@ -65,7 +65,7 @@ class PeerWills(PeerReceiver[WillCopies]):
 
     def _own(self) -> Iterable[WillCopy]:
         return [
-            _copy_of(session, session.control.will, will_id(session))
+            _copy_of(session, session.control.will, will_id(session, session.control.will))
             for broker in self._brokers
             for session in broker.plane.sessions.awake.values()
             if session.connection is not None and not session.is_persistent and session.control.will is not None

@@ -131,6 +131,9 @@ class PeerDirectory(PeerReceiver[Directory]):
         return 0 if connection is None else connection.control.connected_at_ms
 
     def connected_keys(self) -> Iterable[Key]:
+        """With those whose Wills are being sent: this hub has them until the log says that they are stored."""
+        for session in self._sessions().sending_wills:
+            yield session.tenant.tenant_id, session.client_id
         for broker in list(self._brokers):
             for session in list(broker.plane.sessions.awake.values()):
                 if session.connection is not None:
@@ -145,6 +148,11 @@ class PeerDirectory(PeerReceiver[Directory]):
             on_left(True)  # it has ended while this hub had the key: what was awaited for that is in the log
         else:
             Deferred.fromCoroutine(self._give_way(*found, on_left))
+
+    def hurry(self, key: Key) -> None:
+        found = self._find(key)
+        if found is not None:
+            self._sessions().hurry(found[1])
 
     async def _give_way(self, broker: TenantBroker, session: Session, on_left: Callable[[bool], None]) -> None:
         """A log that does not answer holds up no other hub for ever: that one reads it, too, and finds it as silent. Nor does a defect."""

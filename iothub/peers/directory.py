@@ -68,6 +68,9 @@ class Clients(Protocol):
         Call back once what this hub has written about its session can be read by others, and say whether it has written something.
         """
 
+    def hurry(self, key: Key) -> None:
+        """Somebody waits for a key that is being left."""
+
 
 class _State(Enum):
     ASKED = 1  # the owner has not answered
@@ -170,6 +173,8 @@ class Directory:
         busy = self._busy.get(key)
         if busy is not None:
             busy.then = takes, on_held
+            if busy.state is _State.LEAVING:
+                self._clients.hurry(key)
         elif self._view is None:
             on_held(0.0)
         elif self._use(key):
@@ -262,8 +267,11 @@ class Directory:
         if busy is None:
             if self._held.get(take.key) == take.number and self._use(take.key):
                 self._leave(take.key, self._busy[take.key])
+                self._clients.hurry(take.key)
         elif busy.number == take.number and busy.state is _State.USED:
             busy.is_taken = True
+        elif busy.number == take.number and busy.state is _State.LEAVING:
+            self._clients.hurry(take.key)
 
     # --- views
 

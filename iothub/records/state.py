@@ -152,6 +152,13 @@ def _resumed(draft: _Draft, event: Event) -> None:
     draft["device_id"] = facts.get("device_id", draft["device_id"])
 
 
+def _opened(draft: _Draft, event: Event) -> None:
+    """A CONNECT is on its way to its CONNACK: if nothing else comes, its hub has died meanwhile, and the session is offline since then."""
+    _resumed(draft, event)
+    if not draft["is_connected"]:
+        draft["disconnected_at_ms"] = event.at_ms
+
+
 def _connected(draft: _Draft, event: Event) -> None:
     _resumed(draft, event)
     draft["is_connected"] = True
@@ -210,7 +217,7 @@ def _will_cleared(draft: _Draft, event: Event) -> None:
 
 
 _CHANGES: Mapping[EventType, Callable[[_Draft, Event], None]] = {
-    EventType.SESSION_RESUMED: _resumed,
+    EventType.SESSION_RESUMED: _opened,
     EventType.SESSION_CONNECTED: _connected,
     EventType.SESSION_DISCONNECTED: _disconnected,
     EventType.SESSION_TAKEN_OVER: _disconnected,

@@ -169,6 +169,9 @@ class Devices:
         else:
             left()
 
+    def hurry(self, key: Key) -> None:
+        """It goes at its own pace."""
+
     # --- a turn
 
     def act(self) -> None:

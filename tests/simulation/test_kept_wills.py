@@ -20,7 +20,7 @@ from iothub_services.sessions.subjects import subject_of
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.simulation.kept_wills import fault_of_kept_wills
 
-SCHEDULES = (*range(40), 118, 119, 324)  # the last ones find what the others do not
+SCHEDULES = (*range(50), 187)  # the last ones find what the others do not
 _WILLS, _ENDINGS = "iothub_services.sessions.wills.Wills", "iothub_services.sessions.endings.Endings"
 _MANAGER = "iothub_services.sessions.manager.SessionManager"
 
@@ -38,7 +38,7 @@ def _never_clear(self: Any, home: Any, session: Any) -> None:
     will, session.control.will, session.control.will_at = session.control.will, None, 0.0
     if will is not None:
         self._firing.begin(session)
-        home.publish_will(session, will, wills.will_id(session), partial(self._firing.done, session))
+        home.publish_will(session, will, wills.will_id(session, will), partial(self._firing.done, session))
 
 
 def _start_without_delay(self: Any, home: Any, session: Any, offline_s: float = 0.0) -> None:
@@ -58,6 +58,11 @@ async def _give_way_at_once(self: Any, home: Any, session: Any) -> None:
     await self._journal.record([])
 
 
+async def _fire_without_key(self: Any, home: Any, session: Any) -> None:
+    """As a hub that is alone may: another one may be at work with the session."""
+    self.fire_if_due(home, session)
+
+
 def _fetch_silently(self: Any, _home: Any, session: Any) -> None:
     """Of a hub that is gone, what it had fired and not stored is nobody's."""
     place = session.control.place
@@ -73,6 +78,7 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     },
     "a client is given up before its Will is stored": {f"{_MANAGER}.give_way": _give_way_at_once},
     "a Will that a hub left unstored is passed over": {f"{_MANAGER}._fetch": _fetch_silently},
+    "a delayed Will is fired without the directory": {f"{_ENDINGS}._fire_or_wait": _fire_without_key},
     "a Will that came due is dropped by a CONNECT": {f"{_ENDINGS}.fire_if_due": lambda *_: None},
 }
 

@@ -98,6 +98,9 @@ class DirectoryHub:
         self.connected.discard(key)
         on_left(False)
 
+    def hurry(self, key: Key) -> None:
+        """Nothing is waited for."""
+
     async def _run(self, _name: str, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
 

@@ -444,6 +444,10 @@ CLIENTS_GIVEN_UP = _counter(
     "Clients closed because they connect to another hub: their end is logged, is not logged yet, or met a defect.",
     ("result",),
 )
+WILLS_OVERTAKEN = _counter(
+    "iothub_wills_overtaken_total",
+    "Clients that connected before the Will of their last connection was stored: if the hub is lost before it is, the Will is.",
+)
 LINK_BYTES = _counter("iothub_link_bytes_total", "Bytes on the link to a hub.", ("peer", "direction"))
 LINK_UNACKNOWLEDGED = _gauge(
     "iothub_link_unacknowledged_bytes", "Bytes for a hub that it has not acknowledged.", ("peer",)

@@ -34,6 +34,7 @@ from iothub_services.sessions.wills import Wills
 log = logging.get(__name__)
 
 ENDING = 500  # sessions that expire at a time: their events share a few commits
+WILL_RETRY_S = 1.0  # until the next attempt to publish a delayed Will whose session another hub works with
 RETRY_S = 10.0  # until the next attempt to end an expired session; a store that fails in the middle of each lets some messages arrive again and again
 
 
@@ -59,6 +60,7 @@ class Endings:
         self._wills = wills
         self._deadlines = Deadlines()
         self._ending = 0  # sessions that are just expiring
+        self._asking: set[Session] = set()  # those whose delayed Will waits for the directory
 
     def start_deadlines(self, home: SessionHome, session: Session, offline_s: float = 0.0) -> None:
         """The session is offline, for `offline_s` already: its expiry and its Will Delay run."""
@@ -103,9 +105,9 @@ class Endings:
         control.expires_at = control.queued_at = 0.0
         if control.will is not None:
             self._wills.fire(home, session)  # the session's end does not wait for the Will Delay (§3.1.3.2.2)
-        await self._wills.settled(session)  # a session that has ended in the log has no Will any more [MQTT-3.1.2-8]
         is_alone, is_expiry = self._cluster.is_alone, reason == "expired"
         try:
+            await self._settle_wills(session, is_expiry=is_expiry)
             self._orphaned.leave_groups(session)
             claim = None if is_alone else await self._fence(session, is_expiry=is_expiry)
             # before the first wait: an epoch that another hub claims meanwhile must not be ended
@@ -137,6 +139,13 @@ class Endings:
         home.session_ended(session)
         self._plane.discard(session)
         await self._orphaned.drop(session.queue_id, partial(self._count_lost, home, session, drop, redistributed))
+
+    async def _settle_wills(self, session: Session, *, is_expiry: bool) -> None:
+        """A session that has ended in the log has no Will any more [MQTT-3.1.2-8]. Raises BackendError: an expiry has time, nobody waits for it."""
+        if not is_expiry:
+            await self._wills.settled_or_overtaken(session)
+        elif not await self._wills.settled(session):
+            raise BackendError("the Will of the session is not stored yet", retryable=True)
 
     async def _fence(self, session: Session, *, is_expiry: bool) -> Claim | None:
         """Look who has an expired session; claim the queue of one that is to end in any case, so that the store refuses its reader at another hub.
@@ -176,12 +185,35 @@ class Endings:
             control: SessionControl = session.control
             if session.connection is not None or control.is_elsewhere:
                 continue
-            if 0.0 < control.will_at <= now:
-                self._wills.fire(home, session)
+            if 0.0 < control.will_at <= now and session not in self._asking:
+                Deferred.fromCoroutine(self._fire_or_wait(home, session))
             if 0.0 < control.expires_at <= now and self._ending < ENDING:
                 Deferred.fromCoroutine(self._expire_or_wait(home, session))  # a log that fails holds up no Will
+            elif 0.0 < control.will_at <= now:  # it waits for the directory
+                self._deadlines.add(now + WILL_RETRY_S, home, session)
             else:
                 self.queue(home, session)
+
+    async def _fire_or_wait(self, home: SessionHome, session: Session) -> None:
+        """Fire a delayed Will, unless its client comes to another hub.
+
+        Invariant: only the hub that has the session in the directory fires its Will, and it keeps the session there until the Will is stored and
+        the log says so. Whoever has the session next finds no Will in the log that another hub has sent, but one that a lost hub has.
+        """
+        control: SessionControl = session.control
+        self._asking.add(session)
+        try:
+            async with self._directory.holding(home.tenant_id, session.client_id, Purpose.EXPIRY):
+                if not self._cluster.is_alone:
+                    await self._cluster.catch_up()
+                if session.connection is None and not session.is_discarded and not control.is_elsewhere:
+                    self.fire_if_due(home, session)
+        except IotHubError as error:
+            log.info("Will not published yet, will retry", client_id=session.client_id, cause=str(error))
+        except Exception as error:  # the service loop's edge, as at an expiry
+            log.error("defect at the Will of a session", client_id=session.client_id, exc_info=error)
+        finally:
+            self._asking.discard(session)
 
     async def _expire_or_wait(self, home: SessionHome, session: Session) -> None:
         self._ending += 1

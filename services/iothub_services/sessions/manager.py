@@ -42,7 +42,7 @@ from iothub_services.sessions.port import (
     WillKeeper,
 )
 from iothub_services.sessions.subjects import now_ms, subject_of
-from iothub_services.sessions.wills import Wills, will_events
+from iothub_services.sessions.wills import Wills, of_epoch, of_transient, will_events
 
 log = logging.get(__name__)
 
@@ -79,7 +79,7 @@ class SessionManager:
         self._clock = clock
         self._owner = owner
         self._orphaned = OrphanedMessages(plane, queues, owner)
-        self._wills = Wills(journal, clock, will_keeper or NoWillKeeper())
+        self._wills = Wills(journal, clock, will_keeper or NoWillKeeper(), self._settled)
         self._losing: set[Session] = set()  # sessions whose queues may be lost, while they are looked at
         self._endings = Endings(plane, directory, journal, clock, self._cluster, self._orphaned, self._wills)
 
@@ -87,6 +87,16 @@ class SessionManager:
     def wills_under_way(self) -> int:
         """How many Wills have fired and are not stored yet: their rights are being read, or they wait for a rate or the store."""
         return self._wills.under_way
+
+    @property
+    def wills_overtaken(self) -> int:
+        """How many clients did not wait any more until the Will of their last connection was stored."""
+        return self._wills.overtaken
+
+    @property
+    def sending_wills(self) -> list[Session]:
+        """Return the sessions with Wills that have fired and are not stored yet."""
+        return self._wills.sending
 
     # --- a connection comes
 
@@ -101,14 +111,9 @@ class SessionManager:
             present.control.will = None  # the right to publish it went with its device
             await self._endings.evict(home, present, "device_deleted", Reason.CREDENTIAL_REVOKED)
             present = None
-        if present is not None and present.connection is not None:
-            self._take_over(home, present)
-            present = home.plane.sessions.get(request.client_id)
         was_elsewhere = present is not None and present.control.is_elsewhere
-        if present is not None and was_elsewhere:
-            self._fetch(home, present)
-        elif present is not None:
-            self._endings.fire_if_due(home, present)
+        if present is not None:
+            present = await self._end_connection(home, present)
         if present is not None and (request.is_clean_start or present.control.expiry_s == 0):
             reason = "clean_start" if request.is_clean_start else "ended"
             await self._endings.end(home, present, reason)  # [MQTT-3.1.2-4]
@@ -120,6 +125,22 @@ class SessionManager:
         if request.expiry_s == 0:
             return Opened(self._create_transient(home, request), is_present=False)
         return Opened(await self._create_persistent(home, request), is_present=False)
+
+    async def _end_connection(self, home: SessionHome, session: Session) -> Session | None:
+        """End the session's connection before this one, here or elsewhere, with its Will. None: the session has ended with it.
+
+        Invariant: the log has a Will until it is stored. A CONNECT puts its own into the log, or none, so it waits.
+        """
+        if session.connection is not None:
+            self._take_over(home, session)
+        elif session.control.is_elsewhere:
+            self._fetch(home, session)
+        else:
+            self._endings.fire_if_due(home, session)
+        if session.is_persistent:
+            await self._wills.settled_or_overtaken(session)
+        left: Session | None = home.plane.sessions.get(session.client_id)
+        return left
 
     def _take_over(self, home: SessionHome, session: Session) -> None:
         connection = session.connection
@@ -137,15 +158,19 @@ class SessionManager:
         if place is None:
             return
         was_online, place.holder, place.is_online = place.is_online, HERE, False
+        offline_s = 0.0
         if was_online:
             self._journal.note([events.session_taken_over(subject_of(session, self._clock), by="")])
-        if control.will is not None and not min(control.will.delay_s, control.expiry_s):
-            # [MQTT-3.1.4-3], or the hub that had it is gone and has not stored it [MQTT-3.1.2-8]
+        elif place.since_ms:
+            offline_s = self._clock.wall() - place.since_ms / 1000
+        if control.will is not None and offline_s >= min(control.will.delay_s, control.expiry_s):
+            # [MQTT-3.1.4-3], or the hub that had it is gone or has just asked for it, and nobody has stored it [MQTT-3.1.2-8]
             self._wills.fire(home, session)
 
     def _create_transient(self, home: SessionHome, request: SessionRequest) -> Session:
         session = self._plane.create_session(home.plane, request.client_id, request.device, is_persistent=False)
-        session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
+        will = of_transient(request.will)
+        session.control = SessionControl(request.version, request.expiry_s, will, request.device_id)
         return session
 
     async def _create_persistent(self, home: SessionHome, request: SessionRequest) -> Session:
@@ -165,7 +190,8 @@ class SessionManager:
         session = self._plane.create_session(
             home.plane, request.client_id, request.device, is_persistent=True, queue_id=queue_id, epoch=claim.epoch
         )
-        session.control = SessionControl(request.version, request.expiry_s, request.will, request.device_id)
+        will = of_epoch(request.will, claim.epoch)
+        session.control = SessionControl(request.version, request.expiry_s, will, request.device_id)
         session.control.place = self._cluster.place(claim.epoch)
         self._plane.restore(session, claim)
         if home.queue_limits(request.device) != limits:
@@ -229,7 +255,8 @@ class SessionManager:
         control: SessionControl = session.control
         before = control.terms()
         control.expires_at = control.will_at = 0.0  # a Will that was waiting is not sent [MQTT-3.1.3-9]
-        control.version, control.expiry_s, control.will = request.version, request.expiry_s, request.will
+        control.version, control.expiry_s = request.version, request.expiry_s
+        control.will = of_epoch(request.will, claim.epoch)
         control.device_id = request.device_id or control.device_id
         session.epoch = claim.epoch
         is_written = False
@@ -268,6 +295,7 @@ class SessionManager:
         had_will = control.will is not None
         control.put_back(before)
         if is_written:
+            control.will = of_epoch(control.will, session.epoch)
             self._journal.note(self._resumed(session, had_will=had_will))
         if session.is_discarded:
             return  # another hub has ended it meanwhile, and has sent its Will
@@ -339,6 +367,13 @@ class SessionManager:
         home.session_ended(session)
         self._plane.discard(session)
 
+    def _settled(self, session: Session) -> None:
+        """None of the session's Wills is under way any more."""
+        tenant = session.tenant
+        current = tenant.sessions.awake.get(session.client_id)
+        if current is None or current.connection is None:
+            self._directory.left(tenant.tenant_id, session.client_id)
+
     # --- a session ends
 
     async def discard(self, home: SessionHome, client_id: str, reason: str, only: Session | None = None) -> bool:
@@ -382,6 +417,7 @@ class SessionManager:
     async def run_deadlines(self) -> None:
         """Fire the Wills and end the sessions whose time has come; the reactor calls this a few times a second."""
         self._orphaned.drop_again()
+        self._wills.run_due()
         self._endings.run_due()
 
     # --- the hub starts
@@ -423,12 +459,15 @@ class SessionManager:
     async def give_way(self, home: SessionHome, session: Session) -> None:
         """Close the connection here, if there is one: the client connects to another hub. Return when that hub can read what was written about it.
 
-        Its Will is stored by then, too: otherwise that hub would find it in the log, and publish it when it ends the session.
+        Its Will is stored by then, too, or no longer in the log: otherwise that hub would find it there, and publish it again.
         """
         self._take_over(home, session)
         if session.is_persistent:
-            await self._wills.settled(session)
-            await self._journal.record([])
+            await self._journal.record(await self._wills.withdrawn(session))
+
+    def hurry(self, session: Session) -> None:
+        """Another hub's client waits until this hub has given way."""
+        self._wills.hurry(session)
 
     def forget(self, home: SessionHome, session: Session) -> None:
         """Forget a session that has ended at another hub, which drops its queue."""

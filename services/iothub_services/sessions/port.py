@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
@@ -50,7 +50,10 @@ class SessionDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Will:
-    """A Will Message as it will be published: topic and payload in bytes, properties encoded, times in seconds."""
+    """A Will Message as it will be published: topic and payload in bytes, properties encoded, times in seconds.
+
+    `epoch`: the reader epoch of the connection that set it, as the log says; of a transient session any number of its own. It identifies the Will.
+    """
 
     topic: bytes
     payload: bytes
@@ -59,6 +62,7 @@ class Will:
     properties: bytes = b""
     delay_s: int = 0
     expiry_s: int | None = None
+    epoch: int = field(default=0, compare=False)
 
 
 @value

@@ -34,6 +34,9 @@ _TAKEOVER_REASONS = frozenset(
 )  # a session ended for one of these because of another CONNECT
 
 SLICE = 1_000  # sessions handled before the reactor runs other work
+CLOCKS_MS = (
+    5_000  # by which a Will may be too early where clocks of hubs differ, and too late where the log is heard late
+)
 _MOST_ENDS = 10_000  # remembered ends: a slow hub may log the creation of a session that another one has replaced and ended since
 
 Change = Callable[["RemoteSessions", TenantBroker, Session, Event], None]
@@ -140,7 +143,7 @@ class RemoteSessions:
         state = fold(None, event)
         if state is not None:
             control = restore(self._hub, broker, state)
-            control.place = Place(self._holder_of(event), event.epoch, since_ms=event.at_ms)
+            control.place = Place(self._holder_of(event), event.epoch)
             broker.allowance.session_moved(broker.plane.sessions[event.client_id])
 
     def _replace(self, broker: TenantBroker, session: Session) -> None:
@@ -160,6 +163,8 @@ class RemoteSessions:
         control.version = facts["protocol_version"]
         control.expiry_s = shared(facts["session_expiry_s"])
         control.device_id = facts.get("device_id", control.device_id)
+        if control.place is not None:
+            control.place.since_ms = 0  # its client is just connecting: not offline since the connection before this
 
     def _connected(self, broker: TenantBroker, session: Session, event: Event) -> None:
         if event.epoch < session.epoch:
@@ -179,7 +184,7 @@ class RemoteSessions:
             control.expiry_s = shared(expiry_s)
         if control.place is not None:
             control.place.is_online = False
-            control.place.since_ms = event.at_ms
+            control.place.since_ms = self._lost_at_ms(event)
 
     def _taken_over(self, broker: TenantBroker, session: Session, event: Event) -> None:
         """A CONNECT at another hub is about to claim it."""
@@ -266,7 +271,7 @@ class RemoteSessions:
     def _take_over_session(self, broker: TenantBroker, session: Session, place: Place, lost_at_ms: int) -> None:
         control: SessionControl = session.control
         was_online = place.is_online
-        if was_online:
+        if was_online or not place.since_ms:
             place.since_ms = lost_at_ms
         self._hub.sessions.hold(broker, session, self._ago_s(place.since_ms))
         broker.allowance.session_moved(session)
@@ -279,6 +284,16 @@ class RemoteSessions:
     def _holder_of(self, event: Event) -> int:
         number = number_of_hub(event.hub)
         return HERE if number in (None, self._number) else int(number or 0)
+
+    def _lost_at_ms(self, event: Event) -> int:
+        """Return when a connection was lost, by this hub's clock.
+
+        The hub that had it says so by its own clock, and this hub has heard of it at once. The end of a lost hub's connections is told later, with
+        a time that is taken from heartbeats.
+        """
+        now_ms = int(self._hub.clock.wall() * 1000)
+        earliest_ms = 0 if event.facts.get("reason") == "hub_lost" else now_ms - CLOCKS_MS
+        return min(max(event.at_ms, earliest_ms), now_ms)
 
     def _ago_s(self, at_ms: int) -> float:
         return max(self._hub.clock.wall() - at_ms / 1000, 0.0) if at_ms else 0.0

@@ -60,4 +60,13 @@ def will_of(state: SessionState) -> Will | None:
     will = state.will
     if will is None:
         return None
-    return Will(will.topic.encode(), will.payload, will.qos, will.retain, will.properties, will.delay_s, will.expiry_s)
+    return Will(
+        will.topic.encode(),
+        will.payload,
+        will.qos,
+        will.retain,
+        will.properties,
+        will.delay_s,
+        will.expiry_s,
+        state.epoch,
+    )

@@ -214,7 +214,7 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
 
 
 def _has_will_elsewhere(pending: PendingConnect) -> bool:
-    """Whether another hub may be sending the session's Will just now: it holds no Client Identifier for that."""
+    """Whether another hub may have sent the session's Will just now: what the log says of that decides who sends it."""
     present = pending.broker.plane.sessions.get(pending.client_id)
     return present is not None and present.control.is_elsewhere and present.control.will is not None
 

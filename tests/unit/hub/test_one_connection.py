@@ -16,6 +16,7 @@ from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.view import View
 from iothub_services.sessions.endings import RETRY_S
+from iothub_services.sessions.firing import WAIT_S
 from iothub_services.sessions.port import Purpose, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from tests.support import property_names as names
@@ -89,7 +90,7 @@ def test_the_will_of_the_older_client_is_sent(make_cluster: Callable[..., Cluste
 
 
 @pytest.mark.parametrize("hub", [0, 1])
-def test_no_client_waits_until_its_delayed_will_is_stored(
+def test_no_client_waits_long_until_its_delayed_will_is_stored(
     make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, hub: int
 ) -> None:
     """It may wait long for a rate, or for the store."""
@@ -104,9 +105,14 @@ def test_no_client_waits_until_its_delayed_will_is_stored(
     for each in cluster.hubs:
         each.harness.pass_time(6)
     cluster.settle()
-    cluster.join(hub, THEIRS, clean=False)
+    client = cluster.ask(hub, THEIRS, clean=False)
+    for each in cluster.hubs:
+        each.harness.pass_time(WAIT_S)
+    cluster.settle()
 
+    assert client.expect(CONNACK).code == 0
     assert len(fired) == 1
+    assert sum(each.harness.sessions.wills_overtaken for each in cluster.hubs) == 1
 
 
 def test_a_client_is_given_up_although_its_end_meets_a_defect(
@@ -224,6 +230,28 @@ def test_clients_of_a_hub_that_was_alone_are_closed_for_those_of_a_hub_that_come
     cluster.join(1, OWN)
 
     first.refused(TAKEN_OVER)
+
+
+def test_a_client_waits_at_a_hub_that_has_just_come_for_its_will_at_the_other_one(
+    make_cluster: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub that was alone is sending it: it has the Client Identifier until the Will is stored, and gives it back then."""
+    cluster = make_cluster(1)
+    stored: list[Callable[[], None]] = []
+    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: stored.append(arguments[-1]))
+    cluster.join(0, OWN, props=[(names.SESSION_EXPIRY, 3600)], will=("will", b"gone", 1, False)).drop()
+    cluster.settle()
+    cluster.hubs.append(cluster.net.add(TWO))
+    cluster.look()
+    cluster.settle()
+    assert entries(cluster) == 1
+
+    client = cluster.ask(1, OWN, clean=False)
+    assert OWN not in cluster.hubs[1].harness.acme.plane.sessions
+    stored.pop()()
+    cluster.settle()
+
+    assert client.expect(CONNACK).code == 0
 
 
 def test_a_client_of_a_hub_that_is_gone_comes_to_another_one(make_cluster: Callable[..., Cluster]) -> None:

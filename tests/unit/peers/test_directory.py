@@ -33,6 +33,7 @@ class Hub:
         self.connected: set[Key] = set()
         self.in_use: set[Key] = set()
         self.closing: dict[Key, Callable[[bool], None]] = {}
+        self.hurried: list[Key] = []
         self.sent: list[FrameType] = []
         self.connected_at: dict[Key, float] = {}
         self.directory = Directory(me, self, self, self, net.soon.append, net.turn_keys, lambda: net.now)
@@ -60,6 +61,9 @@ class Hub:
     def leave(self, key: Key, on_left: Callable[[bool], None]) -> None:
         self.connected.discard(key)
         self.closing[key] = on_left
+
+    def hurry(self, key: Key) -> None:
+        self.hurried.append(key)
 
     def finish(self, key: Key, *, has_written: bool = False) -> None:
         self.closing.pop(key)(has_written)
@@ -182,11 +186,25 @@ def test_the_older_client_is_closed_before_the_newer_one_comes(owner: PeerId) ->
     one.connect(key)
 
     answers = two.hold(key)
-    assert (answers, list(one.closing)) == ([], [key])
+    assert (answers, list(one.closing), one.hurried) == ([], [key], [key])
     one.finish(key)
 
     assert answers == [0.0]
     assert sum(len(hub.directory.owned) for hub in one.net.hubs.values()) == 1
+
+
+def test_a_hub_that_leaves_a_key_hears_that_somebody_waits_for_it() -> None:
+    """Elsewhere or here."""
+    one, two, _ = cluster(*ALL)
+    for key, asker in ((key_of(TWO), two), (key_of(THREE), one)):
+        one.connect(key)
+        one.directory.left(key)
+        one.net.settle()
+        assert key not in one.hurried
+
+        asker.hold(key)
+
+        assert one.hurried[-1] == key
 
 
 def test_connects_of_one_client_come_one_after_the_other() -> None:

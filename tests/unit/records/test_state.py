@@ -190,6 +190,15 @@ def test_fold_ignores_what_it_has_folded() -> None:
         assert fold(state, event, offset) is state
 
 
+def test_session_whose_connection_never_came_is_offline_since_its_connect() -> None:
+    """Its hub has died in between: the Will of that CONNECT waits from then on, not from the end of the connection before."""
+    resumed = events.session_resumed(at(2, 500), protocol_version=5, session_expiry_s=60)
+    state = folded(created(), events.session_disconnected(at(1, 150), reason="network"), resumed)
+
+    assert state is not None
+    assert (state.is_connected, state.disconnected_at_ms) == (False, 500)
+
+
 def test_taken_over_session_is_disconnected() -> None:
     """Until its next connection says otherwise."""
     state = folded(created(), events.session_taken_over(at(1, 150), by="p"))

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from iothub_services.queues.port import StaleEpochError
 from iothub_services.quota.names import Quota
 from iothub_services.sessions import endings
+from iothub_services.sessions.firing import WAIT_S
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, now
 from tests.support.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
@@ -131,6 +132,22 @@ def test_session_does_not_expire_before_the_will_that_has_just_fired_is_stored(h
     harness.settle()
 
     assert harness.journal.words() == ["will.cleared", "session.expired"]
+
+
+def test_session_whose_will_is_not_stored_in_time_expires_later(harness: Harness) -> None:
+    """Its client can connect meanwhile."""
+    keen_on_wills(harness)
+    keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 100)]).drop()
+    harness.is_store_held = True
+    harness.pass_time(100)
+    harness.pass_time(WAIT_S)
+    harness.is_store_held = False
+    harness.settle()
+    assert "session.expired" not in harness.journal.words()
+
+    harness.pass_time(endings.RETRY_S)
+
+    assert harness.journal.words() == ["session.expired"]
 
 
 def test_log_that_does_not_answer_holds_up_no_will(harness: Harness, watcher: Client) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from iothub_services.auth.port import Action, Effect, Rule, Scope
+from iothub_services.sessions.firing import WAIT_S
+from iothub_services.sessions.wills import will_id
+from iothub_tenants.broker.broker import TenantBroker
 from tests.support import property_names as names
 from tests.support.control_harness import EVERYTHING, Harness
-from tests.support.kept_sessions import WILL, keen_on_wills, keep, payloads
+from tests.support.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
 from tests.support.mqtt_clients import Client
+from tests.support.packets import CONNACK
 
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
 
@@ -118,11 +125,36 @@ def held_will(harness: Harness) -> None:
     harness.journal.words()
 
 
+def test_client_waits_until_the_will_of_its_last_connection_is_stored(harness: Harness) -> None:
+    """Its CONNECT puts another Will into the log, and a crash would lose this one."""
+    held_will(harness)
+
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", clean=False, props=KEPT, will=WILL))
+    harness.settle()
+    assert harness.journal.words() == []
+    harness.is_store_held = False
+    harness.settle()
+
+    assert harness.journal.words() == ["will.cleared", "session.resumed", "will.set", "session.connected"]
+    assert client.expect(CONNACK).code == 0
+    assert harness.sessions.wills_overtaken == 0
+
+
+def overtake(harness: Harness, **options: Any) -> None:
+    """A client that has waited long enough for its Will connects."""
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", clean=False, props=KEPT, **options))
+    harness.pass_time(WAIT_S)
+    assert client.expect(CONNACK).code == 0
+    assert harness.sessions.wills_overtaken == 1
+
+
 def test_will_on_its_way_stays_in_the_log_when_its_session_comes_back(harness: Harness) -> None:
     """Until it is stored; then it is cleared with the epoch of now, which the fold does not ignore."""
     held_will(harness)
 
-    keep(harness)
+    overtake(harness)
 
     assert harness.journal.words() == ["session.resumed", "session.connected"]
     harness.is_store_held = False
@@ -135,7 +167,7 @@ def test_will_on_its_way_does_not_clear_the_next_one(harness: Harness) -> None:
     """The next connection's Will has taken its place in the log."""
     held_will(harness)
 
-    keep(harness, will=WILL)
+    overtake(harness, will=WILL)
 
     assert harness.journal.words() == ["session.resumed", "will.set", "session.connected"]
     harness.is_store_held = False
@@ -164,3 +196,30 @@ def test_will_of_a_transient_session_is_under_way_until_it_is_stored(harness: Ha
     harness.settle()
 
     assert harness.sessions.wills_under_way == 0
+
+
+def test_wills_of_two_transient_connections_differ(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue that knows the message id of the first one would drop the second."""
+    ids: list[bytes] = []
+    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: ids.append(arguments[3]))
+
+    for _ in range(20):
+        harness.join(will=WILL).drop()
+
+    assert len(set(ids)) == 20
+
+
+def test_will_keeps_its_message_id_whatever_epoch_its_session_has(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another hub may have sent it before a CONNECT that failed has claimed the queue: a queue must recognise it."""
+    ids: list[bytes] = []
+    monkeypatch.setattr(TenantBroker, "publish_will", lambda *arguments: ids.append(arguments[3]))
+    keep(harness, will=WILL, will_props=[(names.WILL_DELAY, 10)]).drop()
+    session = harness.session("c")
+    expected = will_id(session, session.control.will)
+
+    session.epoch += 1
+    harness.pass_time(10)
+
+    assert ids == [expected]

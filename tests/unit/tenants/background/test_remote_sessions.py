@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +22,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE, SingleHub
 from iothub_tenants.background import remote_sessions as module
-from iothub_tenants.background.remote_sessions import RemoteSessions
+from iothub_tenants.background.remote_sessions import CLOCKS_MS, RemoteSessions
 from tests.support import property_names as names
 from tests.support.control_harness import Harness, now, run
 
@@ -296,6 +297,43 @@ def test_sessions_of_a_hub_that_is_gone_are_this_hubs(scenario: Scenario) -> Non
     scenario.harness.clock.advance(91)
     now(scenario.harness.sessions.run_deadlines())
     assert "c" not in scenario.harness.acme.plane.sessions
+
+
+def test_session_whose_hub_dies_while_its_client_connects_is_offline_since_then(scenario: Scenario) -> None:
+    """Not since the connection before: its Will would come too early [MQTT-3.1.3-9]."""
+    scenario.say(scenario.created(), scenario.connected())
+    scenario.say(
+        events.session_disconnected(scenario.subject(), reason="network"), scenario.resumed(scenario.epoch + 1)
+    )
+    lost_at_ms = int(scenario.harness.clock.wall() * 1000) + 60_000
+
+    now(scenario.remote_sessions.take_over(frozenset({2}), lost_at_ms))
+
+    assert scenario.place.since_ms == lost_at_ms
+
+
+@pytest.mark.parametrize(
+    ("reason", "ahead_ms", "expected_ms"),
+    [
+        ("network", 0, 0),
+        ("network", 3_600_000, 0),
+        ("network", -2_000, -2_000),
+        ("network", -3_600_000, -CLOCKS_MS),
+        ("hub_lost", -15_000, -15_000),
+        ("hub_lost", 3_600_000, 0),
+    ],
+)
+def test_connection_that_another_hub_has_lost_is_lost_by_the_clock_here(
+    scenario: Scenario, reason: str, ahead_ms: int, expected_ms: int
+) -> None:
+    """That hub's clock may be wrong: a Will would come hours too late, or too early [MQTT-3.1.3-9]."""
+    here_ms = int(scenario.harness.clock.wall() * 1000)
+    scenario.say(scenario.created(), scenario.connected())
+
+    lost = replace(events.session_disconnected(scenario.subject(), reason=reason), at_ms=here_ms + ahead_ms)
+    scenario.say(lost)
+
+    assert scenario.place.since_ms == here_ms + expected_ms
 
 
 def test_last_of_two_successors_in_the_log_has_the_session(scenario: Scenario) -> None:
