@@ -104,7 +104,7 @@ step "units, contracts, properties, simulation, structure" tests $spread tests/u
 step "jobs on Spark" tests $spread $jobs
 words="tests/integration/cli tests/integration/pages"  # commands and their imports: they measure nothing
 step "commands and guides, word by word" tests -n "$(nproc)" --dist worksteal $words
-compiled_too="inbound_crashes outbound_crashes publisher_order mqtt_codec mqtt_cost wire_against_mqtt connect_plain filters router wheel buckets websocket_frames"  # properties of modules that are compiled
+compiled_too="inbound_crashes outbound_crashes publisher_order mqtt_codec mqtt_cost wire_against_mqtt connect_plain filters router wheel buckets websocket_frames packed_sessions"  # properties of modules that are compiled
 smoke="connect publish sessions shared"  # of tests/behaviour: enough to know that the hub around the plain twin is the same
 step "the plain twin: engine, its properties, a smoke set" plain_tests $spread tests/unit/engine $(printf 'tests/property/test_%s.py ' $compiled_too) $(printf 'tests/behaviour/test_%s.py ' $smoke)
 alone=$(printf 'tests/integration/faults/test_%s.py ' few_descriptors first_packets hostile_clients noisy_neighbours stop)
