@@ -79,8 +79,8 @@ class Firing:
     def hurry(self, session: Session) -> None:
         """A client comes: whoever waits for the session's Wills waits no longer than it may."""
         until = self._clock.monotonic() + WAIT_S
-        for waiting in self._waiting.get(session, ()):
-            waiting.until = min(waiting.until, until)
+        for waiter in self._waiting.get(session, ()):
+            waiter.until = min(waiter.until, until)
             self._limited.add(session)
 
     def overtake(self, session: Session) -> bool:
