@@ -56,7 +56,7 @@ def serve(app: App, port: int | None, bind: str | None, hub_pid: int | None, fla
     if hub_pid is None:
         _serve(app, flags, bind, port, lambda _address: None)
         return
-    from iothub.hub import supervised
+    from iothub.hub.workers import supervised
 
     supervised.end_with_parent()
     if os.getppid() != hub_pid:

@@ -14,7 +14,7 @@ from iothub.cli import accounts
 from iothub.cli.app import App, noun, verb
 from iothub.cli.files import NamedPath, cannot_be_read
 from iothub.cli.progress import Progress
-from iothub.hub.installation import installation_of
+from iothub.hub.stores.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts.copying import How, copy_accounts
 from iothub_tenants.accounts.database import file_of, open_engine, read_url

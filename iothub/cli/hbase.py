@@ -14,7 +14,7 @@ from iothub.cli import output
 from iothub.cli.app import App, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.progress import LOG_INTERVAL_S
-from iothub.hub.drivers import needed_tables
+from iothub.hub.stores.drivers import needed_tables
 from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import TableState, TableStatus, require_all, require_ours, table_status
 from iothub_services.hbase.tables import TableLayout, Tables

@@ -14,9 +14,9 @@ from iothub.cli.app import App
 from iothub.config.check import Checked
 from iothub.config.datadir import DataDir
 from iothub.config.workers import of_worker
-from iothub.hub import supervised
 from iothub.hub.serve import BEGIN_AGAIN, serve_worker
-from iothub.hub.supervised import Reporter
+from iothub.hub.workers import supervised
+from iothub.hub.workers.supervised import Reporter
 
 
 def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) -> int:
@@ -37,7 +37,7 @@ def serve(app: App, flags: tuple[str, ...], worker: int, *, is_fail_fast: bool) 
 def _serve_stores(app: App, flags: tuple[str, ...], report: Reporter) -> int:
     log.name_process("store")
     settings = app.load_checked(flags).loaded.config
-    from iothub.hub import store_process  # a worker needs none of it
+    from iothub.hub.workers import store_process
 
     return store_process.run(settings, app.data_dir, report)
 

@@ -16,7 +16,7 @@ from iothub.base.errors import ConflictError, NotFoundError
 from iothub.cli import output
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.drivers import (
+from iothub.hub.stores.drivers import (
     Drivers,
     kafka_log,
     needed_tables,
@@ -24,7 +24,7 @@ from iothub.hub.drivers import (
     queue_drivers,
     redis_queues,
 )
-from iothub.hub.installation import installation_of
+from iothub.hub.stores.installation import installation_of
 from iothub_services.events.port import NOWHERE, EventLog, Offsets
 from iothub_services.hbase import from_settings
 from iothub_services.sqlite.database import Database, Schema, backend_error, connect

@@ -169,7 +169,7 @@ def delete(app: App, tenant: str, name: str, is_kept: bool, is_dry_run: bool) ->
 
 def _left_over(app: App, tenant: str, name: str) -> str:
     """Name the topics that an earlier deletion could not delete."""
-    from iothub.hub.stream_drivers import no_kafka
+    from iothub.hub.stores.stream_drivers import no_kafka
 
     if no_kafka(app.loaded.config):
         return ""

@@ -14,7 +14,7 @@ from iothub.config.sections import Config
 from iothub_services.streams.port import Direction, Stream, topic_name
 
 if TYPE_CHECKING:
-    from iothub.hub.installation import Owned
+    from iothub.hub.stores.installation import Owned
     from iothub_services.streams.kafka.topics import StreamTopics
     from iothub_tenants.accounts.store import AccountStore
 
@@ -23,7 +23,7 @@ Row = dict[str, object]
 
 def reached(settings: Config) -> StreamTopics:
     """Raises ConfigError: no Kafka is configured, or its packages are not installed."""
-    from iothub.hub.stream_drivers import no_kafka
+    from iothub.hub.stores.stream_drivers import no_kafka
 
     why = no_kafka(settings)
     if why:
@@ -36,8 +36,8 @@ def reached(settings: Config) -> StreamTopics:
 
 def owned(settings: Config, data_dir: DataDir) -> Owned:
     """Return the Kafka topics of the prefix as stores that an installation owns. Call `reached` before."""
-    from iothub.hub.installation import installation_of
-    from iothub.hub.stream_drivers import owned_topics
+    from iothub.hub.stores.installation import installation_of
+    from iothub.hub.stores.stream_drivers import owned_topics
 
     return owned_topics(settings, installation_of(settings, data_dir))
 

@@ -26,7 +26,7 @@ from iothub.doctor import (
     streams,
 )
 from iothub.doctor.findings import Check
-from iothub.hub.drivers import file_versions, needed_tables, queue_drivers
+from iothub.hub.stores.drivers import file_versions, needed_tables, queue_drivers
 
 
 def checks(data_dir: DataDir, settings: Config) -> list[Check]:

@@ -1,6 +1,6 @@
 """Whether the stores belong to these accounts or to another installation.
 
-Knows no store: `iothub.hub.installation` asks them. Claims nothing; only the hub does.
+Knows no store: `iothub.hub.stores.installation` asks them. Claims nothing; only the hub does.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor import streams
 from iothub.doctor.findings import Check, Finding, State, timed, unless_down
-from iothub.hub.drivers import needed_tables, owned_tables, queue_drivers, redis_queues, require_extra
-from iothub.hub.installation import Owned, installation_of
-from iothub.hub.stream_drivers import owned_topics
+from iothub.hub.stores.drivers import needed_tables, owned_tables, queue_drivers, redis_queues, require_extra
+from iothub.hub.stores.installation import Owned, installation_of
+from iothub.hub.stores.stream_drivers import owned_topics
 from iothub_services.hbase import calls, from_settings
 
 _SILENT_S = 5.0  # an operator waits, no message does

@@ -14,7 +14,7 @@ from iothub.base.errors import NotFoundError
 from iothub.base.units import Endpoint
 from iothub.config.sections import Kafka
 from iothub.doctor.findings import Check, Finding, State, of_probe, timed
-from iothub.hub.drivers import require_extra
+from iothub.hub.stores.drivers import require_extra
 
 if TYPE_CHECKING:
     from iothub_services.events.kafka.topics import KafkaTopic

@@ -22,7 +22,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed
 from iothub.hub.from_settings import plane_limits
-from iothub.hub.needs import own_descriptors, require_descriptors, room_bytes
+from iothub.hub.stores.needs import own_descriptors, require_descriptors, room_bytes
 from iothub.net.descriptors import UNLIMITED, file_limit, least_limit
 from iothub_services.metrics import probes
 from iothub_services.sqlite.database import inspect_file

@@ -12,9 +12,9 @@ from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed
-from iothub.hub.drivers import require_extra
-from iothub.hub.installation import installation_of
 from iothub.hub.quota_ledger import ledger_keys
+from iothub.hub.stores.drivers import require_extra
+from iothub.hub.stores.installation import installation_of
 from iothub_services.quota.shared import overview
 from iothub_services.redis.calls import ADVICE, single
 

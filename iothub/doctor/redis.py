@@ -10,7 +10,7 @@ from contextlib import closing
 
 from iothub.config.sections import Redis
 from iothub.doctor.findings import Check, Finding, State, of_probe, timed
-from iothub.hub.drivers import require_extra
+from iothub.hub.stores.drivers import require_extra
 from iothub_services.redis.calls import command
 
 _NAME = "Redis"

@@ -11,7 +11,7 @@ from contextlib import closing
 from iothub.base.errors import BackendError
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, of_probe, timed
-from iothub.hub.drivers import redis_queues
+from iothub.hub.stores.drivers import redis_queues
 
 _NAME = "Redis queues"
 _UNTIL_THEN = "until then the hub stores no messages there"

@@ -12,7 +12,7 @@ from iothub.base.errors import IotHubError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State, timed, unless_down
-from iothub.hub.drivers import require_extra
+from iothub.hub.stores.drivers import require_extra
 from iothub_services.streams.port import Stream
 from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import accounts_url

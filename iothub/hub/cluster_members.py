@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from iothub.hub.node_commands import NodeState
+from iothub.hub.cluster.node_commands import NodeState
 from iothub.hub.parts import Parts
 from iothub.peers.ports import LinkStatus
 from iothub.records.admin_commands import Json, Reply, Request

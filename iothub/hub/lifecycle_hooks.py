@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from iothub import hooks
 from iothub.base.clock import Clock
-from iothub.hub.member_events import MemberEvent
+from iothub.hub.cluster.member_events import MemberEvent
 from iothub.records.events import Event, Topic
 from iothub_tenants.broker.brokers import Brokers
 

@@ -1,4 +1,4 @@
-"""The parts of one hub, as `iothub.hub.compose` has made them: what start, stop and reload work with.
+"""The parts of one hub, as `iothub.hub.composition.compose` has made them: what start, stop and reload work with.
 
 Frozen, and without behaviour: whoever needs a part gets that part by its constructor, so nobody but start, stop and reload takes these.
 """
@@ -14,24 +14,24 @@ from iothub.base.errors import ConflictError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
-from iothub.hub.cluster import HubCluster
-from iothub.hub.drivers import Drivers
-from iothub.hub.health import Health
-from iothub.hub.hub_file import HubFile
-from iothub.hub.installation import Installation
+from iothub.hub.cluster.cluster import HubCluster
+from iothub.hub.cluster.node_commands import Nodes
+from iothub.hub.cluster.peer_links import PeerLinks
 from iothub.hub.late import LateBound
 from iothub.hub.lifecycle_hooks import LifecycleHooks
-from iothub.hub.metering import Metering
-from iothub.hub.node_commands import Nodes
-from iothub.hub.peer_links import PeerLinks
+from iothub.hub.monitoring.health import Health
+from iothub.hub.monitoring.metering import Metering
+from iothub.hub.monitoring.reactor_lag import ReactorLag
+from iothub.hub.monitoring.telemetry import Telemetry
 from iothub.hub.periodic_tasks import PeriodicTasks
 from iothub.hub.phase import Phase
 from iothub.hub.quota_ledger import QuotaLedger
-from iothub.hub.reactor_lag import ReactorLag
-from iothub.hub.store_alarms import StoreAlarms
+from iothub.hub.stores.drivers import Drivers
+from iothub.hub.stores.hub_file import HubFile
+from iothub.hub.stores.installation import Installation
+from iothub.hub.stores.store_alarms import StoreAlarms
+from iothub.hub.stores.wait_for_servers import Pause, Waiting
 from iothub.hub.streaming import Streaming
-from iothub.hub.telemetry import Telemetry
-from iothub.hub.wait_for_servers import Pause, Waiting
 from iothub.hub.webhooks import Webhooks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import Descriptors

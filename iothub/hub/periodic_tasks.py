@@ -17,8 +17,8 @@ from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.hub.body_sweep import LOOK_INTERVAL_S as SWEEP_INTERVAL_S
 from iothub.hub.body_sweep import BodySweep
-from iothub.hub.broker_figures import BrokerFigures
-from iothub.hub.metering import LOOK_INTERVAL_S, Metering
+from iothub.hub.monitoring.broker_figures import BrokerFigures
+from iothub.hub.monitoring.metering import LOOK_INTERVAL_S, Metering
 from iothub.hub.queue_expiry import EXPIRY_INTERVAL_S, QueueExpiry
 from iothub.hub.streaming import LOOK_INTERVAL_S as STREAMS_INTERVAL_S
 from iothub.hub.streaming import Streaming

@@ -27,8 +27,8 @@ from iothub.hub.from_settings import (
     plane_limits,
 )
 from iothub.hub.parts import Parts
-from iothub.hub.service_manager import ServiceManager
 from iothub.hub.webhooks import delivery_of
+from iothub.hub.workers.service_manager import ServiceManager
 from iothub.records.admin_commands import Json, Reply
 from iothub_services.metrics.alarms import AlarmName
 

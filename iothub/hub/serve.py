@@ -1,7 +1,7 @@
 """One hub process: the reactor, its signals and the exit code, from the lock on the data directory to its release.
 
 Knows no order of starting or stopping: `iothub.hub.start` and `iothub.hub.stop` do. With several workers this process is their supervisor
-(`iothub.hub.supervisor`), and each of them is a hub process.
+(`iothub.hub.workers.supervisor`), and each of them is a hub process.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from iothub.config.datadir import DataDir, Lock
 from iothub.config.sections import Config
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
-from iothub.hub.api_process import ApiProcess
 from iothub.hub.backup_hold import BackupHold
 from iothub.hub.cluster_members import ClusterMembers
-from iothub.hub.compose import compose
-from iothub.hub.drivers import needs_store_process
+from iothub.hub.composition.compose import compose
 from iothub.hub.from_settings import configure_log
-from iothub.hub.needs import require_descriptors, room_bytes
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
 from iothub.hub.reload import Read, Reloader
-from iothub.hub.service_manager import ServiceManager
 from iothub.hub.start import Start
-from iothub.hub.startable import require_startable
 from iothub.hub.stop import Stop
-from iothub.hub.supervised import BEAT_S, NewsReader, Reporter
+from iothub.hub.stores.drivers import needs_store_process
+from iothub.hub.stores.needs import require_descriptors, room_bytes
+from iothub.hub.stores.startable import require_startable
+from iothub.hub.workers.api_process import ApiProcess
+from iothub.hub.workers.service_manager import ServiceManager
+from iothub.hub.workers.supervised import BEAT_S, NewsReader, Reporter
 from iothub.net.backend import select_backend
 from iothub.net.descriptors import file_limit, raise_file_limit
 
@@ -129,7 +129,7 @@ def _beat(reactor: Any, report: Reporter) -> None:
 def _supervise(settings: Config, data_dir: DataDir, lock: Lock, api_command: Sequence[str]) -> int:
     log.name_process("supervisor")
     reactor = _install_reactor(settings)
-    from iothub.hub.supervisor import Supervisor  # what it stands on takes the reactor that is there
+    from iothub.hub.workers.supervisor import Supervisor  # what it stands on takes the reactor that is there
 
     facts = {"pid": os.getpid(), "version": version("iothub"), "twin": select_backend(), "started": time.time()}
     facts["workers"] = settings.node.workers

@@ -12,7 +12,7 @@ from iothub.base import gc_tuning, log
 from iothub.base.errors import UnavailableError
 from iothub.hub.open_sockets import OpenSockets
 from iothub.hub.parts import Parts
-from iothub.hub.queue_repair import rebuild_queues
+from iothub.hub.stores.queue_repair import rebuild_queues
 from iothub.records.state import SessionState
 from iothub_services.events.port import Offsets
 from iothub_tenants.background.session_recovery import Peers

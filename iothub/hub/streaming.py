@@ -15,7 +15,7 @@ from iothub.base.errors import IotHubError, NotOursError, UnavailableError
 from iothub.config.sections import Config
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
-from iothub.hub.stream_drivers import StreamDrivers
+from iothub.hub.stores.stream_drivers import StreamDrivers
 from iothub_services.auth.port import Run
 from iothub_services.streams.port import Direction, Stream
 from iothub_services.streams.sink import SinkLimits, SinkStore

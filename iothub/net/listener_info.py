@@ -1,6 +1,6 @@
 """What one listener is: where it listens, with which filters, and the limits of everybody who comes through it.
 
-Knows no sockets and no configuration files: `iothub.hub.compose` makes it from the configuration; the engine reads `.name`.
+Knows no sockets and no configuration files: `iothub.hub.composition.compose` makes it from the configuration; the engine reads `.name`.
 """
 
 from __future__ import annotations

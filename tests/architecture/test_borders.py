@@ -34,7 +34,7 @@ PORTS = "A service sees of another service its port alone"
 PRODUCT_MODULES = (
     "iothub.cli.ban",
     "iothub.doctor.all",
-    "iothub.hub.compose",
+    "iothub.hub.composition.compose",
     "iothub.net.gate",
     "iothub_services.damaged",
     "iothub_tenants.broker.hub",
@@ -47,7 +47,7 @@ CLOSED_TO_SPARK = (
     "iothub.jobs.specs",
     "iothub.testing.clock",
     "iothub.net.gate",
-    "iothub.hub.compose",
+    "iothub.hub.composition.compose",
     "iothub.engine.plane",
     "iothub_services.damaged",
     "iothub_tenants.broker.hub",

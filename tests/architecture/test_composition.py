@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iothub.hub import parts
-from iothub.hub.compose_control import PlaneDependencies, Planes
+from iothub.hub.composition.control import PlaneDependencies, Planes
 from iothub_tenants.broker.broker import Shared
 from iothub_tenants.broker.hub import Hub
 from tests.architecture.tree import imports, modules, parsed, shown
@@ -30,7 +30,7 @@ NAMED_LIKE_A_PART = {
 # Fields that are None at first and get an argument of a later call: (module, class, field) -> why that is no part handed in late.
 STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.hub.late", "LateBound", "_part"): "the one place for real circles",
-    ("iothub.hub.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
+    ("iothub.hub.monitoring.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
     ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
     ("iothub.peers.announced", "Announced", "_sender"): "the hub whose messages are being delivered, none between them",
     ("iothub.peers.connection", "Connection", "link"): "which link it is of, once its HELLO has said so",

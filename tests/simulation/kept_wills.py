@@ -172,7 +172,7 @@ class LoggedHub(SingleHub):
         return True
 
     def take_over(self, gone: LoggedHub, at: float) -> None:
-        """As `iothub.hub.heartbeat` does, with the log read to its end."""
+        """As `iothub.hub.cluster.heartbeat` does, with the log read to its end."""
         self.read()
         now(self.remote.take_over(frozenset([gone.number]), int(at * 1000)))
 

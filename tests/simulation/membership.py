@@ -363,7 +363,7 @@ class _RecordedLinks:
 
 
 class MemberClients(Clients):
-    """The clients of a hub that serves them only as a member, as the hub does it: `iothub.hub.heartbeat`, `iothub.hub.cluster`.
+    """The clients of a hub that serves them only as a member, as the hub does it: `iothub.hub.cluster.heartbeat`, `iothub.hub.cluster.cluster`.
 
     Invariant: each subscription is the only one of its hub to its topic, and few topics are subscribed at a time, or the others would route there
     already what they know nothing of.

@@ -11,8 +11,8 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from iothub.hub.peer_wills import PeerWills
-from iothub.hub.session_directory import PeerDirectory
+from iothub.hub.cluster.peer_wills import PeerWills
+from iothub.hub.cluster.session_directory import PeerDirectory
 from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId

@@ -1,4 +1,4 @@
-"""One hub of several with doubles of its links and of its log: what tests of `iothub.hub.cluster` and `iothub.hub.heartbeat` work with."""
+"""One hub of several with doubles of its links and of its log: what tests of `iothub.hub.cluster.cluster` and `iothub.hub.cluster.heartbeat` work with."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from twisted.internet.task import Clock as Reactor
 
 from iothub.base.errors import ConflictError
 from iothub.base.reasons import Reason
-from iothub.hub.cluster import HubCluster
-from iothub.hub.wait_for_servers import Waiting
+from iothub.hub.cluster.cluster import HubCluster
+from iothub.hub.stores.wait_for_servers import Waiting
 from iothub.peers.membership import GO_ON_S
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock

@@ -21,9 +21,9 @@ from iothub.engine.limits import ListenerInfo, PlaneLimits
 from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub.hooks import Hooks, PlugIn
-from iothub.hub.broker_factory import BrokerFactory
-from iothub.hub.compose_control import PlaneDependencies, compose_control, late_brokers
-from iothub.hub.session_locks import SessionLocks
+from iothub.hub.cluster.session_locks import SessionLocks
+from iothub.hub.composition.broker_factory import BrokerFactory
+from iothub.hub.composition.control import PlaneDependencies, compose_control, late_brokers
 from iothub.records.events import Event
 from iothub.testing.accounts import MemoryAccounts
 from iothub.testing.clock import ManualClock

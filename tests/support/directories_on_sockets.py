@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
-from iothub.hub.peer_links import LinkParts, PeerLinks
+from iothub.hub.cluster.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listeners import Listeners

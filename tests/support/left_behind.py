@@ -14,8 +14,8 @@ from typing import NamedTuple
 from iothub.base.clock import SystemClock
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.drivers import Drivers
-from iothub.hub.installation import installation_of
+from iothub.hub.stores.drivers import Drivers
+from iothub.hub.stores.installation import installation_of
 from iothub_services.events.port import EventLog
 from iothub_services.hbase import from_settings
 from iothub_services.sqlite.database import Database, Schema, open_database

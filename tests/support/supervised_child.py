@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from iothub.base.errors import ConfigError
-from iothub.hub import supervised
+from iothub.hub.workers import supervised
 
 BEAT_S = 0.2
 

@@ -17,9 +17,9 @@ from twisted.internet.main import installReactor
 from iothub.base.errors import IotHubError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Log, Node
-from iothub.hub import supervised
 from iothub.hub.from_settings import configure_log
-from iothub.hub.service_manager import ServiceManager
+from iothub.hub.workers import supervised
+from iothub.hub.workers.service_manager import ServiceManager
 from tests.support.supervised_child import BEAT_S
 
 
@@ -28,7 +28,7 @@ def main() -> int:
     reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
     installReactor(reactor)  # type: ignore[no-untyped-call]
     supervised.BEAT_S = BEAT_S
-    from iothub.hub.supervisor import Supervisor
+    from iothub.hub.workers.supervisor import Supervisor
 
     configure_log(replace(Log(), format="json"))
     settings = replace(Config(), node=Node(workers=workers, stop_timeout_s=1.0))

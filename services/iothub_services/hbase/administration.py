@@ -1,7 +1,7 @@
 """Is HBase there, are our tables, and whose are they? All through the gateway.
 
 Knows the layouts from `tables`, and one cell: each store has one in the row before all others of a table, put by compare-and-swap by the
-first installation that uses it. What follows from another owner is `iothub.hub.installation`'s.
+first installation that uses it. What follows from another owner is `iothub.hub.stores.installation`'s.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ _PATIENT = frozenset(("set_limits", "set_tenant_limits"))  # what was decided el
 
 _EXACTLY_ONCE = 2
 _GONE = int(Refused.GONE)
-_READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.hub.store_alarms`
+_READ_FAILING = "queues-read_failing"  # the alarm's word, see `iothub.hub.stores.store_alarms`
 
 log = logging.get(__name__)
 

@@ -1,7 +1,7 @@
 """What the session manager asks of others, and the values it is asked with.
 
 Knows no packets: the control plane has decoded and checked them. The session directory is a Protocol because a hub among others asks its
-peers (`iothub.hub.session_directory`); for one that is alone `iothub.hub.session_locks` answers from memory.
+peers (`iothub.hub.cluster.session_directory`); for one that is alone `iothub.hub.cluster.session_locks` answers from memory.
 """
 
 from __future__ import annotations

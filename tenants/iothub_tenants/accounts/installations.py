@@ -1,6 +1,6 @@
 """Which installation an accounts database is of: an id that stores on servers have, too.
 
-Knows no such store: `iothub.hub.installation` compares. Raises BackendError, as every verb of the accounts.
+Knows no such store: `iothub.hub.stores.installation` compares. Raises BackendError, as every verb of the accounts.
 """
 
 from __future__ import annotations

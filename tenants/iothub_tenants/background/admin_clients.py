@@ -1,6 +1,6 @@
 """What an administrator asks about the clients that are connected: who they are, which of them have most waiting, and to put one out.
 
-Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.every_hub` asks the others. Knows no transport.
+Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.cluster.every_hub` asks the others. Knows no transport.
 A connection is described by what its session and the engine have anyway: nothing is counted for it while messages flow.
 """
 

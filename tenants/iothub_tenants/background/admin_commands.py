@@ -1,6 +1,6 @@
 """What an administrator has a running hub do: end a session, empty a queue, delete retained messages, lift bans; and what it has in memory.
 
-Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.every_hub` asks the others. Knows no transport.
+Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.cluster.every_hub` asks the others. Knows no transport.
 """
 
 from __future__ import annotations

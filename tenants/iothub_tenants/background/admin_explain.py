@@ -1,6 +1,6 @@
 """What an administrator asks about an attempt that nobody makes: would it be allowed at this hub, and what decides.
 
-Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.every_hub` asks the others. Decides nothing:
+Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.cluster.every_hub` asks the others. Decides nothing:
 `iothub_tenants.control.explain` does, by what the packet handlers use.
 """
 

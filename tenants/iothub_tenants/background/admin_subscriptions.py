@@ -1,6 +1,6 @@
 """What an administrator asks about the subscriptions of a tenant: who subscribes to what, and who shares with whom.
 
-Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.every_hub` asks the others. Knows no transport.
+Fulfils those verbs of `iothub.records.admin_commands.Verb`, for this hub alone: `iothub.hub.cluster.every_hub` asks the others. Knows no transport.
 A hub answers for the clients that are connected to it, and for persistent sessions whose client is connected nowhere: every hub knows those.
 """
 

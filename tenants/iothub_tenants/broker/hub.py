@@ -1,4 +1,4 @@
-"""Holds the services that the packet handlers of the control plane call: made by `iothub.hub.compose`, passed to every handler.
+"""Holds the services that the packet handlers of the control plane call: made by `iothub.hub.composition.compose`, passed to every handler.
 
 Knows no concrete back end and starts nothing.
 """

@@ -14,7 +14,7 @@ import pytest
 from iothub.base.units import format_size_roughly
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.needs import room_bytes
+from iothub.hub.stores.needs import room_bytes
 from tests.support.hub import IOTHUB, Hub, iothub
 from tests.support.ports import free_port
 from tests.support.wrapped import SmallDiskHub, in_own_mounts

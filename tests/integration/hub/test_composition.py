@@ -17,8 +17,8 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Cluster, Config, Events, Http, Kafka, Listeners, TcpListener
 from iothub.hub import parts
 from iothub.hub.cluster_members import ClusterMembers
-from iothub.hub.compose import compose
-from iothub.hub.health import Health
+from iothub.hub.composition.compose import compose
+from iothub.hub.monitoring.health import Health
 from iothub.hub.reload import prepare
 from iothub.records.admin_commands import Json, Request, Verb
 from iothub_services.metrics.alarms import AlarmName
@@ -45,9 +45,9 @@ def alarms_of(health: Health) -> list[Json]:
 
 
 def test_every_declared_metric_has_a_source(initialised: Path) -> None:
-    """`iothub.hub.metric_sources` names all.
+    """`iothub.hub.composition.metric_sources` names all.
 
-    `iothub.hub.compose_stores`, `iothub.hub.compose_tasks` and `iothub.hub.foundation` make what they are read from.
+    `iothub.hub.composition.stores`, `iothub.hub.composition.tasks` and `iothub.hub.composition.foundation` make what they are read from.
     """
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(listeners=Listeners(tcp=TcpListener(port=0)), http=Http())
@@ -77,7 +77,7 @@ def test_hub_answers_with_its_raised_alarms(initialised: Path) -> None:
 
 
 def test_hub_on_shared_stores_has_links_where_it_is_to_listen(initialised: Path) -> None:
-    """Made by `iothub.hub.compose_links`, not opened before the hub joins; `iothub.hub.compose_cluster` registers what travels over them."""
+    """Made by `iothub.hub.composition.links`, not opened before the hub joins; `iothub.hub.composition.cluster` registers what travels over them."""
     reactor = EPollReactor()  # type: ignore[no-untyped-call]
     settings = Config(
         listeners=Listeners(tcp=TcpListener(port=0)),

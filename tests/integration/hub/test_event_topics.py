@@ -1,4 +1,4 @@
-"""$events/... of a running hub (`iothub.hub.compose_events`): for the tenant's own devices that have a rule for it, and for nobody else."""
+"""$events/... of a running hub (`iothub.hub.composition.events`): for the tenant's own devices that have a rule for it, and for nobody else."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from iothub.config.datadir import DataDir
 from iothub.config.loader import Setting, load, sections, value_of
 from iothub.config.sections import Config, Reload
 from iothub.engine.state import TenantPlane
-from iothub.hub.compose import compose
+from iothub.hub.composition.compose import compose
 from iothub.hub.parts import Parts
 from iothub.hub.reload import prepare
 from iothub.net.acceptor import Acceptor

@@ -16,8 +16,8 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
-from iothub.hub.member_events import MemberEvent
-from iothub.hub.peer_links import LinkParts, PeerLinks
+from iothub.hub.cluster.member_events import MemberEvent
+from iothub.hub.cluster.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listener_info import listener_info
@@ -336,7 +336,7 @@ def test_hub_that_nobody_reaches_has_an_alarm_until_it_is_linked(
     make: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It lives by its row: a firewall, or an address that is not its own."""
-    monkeypatch.setattr("iothub.hub.link_alarms.UNLINKED_S", 0.0)
+    monkeypatch.setattr("iothub.hub.cluster.link_alarms.UNLINKED_S", 0.0)
     one, two = make(1, loopback()), make(2, loopback())
     rows = [one.begin(), two.begin()]
     lost = replace(rows[1], address=f"127.0.0.1:{free_port()}")

@@ -13,7 +13,7 @@ import pytest
 from iothub.base.clock import SystemClock
 from iothub.config.sections import Cluster, Config, Node
 from iothub.engine.filters import join_share
-from iothub.hub.peer_links import LinkParts, PeerLinks
+from iothub.hub.cluster.peer_links import LinkParts, PeerLinks
 from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listeners import Listeners

@@ -19,7 +19,7 @@ import pytest
 from iothub.base.errors import BackendError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.store_process import StoreProcess
+from iothub.hub.workers.store_process import StoreProcess
 from iothub.records.events import Subject, session_discarded
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.store_process import run
+from iothub.hub.workers.store_process import run
 
 class Report:
     def ready(self):

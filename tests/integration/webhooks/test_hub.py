@@ -1,4 +1,4 @@
-"""A running hub (`iothub.hub.compose_webhooks`), a webhook made by the command, and a real receiver."""
+"""A running hub (`iothub.hub.composition.webhooks`), a webhook made by the command, and a real receiver."""
 
 from __future__ import annotations
 

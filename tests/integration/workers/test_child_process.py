@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iothub.config.datadir import DataDir
-from iothub.hub.supervised import REPORT
+from iothub.hub.workers.supervised import REPORT
 from tests.support.hub import IOTHUB, Hub
 
 

@@ -1,4 +1,4 @@
-"""`iothub.hub.ended_workers`: what its supervisor writes of a worker whose process has ended."""
+"""`iothub.hub.workers.ended_workers`: what its supervisor writes of a worker whose process has ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Node
-from iothub.hub.ended_workers import EndedWorkers
+from iothub.hub.workers.ended_workers import EndedWorkers
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.hubs import ENDED, LEFT

@@ -1,4 +1,4 @@
-"""`iothub.hub.supervisor` over children that serve nobody: who is started, started again, stopped, and what a failing start says."""
+"""`iothub.hub.workers.supervisor` over children that serve nobody: who is started, started again, stopped, and what a failing start says."""
 
 from __future__ import annotations
 

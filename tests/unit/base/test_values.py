@@ -24,4 +24,4 @@ def test_values_are_equal_by_their_fields() -> None:
 
 def test_value_has_no_other_attribute() -> None:
     with pytest.raises(AttributeError):
-        setattr(_Point(1), "z", 3)  # noqa: B010: the type checker refuses the statement, too
+        _Point(1).z = 3  # noqa: B010: the type checker refuses the statement, too

@@ -10,7 +10,7 @@ import pytest
 
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from iothub.hub.installation import installation_of
+from iothub.hub.stores.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts import copying
 from iothub_tenants.accounts.database import sqlite_url

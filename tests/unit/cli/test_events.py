@@ -10,7 +10,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
-from iothub.hub import drivers
+from iothub.hub.stores import drivers
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
 from iothub_services.events.kafka.log import KafkaEvents

@@ -44,7 +44,7 @@ class Harness:
         self.gateway = TimedGateway(*COLUMNS)
         self.cluster = FakeCluster()
         monkeypatch.setattr(from_settings, "direct_caller", lambda _settings: Borrowed(self.gateway))
-        monkeypatch.setattr("iothub.hub.drivers.kafka_log", self._log)
+        monkeypatch.setattr("iothub.hub.stores.drivers.kafka_log", self._log)
         monkeypatch.setattr(stores, "kafka_log", self._log)
 
     def _log(self, _settings: Config, *, is_read_only: bool = False) -> KafkaEvents:

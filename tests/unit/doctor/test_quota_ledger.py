@@ -11,8 +11,8 @@ from iothub.config.datadir import DataDir
 from iothub.config.sections import Config, Redis
 from iothub.doctor import quota_ledger
 from iothub.doctor.findings import Finding, State
-from iothub.hub.installation import Installation
 from iothub.hub.quota_ledger import ledger_keys
+from iothub.hub.stores.installation import Installation
 from iothub_services.redis import from_settings
 from tests.support.redis_queues import Fault, RedisHarness
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iothub.hub import cluster
+from iothub.hub.cluster import cluster
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from tests.support.clustered_harness import Cluster

@@ -8,8 +8,8 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred, succeed
 
 from iothub.config.sections import Cluster, Config, Node
+from iothub.hub.cluster.node_commands import NodeState
 from iothub.hub.cluster_members import ClusterMembers
-from iothub.hub.node_commands import NodeState
 from iothub.peers.ports import LinkStatus, PeerId
 from iothub_tenants.accounts.hubs import HubRow
 

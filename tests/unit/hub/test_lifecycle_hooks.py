@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from iothub.hooks import Happening, Hooks
+from iothub.hub.cluster.member_events import MemberEvent, MemberEventName
 from iothub.hub.lifecycle_hooks import LifecycleHooks
-from iothub.hub.member_events import MemberEvent, MemberEventName
 from iothub.records.events import Event, EventType
 from tests.support.control_harness import Harness, plugged
 

@@ -16,9 +16,9 @@ from iothub.config.check import Checked
 from iothub.config.loader import Loaded
 from iothub.config.sections import Config, Listeners, Mqtt, Node, TlsListener
 from iothub.hub import reload as reloading
+from iothub.hub.monitoring.telemetry import Telemetry
 from iothub.hub.phase import Phase
 from iothub.hub.reload import Reloader
-from iothub.hub.telemetry import Telemetry
 from iothub.records.admin_commands import Json
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms

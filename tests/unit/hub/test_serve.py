@@ -18,8 +18,8 @@ from iothub.config.sections import Config
 from iothub.hub import serve
 from iothub.hub.phase import Phase
 from iothub.hub.serve import BEGIN_AGAIN, HubProcess
-from iothub.hub.service_manager import ServiceManager
 from iothub.hub.stop import Stop
+from iothub.hub.workers.service_manager import ServiceManager
 
 
 class Reactor(Clock):

@@ -14,8 +14,8 @@ from twisted.internet.defer import Deferred
 from iothub.base.errors import BackendError, ConflictError, IotHubError, NotOursError
 from iothub.base.units import Endpoint
 from iothub.config.sections import Config, Kafka, Queues
-from iothub.hub.installation import Installation
-from iothub.hub.stream_drivers import make_topic, no_kafka, stream_drivers
+from iothub.hub.stores.installation import Installation
+from iothub.hub.stores.stream_drivers import make_topic, no_kafka, stream_drivers
 from iothub.hub.streaming import Pace, Streaming, Work, stream_parts
 from iothub.testing.clock import ManualClock
 from iothub_services.events.kafka.cluster import KafkaCluster

@@ -14,7 +14,7 @@ import pytest
 
 from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
-from iothub.hub.embedded import OwnFiles
+from iothub.hub.stores.embedded import OwnFiles
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.journal import tables
 from iothub_services.queues.journal.store import JournaledQueues

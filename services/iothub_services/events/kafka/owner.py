@@ -1,6 +1,6 @@
 """The owner of the topics of a prefix: the first record of a topic of its own, with one partition, names it.
 
-Knows no event and no accounts; what follows from another owner is `iothub.hub.installation`'s.
+Knows no event and no accounts; what follows from another owner is `iothub.hub.stores.installation`'s.
 
 Theory: Kafka has no compare-and-swap, but all readers see the records of a partition in one order. Of several installations that write into an empty
 topic one is first, and stays first, since nothing is removed. So a hub that finds the topic empty writes its record, and then reads which is first.
@@ -20,7 +20,7 @@ from iothub_services.events.kafka.writer import KafkaWriter, Record
 
 
 class PrefixOwner:
-    """Fulfils `iothub.hub.installation.Topics` for who has no log: asks with clients that live for a moment."""
+    """Fulfils `iothub.hub.stores.installation.Topics` for who has no log: asks with clients that live for a moment."""
 
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster

@@ -1,6 +1,6 @@
 """Whose the queues in a Redis are: a key beside them, put by the first installation that uses them.
 
-Knows one key; what follows from another owner is `iothub.hub.installation`'s.
+Knows one key; what follows from another owner is `iothub.hub.stores.installation`'s.
 """
 
 from __future__ import annotations

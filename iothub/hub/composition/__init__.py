@@ -1,0 +1,1 @@
+"""Every part of a hub, made from its settings and put together."""

@@ -1,0 +1,1 @@
+"""What others can see of a running hub: health, status, metrics, usage."""

@@ -1,0 +1,1 @@
+"""Several processes of one machine as one hub: the supervisor, its children, and what asks all of them."""
