@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from iothub.cli.main import run
-from tests.support.clients import TRANSPORTS, Listener
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import FOREIGN_BROKER, Clients
+from tests.support.clients.clients import TRANSPORTS, Listener
+from tests.support.clients.mqtt_clients import FOREIGN_BROKER, Clients
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 
 DEVICES = ("dev1", "dev2", "dev3", "dev4")

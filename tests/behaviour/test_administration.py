@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.packets import DISCONNECT
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.clients.packets import DISCONNECT
 
 Say = Callable[..., None]
 APPLIED_WITHIN_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests

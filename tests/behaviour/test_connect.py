@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import CLOSED_S, Clients, only_connack
-from tests.support.packets import CONNACK, DISCONNECT, PUBLISH, SUBACK, SUBSCRIBE, packet, properties, string
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import CLOSED_S, Clients, only_connack
+from tests.support.clients.packets import CONNACK, DISCONNECT, PUBLISH, SUBACK, SUBSCRIBE, packet, properties, string
 
 ALL_VERSIONS = pytest.mark.parametrize("version", [3, 4, 5], ids=["3.1", "3.1.1", "5.0"])
 

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Clients
-from tests.support.packets import packet, string
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import packet, string
 from tests.support.waiting import until
 
 FAILURE_REPLY_S = 0.25

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Client, Clients
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Client, Clients
 
 TENANTS = ("acme", "beta")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import CLOSED_S, Clients
-from tests.support.packets import CONNACK, PUBACK, packet, string
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import CLOSED_S, Clients
+from tests.support.clients.packets import CONNACK, PUBACK, packet, string
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID, ALIAS_INVALID = 0x81, 0x82, 0x90, 0x94
 EITHER = (MALFORMED, PROTOCOL_ERROR)

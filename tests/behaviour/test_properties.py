@@ -6,10 +6,10 @@ import select
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import FOREIGN_BROKER, Client, Clients
-from tests.support.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Properties
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import FOREIGN_BROKER, Client, Clients
+from tests.support.clients.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, Properties
 
 
 def test_message_properties_are_forwarded_unaltered(join: Clients) -> None:

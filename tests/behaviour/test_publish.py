@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Clients
-from tests.support.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 QOS = pytest.mark.parametrize("qos", [0, 1, 2])
 

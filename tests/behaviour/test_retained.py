@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.packets import PUBACK, packet, string
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.clients.packets import PUBACK, packet, string
 
 RETAIN_AS_PUBLISHED, NO_LOCAL = 0x08, 0x04
 

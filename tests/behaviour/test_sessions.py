@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Clients
-from tests.support.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet, properties
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, packet, properties
 from tests.support.waiting import until
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.packets import PUBACK, PUBREC
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.clients.packets import PUBACK, PUBREC
 
 
 def drain(*members: Client) -> list[list[bytes]]:

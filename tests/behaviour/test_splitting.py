@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.clients import Listener, unique
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
+from tests.support.clients.clients import Listener, unique
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.clients.packets import CONNACK, PUBACK, PUBLISH, SUBACK, packet, string
 
 VERSIONS = pytest.mark.parametrize("version", [3, 4, 5], ids=["3.1", "3.1.1", "5.0"])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import CLOSED_S, Clients
-from tests.support.packets import PUBACK, UNSUBACK, packet, string
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import CLOSED_S, Clients
+from tests.support.clients.packets import PUBACK, UNSUBACK, packet, string
 
 
 def test_suback_answers_filter_by_filter(join: Clients, version: int) -> None:

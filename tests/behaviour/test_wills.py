@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.clients import unique
-from tests.support.mqtt_clients import CLOSED_S, Client, Clients
-from tests.support.packets import Properties, packet, string
+from tests.support.clients import property_names as names
+from tests.support.clients.clients import unique
+from tests.support.clients.mqtt_clients import CLOSED_S, Client, Clients
+from tests.support.clients.packets import Properties, packet, string
 
 BUSY_S = 5.0  # the machine may be busy with other tests
 

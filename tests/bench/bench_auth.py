@@ -49,7 +49,7 @@ from ops.services.errors import ServicesError
 from ops.services.hub_settings import sql_urls
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.running import running
+from tests.support.servers.running import running
 
 LEVELS = ("memory", "redis", "sqlite", "mariadb", "postgresql")
 AT_ONCE = (1, 50)

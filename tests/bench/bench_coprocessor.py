@@ -12,8 +12,8 @@ import threading
 import time
 
 from ops.services.services import Services
-from tests.support import queue_bytes
-from tests.support.queue_table import QueueTable, queue_table
+from tests.support.hbase import queue_bytes
+from tests.support.hbase.queue_table import QueueTable, queue_table
 
 _WARM_UP_S = 10.0
 

@@ -14,7 +14,7 @@ from statistics import quantiles
 from time import perf_counter
 
 from iothub.testing.reactor_thread import ReactorThread
-from tests.support.directories_on_sockets import DirectoryHub, linked_hubs
+from tests.support.in_process.directories_on_sockets import DirectoryHub, linked_hubs
 
 _TAKE_OVERS = 500
 _STORM = 5_000

@@ -12,7 +12,7 @@ from iothub.peers.links import TICK_S
 from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
 from iothub.testing.clock import ManualClock
 from iothub.testing.engine import Bench, Client, ack, publish
-from tests.support.paired_wires import LinkedHub, OneEnd, settle
+from tests.support.in_process.paired_wires import LinkedHub, OneEnd, settle
 
 _TURN = 64
 _TURNS = 400

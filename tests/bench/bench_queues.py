@@ -32,9 +32,9 @@ from iothub_services.sqlite.database import open_database
 from ops.services.errors import ServicesError
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.own_tables import own_tables
-from tests.support.redis_hubs import RedisQueueHarness
-from tests.support.running import running
+from tests.support.hbase.own_tables import own_tables
+from tests.support.hubs.redis_hubs import RedisQueueHarness
+from tests.support.servers.running import running
 
 DRIVERS = ("sqlite", "journal", "hbase", "redis")
 QUEUES = 1_000

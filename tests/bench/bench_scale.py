@@ -33,13 +33,13 @@ from iothub.records.events import Event, Subject, decode_event, encode_event
 from iothub.testing.reactor_thread import ReactorThread
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from tests.bench.bench_start import living, make_queues
-from tests.support.control_harness import Harness, now, run
-from tests.support.datadirs import fresh_hub
-from tests.support.directories_on_sockets import linked_hubs
-from tests.support.event_log import append, make_log
-from tests.support.hub import Hub
-from tests.support.many_sessions import acme_id
-from tests.support.packets import packet, string
+from tests.support.clients.packets import packet, string
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.many_sessions import acme_id
+from tests.support.in_process.control_harness import Harness, now, run
+from tests.support.in_process.directories_on_sockets import linked_hubs
+from tests.support.jobs.event_log import append, make_log
 
 CONNECTIONS = 8_000
 PINGING = 2_000

@@ -48,10 +48,10 @@ from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
 from ops.services.errors import ServicesError
 from ops.services.services import Services
-from tests.support.event_log import EventMill, append, make_log
-from tests.support.kafka import own_topics
-from tests.support.running import running
-from tests.support.spark import Quiet, sqlite_spec
+from tests.support.jobs.event_log import EventMill, append, make_log
+from tests.support.jobs.spark import Quiet, sqlite_spec
+from tests.support.servers.kafka import own_topics
+from tests.support.servers.running import running
 
 SESSIONS_OF = 10  # events per session
 TENANTS = 50

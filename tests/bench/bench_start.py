@@ -31,8 +31,8 @@ from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
-from tests.support.event_log import EventMill, append, make_log
-from tests.support.hub import IOTHUB, Hub, iothub
+from tests.support.hubs.hub import IOTHUB, Hub, iothub
+from tests.support.jobs.event_log import EventMill, append, make_log
 
 SESSIONS_OF = 10  # events per session
 TENANTS = 50

@@ -30,8 +30,8 @@ from runs import TOOLS, Broker, one_run  # noqa: E402
 from iothub.config.sections import Kafka  # noqa: E402
 from ops.services.errors import ServicesError  # noqa: E402
 from ops.services.services import Services  # noqa: E402
-from tests.support.kafka import own_topics  # noqa: E402
-from tests.support.running import running  # noqa: E402
+from tests.support.servers.kafka import own_topics  # noqa: E402
+from tests.support.servers.running import running  # noqa: E402
 
 STREAM = "bench"
 PARTITIONS = 4

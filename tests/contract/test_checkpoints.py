@@ -16,8 +16,8 @@ from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.memory.checkpoints import MemoryCheckpoints
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from iothub_services.store_process.checkpoints import VERBS, RemoteCheckpoints
-from tests.support.store_processes import LOST, in_a_worker
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hubs.store_processes import LOST, in_a_worker
 
 TABLES = Tables("t")
 

@@ -14,7 +14,7 @@ from iothub_services.events.port import EventLog
 from iothub_services.events.sqlite.log import SCHEMA, SqliteEvents
 from iothub_services.sqlite.database import open_database
 from iothub_services.store_process.events import VERBS, RemoteEvents
-from tests.support.store_processes import LOST, in_a_worker
+from tests.support.hubs.store_processes import LOST, in_a_worker
 
 
 @pytest.fixture(params=["memory", "memory-3-partitions", "sqlite"])

@@ -14,8 +14,8 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.port import CountLedger
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.ledger import SharedLedger
-from tests.support.ledgers import LEDGERS, Ledger
-from tests.support.shared_quota import HubHalf, World, turns
+from tests.support.in_process.ledgers import LEDGERS, Ledger
+from tests.support.in_process.shared_quota import HubHalf, World, turns
 
 
 class Silent:

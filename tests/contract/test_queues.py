@@ -19,10 +19,10 @@ from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
 from iothub_services.store_process.queues import VERBS, RemoteQueues
-from tests.support.hbase_queues import HBase
+from tests.support.hbase.hbase_queues import HBase
+from tests.support.hubs.store_processes import LOST, in_a_worker
 from tests.support.operated_queues import OperatedQueues
-from tests.support.redis_queues import RedisHarness
-from tests.support.store_processes import LOST, in_a_worker
+from tests.support.servers.redis_queues import RedisHarness
 
 
 @pytest.fixture(params=["memory", "sqlite", "journal", "operations", "hbase", "redis"])

@@ -16,7 +16,7 @@ from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Mov
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import open_database
-from tests.support.lossy_queues import OnHBase, OnRedis, Server
+from tests.support.servers.lossy_queues import OnHBase, OnRedis, Server
 
 READER, PUBLISHER, OTHER = 1, 2, 3
 MESSAGES, BATCH = 10_000, 100

@@ -16,8 +16,8 @@ from iothub_services.retained.port import RetainedStore
 from iothub_services.retained.sqlite.store import SCHEMA, SqliteRetained
 from iothub_services.sqlite.database import open_database
 from iothub_services.store_process.retained import VERBS, RemoteRetained
-from tests.support.store_processes import LOST, in_a_worker
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hubs.store_processes import LOST, in_a_worker
 
 TABLES = Tables("t")
 

@@ -16,8 +16,8 @@ from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.port import StateStore
 from iothub_services.state.sqlite.store import SCHEMA, SqliteStates
 from iothub_services.store_process.states import VERBS, RemoteStates
-from tests.support.store_processes import LOST, in_a_worker
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hubs.store_processes import LOST, in_a_worker
 
 TABLES = Tables("t")
 

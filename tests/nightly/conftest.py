@@ -9,8 +9,8 @@ import pytest
 
 from ops.services.servers import ALWAYS
 from ops.services.services import Services
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 
 
 @pytest.fixture

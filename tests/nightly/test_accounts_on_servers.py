@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from ops.services.services import Services
-from tests.support.fresh_tables import SERVER_VARIABLE
-from tests.support.sql_servers import SERVERS, own_database
+from tests.support.servers.fresh_tables import SERVER_VARIABLE
+from tests.support.servers.sql_servers import SERVERS, own_database
 
 FEWEST = 150  # tests of the suite that use a database; fewer would mean that they were lost on the way
 _SUITE = ("tests/unit/tenants/accounts", "--timeout=60", "-q", "-p", "no:randomly")

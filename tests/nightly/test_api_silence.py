@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 from tests.integration.rest.test_beside_a_hub import children, hub, is_up
-from tests.support.hub import Hub
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 __all__ = ["hub"]

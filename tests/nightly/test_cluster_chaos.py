@@ -24,8 +24,8 @@ import psutil
 import pytest
 
 from ops.services.services import Services
-from tests.support.cluster_load import Run, under_load
-from tests.support.linked_hubs import LinkedHub, linked_hubs
+from tests.support.hubs.cluster_load import Run, under_load
+from tests.support.hubs.linked_hubs import LinkedHub, linked_hubs
 
 SECONDS = float(os.environ.get("IOTHUB_CHAOS_SECONDS", "600"))
 EVERY_S = float(os.environ.get("IOTHUB_CHAOS_EVERY", "5"))

@@ -19,9 +19,9 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support.cluster_load import Run, under_load
-from tests.support.linked_hubs import linked_hubs
-from tests.support.machines import Network, address, machines
+from tests.support.hubs.cluster_load import Run, under_load
+from tests.support.hubs.linked_hubs import linked_hubs
+from tests.support.hubs.machines import Network, address, machines
 from tests.support.ports import free_port
 
 SEED = int(os.environ.get("IOTHUB_NETWORK_SEED") or int.from_bytes(os.urandom(3)))

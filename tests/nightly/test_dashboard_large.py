@@ -22,7 +22,7 @@ from iothub_tenants.accounts import imports, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.dashboard import PASSWORD, Dashboard, dashboard
-from tests.support.datadirs import fresh_hub
+from tests.support.hubs.datadirs import fresh_hub
 from tests.support.ports import free_port
 
 TENANTS = 1_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backlog import Backlog, make_sleeper, wake_sleeper
-from tests.support.datadirs import fresh_hub
-from tests.support.wrapped import SmallDiskHub
+from tests.support.clients.backlog import Backlog, make_sleeper, wake_sleeper
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.wrapped import SmallDiskHub
 
 CYCLES = 10
 

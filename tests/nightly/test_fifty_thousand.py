@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka_hub import PERSISTENT, readiness
-from tests.support.packets import PUBACK, PUBLISH
-from tests.support.raw import RawClient
-from tests.support.server_hub import own_stores, server_hub
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import PERSISTENT, readiness
+from tests.support.hubs.server_hub import own_stores, server_hub
 from tests.support.waiting import until
 
 PUBLISHERS = 10

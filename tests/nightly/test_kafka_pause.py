@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from ops.services.services import Services
-from tests.support.kafka import own_topics
-from tests.support.kafka_hub import Subscribing, folded, kafka_hub, log_of, readiness
+from tests.support.hubs.kafka_hub import Subscribing, folded, kafka_hub, log_of, readiness
+from tests.support.servers.kafka import own_topics
 from tests.support.waiting import until
 
 PAUSE_S = 30.0

@@ -26,12 +26,12 @@ from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_spark.jobs import compact_events, verify
 from ops.services.services import Services
-from tests.support.event_log import EventMill, Facts, replay
-from tests.support.hbase_tables import caller
-from tests.support.kafka import own_topics, produce
-from tests.support.own_tables import made_tables
-from tests.support.server_log import append_to_kafka, load_sessions, servers_spec
-from tests.support.spark import Quiet, facts_of, hold, spark, states_from
+from tests.support.hbase.hbase_tables import caller
+from tests.support.hbase.own_tables import made_tables
+from tests.support.jobs.event_log import EventMill, Facts, replay
+from tests.support.jobs.server_log import append_to_kafka, load_sessions, servers_spec
+from tests.support.jobs.spark import Quiet, facts_of, hold, spark, states_from
+from tests.support.servers.kafka import own_topics, produce
 
 __all__ = ["spark"]
 

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.support.dashboard import Dashboard, dashboard
-from tests.support.datadirs import fresh_hub
+from tests.support.hubs.datadirs import fresh_hub
 from tests.support.pictured_hub import filled
 from tests.support.ports import free_port
 from tests.support.webhook_receiver import receiving

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from ops.services.services import Services
-from tests.support import queue_bytes
-from tests.support.coprocessor_writers import WideWriter, check_stored, written_through
-from tests.support.queue_bytes import Code, record, step
-from tests.support.queue_eviction import ALMOST_EMPTY_BYTES, BATCH, BODY, fill, hfile_bytes
-from tests.support.queue_table import QueueTable, queue_tables
+from tests.support.hbase import queue_bytes
+from tests.support.hbase.coprocessor_writers import WideWriter, check_stored, written_through
+from tests.support.hbase.queue_bytes import Code, record, step
+from tests.support.hbase.queue_eviction import ALMOST_EMPTY_BYTES, BATCH, BODY, fill, hfile_bytes
+from tests.support.hbase.queue_table import QueueTable, queue_tables
 
 ROUNDS = 2
 REGIONS = 4

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ops.services.services import Services
-from tests.support.three_hubs import Hubs, brief, crowd, hubs_with_one_ledger, publish_for
+from tests.support.hubs.three_hubs import Hubs, brief, crowd, hubs_with_one_ledger, publish_for
 from tests.support.waiting import until
 
 

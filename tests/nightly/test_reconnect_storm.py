@@ -18,11 +18,11 @@ from sqlalchemy.pool import NullPool
 from iothub_services.auth.authenticator import Authenticated
 from ops.services.hub_settings import sql_urls
 from ops.services.services import Services
-from tests.support.fleet import import_fleet, storm
-from tests.support.hub import Hub
-from tests.support.redis_cache import accounts_with, hubs, settings_of
-from tests.support.sql_hub import sql_hubs
-from tests.support.sql_servers import own_database
+from tests.support.clients.fleet import import_fleet, storm
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.redis_cache import accounts_with, hubs, settings_of
+from tests.support.hubs.sql_hub import sql_hubs
+from tests.support.servers.sql_servers import own_database
 
 DEVICES = 5_000
 AT_ONCE = 200

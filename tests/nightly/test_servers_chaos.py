@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka_hub import readiness
-from tests.support.kills import run_kills, steady_cast
-from tests.support.server_hub import alarms, own_stores, server_hub
+from tests.support.clients.kills import run_kills, steady_cast
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import readiness
+from tests.support.hubs.server_hub import alarms, own_stores, server_hub
 from tests.support.waiting import until
 
 STRIKES = 12

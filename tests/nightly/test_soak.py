@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.hub import Hub
-from tests.support.ledger import Ledger
-from tests.support.load import drained, settle, spawn
-from tests.support.publisher import Publisher
-from tests.support.subscriber import Subscriber
-from tests.support.survivor import Plan
-from tests.support.witness import DistantWitness, open_files, rss_bytes
+from tests.support.clients.ledger import Ledger
+from tests.support.clients.load import drained, settle, spawn
+from tests.support.clients.publisher import Publisher
+from tests.support.clients.subscriber import Subscriber
+from tests.support.clients.survivor import Plan
+from tests.support.clients.witness import DistantWitness, open_files, rss_bytes
+from tests.support.hubs.hub import Hub
 
 SECONDS = float(os.environ.get("IOTHUB_SOAK_S") or 600)
 WARM_UP = 0.3  # of the time: caches fill, the allocator settles

@@ -22,13 +22,13 @@ from iothub_spark.jobs import compact_events
 from iothub_spark.stores import marks
 from iothub_spark.stores.rows_hbase import HBaseCheckpoints
 from ops.services.services import Services
-from tests.support.event_log import EventMill, replay
-from tests.support.hbase_tables import caller
-from tests.support.kafka import own_topics
-from tests.support.own_tables import made_tables
-from tests.support.server_log import append_to_kafka, servers_spec
-from tests.support.spark import Quiet, require_same, spark, states_from
-from tests.support.spark_child import Child, started
+from tests.support.hbase.hbase_tables import caller
+from tests.support.hbase.own_tables import made_tables
+from tests.support.jobs.event_log import EventMill, replay
+from tests.support.jobs.server_log import append_to_kafka, servers_spec
+from tests.support.jobs.spark import Quiet, require_same, spark, states_from
+from tests.support.jobs.spark_child import Child, started
+from tests.support.servers.kafka import own_topics
 
 __all__ = ["spark"]
 

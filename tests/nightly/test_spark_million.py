@@ -26,9 +26,9 @@ from iothub_services.state.sqlite.checkpoints import SqliteCheckpoints as HubChe
 from iothub_spark.jobs import compact_events
 from iothub_spark.report import Figures
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
-from tests.support.event_log import EventMill, Replay, append, make_log, replay
-from tests.support.spark import Quiet, facts_of, require_same, spark, sqlite_spec, states_of_checkpoint
-from tests.support.spark_child import ALL, require_hits, started
+from tests.support.jobs.event_log import EventMill, Replay, append, make_log, replay
+from tests.support.jobs.spark import Quiet, facts_of, require_same, spark, sqlite_spec, states_of_checkpoint
+from tests.support.jobs.spark_child import ALL, require_hits, started
 
 __all__ = ["spark"]
 

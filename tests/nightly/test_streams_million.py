@@ -14,9 +14,9 @@ import pytest
 
 from iothub.config.sections import Queues
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka import own_topics
-from tests.support.streams import Publisher, first_places, last_places, reading, records_in, stream_hub
+from tests.support.hubs.hub import Hub
+from tests.support.servers.kafka import own_topics
+from tests.support.servers.streams import Publisher, first_places, last_places, reading, records_in, stream_hub
 from tests.support.waiting import until
 
 MESSAGES = int(os.environ.get("IOTHUB_STREAM_MESSAGES", "1000000"))

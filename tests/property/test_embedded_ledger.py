@@ -12,9 +12,9 @@ from iothub_services.quota.shared.embedded import KEYS
 from iothub_services.quota.shared.keys import count_name
 from iothub_services.quota.usage import UsageKey
 from iothub_services.redis.calls import Argument, Reply, Script
-from tests.support.ledgers import TwinLedger
-from tests.support.lua_redis import LuaRedis
+from tests.support.in_process.ledgers import TwinLedger
 from tests.support.night import by_day
+from tests.support.servers.lua_redis import LuaRedis
 
 ALL_HUBS = ("1-a.1", "1-a.2", "2-b.1", "3-c.1")
 HUBS = st.sampled_from(ALL_HUBS)

@@ -18,8 +18,8 @@ from iothub.records.events import Event
 from iothub.records.state import SessionState, fold
 from iothub_services.sessions.port import HERE, SingleHub
 from iothub_tenants.background.remote_sessions import RemoteSessions
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now, run
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness, now, run
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 MOST_STEPS = 40

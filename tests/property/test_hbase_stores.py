@@ -14,7 +14,7 @@ from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
 from tests.support.waiting import until_answered
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from iothub.records import events
 from iothub.records.events import Event, Subject
 from iothub.records.state import SessionState, fold
 from iothub_tenants.background.remote_sessions import RemoteSessions
-from tests.support.control_harness import Harness, now, run
+from tests.support.in_process.control_harness import Harness, now, run
 
 _NUMBERS = count()
 HUBS = ("2.20", "3.30")

@@ -21,9 +21,9 @@ from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, Overflow, QueueLimits, QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.sqlite.database import open_database
-from tests.support.losing_disk import LosingDisk, abandon
 from tests.support.night import by_day
 from tests.support.operated_queues import OperatedQueues
+from tests.support.servers.losing_disk import LosingDisk, abandon
 
 QUEUES = range(1, 5)
 TENANT = 1

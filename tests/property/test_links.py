@@ -10,7 +10,7 @@ from iothub.base.errors import UnavailableError
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
-from tests.support.paired_wires import LinkedHub, OneEnd, settle
+from tests.support.in_process.paired_wires import LinkedHub, OneEnd, settle
 
 TYPES = (FrameType.REQUEST, FrameType.ANSWER)
 sides = st.integers(0, 1)

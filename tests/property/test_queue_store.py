@@ -21,7 +21,7 @@ from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKin
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite.database import Database, open_database
-from tests.support.losing_disk import LosingDisk, abandon
+from tests.support.servers.losing_disk import LosingDisk, abandon
 
 QUEUES = range(1, 5)
 TENANTS = (1, 2)

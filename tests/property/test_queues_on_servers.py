@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, QueueStore, Refused
-from tests.support import hbase_calls, redis_queues
-from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import RedisHarness
+from tests.support.hbase import hbase_calls
+from tests.support.hbase.hbase_queues import HBase
+from tests.support.servers import redis_queues
+from tests.support.servers.redis_queues import RedisHarness
 from tests.support.waiting import until_answered
 
 TENANT = 7

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, Overflow, QueueLimits, QueueStore
-from tests.support.redis_queues import RedisHarness
+from tests.support.servers.redis_queues import RedisHarness
 
 TENANT = 7
 QUEUES = range(1, 5)

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Inbound, Move, MoveKind, QueueLimits, QueueStore
-from tests.support.lossy_queues import TENANT, OnHBase, OnRedis, Server
 from tests.support.night import by_day
+from tests.support.servers.lossy_queues import TENANT, OnHBase, OnRedis, Server
 from tests.support.waiting import until_answered
 
 QUEUES = (1, 2, 3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from iothub.engine.filters import topic_matches
-from tests.support.retained_harness import Harness
+from tests.support.in_process.retained_harness import Harness
 
 TOPICS = (b"r/0", b"r/1", b"s/0")
 FILTERS = (b"r/#", b"r/+", b"+/0", b"r/0", b"#")

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from iothub.testing.clock import ManualClock
 from iothub_services.auth.port import DeviceRecord, TenantRecord
-from tests.support.shared_cache import Accounts, DictRedis, Hub
+from tests.support.in_process.shared_cache import Accounts, DictRedis, Hub
 
 TENANTS = (TenantRecord(1, "acme"), TenantRecord(2, "bmce"))
 DEVICES = ("dev1", "dev2")

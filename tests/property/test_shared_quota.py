@@ -13,10 +13,10 @@ from twisted.internet.defer import Deferred
 from iothub_services.quota.names import Quota
 from iothub_services.quota.shared.service import Mode
 from iothub_services.quota.shared.tenant import SharedTenant
-from tests.support.ledgers import Ledger, TwinLedger
-from tests.support.lua_redis import LuaRedis
+from tests.support.in_process.ledgers import Ledger, TwinLedger
+from tests.support.in_process.shared_quota import HubHalf, World, turns
 from tests.support.night import by_day
-from tests.support.shared_quota import HubHalf, World, turns
+from tests.support.servers.lua_redis import LuaRedis
 
 LIMIT = 12
 HEARD = 3  # turns in which all others hear who is back

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits, QueueStore
-from tests.support.lossy_queues import TENANT, OnHBase, OnRedis, Server
+from tests.support.servers.lossy_queues import TENANT, OnHBase, OnRedis, Server
 
 QUEUES = (1, 2, 3)
 MANY = 1 << 20

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.clients import unique
-from tests.support.hub import Hub
+from tests.support.clients.clients import unique
+from tests.support.hubs.hub import Hub
 
 VERSIONS = pytest.mark.parametrize("version", ["311", "5"])
 TIMEOUT_S = 30

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients import unique
-from tests.support.hub import Hub
+from tests.support.clients.clients import unique
+from tests.support.hubs.hub import Hub
 
 HERE = Path(__file__).parent
 

@@ -13,8 +13,8 @@ import paho.mqtt.client as paho
 import pytest
 
 from iothub.testing.certificates import Authority, Pair
-from tests.support.clients import unique
-from tests.support.hub import Hub
+from tests.support.clients.clients import unique
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 
 PUBLIC, PARTNERS = "tls", "tls.partners"

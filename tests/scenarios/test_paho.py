@@ -11,8 +11,8 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.support.clients import unique
-from tests.support.hub import Hub
+from tests.support.clients.clients import unique
+from tests.support.hubs.hub import Hub
 
 TIMEOUT_S = 20
 

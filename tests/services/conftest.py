@@ -17,9 +17,9 @@ from ops.services.probes import is_free
 from ops.services.servers import ALWAYS, NAMES, ports_of
 from ops.services.services import Services
 from ops.services.thrift import Gateway
-from tests.support.hbase_tables import caller, fresh_tables
-from tests.support.kafka import create_topic, delete_topic, own_topics
-from tests.support.own_tables import drop_tables
+from tests.support.hbase.hbase_tables import caller, fresh_tables
+from tests.support.hbase.own_tables import drop_tables
+from tests.support.servers.kafka import create_topic, delete_topic, own_topics
 
 _HERE = Path(__file__).parent
 _TIMEOUT_S = 900  # the first start may fetch 200 MB

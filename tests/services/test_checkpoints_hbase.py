@@ -11,7 +11,7 @@ from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from ops.services.services import Services
-from tests.support.hbase_tables import caller
+from tests.support.hbase.hbase_tables import caller
 
 STORE_TABLES = "checkpoints", len(CASES) + 1  # of the contract, and of the tests behind it
 JOBS = 6

@@ -25,7 +25,7 @@ from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.hbase.sweep_lease import SweepLease
 from iothub_services.queues.port import Move, MoveKind, QueueStore
 from ops.services.services import Services
-from tests.support.own_tables import caller_of, flush_regions, own_tables
+from tests.support.hbase.own_tables import caller_of, flush_regions, own_tables
 
 REGIONS = 4
 LARGE = b"l" * (LARGE_BYTES + 1)

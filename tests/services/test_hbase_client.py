@@ -22,7 +22,7 @@ from iothub_services.hbase.replies import Cell
 from iothub_services.hbase.wire import Bounds
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support import table_calls
+from tests.support.hbase import table_calls
 
 APPENDS = 10_000
 ROWS = 100

@@ -21,7 +21,7 @@ from iothub_services.hbase.table_admin import TableAdmin
 from iothub_services.hbase.tables import layouts
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.own_tables import drop_tables
+from tests.support.hbase.own_tables import drop_tables
 
 REGIONS = 4
 

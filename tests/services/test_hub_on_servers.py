@@ -19,12 +19,12 @@ from iothub_services.hbase.caller import DirectCaller
 from iothub_services.hbase.tables import Tables
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
-from tests.support.own_tables import caller_of, reopen_regions
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hbase.own_tables import caller_of, reopen_regions
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.server_hub import alarms, own_stores, server_hub
 from tests.support.ports import free_port
-from tests.support.server_hub import alarms, own_stores, server_hub
 from tests.support.waiting import until
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.kafka_hub import readiness
-from tests.support.kills import run_kills, steady_cast
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.kills import run_kills, steady_cast
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import readiness
+from tests.support.hubs.server_hub import Stores, alarms, own_stores, server_hub, share_accounts, sister
 from tests.support.night import by_day
-from tests.support.server_hub import Stores, alarms, own_stores, server_hub, share_accounts, sister
 from tests.support.waiting import until
 
 RECOVERY_S = 10.0

@@ -12,15 +12,15 @@ from functools import partial
 import pytest
 
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.kafka_hub import readiness
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.server_hub import alarms
-from tests.support.sql_hub import sql_hubs
-from tests.support.sql_servers import SERVERS, own_database
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.clients.witness import Witness
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import readiness
+from tests.support.hubs.server_hub import alarms
+from tests.support.hubs.sql_hub import sql_hubs
+from tests.support.servers.sql_servers import SERVERS, own_database
 from tests.support.waiting import until
-from tests.support.witness import Witness
 
 APPLIED_S = 1.0 + 2.0  # a second, and the machine may be busy with other tests: what it took is printed
 RECOVERY_S = 10.0

@@ -13,14 +13,14 @@ import pytest
 from iothub.base.units import Endpoint
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hanging_gateway import HangingGateway
-from tests.support.hub import Hub
-from tests.support.kafka_hub import readiness
-from tests.support.kills import run_kills, steady_cast
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.kills import run_kills, steady_cast
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hbase.hanging_gateway import HangingGateway
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import readiness
+from tests.support.hubs.server_hub import Stores, own_stores, server_hub
 from tests.support.night import at_night
-from tests.support.server_hub import Stores, own_stores, server_hub
 from tests.support.waiting import until
 
 TIMEOUT_S = "10s"  # as by default: nobody waits for it here

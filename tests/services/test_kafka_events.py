@@ -24,7 +24,7 @@ from iothub_services.state.memory.store import MemoryStates
 from iothub_services.state.service import StateService
 from iothub_services.state.verification import Verification, verify
 from ops.services.services import Services
-from tests.support.kafka import change_topic, delete_topic
+from tests.support.servers.kafka import change_topic, delete_topic
 
 _ATTEMPTS = 20  # each as long as the timeout; a broker removes a topic when it has time
 

@@ -10,8 +10,10 @@ import pytest
 
 from iothub.config.sections import Kafka
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka_hub import (
+from tests.support.clients.packets import SUBACK
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import (
     PERSISTENT,
     Subscribing,
     folded,
@@ -21,8 +23,6 @@ from tests.support.kafka_hub import (
     subscribed,
 )
 from tests.support.night import at_night, by_day
-from tests.support.packets import SUBACK
-from tests.support.raw import RawClient
 from tests.support.waiting import until
 
 FILTERS = by_day(500, 1_000)

@@ -15,9 +15,9 @@ from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.kafka.topics import topic_name
 from iothub_services.events.port import NOWHERE
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka import delete_topic
-from tests.support.kafka_hub import Subscribing, kafka_hub, readiness
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import Subscribing, kafka_hub, readiness
+from tests.support.servers.kafka import delete_topic
 from tests.support.waiting import until
 
 WRITTEN_S = 60.0  # a period is a second; a broker that removes a topic takes its time

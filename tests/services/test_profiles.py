@@ -11,13 +11,13 @@ import pytest
 
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.kafka import own_topics
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.server_hub import own_stores
 from tests.support.ports import free_port
-from tests.support.server_hub import own_stores
-from tests.support.sql_servers import own_database
+from tests.support.servers.kafka import own_topics
+from tests.support.servers.sql_servers import own_database
 from tests.support.waiting import until
 
 OF_THE_MACHINE = {

@@ -14,10 +14,10 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.caller import DirectCaller
 from ops.services.places import ROOT
 from ops.services.services import Services
-from tests.support import queue_bytes
-from tests.support.own_tables import reopen_regions
-from tests.support.queue_bytes import Bytes, Code, Kind, Status, appended, claimed, record, request, step
-from tests.support.queue_table import QueueTable, queue_table
+from tests.support.hbase import queue_bytes
+from tests.support.hbase.own_tables import reopen_regions
+from tests.support.hbase.queue_bytes import Bytes, Code, Kind, Status, appended, claimed, record, request, step
+from tests.support.hbase.queue_table import QueueTable, queue_table
 
 REGIONS = 4
 QUEUES = iter(

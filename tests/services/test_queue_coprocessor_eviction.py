@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from ops.services.services import Services
-from tests.support import queue_bytes
+from tests.support.hbase import queue_bytes
+from tests.support.hbase.queue_bytes import record
+from tests.support.hbase.queue_eviction import ALMOST_EMPTY_BYTES, BATCH, BODY, fill, fill_qos2, hfile_bytes, id_bytes
+from tests.support.hbase.queue_table import QueueTable, queue_tables
 from tests.support.night import by_day
-from tests.support.queue_bytes import record
-from tests.support.queue_eviction import ALMOST_EMPTY_BYTES, BATCH, BODY, fill, fill_qos2, hfile_bytes, id_bytes
-from tests.support.queue_table import QueueTable, queue_tables
 
 MESSAGES = 100_000
 FEWER = by_day(20_000, MESSAGES)  # where the number itself is not the claim

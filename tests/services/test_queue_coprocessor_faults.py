@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support import queue_bytes
-from tests.support.coprocessor_writers import MANY_QUEUES, check_stored, written_through
+from tests.support.hbase import queue_bytes
+from tests.support.hbase.coprocessor_writers import MANY_QUEUES, check_stored, written_through
+from tests.support.hbase.queue_bytes import record
+from tests.support.hbase.queue_table import QueueTable, queue_tables
+from tests.support.hubs.strace import SYNCING, Tracer
 from tests.support.night import by_day
-from tests.support.queue_bytes import record
-from tests.support.queue_table import QueueTable, queue_tables
-from tests.support.strace import SYNCING, Tracer
 
 ROUNDS = by_day(1, 3)  # of all regions that are closed and opened
 REGIONS = 4

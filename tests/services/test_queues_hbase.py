@@ -21,7 +21,7 @@ from iothub_services.queues.hbase.body_sweep import sweep
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, MoveKind, Overflow, QueueLimits
 from ops.services.services import Services
-from tests.support.own_tables import caller_of, own_tables
+from tests.support.hbase.own_tables import caller_of, own_tables
 
 T = TypeVar("T")
 

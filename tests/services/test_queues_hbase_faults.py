@@ -16,10 +16,10 @@ from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.cut_link import CutLink
+from tests.support.hbase.own_tables import own_tables, reopen_regions
 from tests.support.night import at_night, by_day
-from tests.support.own_tables import own_tables, reopen_regions
-from tests.support.queue_writers import QueueHarness, repeated
+from tests.support.servers.cut_link import CutLink
+from tests.support.servers.queue_writers import QueueHarness, repeated
 
 REGIONS = 4
 QUEUES = 16  # over all regions

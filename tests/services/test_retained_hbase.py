@@ -13,7 +13,7 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from ops.services.services import Services
-from tests.support.retained_writers import check, written_by_all
+from tests.support.hbase.retained_writers import check, written_by_all
 
 STORE_TABLES = "retained", len(CASES) + 2  # of the contract, and of the tests behind it
 

@@ -13,8 +13,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from ops.services.places import HOST
 from ops.services.services import Services
 from ops.services.thrift import Gateway, ThriftRefusedError
-from tests.support.kafka import broker, produce
 from tests.support.night import at_night
+from tests.support.servers.kafka import broker, produce
 
 POLL_S = 30.0
 

@@ -10,8 +10,8 @@ import pytest
 
 from ops.services.services import Services
 from ops.services.thrift import Gateway, Sent
-from tests.support.kafka import produce
-from tests.support.strace import SYNCING, Call, Tracer
+from tests.support.hubs.strace import SYNCING, Call, Tracer
+from tests.support.servers.kafka import produce
 
 WRITES = 5
 

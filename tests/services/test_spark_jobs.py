@@ -29,13 +29,13 @@ from iothub_spark.stores.rows_hbase import HBaseCheckpoints
 from iothub_spark.stores.rows_hbase import HBaseStates as HBaseSessions
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.event_log import EventMill, replay
-from tests.support.hbase_tables import caller, fresh_tables
-from tests.support.job_checkpoints import JobCheckpoints
-from tests.support.kafka import own_settings, own_topics
-from tests.support.own_tables import made_tables
-from tests.support.server_log import append_to_kafka, load_sessions, servers_spec
-from tests.support.spark import Quiet, facts_of, hold, require_same, spark, states_from
+from tests.support.hbase.hbase_tables import caller, fresh_tables
+from tests.support.hbase.own_tables import made_tables
+from tests.support.jobs.event_log import EventMill, replay
+from tests.support.jobs.job_checkpoints import JobCheckpoints
+from tests.support.jobs.server_log import append_to_kafka, load_sessions, servers_spec
+from tests.support.jobs.spark import Quiet, facts_of, hold, require_same, spark, states_from
+from tests.support.servers.kafka import own_settings, own_topics
 
 __all__ = ["spark"]
 

@@ -19,16 +19,16 @@ from iothub_services.hbase.tables import layouts
 from iothub_services.queues.hbase.store import COPROCESSOR_MISSING
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support import table_calls
-from tests.support.clients import Listener
-from tests.support.hanging_gateway import HangingGateway
-from tests.support.hub import Hub
-from tests.support.kafka_hub import readiness
-from tests.support.many_sessions import acme_id, leave_many
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hbase import table_calls
+from tests.support.hbase.hanging_gateway import HangingGateway
+from tests.support.hbase.own_tables import caller_of, drop_tables
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import readiness
+from tests.support.hubs.many_sessions import acme_id, leave_many
+from tests.support.hubs.server_hub import REGIONS, TIMEOUT_S, Stores, own_stores, server_hub
 from tests.support.night import at_night, by_day
-from tests.support.own_tables import caller_of, drop_tables
-from tests.support.server_hub import REGIONS, TIMEOUT_S, Stores, own_stores, server_hub
 from tests.support.waiting import until
 
 SESSIONS = by_day(5_000, 20_000)

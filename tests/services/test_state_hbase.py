@@ -16,8 +16,8 @@ from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from ops.services.services import Services
-from tests.support.hbase_tables import caller, until_done
-from tests.support.own_tables import flush_regions
+from tests.support.hbase.hbase_tables import caller, until_done
+from tests.support.hbase.own_tables import flush_regions
 
 STORE_TABLES = "state", len(CASES) + 2  # of the contract, and of the tests behind it
 HUBS = 4

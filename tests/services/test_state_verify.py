@@ -23,10 +23,10 @@ from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.service import StateService
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.datadirs import fresh_hub
-from tests.support.hbase_tables import caller
-from tests.support.left_behind import left_behind
-from tests.support.own_tables import own_tables
+from tests.support.hbase.hbase_tables import caller
+from tests.support.hbase.own_tables import own_tables
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.left_behind import left_behind
 
 NAMES = [f"client-{number}" for number in range(50)]
 

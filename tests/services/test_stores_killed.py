@@ -26,9 +26,9 @@ from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.service import StateService
 from iothub_services.state.verification import verify
 from ops.services.services import Services
-from tests.support.hbase_tables import caller, fresh_sets, until_done
+from tests.support.hbase.hbase_tables import caller, fresh_sets, until_done
+from tests.support.hbase.retained_writers import check, written_by_all
 from tests.support.night import by_day
-from tests.support.retained_writers import check, written_by_all
 
 STATE_ROUNDS = 30  # before the kill
 STATES = 40

@@ -15,8 +15,8 @@ from iothub_services.streams.kafka.sender import KafkaSender
 from iothub_services.streams.kafka.topics import StreamTopics
 from iothub_services.streams.port import Direction, Incoming, Outgoing, Stream
 from ops.services.services import Services
-from tests.support.kafka import own_topics
-from tests.support.streams import read_all, write
+from tests.support.servers.kafka import own_topics
+from tests.support.servers.streams import read_all, write
 
 OUT = Stream(1, 1, "acme", "out", Direction.OUT, "#", 2, 3_600_000)
 INWARD = Stream(2, 1, "acme", "inward", Direction.IN, "#", 1, 3_600_000)

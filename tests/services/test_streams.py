@@ -15,12 +15,12 @@ from iothub.config.sections import Kafka
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.streams.kafka.topics import StreamTopics
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka import own_topics
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 from tests.support.night import by_day
-from tests.support.packets import PUBACK, PUBLISH
-from tests.support.raw import RawClient
-from tests.support.streams import Publisher, first_places, read_all, records_of, stream_hub, write
+from tests.support.servers.kafka import own_topics
+from tests.support.servers.streams import Publisher, first_places, read_all, records_of, stream_hub, write
 from tests.support.waiting import until
 
 APPLIED_S = 1.0 + 1.0  # a second, and the machine may be busy with other tests

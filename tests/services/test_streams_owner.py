@@ -10,11 +10,11 @@ import pytest
 
 from iothub.config.sections import Kafka
 from ops.services.services import Services
-from tests.support.hub import Hub
-from tests.support.kafka import own_topics
-from tests.support.packets import PUBACK, PUBLISH
-from tests.support.raw import RawClient
-from tests.support.streams import read_all, stream_hub, write
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
+from tests.support.servers.kafka import own_topics
+from tests.support.servers.streams import read_all, stream_hub, write
 from tests.support.waiting import until
 
 THEIRS = "b" * 32

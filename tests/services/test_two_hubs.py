@@ -17,15 +17,15 @@ import pytest
 from iothub.base.units import Endpoint
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hanging_gateway import HangingGateway
-from tests.support.hub import Hub
-from tests.support.kafka_hub import readiness
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import DISCONNECT, SUBACK
+from tests.support.hbase.hanging_gateway import HangingGateway
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.kafka_hub import readiness
+from tests.support.hubs.server_hub import own_stores
+from tests.support.hubs.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.night import by_day
-from tests.support.packets import DISCONNECT, SUBACK
-from tests.support.server_hub import own_stores
-from tests.support.two_hubs import Pair, pair_of_hubs, run_pair
 from tests.support.waiting import comes_true, until
 
 LINKED_S = 10.0

@@ -7,9 +7,9 @@ import signal
 from pathlib import Path
 
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.linked_hubs import linked_hubs
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.linked_hubs import linked_hubs
 
 READERS = 4  # at each machine: the kernel chooses the worker
 UP_AGAIN_S = 60.0

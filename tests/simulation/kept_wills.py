@@ -32,11 +32,11 @@ from iothub_services.sessions.wills import Wills
 from iothub_tenants.background.remote_sessions import RemoteSessions
 from iothub_tenants.broker.broker import TenantBroker
 from tests.simulation.simulation import ViolationError
-from tests.support import property_names as names
-from tests.support.clustered_harness import BootTime, ClusteredHub
-from tests.support.control_harness import now, run
-from tests.support.mqtt_clients import Client
-from tests.support.routed_hubs import Net
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.in_process.clustered_harness import BootTime, ClusteredHub
+from tests.support.in_process.control_harness import now, run
+from tests.support.in_process.routed_hubs import Net
 
 CLIENTS = 2
 MOST_HUBS = 4

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, expect, sync_playwright
 
-from tests.support.hub import IOTHUB, Hub
+from tests.support.hubs.hub import IOTHUB, Hub
 from tests.support.ports import free_port
 from tests.support.waiting import until
 

@@ -12,8 +12,8 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.streams import Wanted
+from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard
-from tests.support.raw import RawClient
 from tests.support.waiting import until
 from tests.support.webhook_receiver import Receiver
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hub as support
-from tests.support.datadirs import fresh_hub
+from tests.support.hubs import hub as support
+from tests.support.hubs.datadirs import fresh_hub
 from tests.support.waiting import until
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import hub as support
-from tests.support.hub import Hub
+from tests.support.hubs import hub as support
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import warm
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
+from tests.support.hubs import warm
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.dashboard import Dashboard, dashboard
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
 
 

@@ -17,9 +17,9 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.streams import Wanted
+from tests.support.clients.packets import PUBLISH
+from tests.support.clients.raw import RawClient
 from tests.support.dashboard import PASSWORD, Dashboard, all_named
-from tests.support.packets import PUBLISH
-from tests.support.raw import RawClient
 
 BASE = "/tenants/access"
 ADMIN = "platform-admin"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard
-from tests.support.raw import RawClient
 
 BASE = "/tenants/probe"
 PAYLOAD = "<img src=x onerror=alert(1)>"

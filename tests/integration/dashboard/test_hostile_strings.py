@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 from playwright.sync_api import expect
 
+from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard
-from tests.support.hub import Hub
-from tests.support.raw import RawClient
+from tests.support.hubs.hub import Hub
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKING = "`${alert(2)}`</script><script>alert(3)</script>"

@@ -16,8 +16,8 @@ from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
+from tests.support.clients.raw import RawClient
 from tests.support.dashboard import Dashboard, all_named
-from tests.support.raw import RawClient
 from tests.support.waiting import until
 
 TENANT = "field"

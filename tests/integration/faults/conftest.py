@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 
 
 @pytest.fixture

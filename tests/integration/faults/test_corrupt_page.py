@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import Hub
-from tests.support.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tests.support.clients.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
-from tests.support.raw import RawClient
 
 PAGE_BYTES = 8192
 MESSAGES = 120

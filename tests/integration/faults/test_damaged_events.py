@@ -7,10 +7,10 @@ import sqlite3
 from contextlib import closing
 from urllib.request import urlopen
 
-from tests.support.hub import Hub
-from tests.support.packets import PUBACK, PUBLISH
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
-from tests.support.raw import RawClient
 
 DAMAGED = 4
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crowd import Crowd
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import IOTHUB
-from tests.support.packets import PUBLISH
+from tests.support.clients.crowd import Crowd
+from tests.support.clients.packets import PUBLISH
+from tests.support.clients.raw import ClosedError, RawClient
+from tests.support.clients.witness import Witness, cpu_s
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import IOTHUB
+from tests.support.hubs.wrapped import WrappedHub
 from tests.support.ports import free_port
-from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
-from tests.support.witness import Witness, cpu_s
-from tests.support.wrapped import WrappedHub
 
 FILES = 256
 WANTING = 1000

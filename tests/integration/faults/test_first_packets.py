@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.crowd import Crowd
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.raw import RawClient
+from tests.support.clients.crowd import Crowd
+from tests.support.clients.raw import RawClient
+from tests.support.clients.witness import Witness, open_files, rss_bytes
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
-from tests.support.witness import Witness, open_files, rss_bytes
 
 TIMEOUT_S = 2.0  # the hub's connect timeout in this module
 GARBAGE = 500

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
-from tests.support.datadirs import fresh_hub
+from tests.support.clients.backlog import PERSISTENT, Backlog, make_sleeper, wake_sleeper
+from tests.support.clients.packets import CONNACK, PUBACK, PUBLISH
+from tests.support.clients.raw import ClosedError, RawClient
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.wrapped import SmallDiskHub
 from tests.support.night import at_night
-from tests.support.packets import CONNACK, PUBACK, PUBLISH
 from tests.support.ports import free_port
-from tests.support.raw import ClosedError, RawClient
 from tests.support.waiting import until
-from tests.support.wrapped import SmallDiskHub
 
 REFUSED = 0x97
 WILL = ("live/will", b"never", 0, False)

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import packets
-from tests.support.crowd import Crowd
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.packets import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBACK
-from tests.support.raw import ClosedError, RawClient
+from tests.support.clients import packets
+from tests.support.clients.crowd import Crowd
+from tests.support.clients.packets import CONNACK, DISCONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, SUBACK
+from tests.support.clients.raw import ClosedError, RawClient
+from tests.support.clients.witness import Witness, cpu_s, rss_bytes
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
-from tests.support.witness import Witness, cpu_s, rss_bytes
 
 DEEP = b"/" * 65535
 MOST_LEVELS = 1024  # the ceiling that no plan lifts

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.packets import PUBLISH
-from tests.support.raw import RawClient
+from tests.support.clients.packets import PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 
 QUEUED = 30
 

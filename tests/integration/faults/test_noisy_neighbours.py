@@ -12,11 +12,11 @@ from typing import cast
 
 import pytest
 
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.packets import SUBACK, UNSUBACK, packet, string
-from tests.support.raw import RawClient
-from tests.support.witness import Witness
+from tests.support.clients.packets import SUBACK, UNSUBACK, packet, string
+from tests.support.clients.raw import RawClient
+from tests.support.clients.witness import Witness
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
 
 FLOODERS = 6
 PACKETS = 4000  # of each flooder: more than the hub can do while the witness plays

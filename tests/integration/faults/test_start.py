@@ -15,9 +15,9 @@ from iothub.base.units import format_size_roughly
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub.stores.needs import room_bytes
-from tests.support.hub import IOTHUB, Hub, iothub
+from tests.support.hubs.hub import IOTHUB, Hub, iothub
+from tests.support.hubs.wrapped import SmallDiskHub, in_own_mounts
 from tests.support.ports import free_port
-from tests.support.wrapped import SmallDiskHub, in_own_mounts
 
 
 def serve(data_dir: Path, *words: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from tests.support.hub import Hub
-from tests.support.packets import DISCONNECT, PUBACK, PUBLISH
-from tests.support.raw import RawClient
+from tests.support.clients.packets import DISCONNECT, PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 
 CLIENTS = 200
 QUEUED = 20

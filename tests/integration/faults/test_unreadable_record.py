@@ -8,10 +8,10 @@ import urllib.request
 from contextlib import closing
 from pathlib import Path
 
-from tests.support.hub import Hub
-from tests.support.packets import PUBACK, PUBLISH
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
-from tests.support.raw import RawClient
 
 SESSION = "sleeper"
 SPOILT = 3

@@ -18,7 +18,7 @@ from iothub_services.hbase.calls import Scan
 from iothub_services.hbase.pages import pages
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.wire import Bounds
-from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+from tests.support.hbase.hbase_gateway import FakeGateway, framed, split_frames
 
 QUESTION = calls.SERVER_TYPE.name.encode()
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.hub import Hub
-from tests.support.packets import AUTH, CONNACK, Properties, packet, properties
-from tests.support.raw import RawClient
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import AUTH, CONNACK, Properties, packet, properties
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 
 GUIDE = Path(__file__).parents[3] / "docs/guide/hooks.md"
 METHOD = "HMAC-SHA256"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.hub import Hub
-from tests.support.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
-from tests.support.raw import RawClient
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 
 METHOD = "double"
 PLUG_IN = '''

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable
 
 from iothub.config.datadir import DataDir
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 
 PAYLOAD = bytes(range(256)) * 3000
 

@@ -11,8 +11,8 @@ import pytest
 from cryptography import x509
 
 from iothub.testing.certificates import Authority, Pair
-from tests.support.hub import Hub
-from tests.support.raw import RawClient
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from iothub.hub.reload import prepare
 from iothub.records.admin_commands import Json, Request, Verb
 from iothub_services.metrics.alarms import AlarmName
 from iothub_services.quota.names import Quota
-from tests.support.composed import close_parts
+from tests.support.hubs.composed import close_parts
 
 
 class Rows:

@@ -11,9 +11,9 @@ from iothub_services.quota.slots import SlotFile
 from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
-from tests.support import property_names as names
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support import property_names as names
-from tests.support.hub import IOTHUB, Hub
-from tests.support.kafka_hub import readiness
-from tests.support.mqtt_clients import Clients
-from tests.support.packets import DISCONNECT, PUBACK
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import DISCONNECT, PUBACK
+from tests.support.hubs.hub import IOTHUB, Hub
+from tests.support.hubs.kafka_hub import readiness
 from tests.support.waiting import until
 
 MakeHub = Callable[..., Hub]

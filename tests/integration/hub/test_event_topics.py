@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.packets import Packet
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.clients.packets import Packet
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 REFUSED = 0x87

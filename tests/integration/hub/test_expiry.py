@@ -5,9 +5,9 @@ from __future__ import annotations
 import http.client
 from collections.abc import Callable
 
-from tests.support import property_names as names
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 SHORT = [(names.MESSAGE_EXPIRY, 1)]

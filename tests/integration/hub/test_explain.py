@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 
 MakeHub = Callable[..., Hub]
 MakeClients = Callable[..., Clients]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 

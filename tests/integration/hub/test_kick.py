@@ -8,10 +8,10 @@ from collections.abc import Callable
 import paho.mqtt.client as paho
 import pytest
 
-from tests.support import property_names as names
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
-from tests.support.packets import DISCONNECT
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import DISCONNECT
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 MakeHub = Callable[..., Hub]

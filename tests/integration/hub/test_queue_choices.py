@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.support.hub import Hub
+from tests.support.hubs.hub import Hub
 
 TEXT = "queues.choices names tenants that do not exist"
 

@@ -32,7 +32,7 @@ from iothub.testing.certificates import Authority
 from iothub_services.auth.port import TenantRecord
 from iothub_tenants.broker.allowance import Allowance
 from tests.architecture.tree import ROOT
-from tests.support.composed import close_parts
+from tests.support.hubs.composed import close_parts
 
 SETTINGS = {setting.name: setting for section in sections() for setting in section.settings}
 NOW = {name for name, setting in SETTINGS.items() if setting.key.reload is Reload.NOW}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import Hub
+from tests.support.hubs.hub import Hub
 
 
 @pytest.fixture

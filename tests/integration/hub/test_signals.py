@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
-from tests.support.packets import DISCONNECT
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.clients.packets import DISCONNECT
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 

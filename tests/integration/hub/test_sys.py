@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 
 

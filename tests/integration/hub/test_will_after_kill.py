@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.backlog import PERSISTENT
-from tests.support.datadirs import fresh_hub
-from tests.support.packets import PUBACK, PUBLISH
-from tests.support.raw import RawClient
+from tests.support.clients.backlog import PERSISTENT
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.datadirs import fresh_hub
 
 WILL_EXPIRY = [(0x02, 3600)]
 

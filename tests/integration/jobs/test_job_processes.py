@@ -13,9 +13,9 @@ import pytest
 
 from tests.integration.hub.test_health import get, read
 from tests.support.alive import is_alive
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.jobs import JobHarness
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
+from tests.support.jobs.jobs import JobHarness
 from tests.support.ports import free_port
 from tests.support.waiting import until
 

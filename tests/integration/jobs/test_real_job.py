@@ -14,10 +14,10 @@ from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Event, Subject
 from tests.support.alive import is_alive
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import IOTHUB
-from tests.support.jobs import JobHarness
-from tests.support.left_behind import left_behind
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import IOTHUB
+from tests.support.hubs.left_behind import left_behind
+from tests.support.jobs.jobs import JobHarness
 from tests.support.waiting import until
 
 SESSIONS = 50

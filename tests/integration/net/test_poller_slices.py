@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from iothub.testing.echo_plane import EchoConnection
-from tests.support.poller_bench import Bench
+from tests.support.in_process.poller_bench import Bench
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from compose_spec import PyCompose
 from iothub.base.units import parse_duration
 from iothub.config.sections import Config
 from iothub.testing.certificates import Authority
-from tests.support.hub import iothub
+from tests.support.hubs.hub import iothub
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "ops/cluster"

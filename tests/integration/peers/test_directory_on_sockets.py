@@ -11,7 +11,7 @@ import pytest
 
 from iothub.net.backend import Backend
 from iothub.testing.reactor_thread import ReactorThread
-from tests.support.directories_on_sockets import DirectoryHub, linked_hubs
+from tests.support.in_process.directories_on_sockets import DirectoryHub, linked_hubs
 
 TAKE_OVERS = 100
 STORM = 5_000

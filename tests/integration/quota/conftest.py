@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.hub import Hub
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.quota_harness import Harness, Tenancy, open_harness
 from tests.support.ports import free_port
-from tests.support.quota_harness import Harness, Tenancy, open_harness
 
 Make = Callable[..., Tenancy]
 

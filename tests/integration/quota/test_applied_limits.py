@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from iothub_tenants.accounts import plans
-from tests.support.hub import Hub
-from tests.support.packets import DISCONNECT, SUBACK
+from tests.support.clients.packets import DISCONNECT, SUBACK
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.quota_harness import Harness, Tenancy, closing_packets, open_harness, publish_until_refused
 from tests.support.ports import free_port
-from tests.support.quota_harness import Harness, Tenancy, closing_packets, open_harness, publish_until_refused
 
 
 @pytest.fixture(scope="module")

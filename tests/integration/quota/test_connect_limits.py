@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tests.support.packets import CONNACK, DISCONNECT, PUBREC
-from tests.support.quota_harness import Tenancy, closing_packets
-from tests.support.raw import RawClient
+from tests.support.clients.packets import CONNACK, DISCONNECT, PUBREC
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.quota_harness import Tenancy, closing_packets
 
 Make = Callable[..., Tenancy]
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.packets import DISCONNECT, PUBLISH
-from tests.support.quota_harness import Tenancy, closing_packets, publish_until_refused
-from tests.support.raw import RawClient
+from tests.support.clients.packets import DISCONNECT, PUBLISH
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.quota_harness import Tenancy, closing_packets, publish_until_refused
 
 Make = Callable[..., Tenancy]
 SIZE = 100  # bytes of a PUBLISH of these tests

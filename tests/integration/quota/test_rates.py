@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.packets import CONNACK, PUBACK, PUBLISH, SUBACK, Packet, packet, string
-from tests.support.quota_harness import Harness, Tenancy
-from tests.support.raw import RawClient
+from tests.support.clients.packets import CONNACK, PUBACK, PUBLISH, SUBACK, Packet, packet, string
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.quota_harness import Harness, Tenancy
 
 SECONDS = 10.0
 RATE = 80

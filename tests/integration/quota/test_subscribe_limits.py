@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.packets import DISCONNECT
-from tests.support.quota_harness import REFUSED_3X, REFUSED_5, Tenancy, closing_packets
-from tests.support.raw import RawClient
+from tests.support.clients.packets import DISCONNECT
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.quota_harness import REFUSED_3X, REFUSED_5, Tenancy, closing_packets
 
 Make = Callable[..., Tenancy]
 

@@ -18,10 +18,10 @@ import pytest
 
 from iothub.base.errors import UnavailableError
 from iothub.rest.serve import listening
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import IOTHUB, Hub
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import IOTHUB, Hub
 from tests.support.ports import free_port
-from tests.support.raw import RawClient
 from tests.support.waiting import until
 
 HEARS_WITHIN_S = 1.0  # of a change, the hub; the API itself answers sooner

@@ -17,7 +17,7 @@ from iothub.rest.app import openapi_of
 from iothub_tenants.accounts import devices, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
-from tests.support.rest_api import ROOT, Api, paths
+from tests.support.in_process.rest_api import ROOT, Api, paths
 
 EXAMPLES = 8  # of each operation and mode
 OPERATIONS = [(method, path) for path, item in openapi_of(paths())["paths"].items() for method in item]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.spark import spark
+from tests.support.jobs.spark import spark
 
 __all__ = ["spark"]
 

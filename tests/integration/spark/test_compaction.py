@@ -16,10 +16,10 @@ from iothub.records.job_spec import Spec
 from iothub_spark.jobs import compact_events, verify
 from iothub_spark.report import Figures
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
-from tests.support.event_log import EventMill, append, make_log, replay
+from tests.support.jobs.event_log import EventMill, append, make_log, replay
+from tests.support.jobs.spark import Quiet, live_states, require_same, sqlite_spec, states_of_checkpoint
+from tests.support.jobs.spark_child import seen, started
 from tests.support.night import at_night, by_day
-from tests.support.spark import Quiet, live_states, require_same, sqlite_spec, states_of_checkpoint
-from tests.support.spark_child import seen, started
 
 MADE, MORE = by_day(6_000, 20_000), by_day(500, 1_000)
 SESSIONS, TENANTS = by_day(600, 2_000), 50

@@ -29,7 +29,7 @@ from iothub_services.store_process.commits import RemoteCommits
 from iothub_services.store_process.events import RemoteEvents
 from iothub_services.store_process.ledger import RemoteLedger
 from iothub_services.store_process.queues import RemoteQueues
-from tests.support.store_worker import BATCH, SHARED, body_of
+from tests.support.hubs.store_worker import BATCH, SHARED, body_of
 
 _STORE = """
 import sys
@@ -89,7 +89,7 @@ def test_killed_store_process_loses_nothing_and_doubles_nothing(tmp_path: Path) 
         queues.create(TENANT, queue_id, QueueLimits())
     workers = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.support.store_worker", str(socket), str(queue_id), str(COUNT)],
+            [sys.executable, "-m", "tests.support.hubs.store_worker", str(socket), str(queue_id), str(COUNT)],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -21,8 +21,8 @@ from iothub_services.store_process.frames import framed, pack
 from iothub_services.store_process.queues import PORT, VERBS, RemoteQueues
 from iothub_services.store_process.sockets import address_of, new_socket, receive_frame
 from iothub_services.store_process.verbs import Verb
+from tests.support.hubs.store_processes import Patient, StoreProcess, cut_connection, store_process
 from tests.support.operated_queues import operation_of
-from tests.support.store_processes import Patient, StoreProcess, cut_connection, store_process
 
 
 @pytest.fixture

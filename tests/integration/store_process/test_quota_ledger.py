@@ -17,7 +17,7 @@ from iothub_services.quota.shared.embedded import KEYS, EmbeddedLedger
 from iothub_services.quota.shared.lease import LapsedError, Lease
 from iothub_services.store_process.ledger import PORT, RemoteLedger, ledger_port
 from iothub_services.store_process.server import StoreServer
-from tests.support.shared_quota import done
+from tests.support.in_process.shared_quota import done
 
 Begin = Callable[[], StoreServer]
 

@@ -24,7 +24,7 @@ from iothub_services.store_process.checkpoints import RemoteCheckpoints
 from iothub_services.store_process.events import RemoteEvents
 from iothub_services.store_process.queues import RemoteQueues, UsageChanges
 from iothub_services.store_process.states import RemoteStates
-from tests.support.store_processes import StoreProcess, store_process
+from tests.support.hubs.store_processes import StoreProcess, store_process
 
 
 def refuse(word: str, text: str) -> None:

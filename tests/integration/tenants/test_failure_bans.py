@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hub import Hub
-from tests.support.raw import RawClient
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from iothub.config.datadir import DataDir
 from iothub_tenants.accounts import devices, tenants, token_issuers
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.clients import unique
-from tests.support.hub import Hub
-from tests.support.packets import DISCONNECT
+from tests.support.clients.clients import unique
+from tests.support.clients.packets import DISCONNECT
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.hub import Hub
 from tests.support.ports import free_port
-from tests.support.raw import RawClient
 from tests.support.tokens import EDDSA, ES256, HS256, PUBLIC, RS256, issuer, jwk, public_pem, token
 from tests.support.waiting import until
 

@@ -20,9 +20,9 @@ import pytest
 from iothub.records.analytics import USAGE_FACTS
 from iothub.records.events import Event, EventType, Topic, decode_event
 from iothub.records.layout import EVENT_TABLES
-from tests.support.clients import Listener
-from tests.support.hub import IOTHUB, Hub
-from tests.support.mqtt_clients import Client, Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.hubs.hub import IOTHUB, Hub
 from tests.support.ports import free_port
 from tests.support.waiting import until
 

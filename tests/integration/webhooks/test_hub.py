@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
 from tests.support.waiting import until
 from tests.support.webhook_receiver import Receiver, receiving
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.workers import Workers
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tests.support.workers import Workers
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 from iothub.config.datadir import DataDir
 from iothub.hub.workers.supervised import REPORT
-from tests.support.hub import IOTHUB, Hub
+from tests.support.hubs.hub import IOTHUB, Hub
 
 
 def start(data_dir: Path, *words: str) -> tuple[int, str, dict[str, object]]:

@@ -6,10 +6,10 @@ import json
 import urllib.request
 from pathlib import Path
 
-from tests.support.clients import unique
-from tests.support.packets import DISCONNECT
+from tests.support.clients.clients import unique
+from tests.support.clients.packets import DISCONNECT
+from tests.support.hubs.workers import FIRST, SECOND, Workers
 from tests.support.waiting import until
-from tests.support.workers import FIRST, SECOND, Workers
 
 
 def test_status_and_cluster_status_show_the_workers(workers: Workers) -> None:

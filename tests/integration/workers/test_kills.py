@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 
 from tests.integration.workers.conftest import start, workers_of
-from tests.support.clients import unique
-from tests.support.hub import Hub
-from tests.support.packets import PUBACK, PUBCOMP, PUBREC, PUBREL
+from tests.support.clients.clients import unique
+from tests.support.clients.packets import PUBACK, PUBCOMP, PUBREC, PUBREL
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.workers import FIRST, SECOND, Workers, children, is_alive
 from tests.support.waiting import until
-from tests.support.workers import FIRST, SECOND, Workers, children, is_alive
 
 
 def test_clients_of_a_killed_worker_go_on_at_the_other(own: Workers) -> None:

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from tests.support.clients import unique
-from tests.support.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tests.support.clients.clients import unique
+from tests.support.clients.packets import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
+from tests.support.hubs.workers import FIRST, SECOND, Workers
 from tests.support.waiting import until
-from tests.support.workers import FIRST, SECOND, Workers
 
 
 def test_clients_come_to_both_workers(workers: Workers) -> None:

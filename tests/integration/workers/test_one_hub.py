@@ -16,9 +16,9 @@ from typing import cast
 import pytest
 
 from tests.integration.workers.conftest import start, workers_of
-from tests.support.hub import Hub
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.workers import FIRST, SECOND, Workers
 from tests.support.waiting import until
-from tests.support.workers import FIRST, SECOND, Workers
 
 LIMIT = 5
 QUOTA_EXCEEDED = 0x97

@@ -16,11 +16,11 @@ from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from tests.integration.workers.conftest import start, workers_of
-from tests.support.hub import Hub
-from tests.support.packets import DISCONNECT
+from tests.support.clients.packets import DISCONNECT
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.workers import FIRST, SECOND, children
 from tests.support.ports import free_port
 from tests.support.waiting import until
-from tests.support.workers import FIRST, SECOND, children
 
 
 def run(hub: Hub, *words: str) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,7 @@ class Supervised:
     def __init__(self, place: Path, **environment: str) -> None:
         self.place = place
         with (place / "log").open("wb") as log:
-            words = [sys.executable, "-m", "tests.support.supervising", str(place), str(WORKERS)]
+            words = [sys.executable, "-m", "tests.support.hubs.supervising", str(place), str(WORKERS)]
             self.process = subprocess.Popen(words, stderr=log, stdout=log, cwd=ROOT, env={**os.environ, **environment})
 
     @property

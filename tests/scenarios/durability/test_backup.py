@@ -22,10 +22,10 @@ from iothub.cli.backup import RunningHub
 from iothub.cli.local_hub import LocalHub
 from iothub.config.datadir import DataDir
 from iothub.records.admin_commands import Verb
-from tests.support import property_names
-from tests.support.hub import Hub
-from tests.support.packets import PUBACK, PUBLISH
-from tests.support.raw import ClosedError, RawClient
+from tests.support.clients import property_names
+from tests.support.clients.packets import PUBACK, PUBLISH
+from tests.support.clients.raw import ClosedError, RawClient
+from tests.support.hubs.hub import Hub
 
 USERNAME = "acme/dev1"
 KEPT = [(property_names.SESSION_EXPIRY, 3600)]

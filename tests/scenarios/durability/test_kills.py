@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from tests.support.hub import Hub
-from tests.support.kills import run_kills
+from tests.support.clients.kills import run_kills
+from tests.support.hubs.hub import Hub
 
 
 @pytest.mark.timeout(240)

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.ledger import Ledger
-from tests.support.load import settle, spawn
-from tests.support.packets import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, parse
-from tests.support.publisher import Publisher, mark
-from tests.support.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls
-from tests.support.subscriber import Subscriber
-from tests.support.survivor import Plan
-from tests.support.wrapped import WrappedHub
+from tests.support.clients.ledger import Ledger
+from tests.support.clients.load import settle, spawn
+from tests.support.clients.packets import CONNECT, PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL, Packet, parse
+from tests.support.clients.publisher import Publisher, mark
+from tests.support.clients.subscriber import Subscriber
+from tests.support.clients.survivor import Plan
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.strace import RECEIVING, SENDING, SYNCING, WRITING, Call, Tracer, calls
+from tests.support.hubs.wrapped import WrappedHub
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
 from ops.services.services import Services
 from tests.contract.test_accounts import fill
-from tests.support.sql_servers import SERVERS, own_database
+from tests.support.servers.sql_servers import SERVERS, own_database
 
 
 @pytest.fixture(scope="module", params=SERVERS)

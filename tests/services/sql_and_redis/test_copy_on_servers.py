@@ -21,7 +21,7 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import device
 from ops.services.services import Services
-from tests.support.sql_servers import SERVERS, own_database
+from tests.support.servers.sql_servers import SERVERS, own_database
 
 PEPPER = b"p" * 32
 DEVICES = 450  # several batches

@@ -17,12 +17,12 @@ from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.from_settings import blocking
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Clients
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Clients
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.server_hub import alarms
 from tests.support.ports import free_port
-from tests.support.server_hub import alarms
 from tests.support.waiting import until
 
 DATABASE = 42  # nobody else's: it is emptied

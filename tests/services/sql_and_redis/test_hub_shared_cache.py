@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ops.services.services import Services
-from tests.support.datadirs import fresh_hub
-from tests.support.hub import Hub
+from tests.support.clients.raw import RawClient
+from tests.support.hubs.datadirs import fresh_hub
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.redis_cache import settings_of
 from tests.support.ports import free_port
-from tests.support.raw import RawClient
-from tests.support.redis_cache import settings_of
 from tests.support.waiting import until
 
 APPLIED_S = 1.0

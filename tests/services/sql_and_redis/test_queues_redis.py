@@ -20,7 +20,7 @@ from iothub_services.queues.port import (
 )
 from iothub_services.queues.redis.store import RedisQueues
 from ops.services.services import Services
-from tests.support.redis_hubs import RedisQueueHarness
+from tests.support.hubs.redis_hubs import RedisQueueHarness
 
 CASES = queue_contract.CASES + queue_expiry_contract.CASES + queue_limits_contract.CASES
 LARGE = 5 << 20

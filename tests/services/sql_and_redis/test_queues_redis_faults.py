@@ -16,10 +16,10 @@ from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.redis.blocking import BlockingRedis
 from ops.services.places import HOST
 from ops.services.services import Services
-from tests.support.cut_link import CutLink
+from tests.support.hubs.redis_hubs import RedisQueueHarness
 from tests.support.night import by_day
-from tests.support.queue_writers import WritingHub, repeated
-from tests.support.redis_hubs import RedisQueueHarness
+from tests.support.servers.cut_link import CutLink
+from tests.support.servers.queue_writers import WritingHub, repeated
 from tests.support.waiting import until
 
 QUEUES = range(1, 17)

@@ -13,11 +13,11 @@ import pytest
 from redis import Redis
 
 from ops.services.services import Services
-from tests.support.clients import Listener
-from tests.support.hub import Hub
-from tests.support.mqtt_clients import Client, Clients
-from tests.support.server_hub import alarms
-from tests.support.three_hubs import Crowd, Hubs, brief, crowd, hubs_with_one_ledger
+from tests.support.clients.clients import Listener
+from tests.support.clients.mqtt_clients import Client, Clients
+from tests.support.hubs.hub import Hub
+from tests.support.hubs.server_hub import alarms
+from tests.support.hubs.three_hubs import Crowd, Hubs, brief, crowd, hubs_with_one_ledger
 from tests.support.waiting import until
 
 LIMIT = 100

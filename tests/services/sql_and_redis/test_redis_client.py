@@ -18,7 +18,7 @@ from iothub_services.redis import from_settings
 from iothub_services.redis.blocking import BlockingRedis
 from iothub_services.redis.calls import RedisUnavailableError, Script, command, script_call
 from ops.services.services import Services
-from tests.support.redis_cache import TIMEOUT_S, CachedHub, accounts_with, hubs, settings_of
+from tests.support.hubs.redis_cache import TIMEOUT_S, CachedHub, accounts_with, hubs, settings_of
 from tests.support.waiting import until
 
 APPEND = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")

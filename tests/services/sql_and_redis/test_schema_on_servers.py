@@ -24,7 +24,7 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore, Writer, create_schema
 from iothub_tenants.accounts.tables import change_log, metadata
 from ops.services.services import Services
-from tests.support.sql_servers import SERVERS, own_database, run
+from tests.support.servers.sql_servers import SERVERS, own_database, run
 
 ROUNDS = 3
 PEPPER = b"p" * 32

@@ -14,7 +14,7 @@ from iothub_services.redis import from_settings
 from iothub_tenants.accounts import devices
 from iothub_tenants.accounts.store import AccountStore
 from ops.services.services import Services
-from tests.support.redis_cache import TENANT, TIMEOUT_S, accounts_with, hubs, settings_of
+from tests.support.hubs.redis_cache import TENANT, TIMEOUT_S, accounts_with, hubs, settings_of
 from tests.support.waiting import until
 
 DEVICES = 5_000

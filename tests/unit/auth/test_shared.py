@@ -12,7 +12,7 @@ from iothub.testing.clock import ManualClock
 from iothub_services.auth.directory import StoreDownError
 from iothub_services.auth.port import DeviceRecord, TenantRecord, TenantState
 from iothub_services.auth.shared import NEGATIVE_TTL_S
-from tests.support.shared_cache import CACHE_S, Accounts, DictRedis, Hub
+from tests.support.in_process.shared_cache import CACHE_S, Accounts, DictRedis, Hub
 
 ACME = TenantRecord(1, "acme")
 DEV = DeviceRecord("dev1", "h1$old", id=1)

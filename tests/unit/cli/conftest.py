@@ -17,7 +17,7 @@ from iothub.cli.main import run
 from iothub_services.events.kafka.troubles import LastFailures
 from iothub_services.sqlite.database import Database
 from iothub_tenants.accounts import database
-from tests.support.command import Cli, Result
+from tests.support.in_process.command import Cli, Result
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import pytest
 
 from iothub.cli import account_verbs, main
 from iothub.cli.app import noun
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 @dataclass(frozen=True)

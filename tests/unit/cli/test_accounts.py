@@ -9,7 +9,7 @@ import pytest
 
 from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated, verify_password
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 def credential(cli: Cli, device: str) -> str:

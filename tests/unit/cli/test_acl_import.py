@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 def test_rules_are_imported_and_listed(acme: Cli) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 def test_deciding_rule_is_shown(acme: Cli) -> None:

@@ -6,7 +6,7 @@ import getpass
 
 from iothub.cli.admin import ROLES
 from iothub_tenants.accounts.roles import Role
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 def test_roles_of_the_command_are_those_of_the_accounts() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from iothub.cli.admin_user import ROLES
 from iothub_tenants.accounts.roles import OF_USERS
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 GOOD = "correct horse battery"
 

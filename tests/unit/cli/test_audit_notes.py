@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from iothub.records.admin_commands import Json
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
 
 NODE: Json = {"node": 2, "name": "two", "clients": 0, "closed": 3, "was_draining": True, "was_gone": False}
 

@@ -12,8 +12,8 @@ from iothub.backup import files, making, restoring
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli, Result
 
 
 def answer(request: Request) -> tuple[list[Json], Json]:

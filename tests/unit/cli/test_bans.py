@@ -6,9 +6,9 @@ import pytest
 
 from iothub.base.errors import ConfigError, NotFoundError
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub, Answers
-from tests.support.command import Cli
-from tests.support.query_answers import NOON_MS
+from tests.support.in_process.answering import AnsweringHub, Answers
+from tests.support.in_process.command import Cli
+from tests.support.in_process.query_answers import NOON_MS
 
 BAN: Json = {"device": "dev1", "address": "192.0.2.7", "until_ms": NOON_MS}
 RESULT: Json = {"left_out": 0, "reason": "10 failed logins within 60 s"}

@@ -17,8 +17,8 @@ from iothub.records.admin_commands import Json, Verb
 from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.answering import AnsweringHub, silent_hub
-from tests.support.command import Cli, Result
+from tests.support.in_process.answering import AnsweringHub, silent_hub
+from tests.support.in_process.command import Cli, Result
 
 
 def test_status_of_a_running_hub_tells_who_and_where(cli: Cli) -> None:

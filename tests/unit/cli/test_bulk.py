@@ -17,7 +17,7 @@ from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated
 from iothub_tenants.accounts import devices as devices_of_accounts
 from iothub_tenants.accounts import imports
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 ROWS = b"name,password\nimp1,one\nimp2,two\n"
 

@@ -19,8 +19,8 @@ from iothub.cli.bundle import PARTS, Part
 from iothub.cli.redaction import MARK, Redaction
 from iothub.config.datadir import DataDir
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli, Result
 
 URL_PASSWORD = "Sql/Passw0rd%21"
 REDIS_PASSWORD = "redis-passw0rd"

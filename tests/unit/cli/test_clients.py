@@ -8,9 +8,9 @@ import pytest
 
 from iothub.base.errors import NotFoundError
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
-from tests.support.query_answers import CLIENT, LAST
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
+from tests.support.in_process.query_answers import CLIENT, LAST
 
 SILENT: Json = {"unanswered": [{"hub": "two (2)", "reason": "no answer within 2 s"}]}
 

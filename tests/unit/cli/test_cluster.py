@@ -10,8 +10,8 @@ import pytest
 from iothub.peers import certificates
 from iothub.peers.certificates import LinkFiles
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
 
 
 def files_in(directory: Path) -> LinkFiles:

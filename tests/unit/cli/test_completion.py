@@ -7,7 +7,7 @@ from click.shell_completion import ShellComplete
 
 from iothub.cli import main
 from iothub.cli.hints import Hints
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 def completed(*words: str, options: tuple[str, ...] = ()) -> list[str]:

@@ -16,7 +16,7 @@ from iothub.cli.app import App
 from iothub.cli.hints import Hints
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
-from tests.support.command import Cli, Result
+from tests.support.in_process.command import Cli, Result
 
 
 def test_directory_without_a_name_is_a_mistake(call: Callable[..., Result]) -> None:

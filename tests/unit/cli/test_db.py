@@ -14,7 +14,7 @@ from iothub.hub.stores.installation import installation_of
 from iothub_migrations import schema
 from iothub_tenants.accounts import copying
 from iothub_tenants.accounts.database import sqlite_url
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 OTHER = "0123456789abcdef" * 2
 

@@ -16,9 +16,9 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.streams import Wanted
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result, commands
-from tests.support.query_answers import LAST, QUEUE, SESSION
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli, Result, commands
+from tests.support.in_process.query_answers import LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, public_pem
 
 WORDS = {"delete", "remove", "discard", "purge", "drop", "destroy", "erase", "clear", "wipe", "reset", "revoke"}

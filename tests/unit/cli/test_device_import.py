@@ -12,8 +12,8 @@ import pytest
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import DataDir
 from iothub_services.auth.secrets import verify_generated, verify_password
-from tests.support.command import Cli
 from tests.support.foreign_hashes import EMQX, EMQX_PBKDF2, EMQX_SALT, PBKDF2
+from tests.support.in_process.command import Cli
 
 
 def credential(cli: Cli, device: str) -> str:

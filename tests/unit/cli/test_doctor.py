@@ -10,9 +10,9 @@ from pathlib import Path
 from iothub.config.datadir import DataDir
 from iothub.records import events
 from iothub.records.events import Subject
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result
-from tests.support.left_behind import left_behind
+from tests.support.hubs.left_behind import left_behind
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli, Result
 
 ANY_PORT = b"config_version = 1\n[listeners.tcp]\nport = 0\n"
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from iothub.cli.durations import seconds
-from tests.support.command import Cli, Result
+from tests.support.in_process.command import Cli, Result
 
 
 @pytest.mark.parametrize(("text", "read"), [("250ms", 0.25), ("90s", 90.0), ("2h", 7200.0), (None, None)])

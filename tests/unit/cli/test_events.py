@@ -14,9 +14,9 @@ from iothub.hub.stores import drivers
 from iothub.records import events
 from iothub.records.events import Event, EventType, Subject
 from iothub_services.events.kafka.log import KafkaEvents
-from tests.support.command import Cli
-from tests.support.fake_kafka import SETTINGS, FakeCluster
-from tests.support.left_behind import left_behind
+from tests.support.hubs.left_behind import left_behind
+from tests.support.in_process.command import Cli
+from tests.support.servers.fake_kafka import SETTINGS, FakeCluster
 
 NOON_MS = 1_800_000_000_000
 

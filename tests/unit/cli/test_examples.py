@@ -23,11 +23,11 @@ from iothub_tenants.accounts import job_runs, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.answering import AnsweringHub
-from tests.support.command import Result, commands
 from tests.support.foreign_hashes import EMQX, EMQX_SALT, PBKDF2
-from tests.support.left_behind import left_behind
-from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION
+from tests.support.hubs.left_behind import left_behind
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Result, commands
+from tests.support.in_process.query_answers import CLIENT, LAST, QUEUE, SESSION
 from tests.support.tokens import ES256, jwk, public_pem
 
 ELSEWHERE = {"serve", "status", "admin serve"}  # they need a process of their own: the integration tests start it

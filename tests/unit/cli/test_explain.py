@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
 
 
 def step(node: int, name: str, outcome: str, rule: str = "") -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.command import Result
+from tests.support.in_process.command import Result
 
 
 def test_exact_forms_work_word_by_word(call: Callable[..., Result], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iothub.cli.hints import Hints
-from tests.support.command import Cli, Result
+from tests.support.in_process.command import Cli, Result
 
 
 def given(data_dir: str | None = None, config_file: str | None = None) -> Hints:

@@ -21,7 +21,7 @@ from iothub_tenants.accounts import tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.gate import ADVICE, RefusedError
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.command import Result
+from tests.support.in_process.command import Result
 
 Call = Callable[..., Result]
 

@@ -21,8 +21,8 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark
-from tests.support.command import Cli
-from tests.support.job_leases import let_expire
+from tests.support.in_process.command import Cli
+from tests.support.jobs.job_leases import let_expire
 
 FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
 COMMAND_OF = specs.command_of

@@ -19,8 +19,8 @@ from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark
-from tests.support.command import Cli
-from tests.support.left_behind import left_behind
+from tests.support.hubs.left_behind import left_behind
+from tests.support.in_process.command import Cli
 
 
 def set_up(cli: Cli, text: str) -> None:

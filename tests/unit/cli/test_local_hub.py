@@ -11,8 +11,8 @@ import pytest
 from iothub.cli.local_hub import LocalHub
 from iothub.config.datadir import DataDir
 from iothub.net import admin_frames
-from tests.support.answering import AnsweringHub, silent_hub
-from tests.support.command import Cli, Result
+from tests.support.in_process.answering import AnsweringHub, silent_hub
+from tests.support.in_process.command import Cli, Result
 
 WORDS = (
     ("session", "list", "acme"),

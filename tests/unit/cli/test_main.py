@@ -25,8 +25,8 @@ from iothub.config.datadir import DataDir
 from iothub.config.reference_page import render_reference
 from iothub.records.admin_commands import Verb
 from iothub_services.quota.names import Quota
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli, Result
 
 
 def tree(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:

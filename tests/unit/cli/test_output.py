@@ -9,7 +9,7 @@ import json
 import pytest
 
 from iothub.cli import output
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 ROWS = [
     {"name": "one", "count": 1, "parts": ["a", "b"], "is_open": True, "note": None},

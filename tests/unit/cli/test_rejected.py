@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from iothub.records.admin_commands import Json, Request, Verb
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
 
 NOON_MS = 1_800_000_000_000
 

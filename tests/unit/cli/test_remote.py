@@ -33,10 +33,10 @@ from iothub_tenants.accounts import api_keys, job_runs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.job_runs import Owner
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli, Result, commands
-from tests.support.query_answers import CLIENT, LAST, QUEUE, SESSION, body
-from tests.support.rest_api import STEP, MachineDouble, paths, request
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli, Result, commands
+from tests.support.in_process.query_answers import CLIENT, LAST, QUEUE, SESSION, body
+from tests.support.in_process.rest_api import STEP, MachineDouble, paths, request
 
 SUBSCRIPTION: Json = {"group": "g", "filter": "a/#", "qos": 1, "no_local": False}
 TRACE: Json = {

@@ -13,8 +13,8 @@ from iothub.net import admin_frames
 from iothub.net.admin_frames import FrameDecoder
 from iothub.records.admin_commands import Json, Request, Verb, message_rows
 from iothub.records.message import StoredMessage, encode_message
-from tests.support.answering import AnsweringHub, Answers
-from tests.support.command import Cli
+from tests.support.in_process.answering import AnsweringHub, Answers
+from tests.support.in_process.command import Cli
 
 COUNTED = 2
 TOPICS: list[Json] = [

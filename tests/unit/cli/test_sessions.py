@@ -7,9 +7,9 @@ import pytest
 from iothub.base.errors import BackendError, NotFoundError
 from iothub.records.admin_commands import Json, Request, Verb, message_rows
 from iothub.records.message import StoredMessage, encode_message
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
-from tests.support.query_answers import LAST, NOON_MS, QUEUE, SESSION
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
+from tests.support.in_process.query_answers import LAST, NOON_MS, QUEUE, SESSION
 
 
 def body(payload: bytes) -> bytes:

@@ -22,9 +22,9 @@ from iothub_services.state.hbase.store import HBaseStates
 from iothub_services.state.port import StateWrite
 from iothub_services.state.service import StateService
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
-from tests.support.command import Cli
-from tests.support.left_behind import left_behind
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hubs.left_behind import left_behind
+from tests.support.in_process.command import Cli
 
 
 def report(name: str, text: str) -> None:

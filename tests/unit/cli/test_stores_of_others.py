@@ -17,11 +17,11 @@ from iothub_services.hbase import from_settings
 from iothub_services.hbase.administration import claim, owner_columns
 from iothub_services.hbase.tables import Tables
 from iothub_services.redis import from_settings as redis_settings
-from tests.support.command import Cli
-from tests.support.fake_kafka import SETTINGS, FakeCluster
-from tests.support.hbase_calls import FakeCaller
-from tests.support.redis_queues import RedisHarness
-from tests.support.timed_gateway import TimedGateway
+from tests.support.hbase.hbase_calls import FakeCaller
+from tests.support.hbase.timed_gateway import TimedGateway
+from tests.support.in_process.command import Cli
+from tests.support.servers.fake_kafka import SETTINGS, FakeCluster
+from tests.support.servers.redis_queues import RedisHarness
 
 NOBODY = Endpoint("127.0.0.1", 1)
 THEIRS = Owner("b" * 32, "far", 0)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from iothub.admin.apply import NOT_APPLIED
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 WANTED: dict[str, Any] = {
     "plans": [{"name": "small", "limits": ["connections=10"]}],

@@ -8,9 +8,9 @@ import pytest
 
 from iothub.cli import stream_topics
 from iothub_services.events.kafka import cluster as kafka_cluster
-from tests.support.answering import AnsweringHub
-from tests.support.command import Cli
-from tests.support.fake_kafka import FakeCluster
+from tests.support.in_process.answering import AnsweringHub
+from tests.support.in_process.command import Cli
+from tests.support.servers.fake_kafka import FakeCluster
 
 DELETE = ("tenant", "delete", "acme", "--confirm", "acme")
 TOPICS = ["iothub.acme.commands.in", "iothub.acme.commands.in.refused", "iothub.acme.telemetry"]

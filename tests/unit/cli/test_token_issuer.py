@@ -10,7 +10,7 @@ import pytest
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 from tests.support.tokens import EDDSA, ES256, PUBLIC, RS256, jwk, private_pem, public_pem
 
 SECRET = "s" * 32

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 
 @pytest.fixture

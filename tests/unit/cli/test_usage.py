@@ -14,7 +14,7 @@ from iothub_tenants.accounts.job_runs import Owner, Result
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.tables import job_mark, usage_hour
 from iothub_tenants.accounts.usage_hours import HOUR_MS
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 NOON_MS = 1_793_534_400_000  # 2026-11-01T12:00:00Z
 

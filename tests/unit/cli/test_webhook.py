@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import Cli
+from tests.support.in_process.command import Cli
 
 URL = "https://hooks.example.com/x"
 

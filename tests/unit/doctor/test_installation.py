@@ -23,9 +23,9 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
 from iothub_tenants.accounts.streams import Wanted
-from tests.support.fake_kafka import FakeCluster
-from tests.support.hbase_calls import FakeCaller
-from tests.support.timed_gateway import TimedGateway
+from tests.support.hbase.hbase_calls import FakeCaller
+from tests.support.hbase.timed_gateway import TimedGateway
+from tests.support.servers.fake_kafka import FakeCluster
 
 THEIRS = Owner("b" * 32, "far", 0)
 NOBODY = Endpoint("127.0.0.1", 1)

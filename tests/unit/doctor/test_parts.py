@@ -32,7 +32,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.streams import Wanted
 from iothub_tenants.accounts.tables import plan
-from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+from tests.support.hbase.hbase_gateway import FakeGateway, framed, split_frames
 
 NOBODY = Endpoint("127.0.0.1", 1)
 KAFKA_ADVICE = "check kafka.brokers and the rest of [kafka]; see docs/guide/kafka.md#the-hub-does-not-reach-kafka"

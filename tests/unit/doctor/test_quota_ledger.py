@@ -14,7 +14,7 @@ from iothub.doctor.findings import Finding, State
 from iothub.hub.quota_ledger import ledger_keys
 from iothub.hub.stores.installation import Installation
 from iothub_services.redis import from_settings
-from tests.support.redis_queues import Fault, RedisHarness
+from tests.support.servers.redis_queues import Fault, RedisHarness
 
 SETTINGS = Config(redis=Redis(addresses=(Endpoint("127.0.0.1", 1),)))
 KEYS = ledger_keys(SETTINGS, lambda: "abc")

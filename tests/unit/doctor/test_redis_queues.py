@@ -10,7 +10,7 @@ from iothub.doctor.findings import State
 from iothub.doctor.redis_queues import check
 from iothub_services.redis import from_settings
 from iothub_services.redis.calls import ADVICE, RedisUnavailableError
-from tests.support.redis_queues import RedisHarness
+from tests.support.servers.redis_queues import RedisHarness
 
 
 def settings(durability: str = "disk") -> Config:

@@ -17,7 +17,7 @@ from iothub.net.listener_info import listener_info
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoConnection
 from iothub.testing.engine import Bench as PlaneBench
-from tests.support.poller_bench import FAR, Bench
+from tests.support.in_process.poller_bench import FAR, Bench
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from kafka.errors import (
 
 from iothub.base.errors import BackendError, ConfigError
 from iothub_services.events.kafka.cluster import ADVICE, KafkaCluster, security_options
-from tests.support.fake_kafka import SETTINGS
+from tests.support.servers.fake_kafka import SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from iothub.testing.event_contract import CASES, Case, event, refuse_damage, sam
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE, DamagedEvent, LoggedEvent, raised
 from iothub_services.events.reading import read_between
-from tests.support.fake_kafka import SETTINGS, FakeCluster, FakeConsumer
+from tests.support.servers.fake_kafka import SETTINGS, FakeCluster, FakeConsumer
 
 LOG = "iothub.session-events"
 STATISTICS = "iothub.analytics-events"

@@ -9,7 +9,7 @@ from iothub.base.errors import BackendError, ConflictError, CorruptRecordError
 from iothub.records.owner import Owner, encode_owner
 from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.kafka.owner import PrefixOwner
-from tests.support.fake_kafka import SETTINGS, FakeCluster
+from tests.support.servers.fake_kafka import SETTINGS, FakeCluster
 
 OURS, THEIRS = Owner("a" * 32, "one", 1), Owner("b" * 32, "two", 2)
 TOPIC = "iothub.installation"

@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition
 from iothub.base.errors import BackendError
 from iothub_services.events.kafka import reader
 from iothub_services.events.kafka.reader import Fetched, KafkaReader
-from tests.support.fake_kafka import FakeCluster, FakeConsumer
+from tests.support.servers.fake_kafka import FakeCluster, FakeConsumer
 
 TOPIC = "t"
 

@@ -14,7 +14,7 @@ from iothub_services.events.kafka.log import KafkaEvents
 from iothub_services.events.port import NOWHERE
 from iothub_services.events.statistics import StatisticsJournal, StatisticsThread, StatisticsWriter, statistics_thread
 from iothub_services.group_thread import RetryPolicy
-from tests.support.fake_kafka import SETTINGS, FakeCluster
+from tests.support.servers.fake_kafka import SETTINGS, FakeCluster
 
 STATISTICS = "iothub.analytics-events"
 

@@ -16,7 +16,7 @@ from iothub_services.events.kafka.topics import (
     topic_name,
     wanted_settings,
 )
-from tests.support.fake_kafka import SETTINGS, FakeAdmin, FakeCluster
+from tests.support.servers.fake_kafka import SETTINGS, FakeAdmin, FakeCluster
 
 LOG = "iothub.session-events"
 

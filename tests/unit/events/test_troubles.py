@@ -9,7 +9,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthoriza
 
 from iothub_services.events.kafka.cluster import ADVICE, KafkaCluster
 from iothub_services.events.kafka.troubles import LastFailures
-from tests.support.fake_kafka import SETTINGS
+from tests.support.servers.fake_kafka import SETTINGS
 
 TIME_OVER = KafkaTimeoutError("Unable to bootstrap from ['kafka-1:9092']")
 

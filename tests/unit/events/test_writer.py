@@ -8,7 +8,7 @@ from kafka.errors import ClusterAuthorizationFailedError, MessageSizeTooLargeErr
 from iothub.base.errors import BackendError
 from iothub_services.events.kafka.cluster import RECORD_BYTES
 from iothub_services.events.kafka.writer import UNANSWERED_BYTES, KafkaWriter, Record
-from tests.support.fake_kafka import FakeCluster
+from tests.support.servers.fake_kafka import FakeCluster
 
 TOPIC = "t"
 

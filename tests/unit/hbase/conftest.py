@@ -20,7 +20,7 @@ from iothub_services.hbase.calls import Call
 from iothub_services.hbase.client import HBaseClient
 from iothub_services.hbase.connection import OnOutcome
 from iothub_services.hbase.wire import Bounds
-from tests.support.hbase_gateway import FakeGateway, framed, split_frames
+from tests.support.hbase.hbase_gateway import FakeGateway, framed, split_frames
 
 T = TypeVar("T")
 

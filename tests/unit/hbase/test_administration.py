@@ -16,7 +16,7 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.table_admin import TableAdmin, decode, encode
 from iothub_services.hbase.tables import TableLayout, layouts
-from tests.support.hbase_gateway import FakeGateway
+from tests.support.hbase.hbase_gateway import FakeGateway
 
 T = TypeVar("T")
 WANTED = layouts("hub", 4)

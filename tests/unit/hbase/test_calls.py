@@ -11,8 +11,8 @@ from iothub_services.hbase import calls, thrift
 from iothub_services.hbase.calls import Call, Mutation, Scan
 from iothub_services.hbase.refusals import HBaseError
 from iothub_services.hbase.replies import Cell, Family, Region, Row, Scanner
-from tests.support import table_calls
-from tests.support.hbase_gateway import FakeGateway, RefusedError
+from tests.support.hbase import table_calls
+from tests.support.hbase.hbase_gateway import FakeGateway, RefusedError
 
 T = TypeVar("T")
 

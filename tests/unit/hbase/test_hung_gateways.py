@@ -16,7 +16,7 @@ from iothub_services.hbase.gateways import Gateways
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Scanner
 from iothub_services.hbase.wire import Attempt, Bounds, Owner, Wire
-from tests.support.hbase_gateway import framed
+from tests.support.hbase.hbase_gateway import framed
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World
 from tests.unit.hbase.test_connection import append, errors_of
 

@@ -14,8 +14,8 @@ from iothub_services.queues.hbase.index import QueueIndex
 from iothub_services.retained.hbase.store import HBaseRetained
 from iothub_services.retained.port import RetainedWrite
 from iothub_services.state.hbase.store import HBaseStates
-from tests.support.hbase_calls import FakeCaller, Fault
-from tests.support.timed_gateway import TimedGateway
+from tests.support.hbase.hbase_calls import FakeCaller, Fault
+from tests.support.hbase.timed_gateway import TimedGateway
 
 TABLES = Tables("t")
 COLUMNS = owner_columns(TABLES)

@@ -11,8 +11,8 @@ from iothub.base.errors import BackendError
 from iothub_services.hbase.calls import Mutation, Scan, mutate_rows
 from iothub_services.hbase.pages import change_rows, chunks, pages, row_bytes
 from iothub_services.hbase.replies import Cell, Row
-from tests.support.hbase_gateway import Answer, RefusedError
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.hbase_gateway import Answer, RefusedError
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
 
 SMALL, LARGE = b"x", b"x" * 10_000
 

@@ -9,7 +9,7 @@ from iothub_services.hbase import calls
 from iothub_services.hbase.calls import Call
 from iothub_services.hbase.pipeline import PendingCall, Pipeline
 from iothub_services.hbase.replies import Scanner
-from tests.support.hbase_gateway import FakeGateway, framed
+from tests.support.hbase.hbase_gateway import FakeGateway, framed
 
 
 class Nobody:

@@ -17,7 +17,7 @@ from iothub_services.hbase.connection import LONGEST_PAUSE_S
 from iothub_services.hbase.pages import first_rows, pages
 from iothub_services.hbase.refusals import LostError
 from iothub_services.hbase.replies import Row, Scanner
-from tests.support.hbase_gateway import FakeGateway
+from tests.support.hbase.hbase_gateway import FakeGateway
 from tests.unit.hbase.conftest import ONE, TWO, MakeClient, World
 from tests.unit.hbase.test_hung_gateways import REST_S, SILENCE_S, STEP_S, pin_of
 

@@ -11,8 +11,8 @@ import pytest
 from iothub.hub.cluster import cluster
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
-from tests.support.clustered_harness import Cluster
-from tests.support.clustered_hub import Follower, Node
+from tests.support.in_process.clustered_harness import Cluster
+from tests.support.in_process.clustered_hub import Follower, Node
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from iothub_services.hbase import from_settings
 from iothub_services.hbase.caller import Caller
 from iothub_services.metrics.exposition import Registry
 from iothub_services.queues.hbase.bodies import LARGE_BYTES
-from tests.support.hbase_queues import TABLES, HBase
+from tests.support.hbase.hbase_queues import TABLES, HBase
 
 P = ParamSpec("P")
 T = TypeVar("T")

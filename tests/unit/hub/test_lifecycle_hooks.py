@@ -11,7 +11,7 @@ from iothub.hooks import Happening, Hooks
 from iothub.hub.cluster.member_events import MemberEvent, MemberEventName
 from iothub.hub.lifecycle_hooks import LifecycleHooks
 from iothub.records.events import Event, EventType
-from tests.support.control_harness import Harness, plugged
+from tests.support.in_process.control_harness import Harness, plugged
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from iothub.hub.periodic_tasks import API_SILENT_S, TAIL_SLICE, AccountChanges, 
 from iothub.net.descriptors import Descriptors
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import AlarmName, Alarms
-from tests.support.control_harness import now
+from tests.support.in_process.control_harness import now
 
 
 def brokers(**of_tenant_7: Any) -> Any:

@@ -21,10 +21,10 @@ from iothub_services.redis.probe import probe as probe_redis
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.fake_kafka import FakeCluster
-from tests.support.hbase_calls import FakeCaller
-from tests.support.redis_queues import RedisHarness
-from tests.support.timed_gateway import TimedGateway
+from tests.support.hbase.hbase_calls import FakeCaller
+from tests.support.hbase.timed_gateway import TimedGateway
+from tests.support.servers.fake_kafka import FakeCluster
+from tests.support.servers.redis_queues import RedisHarness
 
 NOBODY = (Endpoint("127.0.0.1", 1),)
 ADVICE = Advice("server.address", "docs/guide/server.md#away")

@@ -24,8 +24,8 @@ from iothub_services.quota.slots import SlotFile
 from iothub_services.quota.usage import Usage, UsageStore, usage_key
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, script_call
 from iothub_services.store_process.ledger import ANSWER_S
-from tests.support.lua_redis import LuaRedis
-from tests.support.shared_quota import HubHalf, World
+from tests.support.in_process.shared_quota import HubHalf, World
+from tests.support.servers.lua_redis import LuaRedis
 
 
 class OneRedis:

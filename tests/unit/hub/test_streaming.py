@@ -25,7 +25,7 @@ from iothub_tenants.accounts import streams
 from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.membership import Members
-from tests.support.control_harness import Harness
+from tests.support.in_process.control_harness import Harness
 
 STREAMS = [Stream(number, 7, "acme", f"s{number}", Direction.IN, "#", 1, 1000) for number in range(20)]
 

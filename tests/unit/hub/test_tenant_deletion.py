@@ -18,8 +18,8 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
 from iothub_tenants.accounts.store import AccountStore
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now, run
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness, now, run
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 WILL = ("wills/x", b"gone", 1, False)

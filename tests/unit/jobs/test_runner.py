@@ -21,7 +21,7 @@ from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.job_runs import LEASE_S, Owner, Result, Run, RunningError
 from iothub_tenants.accounts.store import AccountStore
 from tests.support.alive import is_alive
-from tests.support.job_leases import let_expire
+from tests.support.jobs.job_leases import let_expire
 
 ELSEWHERE = Owner("hub-2", 5, "hub")
 

@@ -14,7 +14,7 @@ import yaml
 from iothub.cli.main import run
 from iothub.config.sections import Jobs
 from iothub.jobs.timetable import USUAL_AT
-from tests.support.command import Cli, Result
+from tests.support.in_process.command import Cli, Result
 
 SCHEDULES = Path(__file__).parents[3] / "ops/schedules"
 WHEN = f"{USUAL_AT % 60} {USUAL_AT // 60} * * *"

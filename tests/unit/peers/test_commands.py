@@ -14,7 +14,7 @@ from iothub.peers.commands import UNDER_WAY, NoPeers, PeerAnswer
 from iothub.peers.frames import FrameType, pack
 from iothub.peers.ports import PeerId
 from iothub.records.admin_commands import Json, Reply, Request, Verb
-from tests.support.linked_pair import LinkedHub
+from tests.support.in_process.linked_pair import LinkedHub
 
 DELETE = Request(Verb.RETAIN_DELETE, "acme", {"filter": "a/#"})
 

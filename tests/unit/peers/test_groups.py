@@ -16,7 +16,7 @@ from iothub.peers.group_frames import GroupNumbers, GroupPublish, decode_group_p
 from iothub.peers.peer_groups import CONGESTED_S
 from iothub.peers.ports import PeerId
 from iothub.testing.engine import Client, ack, packets, publish
-from tests.support.routed_hubs import Net, RoutedHub, open_pair
+from tests.support.in_process.routed_hubs import Net, RoutedHub, open_pair
 
 ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 Trio = tuple[Net[RoutedHub], RoutedHub, RoutedHub, RoutedHub]

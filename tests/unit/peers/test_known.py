@@ -15,7 +15,7 @@ from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Opened
 from iothub.peers.routes import Routes
 from iothub.testing.engine import ack, publish
-from tests.support.routed_hubs import Net, RoutedHub, open_pair
+from tests.support.in_process.routed_hubs import Net, RoutedHub, open_pair
 
 TENANT = 1
 ONE, TWO = PeerId(1, 1), PeerId(2, 1)

@@ -9,7 +9,7 @@ from iothub.base.reasons import LinkClose
 from iothub.peers import frames
 from iothub.peers.frames import FrameDecoder, FrameType
 from iothub.testing.clock import ManualClock
-from tests.support.paired_wires import LinkedHub, OneEnd, linked, settle
+from tests.support.in_process.paired_wires import LinkedHub, OneEnd, linked, settle
 
 REQUEST, ROWS, ANSWER = FrameType.REQUEST, FrameType.ROWS, FrameType.ANSWER
 

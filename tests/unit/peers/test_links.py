@@ -12,7 +12,7 @@ from iothub.peers.frames import HELLO_BYTES, FrameType, Hello, number_frame
 from iothub.peers.links import STRANGERS
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
-from tests.support.paired_wires import LinkedHub, OneEnd, linked, settle
+from tests.support.in_process.paired_wires import LinkedHub, OneEnd, linked, settle
 
 REQUEST = FrameType.REQUEST
 

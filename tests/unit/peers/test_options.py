@@ -14,8 +14,8 @@ from iothub.peers.frames import FrameType
 from iothub.peers.options import _MOST_UNCLEAR
 from iothub.peers.ports import PeerId
 from iothub.testing.engine import Client, publish
-from tests.support.queued_hubs import QueuedHub, queued_pair
-from tests.support.routed_hubs import Net, RoutedHub, payloads
+from tests.support.in_process.queued_hubs import QueuedHub, queued_pair
+from tests.support.in_process.routed_hubs import Net, RoutedHub, payloads
 
 ONE, TWO = PeerId(1, 1), PeerId(2, 1)
 PLACE = (5,)

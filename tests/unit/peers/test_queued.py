@@ -9,8 +9,8 @@ from iothub.peers.frames import BadFrameError, FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.queued_frames import Receiver, records
 from iothub.testing.engine import ack, packets, publish
-from tests.support.queued_hubs import QueuedHub, queued_pair
-from tests.support.routed_hubs import Net, RoutedHub, payloads
+from tests.support.in_process.queued_hubs import QueuedHub, queued_pair
+from tests.support.in_process.routed_hubs import Net, RoutedHub, payloads
 
 ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 

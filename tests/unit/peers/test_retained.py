@@ -13,7 +13,7 @@ from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
 from iothub.peers.retained_frames import Retained, Synced
 from iothub.peers.route_frames import TenantQuestion
 from iothub.testing.engine import publish
-from tests.support.routed_hubs import Net, RoutedHub
+from tests.support.in_process.routed_hubs import Net, RoutedHub
 
 ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 

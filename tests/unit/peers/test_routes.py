@@ -14,7 +14,7 @@ from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import RouteChange
 from iothub.testing.engine import ack, packets, publish
-from tests.support.routed_hubs import Net, RoutedHub, open_pair, payloads
+from tests.support.in_process.routed_hubs import Net, RoutedHub, open_pair, payloads
 
 ONE, TWO, THREE = PeerId(1, 1), PeerId(2, 1), PeerId(3, 1)
 PUBACK = ack(0x40, 1)

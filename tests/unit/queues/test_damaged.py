@@ -29,8 +29,8 @@ from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.queues.threads import LoadedPage, load_page
 from iothub_services.sqlite.database import open_database
-from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import PREFIX, RedisHarness
+from tests.support.hbase.hbase_queues import HBase
+from tests.support.servers.redis_queues import PREFIX, RedisHarness
 
 GONE = int(Refused.GONE)
 BROKEN, WHOLE, PUBLISHER = 1, 2, 3

@@ -26,9 +26,9 @@ from iothub_services.queues.port import (
     QueueLimits,
     TenantUsage,
 )
-from tests.support.hbase_calls import FakeCaller, Fault
-from tests.support.hbase_gateway import RefusedError
-from tests.support.hbase_queues import TABLES, HBase
+from tests.support.hbase.hbase_calls import FakeCaller, Fault
+from tests.support.hbase.hbase_gateway import RefusedError
+from tests.support.hbase.hbase_queues import TABLES, HBase
 
 
 def fail(caller: FakeCaller, verb: str, *faults: Fault) -> None:

@@ -20,8 +20,8 @@ from iothub_services.queues.hbase.body_sweep import Swept, dry_sweep, sweep, swe
 from iothub_services.queues.hbase.references import Marked
 from iothub_services.queues.hbase.sweep_lease import LEASE_MS, SweepLease
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueStore
-from tests.support.hbase_calls import FakeCaller, Fault
-from tests.support.hbase_queues import TABLES, HBase
+from tests.support.hbase.hbase_calls import FakeCaller, Fault
+from tests.support.hbase.hbase_queues import TABLES, HBase
 
 LARGE = b"l" * (LARGE_BYTES + 1)
 HOUR_MS = 3_600_000

@@ -9,8 +9,8 @@ from iothub.records import keys
 from iothub.testing.queue_contract import MANY, TENANT, made, one
 from iothub_services.queues.hbase.store import HBaseQueues
 from iothub_services.queues.port import Append, Appended, Inbound
-from tests.support.hbase_calls import FakeCaller, Fault
-from tests.support.hbase_queues import TABLES, HBase
+from tests.support.hbase.hbase_calls import FakeCaller, Fault
+from tests.support.hbase.hbase_queues import TABLES, HBase
 
 READER, PUBLISHER = 1, 2
 INTENT = keys.intent_row(keys.queue_key(PUBLISHER, TENANT), 77)

@@ -21,9 +21,9 @@ from iothub_services.queues.port import Appended, QueueLimits
 from iothub_services.queues.remote.repeats import Repeats
 from iothub_services.queues.remote.room import TenantRoom
 from iothub_services.queues.remote.tenant import Tenant
-from tests.support.hbase_calls import FakeCaller, Fault
-from tests.support.hbase_gateway import RefusedError
-from tests.support.hbase_queues import TABLES, HBase
+from tests.support.hbase.hbase_calls import FakeCaller, Fault
+from tests.support.hbase.hbase_gateway import RefusedError
+from tests.support.hbase.hbase_queues import TABLES, HBase
 
 # --- repeats
 

@@ -12,7 +12,7 @@ from iothub.records.queued import decode_record, record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.requests import Dropped, StatsResult, Status, Step
 from iothub_services.queues.port import Move, MoveKind, Overflow, QueueLimits
-from tests.support import queue_bytes
+from tests.support.hbase import queue_bytes
 
 PAGE = Path(__file__).parents[3] / "docs/reference/coprocessor.md"
 KEY = queue_bytes.queue_key(1)

@@ -15,10 +15,10 @@ from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Ove
 from iothub_services.queues.redis.reader_scripts import CLAIM, INTEND, MOVE
 from iothub_services.queues.redis.scripts import APPEND
 from iothub_services.redis.calls import Call as RedisCall
-from tests.support.hbase_calls import Fault
-from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import Fault as RedisFault
-from tests.support.redis_queues import RedisHarness
+from tests.support.hbase.hbase_calls import Fault
+from tests.support.hbase.hbase_queues import HBase
+from tests.support.servers.redis_queues import Fault as RedisFault
+from tests.support.servers.redis_queues import RedisHarness
 
 READER, PUBLISHER, OTHER = 1, 2, 3
 ON_REDIS = {

@@ -36,7 +36,7 @@ from iothub_services.sqlite import request_table
 from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.sqlite.salvage import SALVAGED
-from tests.support.losing_disk import LosingDisk, abandon
+from tests.support.servers.losing_disk import LosingDisk, abandon
 
 TENANT = 3
 MANY = 1_000_000

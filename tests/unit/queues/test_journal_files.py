@@ -20,7 +20,7 @@ from iothub_services.queues.journal.records import (
     scan,
 )
 from iothub_services.queues.journal.segments import Journal, Loaded
-from tests.support.losing_disk import LosingDisk
+from tests.support.servers.losing_disk import LosingDisk
 
 SECTOR = 512
 SEGMENT_BYTES = 16_384

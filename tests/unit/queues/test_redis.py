@@ -24,7 +24,7 @@ from iothub_services.queues.redis.store import RedisQueues
 from iothub_services.queues.redis.watch import LIFE_S, SETTINGS_S
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.redis.calls import Call
-from tests.support.redis_queues import PREFIX, Fault, RedisHarness
+from tests.support.servers.redis_queues import PREFIX, Fault, RedisHarness
 
 
 @pytest.fixture

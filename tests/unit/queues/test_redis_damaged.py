@@ -13,7 +13,7 @@ from iothub_services.queues.redis import sending
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import WRITERS_KEPT
 from iothub_services.redis.calls import Call, RedisRefusedError, Reply
-from tests.support.redis_queues import PREFIX, RedisHarness
+from tests.support.servers.redis_queues import PREFIX, RedisHarness
 
 GONE = (int(Refused.GONE),)
 

@@ -18,7 +18,7 @@ from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.sending import PART_BYTES, PART_CALLS, Sender, require
 from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
-from tests.support.redis_queues import PREFIX, Fault, RedisHarness
+from tests.support.servers.redis_queues import PREFIX, Fault, RedisHarness
 
 NAMES = Names(PREFIX)
 

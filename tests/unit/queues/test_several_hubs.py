@@ -9,8 +9,8 @@ import pytest
 from iothub.base.errors import NotFoundError
 from iothub.testing.queue_contract import GONE, TENANT, made, moved, one, positions
 from iothub_services.queues.port import Appended, MoveKind, QueueLimits, QueueStore, TenantUsage
-from tests.support.hbase_queues import HBase
-from tests.support.redis_queues import RedisHarness
+from tests.support.hbase.hbase_queues import HBase
+from tests.support.servers.redis_queues import RedisHarness
 
 Hub = Callable[[int], QueueStore]
 """Opens the store of a hub, by its number."""

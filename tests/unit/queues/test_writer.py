@@ -15,7 +15,7 @@ from iothub_services.queues.port import (
     QueueLimits,
 )
 from iothub_services.retained.port import RetainedTopic
-from tests.support.queue_writer import ID, Harness, publish
+from tests.support.in_process.queue_writer import ID, Harness, publish
 
 
 @pytest.fixture

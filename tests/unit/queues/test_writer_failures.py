@@ -17,7 +17,7 @@ from iothub_services.group_thread import Bounds, RetryPolicy
 from iothub_services.queues.port import (
     QueueLimits,
 )
-from tests.support.queue_writer import TENANT, Harness, publish
+from tests.support.in_process.queue_writer import TENANT, Harness, publish
 
 
 @pytest.fixture

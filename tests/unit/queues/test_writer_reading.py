@@ -19,7 +19,7 @@ from iothub_services.queues.port import (
     StaleEpochError,
 )
 from iothub_services.queues.threads import RetainedPage
-from tests.support.queue_writer import ID, Harness, publish
+from tests.support.in_process.queue_writer import ID, Harness, publish
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from twisted.internet.task import Clock
 
 from iothub_services.redis.blocking import Pauses
 from iothub_services.redis.client import Bounds, RedisClient
-from tests.support.fake_redis import FakeRedis
+from tests.support.servers.fake_redis import FakeRedis
 
 _PATIENCE_S = 10.0
 

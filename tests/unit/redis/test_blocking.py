@@ -6,7 +6,7 @@ import pytest
 
 from iothub_services.redis.blocking import LONGEST_PAUSE_S, Pauses
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Script, command, script_call
-from tests.support.fake_redis import FakeRedis
+from tests.support.servers.fake_redis import FakeRedis
 
 DOUBLE = Script("return ARGV[1] * 2")
 

@@ -6,7 +6,7 @@ import pytest
 
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Script, command, script_call
 from iothub_services.redis.link import LinkLostError, is_lost
-from tests.support.fake_redis import FakeRedis
+from tests.support.servers.fake_redis import FakeRedis
 
 APPEND = Script("return redis.call('RPUSH', KEYS[1], ARGV[1])")
 COUNT = Script("return redis.call('LLEN', KEYS[1])")

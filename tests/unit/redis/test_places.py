@@ -10,7 +10,7 @@ from iothub.base.units import Endpoint
 from iothub_services.redis.calls import ADVICE, RedisUnavailableError, Reply
 from iothub_services.redis.places import OpenWire, Places
 from iothub_services.redis.wire import Wire, WireOptions
-from tests.support.fake_redis import FakeRedis
+from tests.support.servers.fake_redis import FakeRedis
 
 ONE, TWO, THREE = (Endpoint("redis", port) for port in (1, 2, 3))
 

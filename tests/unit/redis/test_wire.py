@@ -11,7 +11,7 @@ from redis import exceptions
 from iothub.base.units import Endpoint
 from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, command
 from iothub_services.redis.wire import ReadOnlyRefusedError, RedisWire, WireOptions, open_wire, refusal
-from tests.support.fake_redis import FakeRedis
+from tests.support.servers.fake_redis import FakeRedis
 
 
 @pytest.mark.parametrize(

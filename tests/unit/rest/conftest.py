@@ -14,7 +14,7 @@ from iothub_tenants.accounts import devices, tenants
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.rest_api import Api
+from tests.support.in_process.rest_api import Api
 
 PEPPER = b"p" * 32
 

@@ -12,7 +12,7 @@ from iothub.rest.edge import BODY_BYTES, Edge
 from iothub.rest.idempotency import KEEP_S, MOST_BYTES, Answers
 from iothub.rest.problems import Code, ProblemError, problem_of, without_commands
 from iothub_tenants.accounts import api_keys, devices, tenants
-from tests.support.rest_api import ROOT, Api, request
+from tests.support.in_process.rest_api import ROOT, Api, request
 
 
 def test_pages_without_a_key_say_who_is_there_and_no_more(api: Api) -> None:

@@ -12,7 +12,7 @@ import pytest
 from iothub.config.sections import Config
 from iothub.rest.app import make_app
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.rest_api import Api, HubDouble, MachineDouble, request
+from tests.support.in_process.rest_api import Api, HubDouble, MachineDouble, request
 
 
 class PagesDouble:

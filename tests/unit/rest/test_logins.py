@@ -23,7 +23,7 @@ from iothub.rest.login_limits import (
 from iothub_tenants.accounts import audit, users
 from iothub_tenants.accounts.login_sessions import IDLE_S
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.rest_api import HOST, Answer, Api
+from tests.support.in_process.rest_api import HOST, Answer, Api
 
 GOOD = "correct horse battery"
 

@@ -10,7 +10,7 @@ import pytest
 from iothub_tenants.accounts import devices, job_runs, streams
 from iothub_tenants.accounts.job_runs import Owner, Result, Run
 from iothub_tenants.accounts.streams import Wanted
-from tests.support.rest_api import Api
+from tests.support.in_process.rest_api import Api
 
 SECRET = "0123456789abcdef0123456789abcdef"
 

@@ -8,7 +8,7 @@ import pytest
 
 from iothub.base.errors import TenantLimitError, UnavailableError
 from iothub.records.admin_commands import MESSAGE_BYTES, Verb
-from tests.support.rest_api import Api
+from tests.support.in_process.rest_api import Api
 
 MESSAGES = "/tenants/acme/messages"
 

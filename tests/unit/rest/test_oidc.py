@@ -18,8 +18,8 @@ from iothub.config.sections import Admin, Config, Oidc
 from iothub.rest import oidc
 from iothub.rest.oidc_provider import KEYS_AGAIN_S, Provider
 from iothub_tenants.accounts import audit, users
+from tests.support.in_process.rest_api import HOST, Answer, Api
 from tests.support.oidc_provider import CLIENT, ISSUER, SECRET, OidcProvider
-from tests.support.rest_api import HOST, Answer, Api
 from tests.support.tokens import EDDSA, ES256, HS256, RS256, jwk, part
 
 URL = "https://iothub.example.com"

@@ -11,7 +11,7 @@ from iothub.dashboard.api import Api as DashboardApi
 from iothub.dashboard.api import part
 from iothub_services.auth.port import TenantState
 from iothub_tenants.accounts import tenants
-from tests.support.rest_api import Api
+from tests.support.in_process.rest_api import Api
 
 
 @pytest.mark.parametrize(("text", "shown"), [("a/b c", "a%2Fb%20c"), ("..", "%2E%2E"), (".", "%2E")])

@@ -9,7 +9,7 @@ from iothub.rest.problems import ProblemError
 from iothub.rest.request_limits import PLATFORM, READ_S, RequestLimits
 from iothub_tenants.accounts import quotas
 from iothub_tenants.accounts.roles import Role
-from tests.support.rest_api import Api
+from tests.support.in_process.rest_api import Api
 
 
 def key(name: str, tenant: str | None) -> Principal:

@@ -11,8 +11,8 @@ from iothub.base.errors import BackendError, ConflictError, NotFoundError, Unava
 from iothub.cli.main import run
 from iothub.records.admin_commands import Verb, message_rows
 from iothub_tenants.accounts import bans, devices, tenants
-from tests.support.query_answers import body
-from tests.support.rest_api import Api
+from tests.support.in_process.query_answers import body
+from tests.support.in_process.rest_api import Api
 
 SUBJECTS = ("tenants", "devices", "rules", "quotas", "live", "platform")  # iothub.rest.tenants and so on
 

@@ -14,7 +14,7 @@ from iothub.rest.routes import SCOPE
 from iothub.rest.scopes import SCOPES_OF, Scope
 from iothub_tenants.accounts import quotas
 from iothub_tenants.accounts.roles import Role
-from tests.support.rest_api import ROOT, Api
+from tests.support.in_process.rest_api import ROOT, Api
 
 PAYLOADS = ("/queued-messages", "/retained/{")
 OPEN = {path.removeprefix(ROOT) for path in edge.OPEN}

@@ -9,7 +9,7 @@ import pytest
 
 from iothub.rest import models
 from iothub.rest.texts import EXPECTED, NO_NUL, Checked, sentence_of
-from tests.support.rest_api import Api
+from tests.support.in_process.rest_api import Api
 
 HOOK = {"name": "pager", "url": "https://a.example"}
 KEY = {"name": "ci", "role": "viewer"}

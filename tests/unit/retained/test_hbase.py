@@ -10,7 +10,7 @@ from iothub_services.hbase.pages import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.retained.hbase.store import BODY_COLUMN, META_COLUMN, HBaseRetained, _changed
 from iothub_services.retained.port import RetainedBody, RetainedTopic, RetainedUsage, RetainedWrite
-from tests.support.timed_gateway import TimedTable
+from tests.support.hbase.timed_gateway import TimedTable
 
 TABLES = Tables("t")
 KEY = keys.retained_key(1, b"a")

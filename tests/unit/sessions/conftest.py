@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.control_harness import Harness
-from tests.support.mqtt_clients import Client
+from tests.support.clients.mqtt_clients import Client
+from tests.support.in_process.control_harness import Harness
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from iothub_services.queues.port import StaleEpochError
 from iothub_services.quota.names import Quota
 from iothub_services.sessions import endings
 from iothub_services.sessions.firing import WAIT_S
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now
-from tests.support.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
-from tests.support.mqtt_clients import Client
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.in_process.control_harness import Harness, now
+from tests.support.in_process.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
 
 SHARED = ("$share/g/a", 1)
 

@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.manager import EPOCH_BITS
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, device
-from tests.support.kept_sessions import KEPT, WILL, keep, payloads
-from tests.support.mqtt_clients import Client
-from tests.support.packets import DISCONNECT
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import DISCONNECT
+from tests.support.in_process.control_harness import Harness, device
+from tests.support.in_process.kept_sessions import KEPT, WILL, keep, payloads
 
 
 def test_transient_session_ends_with_its_connection(harness: Harness) -> None:

@@ -13,7 +13,7 @@ from iothub.engine.state import Session
 from iothub_services.queues.port import Claim
 from iothub_services.queues.threads import LoadedPage, LoadedRecord
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
-from tests.support.control_harness import now
+from tests.support.in_process.control_harness import now
 
 
 class Queues:

@@ -10,8 +10,8 @@ from iothub.engine.state import Place
 from iothub_services.queues.port import Claim, StaleEpochError
 from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import HERE, NEVER_EXPIRES
-from tests.support.control_harness import Harness
-from tests.support.kept_sessions import KEPT, payloads
+from tests.support.in_process.control_harness import Harness
+from tests.support.in_process.kept_sessions import KEPT, payloads
 from tests.unit.sessions.test_endings import SHARED, sleeper_with_messages
 
 OTHER_HUB = 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from iothub.records.events import Subject
 from iothub_services.sessions.subjects import now_ms, subject_of
-from tests.support.control_harness import Harness
-from tests.support.kept_sessions import keep
+from tests.support.in_process.control_harness import Harness
+from tests.support.in_process.kept_sessions import keep
 
 
 def test_subject_is_the_session_in_its_present_incarnation(harness: Harness) -> None:

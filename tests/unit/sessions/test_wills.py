@@ -11,11 +11,11 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope
 from iothub_services.sessions.firing import WAIT_S
 from iothub_services.sessions.wills import will_id
 from iothub_tenants.broker.broker import TenantBroker
-from tests.support import property_names as names
-from tests.support.control_harness import EVERYTHING, Harness
-from tests.support.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
-from tests.support.mqtt_clients import Client
-from tests.support.packets import CONNACK
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import CONNACK
+from tests.support.in_process.control_harness import EVERYTHING, Harness
+from tests.support.in_process.kept_sessions import KEPT, WILL, keen_on_wills, keep, payloads
 
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
 

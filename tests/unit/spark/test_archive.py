@@ -19,8 +19,8 @@ from iothub_spark.report import Report
 from iothub_spark.sources.archive import read_archive
 from iothub_spark.stores.accounts import Mark, opened_accounts
 from iothub_spark.stores.archive import batch_folder, whole_batches
-from tests.support.event_log import EventMill, append
-from tests.support.statistics import NOON_MS, harness, log, spec_of, used
+from tests.support.jobs.event_log import EventMill, append
+from tests.support.jobs.statistics import NOON_MS, harness, log, spec_of, used
 
 
 def run(spark: SparkSession, folder: Path, **options: bool) -> dict[str, object]:

@@ -21,8 +21,8 @@ from iothub_spark.report import Figures
 from iothub_spark.stores import marks
 from iothub_spark.stores.log_sqlite import trim
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
-from tests.support.event_log import EventMill, append, make_log, replay
-from tests.support.spark import Quiet, hold, require_same, sqlite_spec, states_of_checkpoint
+from tests.support.jobs.event_log import EventMill, append, make_log, replay
+from tests.support.jobs.spark import Quiet, hold, require_same, sqlite_spec, states_of_checkpoint
 
 MADE = 3_000
 SESSIONS, TENANTS = 120, 7

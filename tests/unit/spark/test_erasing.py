@@ -9,8 +9,8 @@ import pytest
 from iothub.base.errors import ConfigError, ConflictError
 from iothub_spark.erasing import require_gone, tenant_of
 from iothub_spark.stores.accounts import opened_accounts
-from tests.support.spark import sqlite_spec
-from tests.support.statistics import harness
+from tests.support.jobs.spark import sqlite_spec
+from tests.support.jobs.statistics import harness
 
 
 @pytest.mark.parametrize("options", [{}, {"tenant_id": 0}, {"tenant_id": True}])

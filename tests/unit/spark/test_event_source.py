@@ -16,8 +16,8 @@ from iothub_spark.schemas.events import EVENTS, STORED_EVENTS
 from iothub_spark.sources.events import read_events, read_stored
 from iothub_spark.stores.log import LogRange, Stretch, range_after
 from iothub_spark.stores.log_sqlite import SqliteLog, trim
-from tests.support.event_log import EventMill, append, make_log
-from tests.support.spark import sqlite_spec
+from tests.support.jobs.event_log import EventMill, append, make_log
+from tests.support.jobs.spark import sqlite_spec
 
 EVENTS_MADE = 2_000
 

@@ -22,9 +22,9 @@ from iothub_spark.report import Report
 from iothub_spark.schemas.events import EVENTS
 from iothub_spark.stores.log_sqlite import trim
 from iothub_spark.transforms import insights
-from tests.support.event_log import append
-from tests.support.spark import Quiet
-from tests.support.statistics import harness, log, spec_of
+from tests.support.jobs.event_log import append
+from tests.support.jobs.spark import Quiet
+from tests.support.jobs.statistics import harness, log, spec_of
 
 DAY_MS = 86_400_000
 MONDAY_MS = 1_790_000_000_000 // DAY_MS * DAY_MS  # 2026-09-21

@@ -22,7 +22,7 @@ from iothub_spark import main
 from iothub_spark.failures import kind_of, translated
 from iothub_spark.jobs.table import JOBS
 from iothub_spark.report import Report, watched
-from tests.support.spark import sqlite_spec
+from tests.support.jobs.spark import sqlite_spec
 
 
 def _run(folder: Path, spec: Spec, job: str = "compact_events") -> int:

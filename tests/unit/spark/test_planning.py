@@ -22,8 +22,8 @@ from iothub_spark.stores import marks
 from iothub_spark.stores.log import LogRange, Offsets, Page, Stretch
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
-from tests.support.event_log import EventMill, append, make_log
-from tests.support.spark import hold, sqlite_spec
+from tests.support.jobs.event_log import EventMill, append, make_log
+from tests.support.jobs.spark import hold, sqlite_spec
 
 ABOVE = 1 << GENERATION_BITS
 

@@ -13,9 +13,9 @@ from iothub.records.job_spec import write_spec
 from iothub_spark import main, preflight
 from iothub_spark.stores.accounts import opened_accounts
 from iothub_spark.stores.log_sqlite import trim
-from tests.support.event_log import EventMill, append, make_log
-from tests.support.spark import live_states, sqlite_spec
-from tests.support.statistics import harness, spec_of
+from tests.support.jobs.event_log import EventMill, append, make_log
+from tests.support.jobs.spark import live_states, sqlite_spec
+from tests.support.jobs.statistics import harness, spec_of
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from iothub_spark.schemas.states import STATES
 from iothub_spark.sources.states import read_checkpoint, read_states
 from iothub_spark.stores.rows import StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints
-from tests.support.spark import sqlite_spec
+from tests.support.jobs.spark import sqlite_spec
 
 
 def test_rows_of_a_version_are_a_frame(spark: SparkSession, tmp_path: Path) -> None:

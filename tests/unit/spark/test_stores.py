@@ -20,7 +20,7 @@ from iothub_spark.stores.log_sqlite import SqliteLog, connect, errors_translated
 from iothub_spark.stores.marks import Written
 from iothub_spark.stores.rows import Part, StateRow
 from iothub_spark.stores.rows_sqlite import SqliteCheckpoints, SqliteStates
-from tests.support.job_checkpoints import JobCheckpoints
+from tests.support.jobs.job_checkpoints import JobCheckpoints
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

@@ -13,7 +13,7 @@ from iothub_spark.schemas.states import FOLDED, STATES
 from iothub_spark.transforms.checksums import sums_of
 from iothub_spark.transforms.differences import differing, first_differences, what_differs
 from iothub_spark.transforms.fold import Bounds, fold_events, fold_rows
-from tests.support.event_log import EventMill
+from tests.support.jobs.event_log import EventMill
 
 EVERYTHING = Bounds((1,))
 

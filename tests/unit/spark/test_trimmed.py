@@ -14,7 +14,7 @@ from iothub.records.events import Topic
 from iothub_spark import trimmed
 from iothub_spark.stores.archive import last_gap_ms, note_gap
 from iothub_spark.stores.log_sqlite import SqliteLog, trim
-from tests.support.event_log import EventMill, append, make_log
+from tests.support.jobs.event_log import EventMill, append, make_log
 
 NOW_MS = 1_790_000_000_000
 MADE = 50

@@ -27,9 +27,9 @@ from iothub_spark.schemas.statistics import USAGE_HOURS
 from iothub_spark.stores.accounts import _GROWN, _metadata, opened_accounts
 from iothub_spark.stores.log import LogRange
 from iothub_spark.transforms import usage
+from tests.support.jobs.spark import Quiet
+from tests.support.jobs.statistics import HOUR_MS, NOON_MS, harness, log, sampled, spec_of, used
 from tests.support.night import at_night
-from tests.support.spark import Quiet
-from tests.support.statistics import HOUR_MS, NOON_MS, harness, log, sampled, spec_of, used
 
 
 def frame(spark: SparkSession, *events: Event, partition: int = 0, first: int = 1) -> DataFrame:

@@ -19,7 +19,7 @@ from iothub_services.state.checkpoints import CheckpointStore
 from iothub_services.state.hbase.checkpoints import HBaseCheckpoints
 from iothub_services.state.port import StoredState
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
-from tests.support.timed_gateway import GatewayCaller, TimedGateway
+from tests.support.hbase.timed_gateway import GatewayCaller, TimedGateway
 
 TABLES = Tables("t")
 FIRST, SECOND = pointer_to(1, ()), pointer_to(2, ())

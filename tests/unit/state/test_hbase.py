@@ -14,7 +14,7 @@ from iothub_services.hbase.pages import change_rows
 from iothub_services.hbase.tables import Tables
 from iothub_services.state.hbase.store import HBaseStates, _put
 from iothub_services.state.port import StateWrite, StoredState
-from tests.support.timed_gateway import TimedTable
+from tests.support.hbase.timed_gateway import TimedTable
 
 TABLES = Tables("t")
 KEY = keys.state_key(1, "a")

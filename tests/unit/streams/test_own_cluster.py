@@ -10,7 +10,7 @@ import pytest
 from iothub.base.errors import BackendError, ConflictError
 from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.streams.kafka.own_cluster import OwnCluster
-from tests.support.fake_kafka import SETTINGS
+from tests.support.servers.fake_kafka import SETTINGS
 
 
 def test_no_client_is_made_before_the_topics_are_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from iothub_services.events.kafka.cluster import KafkaCluster
 from iothub_services.streams.kafka import receiver
 from iothub_services.streams.kafka.receiver import KafkaReceiver, incoming
 from iothub_services.streams.port import Direction, Incoming, Stream
-from tests.support.fake_kafka import SETTINGS
+from tests.support.servers.fake_kafka import SETTINGS
 
 FIRST = Stream(1, 1, "acme", "first", Direction.IN, "#", 1, 1000)
 SECOND = Stream(2, 2, "other", "second", Direction.IN, "#", 1, 1000)

@@ -23,7 +23,7 @@ from iothub_services.streams.kafka import sender
 from iothub_services.streams.kafka.batch import Batch
 from iothub_services.streams.kafka.sender import KafkaSender
 from iothub_services.streams.port import Outgoing
-from tests.support.fake_kafka import SETTINGS
+from tests.support.servers.fake_kafka import SETTINGS
 
 
 class HandProducer:

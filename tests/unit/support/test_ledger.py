@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.ledger import Ledger, runs
+from tests.support.clients.ledger import Ledger, runs
 
 
 def run_of(qos: int = 1, acknowledged: tuple[int, ...] = (), got: tuple[int, ...] = (), published: int = 10) -> Ledger:

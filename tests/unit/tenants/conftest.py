@@ -20,8 +20,8 @@ from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.control_harness import Harness
-from tests.support.fresh_tables import SERVER_VARIABLE, FreshTables
+from tests.support.in_process.control_harness import Harness
+from tests.support.servers.fresh_tables import SERVER_VARIABLE, FreshTables
 
 PEPPER = b"p" * 32
 

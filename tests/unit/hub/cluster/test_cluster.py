@@ -15,8 +15,8 @@ from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
 from iothub_tenants.accounts.hubs import NOBODY
 from iothub_tenants.background.membership import GONE_S, Standing
-from tests.support.clustered_hub import Node, other, rows
-from tests.support.control_harness import now
+from tests.support.in_process.clustered_hub import Node, other, rows
+from tests.support.in_process.control_harness import now
 
 
 def test_hub_that_is_alone_waits_for_nothing(node: Node) -> None:

@@ -10,8 +10,8 @@ from iothub.base.errors import ConflictError, UnavailableError
 from iothub.base.reasons import Reason
 from iothub_tenants.accounts import hubs
 from iothub_tenants.background.membership import GONE_S, Members
-from tests.support.clustered_hub import Node, kill, other, rows
-from tests.support.control_harness import now
+from tests.support.in_process.clustered_hub import Node, kill, other, rows
+from tests.support.in_process.control_harness import now
 
 
 class Held:

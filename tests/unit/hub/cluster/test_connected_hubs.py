@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from iothub.base.reasons import Drop
-from tests.support import property_names as names
-from tests.support.clustered_harness import Cluster
-from tests.support.mqtt_clients import Client
-from tests.support.packets import PUBACK, PUBREC
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import PUBACK, PUBREC
+from tests.support.in_process.clustered_harness import Cluster
 
 NO_LOCAL, AS_PUBLISHED = 0x04, 0x08
 

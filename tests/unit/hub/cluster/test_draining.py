@@ -14,8 +14,8 @@ from iothub.hub.cluster.draining import SCANNED, TICK_S, Destination, Draining
 from iothub.hub.phase import Phase
 from iothub.mqtt.constants import PacketType
 from iothub_tenants.broker.client_contexts import ClientContext
-from tests.support.packets import Packet, parse
-from tests.support.property_names import SERVER_REFERENCE
+from tests.support.clients.packets import Packet, parse
+from tests.support.clients.property_names import SERVER_REFERENCE
 
 ELSEWHERE = Destination(has_hubs=True)
 

@@ -15,8 +15,8 @@ from iothub.peers.membership import GO_ON_S, LOOK_S, UNLINKED_S
 from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.hubs import CUT_OFF, EVICTED, SILENT
 from iothub_tenants.background.membership import GONE_S, Members
-from tests.support.clustered_hub import Links, Node, kill, other, rows
-from tests.support.control_harness import now
+from tests.support.in_process.clustered_hub import Links, Node, kill, other, rows
+from tests.support.in_process.control_harness import now
 
 
 def test_publishers_go_on_while_the_others_are_heard_of_or_their_heartbeats_seen(

@@ -17,7 +17,7 @@ from iothub.hub.cluster.draining import CLIENTS_PER_S, Destination
 from iothub.hub.cluster.node_commands import REPORT_S, Nodes, NodeState, OwnNode
 from iothub.records.admin_commands import Json, Request, Verb, answer_with
 from iothub_tenants.accounts.hubs import LEFT, NOBODY, SILENT, HubRow
-from tests.support.linked_pair import LinkedHub
+from tests.support.in_process.linked_pair import LinkedHub
 
 
 @dataclass

@@ -19,10 +19,10 @@ from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.firing import WAIT_S
 from iothub_services.sessions.port import Purpose, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
-from tests.support import property_names as names
-from tests.support.clustered_harness import Cluster, ClusteredHub
-from tests.support.control_harness import now
-from tests.support.packets import CONNACK, DISCONNECT
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import CONNACK, DISCONNECT
+from tests.support.in_process.clustered_harness import Cluster, ClusteredHub
+from tests.support.in_process.control_harness import now
 
 ONE, TWO = PeerId(1, 1), PeerId(2, 1)
 OWN, THEIRS = (

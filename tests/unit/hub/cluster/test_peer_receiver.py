@@ -5,7 +5,7 @@ from __future__ import annotations
 from iothub.hub.cluster.peer_receiver import PeerReceiver
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
-from tests.support.paired_wires import NotedFrames
+from tests.support.in_process.paired_wires import NotedFrames
 
 TWO = PeerId(2, 1)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from iothub_services.auth.port import TenantRecord
-from tests.support.clustered_harness import Cluster
-from tests.support.control_harness import EVERYTHING, device
+from tests.support.in_process.clustered_harness import Cluster
+from tests.support.in_process.control_harness import EVERYTHING, device
 
 WILL: Any = ("will", b"gone", 1, False)
 

@@ -15,7 +15,7 @@ from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, Members
-from tests.support.control_harness import now
+from tests.support.in_process.control_harness import now
 
 
 class Accounts:

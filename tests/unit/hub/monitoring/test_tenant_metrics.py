@@ -15,7 +15,7 @@ from iothub_services.metrics.alarms import Alarms
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.sys_topics import figures
-from tests.support.control_harness import EVERYTHING, Harness, device
+from tests.support.in_process.control_harness import EVERYTHING, Harness, device
 
 ACME, BETA = 7, 8
 

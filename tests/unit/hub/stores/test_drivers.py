@@ -31,10 +31,10 @@ from iothub_services.redis import from_settings
 from iothub_services.retained.sqlite.store import SqliteRetained
 from iothub_services.sqlite.database import Database, Schema, open_database
 from iothub_services.state.sqlite.store import SqliteStates
-from tests.support.fake_kafka import FakeCluster
-from tests.support.hbase_calls import FakeCaller
-from tests.support.redis_queues import PREFIX, RedisHarness
-from tests.support.timed_gateway import TimedGateway
+from tests.support.hbase.hbase_calls import FakeCaller
+from tests.support.hbase.timed_gateway import TimedGateway
+from tests.support.servers.fake_kafka import FakeCluster
+from tests.support.servers.redis_queues import PREFIX, RedisHarness
 
 T = TypeVar("T")
 ON_KAFKA = Config(events=Events(driver="kafka"), kafka=Kafka(brokers=(Endpoint("127.0.0.1", 1),)))

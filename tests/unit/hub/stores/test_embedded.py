@@ -17,7 +17,7 @@ from iothub.hub.stores.installation import Installation
 from iothub.testing.clock import ManualClock
 from iothub_services.hbase.caller import Caller
 from iothub_services.sqlite.database import Database, Schema, open_database
-from tests.support.store_processes import store_process
+from tests.support.hubs.store_processes import store_process
 
 SETTINGS = replace(Config(), node=Node(workers=2))
 

@@ -18,8 +18,8 @@ from iothub_services.hbase.tables import Tables
 from iothub_tenants.accounts import installations
 from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.initial import init_store
-from tests.support.hbase_calls import FakeCaller
-from tests.support.timed_gateway import TimedGateway
+from tests.support.hbase.hbase_calls import FakeCaller
+from tests.support.hbase.timed_gateway import TimedGateway
 
 COLUMNS = owner_columns(Tables("t"))
 OURS, THEIRS = "a" * 32, "b" * 32

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.ledgers import LEDGERS, Ledger
-from tests.support.shared_quota import World
+from tests.support.in_process.ledgers import LEDGERS, Ledger
+from tests.support.in_process.shared_quota import World
 
 
 @pytest.fixture(params=list(LEDGERS.values()), ids=list(LEDGERS))

@@ -7,7 +7,7 @@ import pytest
 from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.lease import LapsedError, Lease
-from tests.support.shared_quota import SCOPE, World, done
+from tests.support.in_process.shared_quota import SCOPE, World, done
 
 
 def turn(lease: Lease) -> object:

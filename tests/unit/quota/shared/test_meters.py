@@ -11,7 +11,7 @@ from iothub_services.quota.rates import RateRegistry
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.meters import RETRY_S, LeasedRate, WatchedMeter
-from tests.support.shared_quota import SCOPE, HubHalf, World
+from tests.support.in_process.shared_quota import SCOPE, HubHalf, World
 
 RATE = 600
 

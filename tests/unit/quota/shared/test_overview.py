@@ -5,8 +5,8 @@ from __future__ import annotations
 from iothub_services.quota.shared.keys import Keys
 from iothub_services.quota.shared.overview import Overview, questions, read
 from iothub_services.redis.calls import Reply
-from tests.support.lua_redis import LuaRedis
-from tests.support.shared_quota import SCOPE, HubHalf, World, turns
+from tests.support.in_process.shared_quota import SCOPE, HubHalf, World, turns
+from tests.support.servers.lua_redis import LuaRedis
 
 
 def look(world: World) -> Overview:

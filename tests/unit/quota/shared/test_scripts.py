@@ -7,7 +7,7 @@ from iothub_services.quota.shared import scripts
 from iothub_services.quota.shared.keys import Keys, count_name
 from iothub_services.quota.usage import UsageKey
 from iothub_services.redis.calls import Reply
-from tests.support.ledgers import Ledger
+from tests.support.in_process.ledgers import Ledger
 
 KEYS = Keys(lambda: "iothub:x:")
 HUB = [KEYS.hubs, KEYS.state]

@@ -11,7 +11,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.service import Mode
 from iothub_services.quota.shared.tenant import SharedTenant
-from tests.support.shared_quota import HubHalf, World, done, turns
+from tests.support.in_process.shared_quota import HubHalf, World, done, turns
 
 LIMIT = 20
 

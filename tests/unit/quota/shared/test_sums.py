@@ -7,7 +7,7 @@ from pathlib import Path
 from iothub_services.quota.grammar import DAY_S, Window
 from iothub_services.quota.names import Quota
 from iothub_services.quota.windows import REFUSED, DayCounter
-from tests.support.shared_quota import HubHalf, World, turns
+from tests.support.in_process.shared_quota import HubHalf, World, turns
 
 LIMIT = 100
 

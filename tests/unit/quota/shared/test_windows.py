@@ -11,7 +11,7 @@ from iothub_services.quota.names import Quota
 from iothub_services.quota.rates import RateRegistry
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.quota.shared.windows import BudgetPart
-from tests.support.shared_quota import HubHalf, World, turns
+from tests.support.in_process.shared_quota import HubHalf, World, turns
 
 LIMITS = "connects=20/1s publish_messages=400/1m"
 

@@ -12,7 +12,7 @@ from iothub_tenants.accounts import devices, groups, imports, quotas, streams, t
 from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.csv_rows import BadLinesError
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.counted_statements import counted_statements
+from tests.support.servers.counted_statements import counted_statements
 
 
 @pytest.fixture(autouse=True)

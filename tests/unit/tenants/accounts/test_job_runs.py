@@ -11,7 +11,7 @@ from iothub.testing.clock import ManualClock
 from iothub_tenants.accounts import job_runs
 from iothub_tenants.accounts.job_runs import Owner, Result, Run, RunningError
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.job_leases import let_expire
+from tests.support.jobs.job_leases import let_expire
 
 OWNER = Owner("hub-1", 77, "hub")
 

@@ -10,7 +10,7 @@ from iothub_tenants.accounts.changes import ChangeWatcher
 from iothub_tenants.accounts.csv_rows import BadLinesError
 from iothub_tenants.accounts.limit_lines import set_limits_of_lines
 from iothub_tenants.accounts.store import AccountStore
-from tests.support.counted_statements import counted_statements
+from tests.support.servers.counted_statements import counted_statements
 
 
 @pytest.fixture(autouse=True)

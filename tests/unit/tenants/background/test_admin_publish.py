@@ -24,8 +24,8 @@ from iothub.records.admin_commands import Json, Request, Verb, answer_with
 from iothub_services.auth.port import TenantRecord, TenantState
 from iothub_services.quota.names import Quota
 from iothub_tenants.background.admin_publish import AdminPublish
-from tests.support import property_names as names
-from tests.support.control_harness import EVERYTHING, Harness
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import EVERYTHING, Harness
 
 MakeHarness = Callable[..., Harness]
 

@@ -17,10 +17,10 @@ from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, device, now, plugged
-from tests.support.mqtt_clients import Client
-from tests.support.packets import DISCONNECT
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import DISCONNECT
+from tests.support.in_process.control_harness import Harness, device, now, plugged
 
 
 class Scenario:

@@ -17,9 +17,9 @@ from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.background.device_removal import DeviceRemoval
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, device, now
-from tests.support.packets import DISCONNECT, PUBLISH
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import DISCONNECT, PUBLISH
+from tests.support.in_process.control_harness import Harness, device, now
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 WILL = ("wills/x", b"gone", 1, False)

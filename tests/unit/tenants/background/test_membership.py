@@ -15,7 +15,7 @@ from iothub_tenants.accounts.database import sqlite_url
 from iothub_tenants.accounts.hubs import SILENT, HubRow
 from iothub_tenants.accounts.store import AccountStore, create_schema
 from iothub_tenants.background.membership import GONE_S, UNSEEN_S, Members, Standing
-from tests.support.control_harness import now
+from tests.support.in_process.control_harness import now
 
 OVER = Standing(GONE_S, is_over=True)
 

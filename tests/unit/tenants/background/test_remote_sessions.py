@@ -23,8 +23,8 @@ from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE, SingleHub
 from iothub_tenants.background import remote_sessions as module
 from iothub_tenants.background.remote_sessions import CLOCKS_MS, RemoteSessions
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now, run
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness, now, run
 
 ME, OTHER = "1.100", "2.200"
 KEPT = [(names.SESSION_EXPIRY, 100)]

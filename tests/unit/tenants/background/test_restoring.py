@@ -12,7 +12,7 @@ from iothub.records.state import SessionState, SubscriptionState, WillState
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import HERE, SessionControl
 from iothub_tenants.background.restoring import restore, subscription_of, will_of
-from tests.support.control_harness import Harness
+from tests.support.in_process.control_harness import Harness
 
 STATE = SessionState(
     7,

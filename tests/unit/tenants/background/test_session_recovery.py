@@ -18,8 +18,8 @@ from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import HERE
 from iothub_tenants.background.session_recovery import Peers, Retry, SessionRecovery, run_once
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now, run
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness, now, run
 
 T = TypeVar("T")
 

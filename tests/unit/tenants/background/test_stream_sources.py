@@ -12,8 +12,8 @@ from iothub_services.streams.port import Direction, Headers, Incoming, OnPage, S
 from iothub_services.streams.sink import Room, Sink, SinkLimits
 from iothub_tenants.background.stream_sources import StreamSources
 from iothub_tenants.broker.streams import StreamRegistry
-from tests.support import property_names as names
-from tests.support.control_harness import Harness
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness
 
 MakeHarness = Callable[..., Harness]
 

@@ -10,7 +10,7 @@ from iothub.base.reasons import Drop
 from iothub.engine.state import TenantPlane
 from iothub.hooks import Client, Hooks, Publication
 from iothub_tenants.broker.engine_hooks import plug_in
-from tests.support.control_harness import Harness, plugged
+from tests.support.in_process.control_harness import Harness, plugged
 
 Make = Callable[..., Harness]
 

@@ -9,7 +9,7 @@ import pytest
 
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker.allowance import Allowance
-from tests.support.control_harness import Harness, device
+from tests.support.in_process.control_harness import Harness, device
 
 TENANT = 7
 

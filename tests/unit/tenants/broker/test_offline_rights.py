@@ -11,8 +11,8 @@ import pytest
 from iothub.hooks import Client
 from iothub_services.auth.port import TenantState
 from iothub_tenants.broker.offline_rights import rights_of
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now, plugged
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness, now, plugged
 
 
 def leave_a_session(harness: Harness) -> None:

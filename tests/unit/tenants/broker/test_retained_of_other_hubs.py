@@ -15,8 +15,8 @@ from iothub.testing.engine import publish
 from iothub_services.quota.names import Quota
 from iothub_services.retained.port import RetainedTopic, RetainedWrite
 from iothub_tenants.broker.retaining import _UNKNOWN_ARRIVALS
-from tests.support.control_harness import now
-from tests.support.retained_harness import TENANT, Harness
+from tests.support.in_process.control_harness import now
+from tests.support.in_process.retained_harness import TENANT, Harness
 
 
 class Others:

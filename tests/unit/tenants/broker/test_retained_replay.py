@@ -19,7 +19,7 @@ from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.resolve import resolve_texts
 from iothub_services.retained.port import RetainedWrite
 from iothub_tenants.broker.retaining import PAGE_BYTES, SLICE
-from tests.support.retained_harness import TENANT, Harness
+from tests.support.in_process.retained_harness import TENANT, Harness
 
 
 def topics(found: list[tuple[bytes, bytes]]) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from iothub_services.auth.port import TenantRecord
-from tests.support.control_harness import Harness, now
+from tests.support.in_process.control_harness import Harness, now
 
 
 def reload(harness: Harness, backlog_bytes: int) -> None:

@@ -14,7 +14,7 @@ from iothub_tenants.background.admin_traces import AdminTraces
 from iothub_tenants.broker.trace_files import TraceFiles
 from iothub_tenants.broker.trace_packets import PacketReader, describe
 from iothub_tenants.broker.tracing import Tracing
-from tests.support.control_harness import Harness, now, run
+from tests.support.in_process.control_harness import Harness, now, run
 
 
 class Traced:

@@ -10,9 +10,9 @@ import pytest
 
 from iothub_services.quota.names import Quota
 from iothub_tenants.broker import wills
-from tests.support import property_names as names
-from tests.support.control_harness import Harness
-from tests.support.mqtt_clients import Client
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.in_process.control_harness import Harness
 
 
 @pytest.fixture

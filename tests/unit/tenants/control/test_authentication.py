@@ -9,10 +9,10 @@ import pytest
 
 from iothub.hooks import Attempt, Challenge, Proof
 from iothub_services.quota.names import Quota
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, now, plugged
-from tests.support.mqtt_clients import Client
-from tests.support.packets import AUTH, CONNACK, Properties, packet, properties
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import AUTH, CONNACK, Properties, packet, properties
+from tests.support.in_process.control_harness import Harness, now, plugged
 
 METHOD = "riddle"
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.support import property_names as names
-from tests.support.control_harness import Harness
+from tests.support.clients import property_names as names
+from tests.support.in_process.control_harness import Harness
 
 
 def properties(count: int) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 from iothub.config.sections import Auth, Config, Mqtt
 from iothub_services.auth.port import Action, ClientIdPolicy, Effect, Rule, Scope, TenantRecord, TenantState
 from iothub_services.quota.names import Quota
-from tests.support import property_names as names
-from tests.support.control_harness import EVERYTHING, Harness, now
-from tests.support.mqtt_clients import Client
-from tests.support.packets import CONNACK
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import CONNACK
+from tests.support.in_process.control_harness import EVERYTHING, Harness, now
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")

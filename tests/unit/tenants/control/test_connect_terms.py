@@ -17,9 +17,9 @@ from iothub_services.quota.names import Quota
 from iothub_services.sessions.port import SingleHub
 from iothub_tenants.broker.hub import Hub
 from iothub_tenants.control.connect import reject_overload, reject_timed_out
-from tests.support import property_names as names
-from tests.support.control_harness import EVERYTHING, Harness, device
-from tests.support.packets import CONNACK
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import CONNACK
+from tests.support.in_process.control_harness import EVERYTHING, Harness, device
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 

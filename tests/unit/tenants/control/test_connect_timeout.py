@@ -12,7 +12,7 @@ from iothub.engine import control_queue
 from iothub.engine.limits import PlaneLimits
 from iothub.testing.clock import ManualClock
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
-from tests.support.control_harness import Harness, now
+from tests.support.in_process.control_harness import Harness, now
 
 
 class Connection:

@@ -14,7 +14,7 @@ from iothub.config.sections import Auth, Config, Mqtt
 from iothub_services.auth.port import Action, Ban, BanKind, ClientIdPolicy, Effect, Rule, Scope, TenantRecord
 from iothub_services.auth.port import TenantState as State
 from iothub_services.connections.rejected import Rejected
-from tests.support.control_harness import EVERYTHING, Harness, plugged
+from tests.support.in_process.control_harness import EVERYTHING, Harness, plugged
 
 NO_WILLS = Rule(Scope.TENANT, "", Effect.DENY, Action.PUBLISH, "w/#")
 

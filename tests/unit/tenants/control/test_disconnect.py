@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from iothub.base.reasons import Reason
-from tests.support import property_names as names
-from tests.support.control_harness import Harness
-from tests.support.packets import DISCONNECT, Properties, properties
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import DISCONNECT, Properties, properties
+from tests.support.in_process.control_harness import Harness
 
 KEPT: Properties = [(names.SESSION_EXPIRY, 100)]
 WILL = ("w", b"gone", 0, False)

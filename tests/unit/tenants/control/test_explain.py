@@ -28,9 +28,9 @@ from iothub_services.auth.port import (
 from iothub_services.quota.names import Quota
 from iothub_tenants.background.admin_explain import AdminExplain
 from iothub_tenants.control.explain import Explain, Outcome, Step, WouldConnect, WouldPublish, WouldSubscribe
-from tests.support import property_names as names
-from tests.support.control_harness import EVERYTHING, Harness, device, now, plugged
-from tests.support.packets import PUBACK
+from tests.support.clients import property_names as names
+from tests.support.clients.packets import PUBACK
+from tests.support.in_process.control_harness import EVERYTHING, Harness, device, now, plugged
 
 FILTERS = ("#", "a/#", "a/b", "+/b", "{device}/#", "{clientid}/b", "$SYS/#")
 TOPICS = ("a/b", "a/c", "dev1/x", "c/b", "$SYS/x", "a/b/c/d/e")

@@ -11,10 +11,10 @@ from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import Will
 from iothub_tenants.broker.peer_routes import OnDone, Pair
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
-from tests.support import property_names as names
-from tests.support.control_harness import Harness
-from tests.support.mqtt_clients import Client
-from tests.support.packets import CONNACK, SUBACK, UNSUBACK
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import CONNACK, SUBACK, UNSUBACK
+from tests.support.in_process.control_harness import Harness
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 

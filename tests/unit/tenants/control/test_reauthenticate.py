@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from iothub.hooks import Attempt, Challenge, Proof
-from tests.support import property_names as names
-from tests.support.control_harness import Harness, plugged
-from tests.support.mqtt_clients import Client
-from tests.support.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import AUTH, CONNACK, DISCONNECT, Properties, packet, properties
+from tests.support.in_process.control_harness import Harness, plugged
 
 METHOD = "twice"
 

@@ -17,10 +17,10 @@ from iothub_services.events.port import Offsets
 from iothub_services.sessions.port import HERE, SingleHub
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.control.subscribe import MOST_AWAITING_PEERS
-from tests.support import property_names as names
-from tests.support.control_harness import Harness
-from tests.support.mqtt_clients import Client
-from tests.support.packets import SUBACK, UNSUBACK
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import SUBACK, UNSUBACK
+from tests.support.in_process.control_harness import Harness
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 KNOWN_S = 0.5  # until these others know what was durable

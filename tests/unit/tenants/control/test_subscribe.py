@@ -12,11 +12,11 @@ from iothub_services.auth.port import Action, Effect, Rule, Scope, TenantRecord
 from iothub_services.quota.names import Quota
 from iothub_services.retained.port import RetainedWrite
 from iothub_tenants.control.subscribe import SLICE
-from tests.support import property_names as names
-from tests.support.control_harness import EVERYTHING, Harness
-from tests.support.mqtt_clients import Client
-from tests.support.packets import CONNACK, DISCONNECT, SUBACK, UNSUBACK
-from tests.support.retained_harness import Bodies
+from tests.support.clients import property_names as names
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import CONNACK, DISCONNECT, SUBACK, UNSUBACK
+from tests.support.in_process.control_harness import EVERYTHING, Harness
+from tests.support.in_process.retained_harness import Bodies
 
 KEPT = [(names.SESSION_EXPIRY, 100)]
 NO_SECRETS = Rule(Scope.TENANT, "", Effect.DENY, Action.SUBSCRIBE, "secret/#")

@@ -12,9 +12,9 @@ from iothub_tenants.accounts.changes import Change
 from iothub_tenants.accounts.store import ChangeKind
 from iothub_tenants.background.apply_changes import AccountChangeApplier
 from iothub_tenants.broker.queue_bounds import QueueBounds
-from tests.support.control_harness import EVERYTHING, Harness, device, now
-from tests.support.mqtt_clients import Client
-from tests.support.packets import DISCONNECT
+from tests.support.clients.mqtt_clients import Client
+from tests.support.clients.packets import DISCONNECT
+from tests.support.in_process.control_harness import EVERYTHING, Harness, device, now
 from tests.support.tokens import issuer, token
 
 ROBOT = DeviceRecord("robot", "", CredentialKind.JWT)

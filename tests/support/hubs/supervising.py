@@ -1,0 +1,50 @@
+"""A supervisor over children that serve nobody: `python -m tests.support.hubs.supervising DIRECTORY WORKERS`.
+
+It prints its error, and ends with its code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from twisted.internet import epollreactor
+from twisted.internet.main import installReactor
+
+from iothub.base.errors import IotHubError
+from iothub.config.datadir import DataDir
+from iothub.config.sections import Config, Log, Node
+from iothub.hub.from_settings import configure_log
+from iothub.hub.workers import supervised
+from iothub.hub.workers.service_manager import ServiceManager
+from tests.support.hubs.supervised_child import BEAT_S
+
+
+def main() -> int:
+    place, workers = Path(sys.argv[1]), int(sys.argv[2])
+    reactor = epollreactor.EPollReactor()  # type: ignore[no-untyped-call]
+    installReactor(reactor)  # type: ignore[no-untyped-call]
+    supervised.BEAT_S = BEAT_S
+    from iothub.hub.workers.supervisor import Supervisor
+
+    configure_log(replace(Log(), format="json"))
+    settings = replace(Config(), node=Node(workers=workers, stop_timeout_s=1.0))
+    command = [sys.executable, str(Path(__file__).parent / "supervised_child.py"), str(place)]
+
+    def announce(facts: dict[str, object]) -> None:
+        (place / "announced").write_text(json.dumps(facts))
+
+    try:
+        return Supervisor(
+            settings, DataDir(place), reactor, command, announce, ServiceManager(os.environ), has_store=True
+        ).run()
+    except IotHubError as error:
+        print(error, *error.details, sep="\n", file=sys.stderr)
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
