@@ -1,4 +1,4 @@
-"""One hub of several with doubles of its links and of its log: what tests of `iothub.hub.cluster.cluster` and `iothub.hub.cluster.heartbeat` work with."""
+"""One hub of several with doubles of its links and of its log: what tests of `iothub.hub.cluster` work with."""
 
 from __future__ import annotations
 
