@@ -1,10 +1,10 @@
 """The process of a network between namespaces: one TUN device for each machine, packets between them late, lost or cut as it is told.
 
-Run as `python -m tests.support.hubs.switch PLAN`, as root; PLAN (JSON) names the machines,
-`tests.support.hubs.machines` writes it. Needs no traffic control of the kernel's, which not every kernel has, and what is lost follows from a seed. It also leads TCP ports into the namespaces and out of them: a
-connection to a relay is one to its target, in whichever namespace that is. Orders are lines of JSON on standard input, each answered by a line.
-
-Invariants: packets from one machine to another stay in order. Nothing of it is left when the process has ended but the namespaces, which are not its.
+Run as `python -m tests.support.hubs.switch PLAN`, as root; PLAN (JSON) names the machines, `tests.support.hubs.machines` writes it. Needs no
+traffic control of the kernel's, which not every kernel has, and what is lost follows from a seed. It also leads TCP ports into the namespaces
+and out of them: a connection to a relay is one to its target, in whichever namespace that is. Orders are lines of JSON on standard input, each
+answered by a line. Invariants: packets from one machine to another stay in order. Nothing of it is left when the process has ended but the
+namespaces, which are not its.
 """
 
 from __future__ import annotations
