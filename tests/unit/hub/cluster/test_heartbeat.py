@@ -1,4 +1,4 @@
-"""Until when a hub may route, and how it hears that it, or another one, is gone (`iothub.hub.cluster.heartbeat`, `iothub.hub.cluster.cluster_parts`)."""
+"""Until when a hub may route, how it hears that it, or another one, is gone (`iothub.hub.cluster.heartbeat`, `iothub.hub.cluster.cluster_parts`)."""
 
 from __future__ import annotations
 
