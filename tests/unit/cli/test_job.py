@@ -24,7 +24,7 @@ from iothub_tenants.accounts.tables import job_mark
 from tests.support.in_process.command import Cli
 from tests.support.jobs.job_leases import let_expire
 
-FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
+FAKE = Path(__file__).parents[2] / "support" / "jobs" / "fake_job.py"
 COMMAND_OF = specs.command_of
 OWNER = Owner("hub-2", 5, "hub")
 

@@ -19,7 +19,7 @@ from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.job_runs import Run
 from iothub_tenants.accounts.store import AccountStore
 
-FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
+FAKE = Path(__file__).parents[2] / "support" / "jobs" / "fake_job.py"
 
 
 @pytest.fixture(scope="session")

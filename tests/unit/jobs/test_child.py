@@ -14,7 +14,7 @@ from iothub.jobs.lines import Done, Note, Report, Stage
 from iothub.jobs.places import RunLog
 from tests.support.alive import is_alive
 
-FAKE = Path(__file__).parents[2] / "support" / "fake_job.py"
+FAKE = Path(__file__).parents[2] / "support" / "jobs" / "fake_job.py"
 
 
 @pytest.fixture
