@@ -104,18 +104,21 @@ def test_findings_are_those_of_doctor(machine: ServedMachine) -> None:
     assert "accounts" in found
 
 
-def test_reload_of_the_hub_reaches_the_api(app: App) -> None:
-    """What needs a restart stays, and settings with a mistake change nothing."""
+def test_reload_of_the_hub_reaches_the_api(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What needs a restart stays, and settings with a mistake change nothing. The log is that of the tests' process: it keeps its level."""
+    levels: list[str] = []
+    monkeypatch.setattr("iothub.base.log.configure", lambda *, level, form: levels.append(level))
     app.load()
     machine = ServedMachine(app, [])
     config_file = app.data_dir.config_file
     first = config_file.read_text()
 
-    config_file.write_text(f"{first}\n[webhooks]\ntimeout = '7s'\n[node]\nnumber = 9\n")
+    config_file.write_text(f"{first}\n[webhooks]\ntimeout = '7s'\n[node]\nnumber = 9\n[log]\nlevel = 'error'\n")
     assert machine.config().webhooks.timeout_s != 7.0  # nobody has reloaded
 
     app.data_dir.note_reload()
     assert (machine.config().webhooks.timeout_s, machine.config().node.number) == (7.0, 0)
+    assert levels == ["error"]
 
     config_file.write_text("[nobody]\n")
     app.data_dir.reloaded_file.unlink()
