@@ -14,9 +14,8 @@ from iothub.engine.state import Connection, TenantPlane
 from iothub.engine.wire import CONNECT, DISCONNECT
 
 TURN_UNITS = 64  # of work in one turn; one is a packet with a Topic Filter, some 0.1 ms
-_UNIT_SHIFT = (
-    4  # every 16 bytes more are another Topic Filter's worth; the work of a CONNECT does not grow with its bytes
-)
+_UNIT_SHIFT = 4  # every 16 bytes more are another Topic Filter's worth
+_CONNECT_SHIFT = 8  # names and a secret are one unit; 256 bytes of the shortest User Properties take as long, and anybody may send 14 KB of them
 _WINDOW_S = 0.005  # a turn's allowance also comes back with time
 
 _Packet = tuple[Connection, int, bytes]
@@ -81,5 +80,5 @@ class ControlQueue:
         return late
 
     def _pass_on(self, connection: Connection, header: int, body: bytes) -> None:
-        self.spent += 1 if header >> 4 == CONNECT else 1 + (len(body) >> _UNIT_SHIFT)
+        self.spent += 1 + (len(body) >> (_CONNECT_SHIFT if header >> 4 == CONNECT else _UNIT_SHIFT))
         self.control.packet(connection, header, body)

@@ -234,7 +234,9 @@ def write_append(
         raise ValueError("a mark has 8 bytes, a message id 16 or none")
     for each in deliveries:
         delivery = <tuple?> each
-        size += 4 * len(<tuple?> delivery[4])
+        if len(delivery) < 5 or len(<tuple?> delivery[4]) > 0xFFFF:
+            raise ValueError("a delivery has five fields, and at most 65,535 identifiers")
+        size += 4 * len(<tuple> delivery[4])
     if inbound is not None:
         queue_id, epoch, packet_id = inbound[0], inbound[1], inbound[2]
     start = _room(data, size)

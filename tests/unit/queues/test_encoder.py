@@ -72,6 +72,14 @@ def test_record_of_a_message_is_that_of_the_format(
     assert written == plain
 
 
+def test_message_with_more_identifiers_than_a_record_counts_is_refused() -> None:
+    """A count that does not fit would shift all that follows, under a checksum that holds."""
+    deliveries: list[Delivered] = [(5, 1, 1, 0, tuple(range(1, 65_537)))]
+
+    with pytest.raises((struct.error, ValueError)):
+        fastest("write_append", write_append)(bytearray(), b"markmark", b"", b"body", 0, deliveries, None)
+
+
 def test_record_of_a_move_is_that_of_the_format() -> None:
     written, plain = bytearray(), bytearray()
 
