@@ -131,6 +131,30 @@ def test_session_that_is_connected_elsewhere_from_now_on_hears_how_far_its_queue
     assert payloads(subscriber) == [b"1"]
 
 
+def test_each_hub_that_has_the_client_after_another_hears_how_far_the_queue_was_written() -> None:
+    """The log tells of every move: the first hub in it may have lost the client long ago, or lose the word."""
+    net = Net(3, QueuedHub)
+    one, two, three = net.hubs.values()
+    for hub in (one, two, three):
+        hub.open()
+    net.settle()
+    subscriber = three.keep("s", b"a")
+    session = one.know("s", b"a", TWO)
+    session.control.is_online_elsewhere = False
+    one.client("p").send(publish(b"a", b"1", 1, 1))
+    one.store.commit_all()
+
+    one.queued.connected(session)
+    net.settle()
+    assert (reads(three), payloads(subscriber)) == ([], [])
+    session.control.place.holder = THREE.node
+    one.queued.connected(session)
+    net.settle()
+    three.bench.settle()
+
+    assert payloads(subscriber) == [b"1"]
+
+
 def test_session_to_which_nothing_was_written_here_needs_no_word() -> None:
     net, one, _ = queued_pair()
     session = one.know("s", b"a", TWO)
