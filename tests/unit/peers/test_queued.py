@@ -91,6 +91,26 @@ def test_messages_of_a_turn_share_a_frame() -> None:
     assert [payloads(client) for client in clients] == [[b"1", b"2", b"3"]] * 3
 
 
+def test_filter_that_is_on_its_way_for_another_client_makes_no_second_copy() -> None:
+    """The publisher's hub stores by all subscriptions that the log has, whatever of them is announced."""
+    net, one, two = queued_pair()
+    subscriber = two.keep("s", b"a/+")
+    subscriber.subscribe(b"a/#", 0)
+    session = one.know("s", b"a/+", TWO)
+    one.plane.subscribe(session, Subscription(session, b"a/#", None, 0))
+    net.settle()
+    net.deaf.add((TWO, ONE))
+    two.subscribe(two.client("t"), b"a/+")
+    net.settle()
+
+    one.client("p").send(publish(b"a/b", b"x", 1, 1))
+    one.store.commit_all()
+    net.settle()
+    two.bench.settle()
+
+    assert payloads(subscriber) == [b"x"]
+
+
 def test_gap_means_a_page() -> None:
     """What another hub has stored before, and did not tell, is read first; nothing comes twice."""
     net, one, two = queued_pair()
