@@ -137,11 +137,6 @@ class Distribution:
         session: Session = target.session
         if session.is_sink:
             return None
-        if session.tenant.routing is not None:
-            routed = session.tenant.routing.routed(message, target)
-            if routed is None:
-                return None
-            target = routed
         if session.is_persistent and message.qos and session.tenant.changing is not None:
             changed = session.tenant.changing.as_of(message, target)
             if changed is None:
@@ -154,6 +149,12 @@ class Distribution:
             target = rest
         if session.is_persistent and ((message.qos and target.qos) or session.connection is None):
             return None
+        # Not earlier: all its subscriptions decide whether it comes through the queue.
+        if session.tenant.routing is not None:
+            routed = session.tenant.routing.routed(message, target)
+            if routed is None:
+                return None
+            target = routed
         self.receivers += 1
         return target if self.receivers <= self.allowed else None
 

@@ -1,44 +1,42 @@
 """Keys of the session directory with a number for each, by slot, in few bytes: a hub has one for each client that is connected.
 
-Knows no hub and no frame. Theory: the entries of a slot are one `bytes`, searched by `find`: it has some hundred bytes, and one that grows is
-split by further bits of the hash. An entry is
+Knows no hub and no frame. Theory: the entries of a slot are one `bytes`, searched by `find`: it has some hundred bytes, and a slot that grows has
+twice as many of them. An entry is
 
     0xFF tenant ":" Client Identifier 0xFF number in hexadecimal digits
 
-Invariant: UTF-8 has no 0xFF and a number no colon, so what is found between two 0xFF is a whole key.
+Invariants: UTF-8 has no 0xFF and a number no colon, so what is found between two 0xFF is a whole key. Which block of its slot a key is in, no client
+can choose: Python's hash of bytes is keyed anew in each process. Client Identifiers that share a slot are easily made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from zlib import crc32
 
-from iothub.peers.view import SLOTS, Key
+from iothub.peers.view import SLOTS, Key, slot_of
 
-BLOCK_BYTES = 2_048  # a larger one is split: about 60 keys
-PARTS = 16  # of a slot that is split; with a million keys each has as many
+BLOCK_BYTES = 2_048  # about 60 keys
+BLOCK_KEYS = 16  # with fewer, a block may be larger: they are long
 
 
 class PackedKeys:
     """Keys, each with a number of any size. Look-ups and changes are O(bytes of a block)."""
 
-    __slots__ = ("_blocks", "_count")
+    __slots__ = ("_count", "_slots")
 
     def __init__(self) -> None:
         self._count = 0
-        self._blocks: list[bytes | list[bytes]] = [b""] * SLOTS
+        self._slots: list[tuple[bytes, ...]] = []
+        self.clear()
 
     def __len__(self) -> int:
         return self._count
 
     def get(self, key: Key) -> int | None:
         """Return the number of a key."""
-        client = key[1].encode()
-        place = _place(key[0], client)
-        block = self._blocks[place % SLOTS]
-        if isinstance(block, list):
-            block = block[place // SLOTS % PARTS]
-        name = b"\xff%d:%b\xff" % (key[0], client)
+        name = _name(key)
+        blocks = self._slots[slot_of(key)]
+        block = blocks[_part(name, len(blocks))]
         at = block.find(name)
         if at < 0:
             return None
@@ -60,38 +58,36 @@ class PackedKeys:
 
     def has(self, slot: int) -> bool:
         """Whether a slot has a key."""
-        return any(self._blocks_of(slot))
+        return any(self._slots[slot])
 
     def of_slot(self, slot: int) -> list[tuple[Key, int]]:
         """Return the keys of a slot with their numbers."""
-        entries = [entry for block in self._blocks_of(slot) for entry in _entries(block)]
-        return [(_key(name), int(number, 16)) for name, number in entries]
+        return [(_key(name), int(number, 16)) for block in self._slots[slot] for name, number in _entries(block)]
 
     def remove(self, slot: int, is_removed: Callable[[int], bool]) -> None:
         """Forget the keys of a slot whose numbers are to be removed."""
         left = []
-        for block in self._blocks_of(slot):
+        for block in self._slots[slot]:
             entries = _entries(block)
             kept = [(name, number) for name, number in entries if not is_removed(int(number, 16))]
             self._count -= len(entries) - len(kept)
             left.append(_joined(kept))
-        self._blocks[slot] = left if isinstance(self._blocks[slot], list) else left[0]
+        self._slots[slot] = tuple(left)
 
     def clear(self) -> None:
         """Forget all."""
         self._count = 0
-        self._blocks = [b""] * SLOTS
+        self._slots = [(b"",)] * SLOTS
 
     # --- private
 
     def _change(self, key: Key, number: bytes) -> None:
         """Keep a key with a number; b"": without the key."""
-        client = key[1].encode()
-        place = _place(key[0], client)
-        slot, part = place % SLOTS, place // SLOTS % PARTS
-        blocks = self._blocks[slot]
-        block = blocks[part] if isinstance(blocks, list) else blocks
-        name = b"\xff%d:%b\xff" % (key[0], client)
+        name = _name(key)
+        slot = slot_of(key)
+        blocks = self._slots[slot]
+        part = _part(name, len(blocks))
+        block = blocks[part]
         at = block.find(name)
         if at >= 0:
             end = block.find(b"\xff", at + len(name))
@@ -100,27 +96,26 @@ class PackedKeys:
         if number:
             block += name + number
             self._count += 1
-        if isinstance(blocks, list):
-            blocks[part] = block
-        else:
-            self._blocks[slot] = block if len(block) <= BLOCK_BYTES else _split(block)
-
-    def _blocks_of(self, slot: int) -> list[bytes]:
-        blocks = self._blocks[slot]
-        return blocks if isinstance(blocks, list) else [blocks]
+        blocks = *blocks[:part], block, *blocks[part + 1 :]
+        is_large = len(block) > BLOCK_BYTES and block.count(b"\xff") > 2 * BLOCK_KEYS
+        self._slots[slot] = _spread(blocks, 2 * len(blocks)) if is_large else blocks
 
 
-def _place(tenant_id: int, client: bytes) -> int:
-    """Return a number whose remainder by `SLOTS` is `slot_of`, and whose further bits are the part of a split slot."""
-    return crc32(client, tenant_id & 0xFFFF_FFFF)
+def _name(key: Key) -> bytes:
+    return b"\xff%d:%b\xff" % (key[0], key[1].encode())
 
 
-def _split(block: bytes) -> list[bytes]:
-    parts: list[list[tuple[bytes, bytes]]] = [[] for _ in range(PARTS)]
-    for entry in _entries(block):
-        tenant_id, client_id = _key(entry[0])
-        parts[_place(tenant_id, client_id.encode()) // SLOTS % PARTS].append(entry)
-    return list(map(_joined, parts))
+def _part(name: bytes, parts: int) -> int:
+    return hash(name) % parts
+
+
+def _spread(blocks: tuple[bytes, ...], parts: int) -> tuple[bytes, ...]:
+    """Return the entries of a slot in more blocks."""
+    spread: list[list[tuple[bytes, bytes]]] = [[] for _ in range(parts)]
+    for block in blocks:
+        for entry in _entries(block):
+            spread[_part(b"\xff%b\xff" % entry[0], parts)].append(entry)
+    return tuple(map(_joined, spread))
 
 
 def _entries(block: bytes) -> list[tuple[bytes, bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,17 +49,39 @@ def test_packed_keys_are_what_a_dictionary_would_have(steps: list[tuple[str, Key
     assert len(packed) == sum(map(len, model.values()))
 
 
-def test_packed_keys_of_a_slot_that_is_split() -> None:
-    """A slot with more keys than a block holds has them all."""
-    keys = [key for key in ((1, f"client-{number}") for number in range(400_000)) if slot_of(key) == 7]
+def _is_even(number: int) -> bool:
+    return number % 2 == 0
+
+
+def _seven(_key: Key) -> int:
+    return 7
+
+
+def test_packed_keys_of_a_slot_with_many_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has them all, in blocks that stay small: a client can choose Client Identifiers of one slot."""
+    monkeypatch.setattr(packed_keys, "slot_of", _seven)
+    keys = [(1, f"client-{number}") for number in range(3_000)]
     packed, first = PackedKeys(), 1 << 51
 
     for number, key in enumerate(keys, first):
         packed.put(key, number)
 
-    assert sum(len(f":{client_id}:{first:x}") for _, client_id in keys) > packed_keys.BLOCK_BYTES
+    assert max(map(len, packed._slots[7])) <= packed_keys.BLOCK_BYTES
     assert dict(packed.of_slot(7)) == {key: number for number, key in enumerate(keys, first)}
     assert [packed.get(key) for key in keys] == list(range(first, first + len(keys)))
+    packed.remove(7, _is_even)
+    assert len(packed) == len(packed.of_slot(7)) == len(keys) // 2
     for key in keys:
         packed.pop(key)
     assert (len(packed), packed.has(7), list(packed.slots())) == (0, False, [])
+
+
+def test_packed_keys_that_are_long_do_not_spread_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of a few keys is as long as they are."""
+    monkeypatch.setattr(packed_keys, "slot_of", _seven)
+    packed = PackedKeys()
+
+    for number in range(packed_keys.BLOCK_KEYS):
+        packed.put((1, f"{number}" * 5_000), number)
+
+    assert len(packed._slots[7]) == 1

@@ -12,7 +12,6 @@ import pytest
 from iothub.peers.known import PeerPlaces
 from iothub.peers.options import Change, TenantOptions
 from iothub.peers.places import NOWHERE, covers
-from iothub.peers.queued import QueuedPeers
 from tests.simulation.suites import first_fault
 
 BLOCK = 250
@@ -20,7 +19,7 @@ SCHEDULES = 500  # in which each mutant must be found; the hardest needs about 3
 
 _OPTIONS, _CHANGE = "iothub.peers.options.TenantOptions", "iothub.peers.options.Change"
 _QUEUED, _PLACES = "iothub.peers.queued.QueuedPeers", "iothub.peers.known.PeerPlaces"
-_as_of, _note_applied, _connected = TenantOptions.as_of, PeerPlaces.note_applied, QueuedPeers.connected
+_as_of, _note_applied = TenantOptions.as_of, PeerPlaces.note_applied
 
 
 def _as_before_until_all_know(options: Any, message: Any, target: Any) -> Any:
@@ -51,12 +50,6 @@ def _announce_nothing_before(change: Change) -> list[bytes]:
     return []
 
 
-def _tell_once(queued: Any, session: Any) -> None:
-    """The first hub that had the client hears it, and not the one that has it now."""
-    _connected(queued, session)
-    session.announced = 0
-
-
 MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "options of this moment": {f"{_OPTIONS}.as_of": lambda _options, _message, target: target},
     "former options until all know the new ones": {f"{_OPTIONS}.as_of": _as_before_until_all_know},
@@ -67,7 +60,6 @@ MUTANTS: dict[str, dict[str, Callable[..., object]]] = {
     "durable before it is announced": {f"{_CHANGE}.filters": _announce_nothing_before},
     "nobody hears what is stored": {f"{_QUEUED}.queued": lambda *_: None},
     "nobody hears what was stored before a client came": {f"{_QUEUED}.connected": lambda *_: None},
-    "what was stored before is told once": {f"{_QUEUED}.connected": _tell_once},
     "a client moves in the middle of a change": {f"{_OPTIONS}.await_changes": lambda *_: False},
     "no look at the tails when a hub goes": {f"{_QUEUED}.peer_gone": lambda *_: None},
 }

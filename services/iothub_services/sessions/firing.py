@@ -92,14 +92,14 @@ class Firing:
     def run_due(self) -> None:
         """Answer those who have waited long enough."""
         now = self._clock.monotonic()
+        over: list[_Waiting] = []
         for session in list(self._limited):
-            over = [waiting for waiting in self._waiting[session] if waiting.until <= now]
-            left = [waiting for waiting in self._waiting[session] if waiting.until > now]
+            waiting = self._waiting.pop(session)
+            over += [each for each in waiting if each.until <= now]
+            left = [each for each in waiting if each.until > now]
             if left:
                 self._waiting[session] = left
-            else:
-                del self._waiting[session]
-            if all(waiting.until == math.inf for waiting in left):
+            if all(each.until == math.inf for each in left):
                 self._limited.discard(session)
-            for waiting in over:
-                waiting.answer.callback(False)
+        for each in over:  # not earlier: whoever goes on may end another session's wait
+            each.answer.callback(False)

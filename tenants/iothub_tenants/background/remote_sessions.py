@@ -78,9 +78,12 @@ class RemoteSessions:
         touched: dict[int, set[str]] = {}
         for event in page:
             touched.setdefault(event.tenant_id, set()).add(event.client_id)
-        for broker in self._hub.brokers:
-            pack(broker.plane, touched.get(broker.tenant_id, ()))
-            pack_woken(broker.plane, SLICE)
+        planes = {broker.tenant_id: broker.plane for broker in self._hub.brokers}
+        for tenant_id in touched.keys() & planes.keys():
+            pack(planes[tenant_id], touched[tenant_id])
+        woken = [plane for plane in planes.values() if plane.sessions.woken]
+        for plane in woken:
+            pack_woken(plane, SLICE // len(woken) + 1)
 
     async def _make_brokers(self, tenant_ids: Iterable[int]) -> None:
         for tenant_id in {*tenant_ids}:

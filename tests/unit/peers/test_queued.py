@@ -91,6 +91,26 @@ def test_messages_of_a_turn_share_a_frame() -> None:
     assert [payloads(client) for client in clients] == [[b"1", b"2", b"3"]] * 3
 
 
+def test_filter_that_is_on_its_way_for_another_client_makes_no_second_copy() -> None:
+    """The publisher's hub stores by all subscriptions that the log has, whatever of them is announced."""
+    net, one, two = queued_pair()
+    subscriber = two.keep("s", b"a/+")
+    subscriber.subscribe(b"a/#", 0)
+    session = one.know("s", b"a/+", TWO)
+    one.plane.subscribe(session, Subscription(session, b"a/#", None, 0))
+    net.settle()
+    net.deaf.add((TWO, ONE))
+    two.subscribe(two.client("t"), b"a/+")
+    net.settle()
+
+    one.client("p").send(publish(b"a/b", b"x", 1, 1))
+    one.store.commit_all()
+    net.settle()
+    two.bench.settle()
+
+    assert payloads(subscriber) == [b"x"]
+
+
 def test_gap_means_a_page() -> None:
     """What another hub has stored before, and did not tell, is read first; nothing comes twice."""
     net, one, two = queued_pair()
@@ -127,6 +147,30 @@ def test_session_that_is_connected_elsewhere_from_now_on_hears_how_far_its_queue
         one.queued.connected(session)
     net.settle()
     two.bench.settle()
+
+    assert payloads(subscriber) == [b"1"]
+
+
+def test_each_hub_that_has_the_client_after_another_hears_how_far_the_queue_was_written() -> None:
+    """The log tells of every move: the first hub in it may have lost the client long ago, or lose the word."""
+    net = Net(3, QueuedHub)
+    one, two, three = net.hubs.values()
+    for hub in (one, two, three):
+        hub.open()
+    net.settle()
+    subscriber = three.keep("s", b"a")
+    session = one.know("s", b"a", TWO)
+    session.control.is_online_elsewhere = False
+    one.client("p").send(publish(b"a", b"1", 1, 1))
+    one.store.commit_all()
+
+    one.queued.connected(session)
+    net.settle()
+    assert (reads(three), payloads(subscriber)) == ([], [])
+    session.control.place.holder = THREE.node
+    one.queued.connected(session)
+    net.settle()
+    three.bench.settle()
 
     assert payloads(subscriber) == [b"1"]
 

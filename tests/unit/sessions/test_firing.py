@@ -62,6 +62,19 @@ def test_session_is_settled_when_all_its_wills_are_done(wills: Wills) -> None:
     assert wills.wait(ONE) == [True]
 
 
+def test_who_goes_on_may_end_the_wait_of_another(wills: Wills) -> None:
+    """Whichever of them is asked first."""
+    answers: list[bool] = []
+    for session, other in ((ONE, OTHER), (OTHER, ONE)):
+        wills.firing.begin(session)
+        waiting = Deferred.fromCoroutine(wills.firing.settled(session))
+        waiting.addCallback(answers.append).addCallback(lambda _, other=other: wills.firing.done(other))
+
+    wills.pass_time(WAIT_S)
+
+    assert (len(answers), len(wills.firing)) == (2, 0)
+
+
 def test_who_has_waited_long_enough_goes_on(wills: Wills) -> None:
     """Who may wait for ever does."""
     wills.firing.begin(ONE)

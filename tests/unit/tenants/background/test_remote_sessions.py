@@ -606,3 +606,20 @@ def test_session_of_another_hub_costs_little_memory(tmp_path: Path) -> None:
 
     assert len(scenario.harness.acme.plane.sessions) == 2 * MANY - 1
     assert kept_bytes / MANY <= MOST_BYTES
+
+
+def test_woken_sessions_of_all_tenants_share_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page packs so many, however many tenants there are."""
+    packed: list[int] = []
+    monkeypatch.setattr(module, "pack_woken", lambda _plane, at_most: packed.append(at_most))
+    brokers = [
+        SimpleNamespace(tenant_id=number, plane=SimpleNamespace(sessions=SimpleNamespace(woken={"c": None})))
+        for number in range(MANY)
+    ]
+    hub = SimpleNamespace(brokers=brokers)
+
+    remote = RemoteSessions(cast("Any", hub), cast("Any", None), cast("Any", run), lambda: ME, 1)
+    now(remote.apply_events([]))
+
+    assert len(packed) == MANY
+    assert sum(packed) <= module.SLICE + MANY
