@@ -36,7 +36,10 @@ _SETTINGS: dict[str, type] = {
     "denied_networks": list,
 }
 _AT_CREATION = ("display_name", "plan", "client_id_policy")
-_KINDS: dict[type, str] = {str: "a text", bool: "true or false", list: "a list of texts"}
+_SWITCHES: dict[str, type] = {"is_protected": bool}
+_OF_PLAN: dict[str, type] = {"parent": str, "weight": int}
+_OF_DEVICE: dict[str, type] = {"is_enabled": bool, "groups": list}
+_KINDS: dict[type, str] = {str: "a text", bool: "true or false", int: "a whole number", list: "a list of texts"}
 _RULE_WORDS = 4
 
 
@@ -112,6 +115,7 @@ def _plan(store: AccountStore, given: Row, where: str, *, prunes: bool) -> Itera
     from iothub_tenants.accounts import plans
 
     _require_known(given, ("name", "parent", "weight", "limits"), where)
+    _require_kinds({key: value for key, value in given.items() if value is not None}, _OF_PLAN, where)
     name, limits = _text(given, "name", where), _limits(_list(given, "limits", where), f"{where}.limits")
     parent, weight = given.get("parent"), given.get("weight")
     known = {plan.name: plan for plan in plans.list_all(store)}.get(name)
@@ -146,9 +150,8 @@ class _Tenant:
         self._wanted = _mapping(given.get("tenant"), f"{where}.tenant")
         _require_known(self._wanted, ("name", "state", "is_protected", *_SETTINGS), f"{where}.tenant")
         self._name = _text(self._wanted, "name", f"{where}.tenant")
-        for key, kind in {**_SETTINGS, "is_protected": bool}.items():
-            if key in self._wanted and type(self._wanted[key]) is not kind:
-                raise ConfigError(f"{where}.tenant.{key}: expected {_KINDS[kind]}")
+        _require_kinds(self._wanted, _SETTINGS | _SWITCHES, f"{where}.tenant")
+        _require_kinds(given, {"groups": list}, where)
         self._is_new = bool(tenants.missing(store, [self._name]))
         self._has: Row = {} if self._is_new else transfer.export_tenant(store, self._name)
         self._is_foreign = given.get("pepper", transfer.fingerprint(store.pepper)) != transfer.fingerprint(store.pepper)
@@ -230,8 +233,8 @@ class _Tenant:
             where = f"{self._where}.devices[{place}]"
             row = {"name": given} if isinstance(given, str) else _mapping(given, where)
             _require_known(row, ("name", "credential_kind", "credential", "is_enabled", "groups"), where)
+            _require_kinds(row, _OF_DEVICE, where)
             name = _text(row, "name", where)
-            _list(row, "groups", where)
             known = has.get(name)
             if known is None:
                 stored = self._credential(row, where)
@@ -340,6 +343,7 @@ class _Tenant:
             where = f"{self._where}.limits[{place}]"
             row = {"value": given} if isinstance(given, str) else _mapping(given, where)
             _require_known(row, ("device", "value"), where)
+            _require_kinds(row, {"device": str}, where)
             limits = _limits([_text(row, "value", where)], where)
             if row.get("device"):
                 quotas.refuse_wider(parse_limits(list(limits.values())))
@@ -463,6 +467,15 @@ def _text(row: Row, name: str, where: str, *, is_empty_allowed: bool = False) ->
     if not isinstance(found, str) or not (found or is_empty_allowed):
         raise ConfigError(f"{where}.{name}: expected a text")
     return found
+
+
+def _require_kinds(row: Row, kinds: Mapping[str, type], where: str) -> None:
+    """Raise ConfigError if a value is there and of another kind: a step would fail with a defect after others were done."""
+    for key, kind in kinds.items():
+        found = row.get(key)
+        is_kind = type(found) is kind and (kind is not list or all(isinstance(each, str) for each in row[key]))
+        if key in row and not is_kind:
+            raise ConfigError(f"{where}.{key}: expected {_KINDS[kind]}")
 
 
 def _word(kind: Callable[[str], Any], text: str, where: str) -> Any:

@@ -26,6 +26,7 @@ _OF_A_PROCESS = {
     "lock",
     "hub.json",
     "api.json",
+    "api-restarts.json",
     "reloaded",
     "admin.sock",
     "init-unfinished",

@@ -28,6 +28,8 @@ from iothub.cli.contexts import Context
 PREFIX = "/api/v1"
 PAGE = 1000
 _PATIENCE_S = 40.0  # longer than the API waits for a hub
+_LONG_S = 3600.0  # for many devices, a few milliseconds each: their secrets are in this answer, and nowhere else
+_LONG = (":apply", ":import")
 _MOST_BYTES = 64 << 20
 
 Query = Mapping[str, object]
@@ -164,7 +166,7 @@ def send_http(context: Context, method: str, target: str, body: bytes | None) ->
     if body is not None:
         headers["Content-Type"] = media_type(target)
     try:
-        connection = _connection(context, parts.scheme, parts.hostname or "", parts.port)
+        connection = _connection(context, parts.scheme, parts.hostname or "", parts.port, patience_s(target))
         try:
             connection.request(method, parts.path + target, body, headers)
             answer = connection.getresponse()
@@ -181,17 +183,28 @@ def send_http(context: Context, method: str, target: str, body: bytes | None) ->
 
 def media_type(target: str) -> str:
     """Return what the body of a request to this path is."""
-    return "text/csv" if target.partition("?")[0].endswith("/devices:import") else "application/json"
+    return "text/csv" if _path_of(target).endswith("/devices:import") else "application/json"
+
+
+def patience_s(target: str) -> float:
+    """Return how long the answer to a request to this path may take."""
+    return _LONG_S if _path_of(target).endswith(_LONG) else _PATIENCE_S
+
+
+def _path_of(target: str) -> str:
+    return target.partition("?")[0]
 
 
 send: Send = send_http
 
 
-def _connection(context: Context, scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+def _connection(
+    context: Context, scheme: str, host: str, port: int | None, timeout_s: float
+) -> http.client.HTTPConnection:
     if scheme == "http":
-        return http.client.HTTPConnection(host, port, timeout=_PATIENCE_S)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
     trusted = ssl.create_default_context(cafile=context.ca_file or None)
-    return http.client.HTTPSConnection(host, port, timeout=_PATIENCE_S, context=trusted)
+    return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=trusted)
 
 
 def _following(link: str) -> str | None:

@@ -105,6 +105,7 @@ class DataDir:
         self.pepper_file = path / "pepper"
         self.hub_file = self.own / "hub.json"
         self.api_file = path / "api.json"
+        self.api_restarts_file = path / "api-restarts.json"
         self.reloaded_file = path / "reloaded"
         self.applied_file = self.own / "applied-changes.json"
         self.member_file = self.own / "member.json"
@@ -405,10 +406,20 @@ class DataDir:
         """Return what is noted of that process, None if nothing is readable."""
         return _read_note(self.api_file)
 
+    def write_api_restarts(self, facts: Mapping[str, object]) -> None:
+        """Write `api-restarts.json`: how often the hub has started that process again, and when it was silent. Raises UnavailableError."""
+        with _unavailable(self.path):
+            write_atomically(self.api_restarts_file, (json.dumps(facts, indent=2) + "\n").encode())
+
+    def read_api_restarts(self) -> dict[str, object]:
+        """Return that; empty: it was never started again."""
+        return _read_note(self.api_restarts_file) or {}
+
     def remove_api(self) -> None:
-        """Forget it; a file that cannot be removed is overwritten by the next one."""
-        with suppress(OSError):
-            self.api_file.unlink()
+        """Forget that process; a file that cannot be removed is overwritten by the next one."""
+        for file in (self.api_file, self.api_restarts_file):
+            with suppress(OSError):
+                file.unlink()
 
     def note_reload(self) -> None:
         """Let the REST API's process know that the hub, or a worker, has read its settings again. A failed write is ignored."""

@@ -14,8 +14,8 @@ from iothub.dashboard.api import Json, RefusalError, part
 from iothub.dashboard.export import safe
 from iothub.dashboard.frame import View
 from iothub.dashboard.parts import command
+from iothub.rest.edge import IMPORT_BYTES
 
-_FILE_BYTES, _BODY_BYTES = 16 << 20, 1 << 20  # what REST takes of an import, and of anything else
 _SHOWN = 200  # lines of an answer
 _CONTENT = "devices, groups, rules, limits, bans, token issuers and streams; no sessions and no messages"
 
@@ -45,7 +45,7 @@ class Import:
             parts.command_line(command("tenant", "import", "FILE", "--dry-run"))
             self._name = ui.input("Name", on_change=self._changed).props("outlined dense autofocus").classes("io-fill")
             self._name.props["hint"] = "of the new tenant"
-            parts.file_field("JSON file", ".json,application/json", _FILE_BYTES, self._uploaded)
+            parts.file_field("JSON file", ".json,application/json", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
             with ui.row().classes("io-buttons"):
                 ui.button("Close", on_click=shown.close).props("flat")
@@ -111,7 +111,7 @@ class Apply:
             ui.label("Tenants and plans become what the file describes; what it does not name stays.")
             parts.command_line(command("tenant", "apply", "-f", "FILE", "--dry-run"))
             self._prunes = ui.checkbox("Delete what a list of the file does not name any more", on_change=self._check)
-            parts.file_field("JSON file", ".json,application/json", _BODY_BYTES, self._uploaded)
+            parts.file_field("JSON file", ".json,application/json", IMPORT_BYTES, self._uploaded)
             self._result = ui.element("div").classes("io-lines").props("aria-live=polite")
             with ui.row().classes("io-buttons"):
                 ui.button("Close", on_click=shown.close).props("flat")

@@ -172,8 +172,8 @@ class MachineCheck:
     def _look_at_api(self) -> None:
         """Of workers the first one does."""
         if self.data_dir.worker <= 1:
-            note = self.data_dir.read_api() or {}
-            cause, silent_at = note.get("cause", ""), note.get("silent_at")
+            cause = (self.data_dir.read_api() or {}).get("cause", "")
+            silent_at = self.data_dir.read_api_restarts().get("silent_at")
             self.alarms.set(AlarmName.API_DOWN, bool(cause), detail=str(cause))
             is_silent = isinstance(silent_at, float) and self.wall() - silent_at < API_SILENT_S
             self.alarms.set(AlarmName.API_SILENT, is_silent, detail="it did not answer its last probes")

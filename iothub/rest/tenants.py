@@ -15,13 +15,14 @@ from iothub.base.errors import IotHubError
 from iothub.rest import answers, models
 from iothub.rest.answers import NumberedPage, Page
 from iothub.rest.models import Anything, Items, Prefix, TenantName
-from iothub.rest.problems import body_of, problem_of
+from iothub.rest.problems import Code, ProblemError, body_of, problem_of
 from iothub.rest.routes import Call, IfMatch, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import audit, tenants, transfer
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("tenants")
+MOST_STEPS = 50_000  # of one file: milliseconds each, and all secrets are in one answer
 
 
 @routes.get("/tenants", Scope.TENANTS_LIST, returns=Items)
@@ -65,6 +66,12 @@ def apply_tenants(
     """
     document = body.model_dump(exclude_none=True)
     found = applying.steps(call.store, call.settings.tenancy, document, prunes=prunes)
+    if len(found) > MOST_STEPS:
+        raise ProblemError(
+            Code.BODY_TOO_LARGE,
+            f"the file asks for {len(found)} changes, and one request makes at most {MOST_STEPS}: "
+            "divide it, or import its devices as CSV first",
+        )
     secrets: list[dict[str, str]] = []
     problem: dict[str, object] | None = None
     if not is_dry_run:

@@ -1,7 +1,7 @@
 """The process of the REST API beside a hub: started when the hub is ready, started anew when it ends or hangs, stopped with the hub.
 
 Knows no HTTP: nothing of the API is loaded here. What that process has to say is in `api.json` of the data directory: where it listens, or why
-it cannot; the hub adds how often it has started it again, for metric and alarm.
+it cannot. How often it was started again, for metric and alarm, is in `api-restarts.json`, which it does not write.
 
 Invariant: whatever becomes of that process, the hub goes on; its alarm says so.
 """
@@ -57,7 +57,7 @@ def launch(command: Sequence[str]) -> Process:
 
 def restarts(data_dir: DataDir) -> Mapping[str, int]:
     """Return how often the process was started again, by reason; of several workers the first one says so."""
-    found = (data_dir.read_api() or {}).get("restarts") if data_dir.worker <= 1 else None
+    found = data_dir.read_api_restarts().get("restarts") if data_dir.worker <= 1 else None
     return found if isinstance(found, dict) else {}
 
 
@@ -136,7 +136,6 @@ class ApiProcess:
         address = note.get("address")
         if not isinstance(address, str) or "cause" in note:
             return
-        self._note(note)
 
         def on_answer(is_alive: bool) -> None:
             if process is not self._process or self._is_killed:
@@ -157,13 +156,8 @@ class ApiProcess:
             self._pause_s = LEAST_PAUSE_S
         log.warning("the REST API has ended, starting it again", cause=cause, restart_in_s=self._pause_s)
         self._restarts[reason] += 1
-        self._note({"cause": cause})
+        with suppress(UnavailableError):  # a full disk has its own alarm
+            self._data_dir.write_api({"cause": cause})
+            self._data_dir.write_api_restarts({"restarts": self._restarts, "silent_at": self._silent_at})
         self._reactor.callLater(self._pause_s, self.start)
         self._pause_s = min(2 * self._pause_s, MOST_PAUSE_S)
-
-    def _note(self, note: Mapping[str, object]) -> None:
-        """Write down what the process says, with what this hub knows of it: the process has written only the first."""
-        whole = {**note, "restarts": self._restarts, "silent_at": self._silent_at}
-        if whole != note or "cause" in note:
-            with suppress(UnavailableError):  # a full disk has its own alarm
-                self._data_dir.write_api(whole)

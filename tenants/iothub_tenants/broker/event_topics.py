@@ -41,6 +41,7 @@ from iothub_tenants.broker.tenant_events import EventSink, NoSink
 SUMMARY_INTERVAL_S = 10.0
 MOST_WAITING = 1_000  # events of one tenant whose publishers are held
 HELD_S = 0.1  # between two looks whether they still are
+MOST_OPENING = 16  # brokers that are made for events at a time: clients that connect ask the same threads
 SLICE = 100  # events, or tenants of a summary, between two turns of the reactor
 WARNING, CLEARED = 0.8, 0.75  # shares of a quota
 
@@ -129,7 +130,8 @@ class EventTopics:
         self._left_out: dict[tuple[int, str], Counter[EventLoss]] = {}  # by id and name of the tenant
         self._summarised_ms = self._now_ms()
         self._seen: dict[int, _Seen] = {}
-        self._opening: dict[int | str, list[MakeEvent]] = {}
+        self._opening: dict[int | str, list[MakeEvent]] = {}  # what waits for a broker
+        self._to_open: deque[int | str] = deque()  # whose broker is not yet being made
         self.published = 0
         self.lost: Counter[str] = Counter()
 
@@ -187,11 +189,19 @@ class EventTopics:
             self._take_made(broker, make)
         elif tenant not in self._opening:
             self._opening[tenant] = [make]
-            Deferred.fromCoroutine(self._take_elsewhere(self._open_tenant, tenant)).addErrback(_not_opened)
+            self._to_open.append(tenant)
+            self._open_next()
         elif len(self._opening[tenant]) < MOST_WAITING:
             self._opening[tenant].append(make)
         else:
             self._leave_out_made(tenant, make, EventLoss.HELD)
+
+    def _open_next(self) -> None:
+        while (
+            self._to_open and len(self._opening) - len(self._to_open) < MOST_OPENING and self._open_tenant is not None
+        ):
+            opening = self._take_elsewhere(self._open_tenant, self._to_open.popleft())
+            Deferred.fromCoroutine(opening).addErrback(_not_opened)
 
     async def _take_elsewhere(self, open_tenant: OpenTenant, tenant: int | str) -> None:
         broker = None
@@ -200,6 +210,8 @@ class EventTopics:
         finally:  # webhooks get the events all the same
             for make in self._opening.pop(tenant):
                 self._take_made(broker, make)
+            if self._to_open:
+                self._later(0.0, self._open_next)
 
     def _take_made(self, broker: TenantBroker | None, make: MakeEvent) -> None:
         event = make(broker) if broker is None or self._is_watched(broker) else None
@@ -340,6 +352,7 @@ class EventTopics:
             for make in opening:
                 self._leave_out_made(tenant, make, EventLoss.STOPPED)
             opening.clear()
+        self._to_open.clear()
 
     def _publish_waiting(self, left: int) -> tuple[int, bool]:
         """Publish up to `left` events; return how many more might have followed, and whether any tenant is held."""

@@ -16,7 +16,12 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 BREAKING = "`${alert(2)}`</script><script>alert(3)</script>"
 FORMULA = "=cmd|' /C calc'!A0"
 ADMIN = "platform-admin"
-PATHS = ("", "/devices", "/rules", f"/rules?subject={quote(HOSTILE)}", "/bans", "/audit", "/quotas", "/usage")
+URL = "https://receiver.example/<svg/onload=alert(4)>"
+PATHS = (
+    *("", "/devices", "/rules", f"/rules?subject={quote(HOSTILE)}", "/bans", "/audit", "/quotas", "/usage"),
+    *("/webhooks", "/webhooks/w", "/token-issuers", "/token-issuers/i"),
+    *(f"/subscriptions?client_id={quote(HOSTILE)}", f"/subscriptions?group={quote(HOSTILE)}"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +35,9 @@ def filled(served: Dashboard, hub: Hub) -> Dashboard:
         )
         served("POST", "/tenants/evil/bans", {"kind": "client_id", "value": text[:64], "reason": text})
     served("POST", "/tenants/evil/bans", {"kind": "client_id", "value": "formula", "reason": FORMULA})
+    served("POST", "/tenants/evil/webhooks", {"name": "w", "url": URL})
+    key = {"algorithm": "HS256", "secret": "s" * 32, "issuer": HOSTILE, "audience": BREAKING}
+    served("POST", "/tenants/evil/token-issuers", {"name": "i", **key})
     client = RawClient(hub.ports["tcp"], 5)
     client.connect("<b>id</b>", username="evil/d1", password="secret")
     client.close()

@@ -445,6 +445,12 @@ def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path) -> None:
     both.same(f"tenant apply -f {file}")
 
 
+def test_answer_that_has_secrets_is_waited_for() -> None:
+    """Devices take milliseconds each; other requests end soon where nobody answers."""
+    for path in ("/api/v1/tenants:apply?prune=false", "/api/v1/tenants/acme/devices:import?dry_run=false"):
+        assert remote_api.patience_s(path) > 30 * remote_api.patience_s("/api/v1/tenants?after=:apply")
+
+
 def test_tenant_is_exported_and_imported(both: Both, tmp_path: Path) -> None:
     both.same("tenant export acme")
     file = tmp_path / "acme.json"

@@ -179,6 +179,13 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
             "tenants[0].tenant.is_qos0_queued: expected true or false",
         ),
         (with_tenant(limits=[{"device": "dev1", "value": "publish_messages=5/1s"}]), "counted for a whole tenant"),
+        (with_tenant(groups=[5]), "tenants[0].groups: expected a list of texts"),
+        (with_tenant(devices=[{"name": "d", "groups": [5]}]), "tenants[0].devices[0].groups: expected a list of texts"),
+        (with_tenant(devices=[{"name": "d", "is_enabled": "false"}]), "is_enabled: expected true or false"),
+        (with_tenant(limits=[{"device": 5, "value": "publish_messages=5/1s"}]), "limits[0].device: expected a text"),
+        (with_tenant(tenant={"name": "acme", "allowed_networks": [5]}), "allowed_networks: expected a list of texts"),
+        ({"plans": [{"name": "small", "parent": 5}]}, "plans[0].parent: expected a text"),
+        ({"plans": [{"name": "small", "weight": 1.5}]}, "plans[0].weight: expected a whole number"),
     ],
 )
 def test_mistake_is_named_with_its_place(cli: Cli, tmp_path: Path, document: object, why: str) -> None:

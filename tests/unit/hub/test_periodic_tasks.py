@@ -111,7 +111,9 @@ def test_machine_short_of_memory_narrows_the_listeners() -> None:
     gate = SimpleNamespace(set_narrow=lambda *, is_narrow: narrow.append(is_narrow))
     watch = SimpleNamespace(sample=lambda: None, is_overloaded=True)
     parts: dict[str, Any] = {
-        "data_dir": SimpleNamespace(write_heartbeat=lambda: beats.append("beat"), worker=0, read_api=lambda: None),
+        "data_dir": SimpleNamespace(
+            write_heartbeat=lambda: beats.append("beat"), worker=0, read_api=lambda: None, read_api_restarts=dict
+        ),
         "alarms": Alarms(ManualClock()),
         "watch": watch,
         "descriptors": Descriptors(1024, lambda: 40),
@@ -132,7 +134,7 @@ def test_clients_that_use_up_the_descriptors_are_an_alarm() -> None:
     descriptors, alarms = Descriptors(64, lambda: 40, own=40), Alarms(ManualClock())
     some: Any = SimpleNamespace
     check = MachineCheck(
-        data_dir=some(write_heartbeat=lambda: None, worker=0, read_api=lambda: None),
+        data_dir=some(write_heartbeat=lambda: None, worker=0, read_api=lambda: None, read_api_restarts=dict),
         alarms=alarms,
         watch=some(sample=lambda: None, is_overloaded=False),
         descriptors=descriptors,
@@ -159,7 +161,7 @@ def test_rest_api_that_does_not_run_is_an_alarm(worker: int, is_told: bool) -> N
     note: dict[str, object] | None = {"cause": "its port is in use"}
     alarms, some = Alarms(ManualClock()), cast("Any", SimpleNamespace)
     check = MachineCheck(
-        data_dir=some(write_heartbeat=lambda: None, worker=worker, read_api=lambda: note),
+        data_dir=some(write_heartbeat=lambda: None, worker=worker, read_api=lambda: note, read_api_restarts=dict),
         alarms=alarms,
         watch=some(sample=lambda: None, is_overloaded=False),
         descriptors=Descriptors(1024, lambda: 40),
@@ -177,11 +179,11 @@ def test_rest_api_that_does_not_run_is_an_alarm(worker: int, is_told: bool) -> N
 
 
 def test_rest_api_that_did_not_answer_is_an_alarm_for_a_while() -> None:
-    note = {"address": "http://127.0.0.1:8081", "silent_at": 1000.0}
+    noted = {"restarts": {"ended": 0, "silent": 1}, "silent_at": 1000.0}
     wall_s = [1000.0]
     alarms, some = Alarms(ManualClock()), cast("Any", SimpleNamespace)
     check = MachineCheck(
-        data_dir=some(write_heartbeat=lambda: None, worker=0, read_api=lambda: note),
+        data_dir=some(write_heartbeat=lambda: None, worker=0, read_api=lambda: None, read_api_restarts=lambda: noted),
         alarms=alarms,
         watch=some(sample=lambda: None, is_overloaded=False),
         descriptors=Descriptors(1024, lambda: 40),

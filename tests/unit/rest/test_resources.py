@@ -10,6 +10,7 @@ import pytest
 from iothub.base.errors import BackendError, ConflictError, NotFoundError, UnavailableError
 from iothub.cli.main import run
 from iothub.records.admin_commands import Verb, message_rows
+from iothub.rest import tenants as rest_tenants
 from iothub_tenants.accounts import bans, devices, tenants
 from tests.support.in_process.query_answers import body
 from tests.support.in_process.rest_api import Api
@@ -43,6 +44,19 @@ def test_tenant_has_plan_and_policy_of_the_settings(api: Api) -> None:
     assert (made["plan"], made["client_id_policy"]) == ("standard", "owner")
     assert api.post("/tenants", {"name": "system"}).code == "invalid"
     assert api.post("/tenants", {"name": "other2", "plan": "nobodys"}).code == "not_found"
+
+
+def test_file_with_too_many_changes_is_refused_as_a_whole(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its secrets would be in an answer that nobody can read."""
+    monkeypatch.setattr(rest_tenants, "MOST_STEPS", 2)
+    wanted = {"tenants": [{"tenant": {"name": "new"}, "devices": ["d1"]}]}
+    more = {"tenants": [{"tenant": {"name": "more"}, "devices": ["d1", "d2"]}]}
+
+    done, refused = api.post("/tenants:apply", wanted), api.post("/tenants:apply", more)
+
+    assert [each["username"] for each in done.json["secrets"]] == ["new/d1"]
+    assert (refused.status, refused.code) == (413, "body_too_large")
+    assert api.get("/tenants/more").code == "not_found"
 
 
 def test_change_needs_the_etag_that_was_read(api: Api) -> None:

@@ -24,7 +24,7 @@ from iothub.testing.clock import ManualClock
 from iothub_services.connections.rejected import NO_TENANT, Client
 from iothub_services.queues.port import TenantUsage
 from iothub_services.quota.names import Quota
-from iothub_tenants.broker.event_topics import MOST_WAITING, EventSettings, EventSource, EventTopics
+from iothub_tenants.broker.event_topics import MOST_OPENING, MOST_WAITING, EventSettings, EventSource, EventTopics
 from iothub_tenants.broker.traffic import Traffic
 
 ACME, BETA = 1, 2
@@ -646,6 +646,28 @@ def test_too_many_refused_logins_for_a_broker_that_is_made_are_counted() -> None
 
     hub.events.finish()
     assert hub.events.lost == {"held": 2, "stopped": MOST_WAITING}
+
+
+def test_brokers_of_many_tenants_are_made_a_few_at_a_time() -> None:
+    """A command that changes a device of each tenant; clients that connect meanwhile ask the same threads."""
+    asked: list[Deferred[Any]] = []
+    tenants, sink = range(5, 5 + 3 * MOST_OPENING), Sink(set(range(5, 5 + 3 * MOST_OPENING)))
+
+    async def open_tenant(_tenant_id: int | str) -> Any:
+        asked.append(Deferred())
+        return await asked[-1]
+
+    hub = Hub(open_tenant=open_tenant, sink=sink)
+    for tenant_id in tenants:
+        hub.events.on_account(TenantEvent(EventKind.DEVICE_CREATED, tenant_id, "acme", "dev1", 5, {}, "change-1"))
+    assert len(asked) == MOST_OPENING
+
+    for number in range(len(tenants)):
+        asked[number].callback(None)
+        hub.run()
+        assert len(asked) - (number + 1) <= MOST_OPENING
+
+    assert sorted(tenant_id for tenant_id, _, _ in sink.got) == list(tenants)
 
 
 @pytest.mark.parametrize("tenant_id", [0, 99])
