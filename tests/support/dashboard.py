@@ -94,15 +94,17 @@ class Dashboard:
         self.pid = self._process.pid
         until(lambda: '"event": "ready"' in self.log.read_text(), "the dashboard is ready", 60)
         self._contexts: dict[str, BrowserContext] = {}
+        self._pages: list[Page] = []
 
     def as_(self, role: str, path: str = "/", *, tenant: str = "", phone: bool = False) -> Page:
-        """Open a page. The login is made once for each role, without a page: one that is closed while it loads can hang Chromium."""
+        """Open a page. The login is made once for each role."""
         name = f"{role}-{tenant or 'platform'}"
         if name not in self._contexts:
             self._contexts[name] = self._logged_in(name, role, tenant)
         page = self._contexts[name].new_page()
         page.set_viewport_size(PHONE if phone else DESK)  # type: ignore[arg-type]
         page.set_default_timeout(_WAIT_MS)
+        self._pages.append(page)
         self.watched.watch(page, self.base)
         self.open(page, path)
         return page
@@ -127,8 +129,17 @@ class Dashboard:
     def anonymous(self) -> Page:
         page = self.browser.new_context().new_page()
         page.set_default_timeout(_WAIT_MS)
+        self._pages.append(page)
         self.watched.watch(page, self.base)
         return page
+
+    def close_pages(self) -> None:
+        """Close what a test has opened; no page while it loads, which can hang Chromium."""
+        for page in self._pages:
+            if not page.is_closed():
+                page.goto("about:blank")
+                page.close()
+        self._pages.clear()
 
     def _logged_in(self, name: str, role: str, tenant: str) -> BrowserContext:
         body = {"name": name, "role": role, "password": PASSWORD, **({"tenant": tenant} if tenant else {})}

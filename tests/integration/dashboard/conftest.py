@@ -32,5 +32,6 @@ def nothing_forbidden(served: Dashboard) -> Iterator[None]:
     """No page may have an error, open a dialog of the browser, or load anything from elsewhere."""
     served.watched.found.clear()
     yield
+    served.close_pages()
     assert served.watched.found == []
     assert "defect" not in served.log.read_text()

@@ -50,7 +50,6 @@ def test_refused_client_is_explained_from_its_row(served: Dashboard) -> None:
     expect(page.get_by_text(f"{known['deciding']['step']}: {known['deciding']['reason']}")).to_be_visible()
     steps = [each["step"] for hub in known["hubs"] for each in hub["steps"]]
     expect(page.locator("main tbody tr td:first-child")).to_have_text(steps)
-    page.close()
 
 
 def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> None:
@@ -68,7 +67,6 @@ def test_publish_and_subscribe_are_explained_by_the_form(served: Dashboard) -> N
         press(page, "Explain")
 
         expect(page.locator("main .io-badge").first).to_have_text(verdict)
-    page.close()
 
 
 def test_trace_is_started_read_live_stopped_downloaded_and_deleted(served: Dashboard, secret: str) -> None:
@@ -96,7 +94,6 @@ def test_trace_is_started_read_live_stopped_downloaded_and_deleted(served: Dashb
 
     expect(page.get_by_text("There is no trace.")).to_be_visible()
     assert served("GET", f"{BASE}/traces")["items"] == []
-    page.close()
 
 
 def test_client_has_both_ways_and_a_viewer_none_that_changes(served: Dashboard, secret: str) -> None:
@@ -109,7 +106,6 @@ def test_client_has_both_ways_and_a_viewer_none_that_changes(served: Dashboard, 
         with served.following(page):
             page.locator("main").get_by_role("link", name="Explain").click()
         expect(page.locator("main .io-badge").first).to_have_text("allow")
-        page.close()
 
     viewer = served.as_("viewer", f"{BASE}/traces")
     expect(viewer.get_by_text("There is no trace.")).to_be_visible()
@@ -121,7 +117,6 @@ def test_trace_of_another_tenant_is_not_there(served: Dashboard) -> None:
     page = served.as_("tenant-viewer", "/", tenant="acme")
 
     assert page.request.get(f"{served.base}/trace.jsonl?tenant=probe&trace=t-1").status == 404
-    page.close()
     anonymous = served.anonymous()
     assert anonymous.request.get(f"{served.base}/trace.jsonl?tenant=probe&trace=t-1").status == 401
     anonymous.close()
@@ -155,7 +150,6 @@ def test_page_is_a_client_that_may_what_its_device_may(served: Dashboard, secret
     served("POST", f"{BASE}/clients/in-the-page:kick")
 
     expect(page.locator("main .io-badge", has_text="offline")).to_be_visible()
-    page.close()
 
 
 def test_client_of_a_page_is_of_the_viewers_tenant_alone(served: Dashboard) -> None:
@@ -165,4 +159,3 @@ def test_client_of_a_page_is_of_the_viewers_tenant_alone(served: Dashboard) -> N
 
     expect(page.locator(".io-problem")).to_contain_text("there is no tenant 'probe'")
     assert page.get_by_role("button", name="Connect").count() == 0
-    page.close()

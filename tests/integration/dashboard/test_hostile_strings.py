@@ -52,7 +52,6 @@ def test_pages_show_them_as_text(filled: Dashboard) -> None:
 
         assert page.locator("img[src=x]").count() == 0, path
         assert page.evaluate("[...document.scripts].filter(e => !e.src && !e.nonce).length") == 0, path
-    page.close()
 
 
 def test_strings_are_there_as_they_are(filled: Dashboard) -> None:
@@ -60,7 +59,6 @@ def test_strings_are_there_as_they_are(filled: Dashboard) -> None:
     expect(page.get_by_text(HOSTILE)).to_be_visible()
     filled.open(page, "/tenants/evil/bans")
     expect(page.get_by_text(BREAKING, exact=True).first).to_be_visible()
-    page.close()
 
 
 def test_title_dialogue_and_notification_show_them_as_text(filled: Dashboard) -> None:
@@ -74,7 +72,6 @@ def test_title_dialogue_and_notification_show_them_as_text(filled: Dashboard) ->
     page.get_by_label("Topic, or Topic Filter").fill(BREAKING)
     page.get_by_role("button", name="Test", exact=True).click()
     expect(page.locator(".q-notification").first).to_be_visible()  # REST refuses such a name, in its own words
-    page.close()
 
 
 def test_path_of_a_page_is_text(filled: Dashboard) -> None:
@@ -82,7 +79,6 @@ def test_path_of_a_page_is_text(filled: Dashboard) -> None:
     expect(page.locator(".io-problem")).to_be_visible()
     filled.open(page, "/tenants/acme/devices/%3Cimg%20src=x%20onerror=alert(6)%3E")
     expect(page.locator(".io-problem")).to_be_visible()
-    page.close()
 
 
 def test_login_form_gives_a_name_back_as_text(filled: Dashboard) -> None:
@@ -90,7 +86,6 @@ def test_login_form_gives_a_name_back_as_text(filled: Dashboard) -> None:
     filled.log_in(page, '"><script>alert(7)</script>')
 
     expect(page.locator("#name")).to_have_value('"><script>alert(7)</script>')
-    page.close()
 
 
 def test_script_that_is_put_into_a_page_does_not_run(filled: Dashboard) -> None:
@@ -106,12 +101,10 @@ def test_script_that_is_put_into_a_page_does_not_run(filled: Dashboard) -> None:
     assert [each for each in filled.watched.found if "Content Security Policy" in each] == filled.watched.found
     assert len(filled.watched.found) >= 2
     filled.watched.found.clear()
-    page.close()
 
 
 def test_cells_of_csv_are_no_formulas(filled: Dashboard) -> None:
     page = filled.as_(ADMIN, "/tenants/evil/bans")
     answer = page.request.get(filled.base + "/export.csv?list=/tenants/evil/bans&fields=kind,value,reason")
-    page.close()
 
     assert json.dumps(f"'{FORMULA}")[1:-1] in answer.text()

@@ -104,7 +104,6 @@ def test_every_live_page_opens(served: Dashboard, client: RawClient) -> None:
         expect(page.locator("main [role=heading][aria-level='1']")).to_have_text(title)
         assert page.locator(".io-problem").count() == 0, path
         all_named(page)
-    page.close()
 
 
 def test_messages_are_shown_to_who_may_read_them(served: Dashboard, client: RawClient) -> None:
@@ -114,7 +113,6 @@ def test_messages_are_shown_to_who_may_read_them(served: Dashboard, client: RawC
         expect(page.get_by_text(PAYLOAD.decode()).first).to_be_visible(visible=is_shown)
         assert (page.get_by_text("it lacks the scope messages:read").count() == 0) is is_shown
         assert page.get_by_role("button", name="Discard").count() == int(is_shown)
-        page.close()
 
 
 def test_refused_client_is_there_with_the_rule(served: Dashboard, client: RawClient) -> None:
@@ -124,7 +122,6 @@ def test_refused_client_is_there_with_the_rule(served: Dashboard, client: RawCli
     (known, *_) = [each for each in served("GET", f"{BASE}/rejected")["items"] if each["client_id"] == "stranger"]
     expect(row).to_contain_text(known["rule"])
     expect(row).to_contain_text(known["reason"])
-    page.close()
 
 
 def test_client_is_kicked(served: Dashboard, client: RawClient) -> None:
@@ -137,7 +134,6 @@ def test_client_is_kicked(served: Dashboard, client: RawClient) -> None:
 
     assert page.url.endswith(f"{BASE}/clients")
     client.expect_closed()
-    page.close()
 
 
 def test_queue_is_purged_and_session_discarded(served: Dashboard, client: RawClient) -> None:
@@ -153,7 +149,6 @@ def test_queue_is_purged_and_session_discarded(served: Dashboard, client: RawCli
 
     assert page.url.endswith(f"{BASE}/sessions")
     assert served("GET", f"{BASE}/sessions/{ID}", status=404)["code"] == "not_found"
-    page.close()
 
 
 def test_retained_messages_are_counted_then_deleted(served: Dashboard, client: RawClient) -> None:
@@ -167,14 +162,12 @@ def test_retained_messages_are_counted_then_deleted(served: Dashboard, client: R
 
     told(page, "are deleted")
     assert served("GET", f"{BASE}/retained")["items"] == []
-    page.close()
 
 
 def test_run_has_its_report_as_a_picture(served: Dashboard, secret: str) -> None:
     page = served.as_("platform-admin", "/runs/1")
 
     page.wait_for_function("() => document.querySelector('main img').naturalWidth > 0")
-    page.close()
 
 
 def test_key_is_shown_once_and_refused_when_it_is_deleted(served: Dashboard, secret: str) -> None:
@@ -194,7 +187,6 @@ def test_key_is_shown_once_and_refused_when_it_is_deleted(served: Dashboard, sec
 
     told(page, "portal is deleted")
     assert served("GET", "/api-keys/portal", status=404)
-    page.close()
 
 
 def test_settings_are_read_again(served: Dashboard, secret: str) -> None:
@@ -205,4 +197,3 @@ def test_settings_are_read_again(served: Dashboard, secret: str) -> None:
     button(page, "Reload")
 
     told(page, "Reloaded")
-    page.close()

@@ -82,7 +82,6 @@ def test_every_page_opens(served: Dashboard) -> None:
         expect(page.locator("main [role=heading][aria-level='1']")).to_have_text(title)
         assert page.locator(".io-problem").count() == 0, path
         all_named(page)
-    page.close()
 
 
 def test_page_that_is_not_there_says_so(served: Dashboard) -> None:
@@ -91,7 +90,6 @@ def test_page_that_is_not_there_says_so(served: Dashboard) -> None:
     expect(page.locator(".io-problem")).to_contain_text("there is no such page")
     served.open(page, "/tenants/nobody")
     expect(page.locator(".io-problem")).to_contain_text("there is no tenant 'nobody'")
-    page.close()
 
 
 def test_login(served: Dashboard) -> None:
@@ -114,7 +112,6 @@ def test_login(served: Dashboard) -> None:
     other.wait_for_url("**/login")  # open pages of the login show nothing more
     page.goto(served.base + "/")
     assert page.url.endswith("/login")
-    page.close()
 
 
 def test_page_of_another_server_cannot_log_in(served: Dashboard) -> None:
@@ -176,7 +173,6 @@ def test_tenant_is_created_changed_and_deleted(served: Dashboard) -> None:
     fill(page, "Name", "fresh")
     sure.click()
     told(page, "being deleted")
-    page.close()
 
 
 def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> None:
@@ -185,7 +181,7 @@ def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> No
     button(page, "Create device")
     fill(page, "Name", "made-here")
     button(page, "Create")
-    expect(page.get_by_text("Secret of made-here")).to_be_visible()
+    expect(page.get_by_text("Secret of made-here", exact=True)).to_be_visible()
     first = page.locator(".io-command code").last.inner_text()
     assert len(first) > 20
     button(page, "I have kept it")
@@ -193,7 +189,7 @@ def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> No
 
     row_action(page, "made-here", "Rotate the secret")
     button(page, "Rotate")
-    expect(page.get_by_text("Secret of made-here")).to_be_visible()
+    expect(page.get_by_text("Secret of made-here", exact=True)).to_be_visible()
     assert page.locator(".io-command code").last.inner_text() != first
     button(page, "I have kept it")
 
@@ -207,7 +203,6 @@ def test_device_is_created_rotated_disabled_and_deleted(served: Dashboard) -> No
     button(page, "Delete")
     told(page, "is deleted")
     served("GET", "/tenants/acme/devices/made-here", status=404)
-    page.close()
 
 
 def test_devices_are_imported_from_a_file_or_none(served: Dashboard, tmp_path: Path) -> None:
@@ -232,7 +227,6 @@ def test_devices_are_imported_from_a_file_or_none(served: Dashboard, tmp_path: P
     rows = list(csv.DictReader(Path(download.value.path()).read_text().splitlines()))
     assert [row["username"] for row in rows] == ["acme/bulk-1", "acme/bulk-2"]
     assert served("GET", "/tenants/acme/devices/bulk-2")["is_enabled"]
-    page.close()
 
 
 def test_list_is_paged_filtered_and_exported_by_the_server(served: Dashboard) -> None:
@@ -258,7 +252,6 @@ def test_list_is_paged_filtered_and_exported_by_the_server(served: Dashboard) ->
     assert [row["name"] for row in rows] == [f"d-01{number}" for number in range(10)]
     page.locator("input[data-search]").fill("nobody")
     expect(page.get_by_text("Nothing matches the filter.")).to_be_visible()
-    page.close()
 
 
 def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
@@ -282,7 +275,6 @@ def test_rules_are_added_tested_and_removed(served: Dashboard) -> None:
     agree(page, "Remove")
     told(page, "is removed")
     assert [row for row in served("GET", "/tenants/acme/acl-rules")["items"] if row["filter"] == "secret/#"] == []
-    page.close()
 
 
 def test_groups_and_their_members(served: Dashboard) -> None:
@@ -300,7 +292,6 @@ def test_groups_and_their_members(served: Dashboard) -> None:
     row_action(page, "north", "Delete")
     agree(page, "Delete")
     told(page, "Group north is deleted")
-    page.close()
 
 
 def test_bans_are_added_and_lifted(served: Dashboard) -> None:
@@ -316,7 +307,6 @@ def test_bans_are_added_and_lifted(served: Dashboard) -> None:
     agree(page, "Lift")
     told(page, "is lifted")
     assert served("GET", "/tenants/acme/bans")["items"] == []
-    page.close()
 
 
 def test_limit_is_changed_and_a_change_in_between_is_not_overwritten(served: Dashboard) -> None:
@@ -335,7 +325,6 @@ def test_limit_is_changed_and_a_change_in_between_is_not_overwritten(served: Das
     button(page, "Save")
     told(page, "it has changed since it was read")
     assert served("GET", "/tenants/acme/quotas")["limits"] == {"connections": 78}
-    page.close()
 
 
 def test_plan_is_created_changed_and_deleted(served: Dashboard) -> None:
@@ -357,7 +346,6 @@ def test_plan_is_created_changed_and_deleted(served: Dashboard) -> None:
     fill(page, "Name", "tiny")
     button(page, "Delete")
     told(page, "Plan tiny is deleted")
-    page.close()
 
 
 def test_viewer_sees_everything_and_no_button_that_changes(served: Dashboard) -> None:
@@ -372,7 +360,6 @@ def test_viewer_sees_everything_and_no_button_that_changes(served: Dashboard) ->
         )
         changing = {name for name in names if not re.match(r"Copy|By |In total|Test|First|Previous|Next|$", name)}
         assert changing == set(), path
-    page.close()
 
 
 def test_tenant_viewer_sees_its_tenant_alone(served: Dashboard) -> None:
@@ -390,7 +377,6 @@ def test_tenant_viewer_sees_its_tenant_alone(served: Dashboard) -> None:
     for path in ("/tenants", "/plans"):
         served.open(page, path)
         expect(page.locator(".io-problem")).to_contain_text("does not have the scope")
-    page.close()
 
 
 def test_export_is_refused_as_rest_refuses_it(served: Dashboard) -> None:
@@ -400,7 +386,6 @@ def test_export_is_refused_as_rest_refuses_it(served: Dashboard) -> None:
     assert answer.status == 404
     assert page.request.get(served.base + "/export.csv?list=/../../login&fields=name").status in (404, 422)
     assert page.request.get(served.base + "/export.csv?list=/whoami&fields=name").status == 422
-    page.close()
     anonymous = served.anonymous()
     assert anonymous.request.get(served.base + "/export.csv?list=/tenants&fields=name").status == 401
     anonymous.close()
@@ -428,7 +413,6 @@ def test_file_that_is_too_large_is_not_read(served: Dashboard) -> None:
     """Nor one that does not say how long it is."""
     page = served.as_(VIEWER)
     cookie = "; ".join(f"{each['name']}={each['value']}" for each in page.context.cookies())
-    page.close()
     for length in ({"Content-Length": str(17 << 20)}, {"Transfer-Encoding": "chunked"}):
         with closing(HTTPConnection("127.0.0.1", served.port, timeout=15)) as sent:
             sent.putrequest("POST", "/_nicegui/client/1/upload/1")
@@ -449,7 +433,6 @@ def test_keyboard(served: Dashboard) -> None:
     expect(page.locator("#io-help")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.locator("#io-help")).to_be_hidden()
-    page.close()
 
 
 def test_phone_has_a_drawer_and_nothing_that_is_too_wide(served: Dashboard) -> None:
@@ -461,7 +444,6 @@ def test_phone_has_a_drawer_and_nothing_that_is_too_wide(served: Dashboard) -> N
     expect(brand).not_to_be_in_viewport()
     page.get_by_role("button", name="Navigation").click()
     expect(brand).to_be_in_viewport()
-    page.close()
 
 
 def test_charts_and_figures_follow_the_hub(served: Dashboard) -> None:
@@ -472,4 +454,3 @@ def test_charts_and_figures_follow_the_hub(served: Dashboard) -> None:
         "0", timeout=15_000
     )
     page.wait_for_function(_HAS_POINTS)
-    page.close()
