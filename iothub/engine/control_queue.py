@@ -15,7 +15,7 @@ from iothub.engine.wire import CONNECT, DISCONNECT
 
 TURN_UNITS = 64  # of work in one turn; one is a packet with a Topic Filter, some 0.1 ms
 _UNIT_SHIFT = 4  # every 16 bytes more are another Topic Filter's worth
-_CONNECT_SHIFT = 8  # names and a secret are one unit; 256 bytes of the shortest User Properties take as long, and anybody may send 14 KB of them
+_CONNECT_SHIFT = 8  # its names and secret are one unit; User Properties take up to 2 ms, and anybody may send them
 _WINDOW_S = 0.005  # a turn's allowance also comes back with time
 
 _Packet = tuple[Connection, int, bytes]

@@ -297,14 +297,23 @@ class QueueWriter:
 
     def _one_done(self, pending: _Pending) -> None:
         pending.awaited -= 1
+        self.report_done()
+
+    def report_done(self) -> None:
+        """Report from the left end what has all its answers."""
         order = self._order
         while order:
             each = order[0]
             if each.awaited:
                 return
             order.popleft()
-            self._report(each)
-            self._sources.leave(each.publish, each.source, each.error is not None)
+            try:
+                self._report(each)
+            except BaseException:
+                self._in_batch(self.report_done)  # those behind it are reported all the same
+                raise
+            finally:
+                self._sources.leave(each.publish, each.source, each.error is not None)
 
     def _report(self, pending: _Pending) -> None:
         if pending.error is not None:

@@ -11,7 +11,7 @@ import pytest
 from iothub.base.errors import BackendError
 from iothub.base.reasons import Reason
 from iothub.engine.limits import ListenerInfo
-from iothub.engine.state import Connection
+from iothub.engine.state import AckSlot, Connection
 from iothub.testing.engine import Bench, LoopbackTransport
 from iothub_services.group_thread import Bounds, RetryPolicy
 from iothub_services.queues.port import (
@@ -175,3 +175,28 @@ def test_writer_tells_of_a_session_whose_queue_is_lost(harness: Harness, way: st
     assert (harness.lost, harness.stale) == ([lost], [])
     if way == "message":
         assert [positions for _, _, positions, _ in answers] == [(-2, -2, 1), (-2, -2, 2)]
+
+
+def test_writer_reports_those_behind_a_publish_whose_report_raises(harness: Harness) -> None:
+    """They have waited for it alone: nothing else would bring their answers. Its connection's source ends, too."""
+    session = harness.session(1)
+    first, second = publish(session, retain=True), publish(session)
+    first.connection = Connection(Bench().plane, LoopbackTransport(), ListenerInfo(), "127.0.0.1:1", None)
+    first.slot = AckSlot(1, 1)
+    told: list[object] = []
+
+    def stored(item: object, *_answer: object) -> None:
+        told.append(item)
+        if item is first:
+            raise ZeroDivisionError
+
+    harness.plane.stored = stored  # type: ignore[attr-defined]
+    harness.writer.append(first)
+    harness.writer.append(second)
+    harness.run("writes")
+
+    with pytest.raises(ZeroDivisionError):
+        harness.run("retains")
+
+    assert told == [first, second]
+    assert len(harness.writer._sources) == 0
