@@ -112,6 +112,7 @@ class Announced:
         for topic_filter in announcement.filters:
             if self._on_their_way.get(topic_filter) is announcement:
                 del self._on_their_way[topic_filter]
+        announcement.filters.clear()  # one that is on its way may refer to it, and so on: there would be no end
         if not self._on_their_way and self._tenant.routing is self:
             self._tenant.routing = None
 

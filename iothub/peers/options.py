@@ -27,6 +27,7 @@ from iothub.peers.places import NOWHERE, Offsets, covers
 from iothub.peers.ports import PeerId
 
 _MOST_UNCLEAR = 1_000  # messages that wait for the place of one change
+_UNCLEAR_BYTES = 1 << 20  # of them: from here on no more wait
 
 Pair = tuple[Subscription | None, Subscription | None]
 """A subscription before and after a change; None: there was none, or is none any more."""
@@ -46,6 +47,7 @@ class Change:
         self.place: Offsets | None = None
         self.held = [held for pair in pairs if (held := _held(*pair)) is not None]
         self.unclear: list[tuple[Message, PeerId, Offsets]] = []
+        self.unclear_bytes = 0
 
     def filters(self) -> list[bytes]:
         """Return the Topic Filters that must be announced before the log has the change."""
@@ -145,14 +147,15 @@ class TenantOptions:
         return Target(tuple(options.values())) if options else None
 
     def _wait(self, change: Change, message: Message) -> None:
-        if len(change.unclear) < _MOST_UNCLEAR:
+        if len(change.unclear) < _MOST_UNCLEAR and change.unclear_bytes < _UNCLEAR_BYTES:
             change.unclear.append((message, self._peer, self._place))
+            change.unclear_bytes += message.size
         else:
             self._plane.turn.drop(self._tenant, change.session, Drop.QOS0_SLOW, 1)
 
     def _deliver_unclear(self, change: Change) -> None:
         """Its place is known now, or there is none."""
-        unclear, change.unclear = change.unclear, []
+        unclear, change.unclear, change.unclear_bytes = change.unclear, [], 0
         for message, peer, place in unclear:
             self.arriving(peer, place)
             for target in self._tenant.router.match(message.topic).targets:

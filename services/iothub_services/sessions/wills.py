@@ -58,7 +58,8 @@ class Wills:
             return
 
         def done() -> None:  # not earlier: if the hub dies before, its next start sends the Will
-            if control.will is None:  # else the next connection's has taken its place in the log
+            # Else the next connection's has taken its place in the log, or another hub has the session and may be about to put one there.
+            if control.will is None and not control.is_elsewhere:
                 self._journal.note([events.will_cleared(subject_of(session, self._clock))])
             self._firing.done(session)
 

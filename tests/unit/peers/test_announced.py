@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 from iothub.engine.message import Message
 from iothub.engine.router import Subscription, Target
 from iothub.peers.announced import EVERYTHING, NOTHING, QOS0, Announced, Announcement
@@ -108,6 +110,27 @@ def test_a_hub_sends_to_a_subscription_what_it_knew_before_and_what_it_knows_now
     for each in (sent, more, anew):
         announced.forget(each)
     assert bench.tenant.routing is None
+
+
+def test_what_has_arrived_goes_though_what_is_on_its_way_began_with_it() -> None:
+    """One that overlaps the next, and so on, would keep all of them."""
+    bench = Bench()
+    announced = Announced(bench.tenant, lambda: None)
+    session, queued = bench.client("c").session, bench.client("q", queue_id=1).session
+    former: list[weakref.ref[Announcement]] = []
+
+    last = None
+    for number in range(10):
+        announced.replace(None, Subscription(queued, b"%d" % number, qos=1))
+        announced.replace(None, Subscription(session, b"%d" % (number - 1), qos=1))
+        sent = send(announced)
+        if last is not None:
+            last.unanswered = set()
+            announced.forget(last)
+        last = sent
+        former.append(weakref.ref(sent))
+
+    assert [each() is not None for each in former] == [False] * 8 + [True] * 2
 
 
 def test_a_hub_that_is_frozen_costs_no_record_of_each_change() -> None:

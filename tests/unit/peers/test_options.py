@@ -11,7 +11,7 @@ from iothub.engine.router import Subscription
 from iothub.engine.state import TenantPlane
 from iothub.peers.announced import EVERYTHING, QOS0
 from iothub.peers.frames import FrameType
-from iothub.peers.options import _MOST_UNCLEAR
+from iothub.peers.options import _MOST_UNCLEAR, _UNCLEAR_BYTES
 from iothub.peers.ports import PeerId
 from iothub.testing.engine import Client, publish
 from tests.support.in_process.queued_hubs import QueuedHub, queued_pair
@@ -203,6 +203,20 @@ def test_messages_that_wait_have_a_bound() -> None:
     publisher: Client = scenario.one.client("q", inbound_maximum=65_535)
     for number in range(1, _MOST_UNCLEAR + 3):
         publisher.send(publish(b"a", b"x", 1, number))
+        scenario.net.settle()
+
+    assert scenario.two.bench.observer.drops == [(Drop.QOS0_SLOW, 1)] * 2
+
+
+def test_so_many_bytes_wait_for_a_change() -> None:
+    """A few large messages count like a thousand small ones."""
+    scenario = Scenario(0)
+    scenario.begin(1)
+    scenario.one.places.note_applied((4,))
+    publisher: Client = scenario.one.client("q", inbound_maximum=65_535)
+    payload = bytes(_UNCLEAR_BYTES // 4)
+    for number in range(1, 7):
+        publisher.send(publish(b"a", payload, 1, number))
         scenario.net.settle()
 
     assert scenario.two.bench.observer.drops == [(Drop.QOS0_SLOW, 1)] * 2

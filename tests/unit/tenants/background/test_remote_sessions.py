@@ -23,6 +23,7 @@ from iothub_services.sessions.endings import RETRY_S
 from iothub_services.sessions.port import ENDED, HERE, SingleHub
 from iothub_tenants.background import remote_sessions as module
 from iothub_tenants.background.remote_sessions import CLOCKS_MS, RemoteSessions
+from iothub_tenants.broker.broker import TenantBroker
 from tests.support.clients import property_names as names
 from tests.support.in_process.control_harness import Harness, now, run
 
@@ -606,6 +607,27 @@ def test_session_of_another_hub_costs_little_memory(tmp_path: Path) -> None:
 
     assert len(scenario.harness.acme.plane.sessions) == 2 * MANY - 1
     assert kept_bytes / MANY <= MOST_BYTES
+
+
+def test_will_that_is_stored_late_leaves_the_next_hub_s_will_in_the_log(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This hub has read that another one has the client, and the Will of that connection is in the next page."""
+    done: list[Callable[[], None]] = []
+    monkeypatch.setattr(
+        TenantBroker, "publish_will", lambda _home, _session, _will, _message_id, on_done: done.append(on_done)
+    )
+    client = scenario.harness.join("c", props=KEPT, will=("w/c", b"bye", 0, False))
+    client.drop()
+    scenario.harness.settle()
+    scenario.echo()
+    assert len(done) == 1
+    scenario.epoch = scenario.harness.session("c").epoch + 1
+    scenario.say(scenario.resumed(scenario.epoch))
+
+    done[0]()
+
+    assert "will.cleared" not in scenario.harness.journal.words()
 
 
 def test_woken_sessions_of_all_tenants_share_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
