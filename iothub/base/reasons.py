@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from enum import Enum, StrEnum
 
+_OF_DISCONNECT = {0x84: 0x82, 0x85: 0x82, 0x88: 0x80, 0x8A: 0x98, 0x8C: 0x87}
+"""What DISCONNECT has in place of a Reason Code that is for CONNACK only (§3.14.2.1)."""
+
 
 class Reason(Enum):
-    """Why a connection was refused or closed. Value: (name, Reason Code of 5.0, CONNACK return code of 3.x or 0 for "just close")."""
+    """Why a connection was refused or closed. Value: (name, Reason Code of 5.0, CONNACK return code of 3.x or 0 for "just close").
+
+    `code` is that of CONNACK and of log, metric and event, `disconnect` that of DISCONNECT.
+    """
 
     CLIENT = ("client", 0x00, 0)
     CLIENT_WITH_WILL = ("client_with_will", 0x04, 0)
@@ -56,6 +62,7 @@ class Reason(Enum):
         self.word = word
         self.code = code
         self.connack = connack
+        self.disconnect = _OF_DISCONNECT.get(code, code)
 
 
 class Drop(Enum):

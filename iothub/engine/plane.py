@@ -583,7 +583,7 @@ class Plane:
         if not connection.is_lost:
             final_packet = connection.final_packet
             if not final_packet and connection.version == 5 and reason not in _SILENT:
-                final_packet = bytes((0xE0, 0x01, reason.code))
+                final_packet = bytes((0xE0, 0x01, reason.disconnect))
             if connection.maximum_packet_size and len(final_packet) > connection.maximum_packet_size:
                 final_packet = b""  # [MQTT-3.1.2-24]
             if final_packet:

@@ -28,6 +28,7 @@ from iothub.rest import (
     live,
     machine_paths,
     messages,
+    models,
     platform,
     quotas,
     rules,
@@ -199,17 +200,20 @@ def _invalid(_request: Request, error: RequestValidationError) -> Response:
     found = error.errors()
     if any(each["type"] == "json_invalid" for each in found):
         return response_of(ProblemError(Code.MALFORMED_JSON, "the body is not JSON"))
-    errors = [{"field": _place(each["loc"]), "detail": sentence_of(each)} for each in found[:50]]
+    seen = dict.fromkeys((_place(each["loc"]), sentence_of(each)) for each in found[:50])  # once, not for each kind
+    errors = [{"field": field, "detail": detail} for field, detail in seen]
     first = errors[0] if errors else {"field": "body", "detail": "not valid"}
     return response_of(ProblemError(Code.INVALID, f"{first['field']}: {first['detail']}", errors=errors))
 
 
-_ROLES = frozenset(role.value for role in Role)
+_KINDS = frozenset(
+    {role.value for role in Role} | {name for name, each in vars(models).items() if isinstance(each, type)}
+)
 
 
 def _place(parts: Sequence[object]) -> str:
-    """Return the path of a field. A body that has a role is one of several kinds, which pydantic names after it: no field is called so."""
-    return ".".join(str(part)[:64] for part in parts if part not in _ROLES)
+    """Return the path of a field. A body of one of several kinds has the kind in it, a role or a class: no field is called so."""
+    return ".".join(str(part)[:64] for part in parts if part not in _KINDS)
 
 
 def _of_http(request: Request, error: HTTPException) -> Response:

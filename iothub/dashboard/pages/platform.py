@@ -88,7 +88,7 @@ async def show_nodes(view: View) -> None:
 
 async def _act(view: View, row: Json, action: str, question: str, danger: Danger) -> bool:
     name, number = str(row["name"]), int(row["node"])
-    line = command("cluster", action, number, *(["--yes"] if danger is Danger.SEVERE else []))
+    line = command("cluster", action, number, *(["--yes"] if action == "evict" else []))
     title = f"{action.capitalize()} {name}"
     if not await dialogs.confirm(title, question, verb=action.capitalize(), danger=danger, name=name, command=line):
         return False

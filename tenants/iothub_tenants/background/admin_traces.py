@@ -95,7 +95,7 @@ class AdminTraces:
         trace_id, tenant = request.text("id"), await self._find_tenant(request.tenant)
         kept = await self._run("housekeeping.traces", self._files.describe, trace_id)
         if tenant is None or kept.facts.get("tenant_id") != tenant.id:
-            raise NotFoundError(f"there is no trace {trace_id!r}; `iothub trace list` shows them")
+            raise NotFoundError(f"there is no trace {trace_id!r}; `iothub trace list {request.tenant}` shows them")
         return trace_id
 
     def _described(self, trace_id: str, kept: KeptTrace) -> Json:

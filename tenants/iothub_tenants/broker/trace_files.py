@@ -123,7 +123,7 @@ class TraceFiles:
 
 
 def _no_trace(trace_id: str) -> NotFoundError:
-    return NotFoundError(f"there is no trace {trace_id!r}; `iothub trace list` shows them")
+    return NotFoundError(f"there is no trace {trace_id!r}; `iothub trace list TENANT` shows them")
 
 
 def _json(line: bytes) -> dict[str, Any]:

@@ -246,7 +246,7 @@ def test_login_that_ends_takes_the_page_and_its_mqtt_client_along(served: Dashbo
     """Nobody logs out here: the user is disabled while the page is open."""
 
     def is_connected() -> bool:
-        return [each["client_id"] for each in served("GET", f"{BASE}/clients")["items"]] == ["of-a-page"]
+        return [each["name"] for each in served("GET", f"{BASE}/clients")["items"]] == ["of-a-page"]
 
     page = served.as_("tenant-admin", f"{BASE}/mqtt", tenant="access")
     fill(page, "Device", "d1")

@@ -234,6 +234,14 @@ def test_other_protocols_are_passed_on(api: Api) -> None:
     assert seen == ["lifespan"]
 
 
+def test_field_of_a_device_is_named_once_and_without_a_class(api: Api) -> None:
+    """A device's body is one of several kinds, and each refuses the name."""
+    answer = api.post("/tenants/acme/devices", {"name": "<img>"})
+
+    assert [row["field"] for row in answer.json["errors"]].count("body.name") == 1
+    assert "New" not in str(answer.json)
+
+
 def test_field_of_a_user_is_named_without_its_role(api: Api) -> None:
     """A user's body is one of several kinds, which its role tells apart."""
     answer = api.post("/users", {"name": "anna", "role": "viewer", "password": "short"})

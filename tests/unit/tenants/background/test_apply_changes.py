@@ -90,7 +90,7 @@ def test_banned_device_is_closed(scenario: Scenario) -> None:
     client = scenario.harness.join()
     scenario.change(ChangeKind.BAN, bans=(Ban(BanKind.CLIENT_ID, "c"),))
 
-    assert codes(client) == [0x8A]
+    assert codes(client) == [0x98]
 
 
 def test_new_rules_are_in_force_at_once(scenario: Scenario) -> None:
@@ -146,7 +146,7 @@ def test_plan_that_cannot_be_looked_up_loses_no_change(scenario: Scenario) -> No
     changes = [Change(1, 0, ChangeKind.PLAN, "standard", 0), Change(2, 7, ChangeKind.BAN, "client_id:c", 0)]
     now(scenario.account_changes.apply_changes(changes))
     scenario.harness.settle()
-    assert codes(client) == [0x8A]
+    assert codes(client) == [0x98]
 
     scenario.are_plans_down = False
     scenario.harness.accounts.add(replace(record, version=3, plan_limits="connections=1"))
