@@ -192,7 +192,7 @@ class KeptWills:
         self._orphaned: list[
             tuple[LoggedHub, float, float]
         ] = []  # with when it was killed, and when its successor knows
-        self._heirs: dict[LoggedHub, LoggedHub] = {}
+        self._successors: dict[LoggedHub, LoggedHub] = {}
         self._firing_while_there: list[Connection] = []
         self._faults: list[str] = []
         self._log_line = log_line
@@ -363,9 +363,9 @@ class KeptWills:
 
     def _take_over(self, successor: LoggedHub, gone: LoggedHub, killed_at: float) -> None:
         """What the successor has taken over and not written is its successor's."""
-        for each in [each for each, heir in self._heirs.items() if heir is gone]:
+        for each in [each for each, known in self._successors.items() if known is gone]:
             self._take_over(successor, each, killed_at)
-        self._heirs[gone] = successor
+        self._successors[gone] = successor
         successor.take_over(gone, self._base + killed_at)
 
     def _settle(self) -> None:

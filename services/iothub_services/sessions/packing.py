@@ -1,7 +1,7 @@
 """Packs the persistent sessions of other hubs, and unpacks them: every hub knows every session, and has little to do with most of them.
 
 Knows no log. A session is packed while another hub has it and nothing of it is under way here. Whatever refers to its Session keeps it from that:
-a route that is cached, a message on its way to the store, an operation that waits. CPython counts those references; so nothing has to be told.
+a route that is cached, a message on its way to the store, an operation that waits. CPython counts those references; so nobody has to report anything.
 """
 
 from __future__ import annotations

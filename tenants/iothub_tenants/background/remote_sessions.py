@@ -291,7 +291,7 @@ class RemoteSessions:
     def _lost_at_ms(self, event: Event) -> int:
         """Return when a connection was lost, by this hub's clock.
 
-        The hub that had it says so by its own clock, and this hub has heard of it at once. The end of a lost hub's connections is told later, with
+        The hub that had it says so by its own clock, and this hub has heard of it at once. The end of a lost hub's connections comes later, with
         a time that is taken from heartbeats.
         """
         now_ms = int(self._hub.clock.wall() * 1000)
