@@ -15,7 +15,7 @@ from iothub.config.sections import Config
 from iothub.hub.from_settings import listener_infos, plane_limits
 from iothub.hub.stores.drivers import file_versions
 from iothub.net.descriptors import count_open, least_limit
-from iothub_services.queues.journal.segments import SEGMENT_BYTES
+from iothub_services.queues.journal.sizes import SMALLEST
 from iothub_services.quota.slots import SIZE_BYTES as SLOTS_BYTES
 
 _STANDARD = 3  # standard input, output and error
@@ -61,7 +61,7 @@ def room_bytes(settings: Config, data_dir: DataDir) -> int:
         files.append(data_dir.accounts)
     new = sum(not _size(file) for file in files)
     slots = max(SLOTS_BYTES - _size(data_dir.usage_slots), 0)
-    return (len(files) + new) * _ROOM_OF_A_FILE + slots + has_journal * SEGMENT_BYTES + _ROOM_OF_NOTES
+    return (len(files) + new) * _ROOM_OF_A_FILE + slots + has_journal * SMALLEST + _ROOM_OF_NOTES
 
 
 def _size(file: Path) -> int:

@@ -273,14 +273,14 @@ def test_full_disk_refuses_before_anything_is_decided(
     store = opened()
     made(store, 1)
     append(store, b"a", b"b")
-    disk.free = 100_000
+    disk.free = 1 << 20
 
     with pytest.raises(BackendError, match="no room for another segment") as raised:
         append(store, b"c")
 
     assert not raised.value.is_written
     assert (bodies(store), store.tails([1])) == ([b"a", b"b"], {1: 2})
-    disk.free = 200_000
+    disk.free = 2 << 20
     append(store, b"c")
     assert bodies(store) == [b"a", b"b", b"c"]
     store.close()

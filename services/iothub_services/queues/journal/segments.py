@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from iothub.base.errors import BackendError
-from iothub_services.metrics.probes import disk_free_bytes
+from iothub_services.metrics.probes import ROOM_BYTES, disk_free_bytes
 from iothub_services.queues.journal.encoding import GroupBuffer, encode_group
 from iothub_services.queues.journal.records import (
     MARK_BYTES,
@@ -32,12 +32,12 @@ from iothub_services.queues.journal.records import (
     salvage,
     scan,
 )
+from iothub_services.queues.journal.sizes import LARGEST, SegmentSizes
 
-SEGMENT_BYTES = 32 << 20
 _SUFFIX = ".segment"
 _NAME = re.compile(rf"(\d{{20}})\.([0-9a-f]{{{2 * MARK_BYTES}}}){re.escape(_SUFFIX)}")  # number, mark
 DAMAGED_SUFFIX = ".damaged"
-_SPARE = "next.spare"  # a flushed segment, to be used again
+_SPARE = "next.spare"  # a flushed segment, to be used again if it has the right size
 _ZEROS = bytes(1 << 20)
 _REMEDIES = {
     errno.ENOSPC: "free some disk space first",
@@ -178,14 +178,16 @@ class Journal:
     Invariants: `_at` is behind the last group that was synced, and nothing behind it counts. A segment that failed is not written again.
     """
 
-    def __init__(self, folder: Path, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
+    def __init__(self, folder: Path, disk: Disk, largest_segment: int = LARGEST) -> None:
         self._folder = folder
         self._disk = disk
-        self._segment_bytes = segment_bytes
+        self._segment_sizes = SegmentSizes(largest_segment)
         self._descriptor = -1
         self._is_poisoned = False
         self._at = 0
         self._first = 0  # behind what the segment begins with
+        self._sizes: dict[int, int] = {}  # of the segments that this process has made
+        self._spare_bytes = 0  # 0: there is none
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
         self._kept: set[int] = set()  # damaged ones: their blocks are not used again
         self._mark = b""
@@ -214,6 +216,7 @@ class Journal:
         marks = self._marks()
         for number in [number for number in marks if number <= flushed]:
             self._disk.remove(self._path(number, marks.pop(number)))
+        self._disk.remove(self._folder / _SPARE)
         numbers = sorted(marks)
         datas = {number: self._disk.read(self._path(number, mark)) for number, mark in marks.items()}
         scans = {number: scan(data, marks[number]) for number, data in datas.items()}
@@ -243,9 +246,19 @@ class Journal:
         self._begin(self.segment + 1 if self.segment else flushed + 1)
         return sorted(loaded, key=attrgetter("segment"))
 
+    @property
+    def size_bytes(self) -> int:
+        """What the segment takes."""
+        return self._sizes.get(self.segment, 0)
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the segments of this process have on the disk, with the spare one."""
+        return sum(self._sizes.values()) + self._spare_bytes
+
     def has_room(self, size_bytes: int) -> bool:
         """Whether the segment takes a group of this size; a fresh one takes any."""
-        return self.is_fresh or self._at + size_bytes <= self._segment_bytes
+        return self.is_fresh or self._at + size_bytes <= self.size_bytes
 
     @property
     def is_fresh(self) -> bool:
@@ -301,7 +314,9 @@ class Journal:
     def require_room(self) -> None:
         """Raise BackendError unless another segment, and what the tables take of this one, fit on the disk."""
         try:
-            if self._disk.free_bytes(self._folder) < 2 * self._segment_bytes:
+            size_bytes, free_bytes = self._next_bytes(), self._disk.free_bytes(self._folder)
+            made = 0 if size_bytes == self._spare_bytes else size_bytes - self._spare_bytes
+            if free_bytes < made + self._at + ROOM_BYTES:
                 raise OSError(errno.ENOSPC, "no room for another segment")
         except OSError as error:
             raise self._error(error, is_written=False) from error
@@ -317,14 +332,16 @@ class Journal:
         return ended
 
     def delete(self, segment: int) -> None:
-        """Remove a segment that is flushed, or keep its blocks for the next one. Raises BackendError."""
-        spare = self._folder / _SPARE
+        """Remove a segment that is flushed, or keep its blocks for the next one if they are as many. Raises BackendError."""
         try:
             path = self._path(segment, self._marks()[segment])
-            if segment in self._kept or spare.name in self._disk.names(self._folder):
+            has_right_size = self._sizes.get(segment) == self.size_bytes
+            if segment in self._kept or self._spare_bytes or not has_right_size:
                 self._disk.remove(path)
             else:
-                self._disk.rename(path, spare)
+                self._disk.rename(path, self._folder / _SPARE)
+                self._spare_bytes = self.size_bytes
+            self._sizes.pop(segment, None)
         except OSError as error:
             raise self._error(error, is_written=True) from error
 
@@ -355,17 +372,13 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         """Raises OSError: the segment before is still the current one, and still poisoned if it was."""
-        marks, spare, mark = self._marks(), self._folder / _SPARE, os.urandom(MARK_BYTES)
+        marks, mark = self._marks(), os.urandom(MARK_BYTES)
         if number in marks:
             # Of an attempt that failed: nothing in it was answered as done. Two of one number must never be there.
             self._disk.remove(self._path(number, marks[number]))
             self._disk.sync_folder(self._folder)
-        path = self._path(number, mark)
-        if spare.name in self._disk.names(self._folder):
-            self._disk.rename(spare, path)  # what is in it has another mark
-            descriptor = self._disk.open(path)
-        else:
-            descriptor = self._disk.create(path, self._segment_bytes)
+        path, size_bytes = self._path(number, mark), self._next_bytes()
+        descriptor = self._prepared(path, size_bytes)
         try:
             first: Iterable[Record] = [ClosedRecord(self.segment, self._at)] if self.segment else []
             data = encode_group(mark, 0, first)
@@ -381,8 +394,26 @@ class Journal:
         if self.segment:
             self._ends[self.segment] = self._at
         self.segment, self._mark = number, mark
+        self._sizes[number] = size_bytes
         self._at = self._first = len(data)
         self.records = 0
+
+    def _next_bytes(self) -> int:
+        """Return how large the next segment is, if a spare one of another size goes. Raises OSError."""
+        free_bytes = self._disk.free_bytes(self._folder) + self._spare_bytes
+        if not self.size_bytes:
+            return self._segment_sizes.first(free_bytes)
+        return self._segment_sizes.following(self.size_bytes, self._at, free_bytes)
+
+    def _prepared(self, path: Path, size_bytes: int) -> int:
+        """Return the descriptor of a segment with blocks of its own. Raises OSError."""
+        spare, spare_bytes = self._folder / _SPARE, self._spare_bytes
+        self._spare_bytes = 0
+        if spare_bytes == size_bytes:
+            self._disk.rename(spare, path)  # what is in it has another mark
+            return self._disk.open(path)
+        self._disk.remove(spare)
+        return self._disk.create(path, size_bytes)
 
     def _error(self, error: OSError, *, is_written: bool) -> BackendError:
         remedy = _REMEDIES.get(error.errno or 0, "")

@@ -38,7 +38,8 @@ from iothub_services.queues.journal.records import (
     Record,
     Type,
 )
-from iothub_services.queues.journal.segments import SEGMENT_BYTES, Disk, Journal, RealDisk, folder_of, make_folder
+from iothub_services.queues.journal.segments import Disk, Journal, RealDisk, folder_of, make_folder
+from iothub_services.queues.journal.sizes import LARGEST
 from iothub_services.queues.journal.young import Body, Table
 from iothub_services.queues.port import Overflow, Place, QueueLimits, TenantUsage
 from iothub_services.queues.sqlite import schema
@@ -77,7 +78,7 @@ class JournaledTables(SqliteQueues):
         on_usage: Callable[[int, TenantUsage], None] | None = None,
         *,
         disk: Disk | None = None,
-        segment_bytes: int = SEGMENT_BYTES,
+        segment_bytes: int = LARGEST,
     ) -> None:
         """Does the records that a process that died has left. Raises BackendError: a segment cannot be read, or none be begun.
 
@@ -99,7 +100,6 @@ class JournaledTables(SqliteQueues):
         self._is_undone = True  # False: what is in memory has failed and must be read back
         self._undone = 0  # how often it was
         self._transaction = database.transaction()
-        self._group_bytes = min(GROUP_BYTES, segment_bytes // 4)
         folder = folder_of(database.path)
         if disk is None:
             try:
@@ -241,7 +241,7 @@ class JournaledTables(SqliteQueues):
     def _make_ready(self) -> None:
         """Have a segment with room, and only that one. Raises BackendError: nothing was decided yet."""
         self._require_undone()
-        is_full = not self._journal.has_room(self._group_bytes)
+        is_full = not self._journal.has_room(min(GROUP_BYTES, self._journal.size_bytes // 4))
         has_much = (
             self._table.count + self._changes >= CHECKPOINT_CHANGES or self._journal.records >= CHECKPOINT_RECORDS
         )

@@ -14,7 +14,7 @@ from iothub.config.loader import load
 from iothub.config.sections import Cluster, Config
 from iothub.hub.stores.needs import own_descriptors, require_descriptors, room_bytes
 from iothub.net.descriptors import Descriptors, least_limit
-from iothub_services.queues.journal.segments import SEGMENT_BYTES
+from iothub_services.queues.journal.sizes import SMALLEST
 from iothub_services.quota.slots import SIZE_BYTES
 
 
@@ -105,12 +105,12 @@ def test_file_that_a_start_left_empty_is_made_again(tmp_path: Path) -> None:
     assert room_bytes(chosen, data_dir) == before
 
 
-def test_journal_needs_room_for_a_segment(tmp_path: Path) -> None:
+def test_journal_needs_room_for_a_small_segment(tmp_path: Path) -> None:
     data_dir = DataDir(tmp_path)
     on_redis = ("queues.driver=redis", "redis.addresses=127.0.0.1:6379")
     without, with_journal = room_bytes(settings(), data_dir), room_bytes(settings("queues.journal=true"), data_dir)
 
-    assert with_journal - without == SEGMENT_BYTES
+    assert with_journal - without == SMALLEST
     assert room_bytes(settings("queues.journal=true", *on_redis), data_dir) <= without
 
 

@@ -1,0 +1,33 @@
+"""How large the next segment of the journal is: small at first, larger with what is written, and never a large part of what the disk has left.
+
+Knows no file. Sizes are powers of two, so that a flushed segment mostly fits as the next one and its blocks are used again.
+"""
+
+from __future__ import annotations
+
+SMALLEST = 1 << 20
+FIRST = 4 << 20  # written and synced at each start: a moment, also on a memory card
+LARGEST = 32 << 20  # more makes a checkpoint rarer and longer
+_SHARE = 8  # of the free space: one segment is written, one is spare, and what stays is copied into the tables
+
+
+class SegmentSizes:
+    """The sizes for one journal, none above `largest`."""
+
+    def __init__(self, largest: int = LARGEST) -> None:
+        self._largest = largest
+        self._smallest = min(SMALLEST, largest)
+
+    def first(self, free_bytes: int) -> int:
+        """Return the size of the first segment."""
+        return self._fitting(min(FIRST, self._largest), free_bytes)
+
+    def following(self, size_bytes: int, written: int, free_bytes: int) -> int:
+        """Return the size of the one behind a segment of this size: twice as much if that was used, not ended early."""
+        is_used = 2 * written > size_bytes
+        return self._fitting(min(size_bytes * 2 if is_used else size_bytes, self._largest), free_bytes)
+
+    def _fitting(self, size_bytes: int, free_bytes: int) -> int:
+        while size_bytes > self._smallest and size_bytes * _SHARE > free_bytes:
+            size_bytes //= 2
+        return size_bytes
