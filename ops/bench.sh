@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make bench`: build the load generator, see that Mosquitto is there, compare; then compaction on Spark beside a plain fold.
-# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=start: how long a hub takes to start; ONLY=streams: streams alone; ONLY=dashboard: what an open dashboard costs the hub.
+# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=start: how long a hub takes to start; ONLY=streams: streams alone; ONLY=dashboard: what open pages of the dashboard cost the hub.
 # BENCH_PEERS=peers.toml: further brokers take turns with Mosquitto and the hub (tests/bench/peers.py says what the file holds).
 # SPARK_EVENTS='1000000 4000000': how many.
 set -euo pipefail

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from iothub.admin import apply as _apply
+    from iothub.admin import issuers as _issuers
     from iothub.admin import runs as _runs
     from iothub.admin import tenants as _tenants
     from iothub.admin import usage as _usage
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
 
     admin_tenants = _tenants
     admin_apply = _apply
+    admin_issuers = _issuers
     admin_runs = _runs
     admin_usage = _usage
     admin_webhooks = _webhooks
@@ -104,7 +106,9 @@ else:
         return _Functions(importlib.import_module(_ELSEWHERE.get(name, f"iothub_tenants.accounts.{name}")))
 
 
-_ELSEWHERE = {f"admin_{name}": f"iothub.admin.{name}" for name in ("apply", "runs", "tenants", "usage", "webhooks")}
+_ELSEWHERE = {
+    f"admin_{name}": f"iothub.admin.{name}" for name in ("apply", "issuers", "runs", "tenants", "usage", "webhooks")
+}
 _ELSEWHERE |= {f"of_{name}": f"iothub.cli.{name}" for name in ("config", "doctor", "events")}
 _ELSEWHERE["stream_topics"] = "iothub.cli.stream_topics"
 

@@ -100,10 +100,8 @@ def import_file(app: App, tenant: str, file: Path, form: str, is_dry_run: bool) 
       iothub --data-dir ./hub acl import acme rules.csv
       iothub --data-dir ./hub acl import acme mosquitto.acl --from mosquitto --dry-run
     """
-    rules = accounts.acl_import
     with opened_lines(file) as lines:
-        parsed = rules.read_mosquitto(lines) if form == "mosquitto" else rules.read_csv(lines)
-    result = rules.import_rules(app.store(), tenant, parsed, is_dry_run=is_dry_run)
+        result = accounts.acl_import.import_file(app.store(), tenant, lines, form, is_dry_run=is_dry_run)
     record = {"name": tenant, "rules": result.added, "rules_there_already": result.present}
     there = f" ({result.present} there already)" if result.present else ""
     number = output.counted(result.added, "rule") + there

@@ -311,7 +311,8 @@ def forget(app: App, name: str) -> None:
     Example:
       iothub --data-dir ./hub job forget archive
     """
-    app.require_initialised()
+    if not app.is_remote:
+        app.require_initialised()
     marked = accounts.marks.forget(app.store(), name)
     if not marked:
         specs.entry_of(name)  # says which there are

@@ -267,6 +267,12 @@ def _remove_rules(api: RemoteApi, given: Given) -> list[Row]:
     return found
 
 
+def _import_rules(api: RemoteApi, given: Given) -> Row:
+    query = {"from": given["form"], "dry_run": given["is_dry_run"]}
+    answer = api.post_csv(filled(f"{_RULES}:import", given), "".join(given["lines"]), query)
+    return {"added": answer["rules"], "present": answer["rules_there_already"]}
+
+
 def _audit(api: RemoteApi, given: Given) -> list[Row]:
     path = "/audit" if given["tenant"] is None else filled("/tenants/{tenant}/audit", given)
     after = "" if given["before_id"] is None else str(given["before_id"])
@@ -335,6 +341,11 @@ def _values(limits: Any) -> Row:
     from iothub_services.quota.grammar import format_limits, parse_limits
 
     return dict(values_of(format_limits(parse_limits(limits)))) if limits else {}
+
+
+def _issuer(given: Given) -> Row:
+    wanted = given["given"]
+    return {each.name: value for each in fields(wanted) if (value := getattr(wanted, each.name)) is not None}
 
 
 def _new_stream(given: Given) -> Row:
@@ -451,6 +462,8 @@ _CALLS: Mapping[str, _Call] = {
     "devices.create": _Call("POST", "/tenants/{tenant}/devices", _new_device, made=_device),
     "devices.rotate_secret": _Call("POST", f"{_DEVICE}:rotate-secret", made=_device),
     "devices.set_password": _Call("PUT", f"{_DEVICE}/password", _chosen("password")),
+    "devices.set_certificate": _Call("PUT", f"{_DEVICE}/certificate", _chosen("subject")),
+    "devices.set_jwt": _act(f"{_DEVICE}:set-jwt"),
     "devices.enable": _act(f"{_DEVICE}:enable"),
     "devices.disable": _act(f"{_DEVICE}:disable"),
     "devices.delete": _Call("DELETE", _DEVICE),
@@ -481,6 +494,8 @@ _CALLS: Mapping[str, _Call] = {
     "plans.delete": _Call("DELETE", "/plans/{name}"),
     "token_issuers.list_all": _list(_ISSUER),
     "token_issuers.show": _get(f"{_ISSUER}/{{name}}"),
+    "issuers.add": _Call("POST", _ISSUER, lambda given: {"name": given["name"], **_issuer(given)}),
+    "issuers.change": _Call("PATCH", f"{_ISSUER}/{{name}}", _issuer),
     "token_issuers.remove": _Call("DELETE", f"{_ISSUER}/{{name}}"),
     "streams.list_all": _list(_STREAMS),
     "events.lag_of": _get("/events/lag", lambda answer, _given: answer["items"]),
@@ -505,6 +520,7 @@ _CALLS: Mapping[str, _Call] = {
     "users.disable": _act("/users/{name}:disable"),
     "users.remove": _Call("DELETE", "/users/{name}"),
     "job_runs.show": _get("/runs/{run_id}", lambda answer, _given: Shown(answer)),
+    "marks.forget": _Call("POST", "/jobs/{job}:forget", made=lambda answer, _given: answer["held"]),
     "runs.cancel": _Call("POST", "/runs/{run_id}:cancel", made=lambda answer, _given: Shown(answer)),
 }
 
@@ -512,6 +528,7 @@ _OTHER: Mapping[str, Callable[[RemoteApi, Given], Any]] = {
     "acl_rules.list_all": _rules,
     "acl_rules.remove": _remove_rule,
     "acl_rules.remove_matching": _remove_rules,
+    "acl_import.import_file": _import_rules,
     "audit.page": _audit,
     "plans.list_all": lambda api, given: [_plan(row, given) for row in api.all("/plans")],
     "quotas.effective": _effective,

@@ -183,7 +183,7 @@ def send_http(context: Context, method: str, target: str, body: bytes | None) ->
 
 def media_type(target: str) -> str:
     """Return what the body of a request to this path is."""
-    return "text/csv" if _path_of(target).endswith("/devices:import") else "application/json"
+    return "text/csv" if _path_of(target).endswith(("/devices:import", "/acl-rules:import")) else "application/json"
 
 
 def patience_s(target: str) -> float:
@@ -218,7 +218,8 @@ def _text(value: object) -> str:
 
 
 def _detail(error: Mapping[str, object]) -> str:
-    return f"{error['field']}: {error['detail']}" if "field" in error else str(error["detail"])
+    text = str(error.get("with_commands") or error["detail"])
+    return f"{error['field']}: {text}" if "field" in error else text
 
 
 _KINDS: dict[int, type[IotHubError]] = {

@@ -152,6 +152,7 @@ _TRACES, _TRACE = "/tenants/{tenant}/traces", "/tenants/{tenant}/traces/{id}"
 
 _VERBS: Mapping[str, _Asking] = {
     Verb.CLIENT_LIST: _listing("/tenants/{tenant}/clients"),
+    Verb.CLIENT_TOP: _showing("/tenants/{tenant}/clients:top", rows="items", query=("by", "limit")),
     Verb.CLIENT_SHOW: _showing(_CLIENT, rows="subscriptions"),
     Verb.CLIENT_KICK: _showing(f"{_CLIENT}:kick", "POST"),
     Verb.SESSION_LIST: _listing("/tenants/{tenant}/sessions"),

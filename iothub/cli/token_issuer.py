@@ -1,6 +1,6 @@
 """`iothub token-issuer`: whose tokens (JWT) the devices of a tenant may log in with, on the accounts store, whether or not the hub runs.
 
-Knows no cryptography: `iothub_services.auth.token_keys` reads keys. A shared secret comes from standard input or a file, never from a flag.
+Knows no cryptography: `iothub.admin.issuers` reads keys. A shared secret comes from standard input or a file, never from a flag.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from iothub.cli import account_verbs, accounts
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.durations import seconds
 from iothub.cli.files import NamedPath, cannot_be_read, read_json
-from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
+from iothub_services.auth.port import TokenAlgorithm
 from iothub_tenants.accounts.plain import plain
 
 if TYPE_CHECKING:
-    from iothub_tenants.accounts.token_issuers import Issuer
+    from iothub.admin.issuers import Given
 
 command = noun("token-issuer", "Token issuers: whose tokens (JWT) the devices of a tenant may log in with.")
 _PEM_LIMIT_BYTES = 16_384
+_SHARED = TokenAlgorithm.HS256.value  # the one whose key is a secret
 
 C = TypeVar("C", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Options:
     """The options that both `add` and `update` have."""
 
     public_key_file: Path | None
@@ -105,12 +106,10 @@ def add(app: App, tenant: str, name: str, **options: object) -> None:
       iothub --data-dir ./hub token-issuer add acme login --jwks-file jwks.json --issuer https://login.example --leeway 30s
       iothub --data-dir ./hub token-issuer add acme shared --secret-file shared.secret
     """
-    given = _given(options)
-    algorithm, keys = _read_keys(app, given)
-    if algorithm is None or keys is None:
+    given = _read(app, _options(options))
+    if not given.has_keys:
         raise ConfigError("no key given: use --public-key-file, --jwks-file, --secret-stdin or --secret-file")
-    wanted = TokenIssuer(name, algorithm, keys, given.issuer or "", given.audience or "", given.leeway or 0.0)
-    made = accounts.token_issuers.add(app.store(), tenant, wanted)
+    made = accounts.admin_issuers.add(app.store(), tenant, name, given)
     app.done(f"tenant {tenant} trusts tokens of {name}\nnext: iothub device create {tenant} DEVICE --jwt", plain(made))
 
 
@@ -128,12 +127,10 @@ def update(app: App, tenant: str, name: str, **options: object) -> None:
       iothub --data-dir ./hub token-issuer update acme login --jwks-file jwks.json
       iothub --data-dir ./hub token-issuer update acme fleet --leeway 30s
     """
-    given = _given(options)
-    algorithm, keys = _read_keys(app, given)
-    changes = accounts.token_issuers.Changes(keys, given.issuer, given.audience, given.leeway)
-    if changes == accounts.token_issuers.Changes():
+    given = _read(app, _options(options))
+    if not given.has_any:
         raise ConfigError("nothing to change: give at least one option, see `iothub token-issuer update --help`")
-    made: Issuer = accounts.token_issuers.change(app.store(), tenant, name, changes, algorithm)
+    made = accounts.admin_issuers.change(app.store(), tenant, name, given)
     app.done(f"updated token issuer {name}", plain(made))
 
 
@@ -155,35 +152,36 @@ def remove(app: App, tenant: str, name: str, is_dry_run: bool) -> None:
     app.done(f"removed token issuer {name}", {**record, "is_deleted": True})
 
 
-def _given(options: dict[str, object]) -> _Given:
-    return _Given(**options)  # type: ignore[arg-type]  # click has typed them
+def _options(options: dict[str, object]) -> _Options:
+    return _Options(**options)  # type: ignore[arg-type]  # click has typed them
 
 
-def _read_keys(app: App, given: _Given) -> tuple[TokenAlgorithm | None, tuple[TokenKey, ...] | None]:
-    """Read the keys that the options name; nothing if they name none."""
-    from iothub_services.auth import token_keys  # the cryptography that other verbs do without
+def _read(app: App, given: _Options) -> Given:
+    """Read what the options name. Raises ConfigError."""
+    from iothub.admin.issuers import Given
 
     sources = (given.public_key_file, given.jwks_file, given.secret_file)
     if sum(source is not None for source in sources) + given.is_stdin > 1:
         raise ConfigError(
             "expected one of --public-key-file, --jwks-file, --secret-stdin and --secret-file, got several"
         )
-    algorithm = TokenAlgorithm(given.algorithm) if given.algorithm is not None else None
     secret = app.read_secret(is_stdin=given.is_stdin, file=given.secret_file, is_prompted=False)
-    if (secret is not None) != (algorithm is TokenAlgorithm.HS256) and algorithm is not None:
+    if given.algorithm is not None and (secret is not None) != (given.algorithm == _SHARED):
         raise ConfigError("--secret-stdin and --secret-file are for HS256 only, and HS256 needs one of them")
-    if secret is not None:
-        return TokenAlgorithm.HS256, (token_keys.read_shared_secret(secret, app.store().pepper),)
-    if given.public_key_file is not None:
-        found, key = token_keys.read_public_key(_read_text(given.public_key_file), algorithm)
-        return found, (key,)
-    if given.jwks_file is not None:
-        return token_keys.read_jwks(read_json(given.jwks_file), algorithm)
-    if algorithm is not None:
+    found = Given(
+        public_key=None if given.public_key_file is None else _read_text(given.public_key_file),
+        jwks=None if given.jwks_file is None else read_json(given.jwks_file),
+        secret=secret,
+        algorithm=given.algorithm,
+        issuer=given.issuer,
+        audience=given.audience,
+        leeway_s=given.leeway,
+    )
+    if given.algorithm is not None and not found.has_keys:
         raise ConfigError(
             "--algorithm needs a key: use --public-key-file, --jwks-file, --secret-stdin or --secret-file"
         )
-    return None, None
+    return found
 
 
 def _read_text(path: Path) -> str:

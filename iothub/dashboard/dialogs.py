@@ -47,7 +47,7 @@ async def confirm(  # what a question consists of
         ui.label(text)
         if draw is not None:
             draw()
-        typed = None
+        typed: ui.input | None = None
         if danger is Danger.SEVERE:
             ui.label(f"Type {name} to confirm.").classes("io-soft")
             typed = ui.input(label="Name").props("autofocus outlined dense").classes("io-fill")
@@ -57,7 +57,9 @@ async def confirm(  # what a question consists of
             ui.button("Cancel", on_click=lambda: asked.submit(False)).props("flat")
             sure = ui.button(verb, on_click=lambda: asked.submit(True), color=danger.value).props("unelevated")
             if typed is not None:
-                sure.bind_enabled_from(typed, "value", lambda value: value == name)
+                field = typed
+                sure.bind_enabled_from(field, "value", lambda value: value == name)
+                field.on("keydown.enter", lambda: asked.submit(True) if field.value == name else None)
             else:
                 sure.props("autofocus")
     return bool(await asked)

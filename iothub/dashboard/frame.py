@@ -312,5 +312,5 @@ def _tools(view: View) -> None:
             ui.label(view.me.name).classes("io-strong")
             ui.label(f"{view.me.role}{f' of {view.me.tenant}' if view.me.tenant else ''}").classes("io-soft")
         ui.separator()
-        ui.menu_item("Account", on_click=lambda: ui.navigate.to("/account"))
-        ui.menu_item("Log out", on_click=lambda: ui.navigate.to("/logout"))
+        parts.menu_item("Account", lambda: ui.navigate.to("/account"))
+        parts.menu_item("Log out", lambda: ui.navigate.to("/logout"))

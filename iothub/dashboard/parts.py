@@ -45,7 +45,8 @@ _BADGES = {
 
 
 _FILE_HEAD = """
-<q-btn flat no-caps class="full-width" icon="attach_file" label="Choose a WHAT, or drop it here"><q-uploader-add-trigger /></q-btn>
+<q-btn flat no-caps class="full-width" icon="attach_file" label="Choose a WHAT, or drop it here" @click="props.pickFiles"
+  ><q-uploader-add-trigger /></q-btn>
 """
 _FILE_LIST = """<div class="io-soft">{{ props.files.at(-1)?.name }}</div>"""
 
@@ -140,6 +141,14 @@ def meter(share: float) -> None:
     """Draw how much of a whole is used."""
     with ui.element("div").classes(f"io-bar io-bar-{meter_kind(share)}"):
         ui.element("div").style(f"width:{min(share, 1) * 100:.0f}%")
+
+
+def menu_item(label: str, on_click: Callable[[], object], *, icon: str = "") -> None:
+    """Draw a line of a menu; the arrow keys go from one to the next."""
+    with ui.menu_item(on_click=on_click).props("role=menuitem"), ui.element("div").classes("io-row"):
+        if icon:
+            ui.icon(icon)
+        ui.label(label)
 
 
 def copy_button(text: str, label: str = "Copy the command") -> ui.button:

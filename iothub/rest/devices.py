@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Request, Response
+from fastapi import Query, Response
 
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
 from iothub.rest.models import Anything, DeviceName, Items, Name, Prefix, TenantName
-from iothub.rest.routes import Call, Routes
+from iothub.rest.routes import CSV, Call, CsvLines, Routes
 from iothub.rest.scopes import Scope
 from iothub_tenants.accounts import devices, groups, imports
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("devices")
-_CSV = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string"}}}}}
 
 
 @routes.get("/tenants/{tenant}/devices", Scope.DEVICES_READ, returns=Items)
@@ -26,7 +25,7 @@ def list_devices(call: Call, tenant: TenantName, page: Page, prefix: Prefix = ""
 
 
 @routes.post("/tenants/{tenant}/devices", Scope.DEVICES_WRITE, returns=models.DeviceWithSecret)
-def create_device(call: Call, tenant: TenantName, body: models.NewDevice | models.NewTokenDevice) -> Response:
+def create_device(call: Call, tenant: TenantName, body: models.AnyNewDevice) -> Response:
     """Create a device. A generated secret is returned this once, in `secret`."""
     with_token = isinstance(body, models.NewTokenDevice)
     password = body.password if isinstance(body, models.NewDevice) else None
@@ -34,11 +33,11 @@ def create_device(call: Call, tenant: TenantName, body: models.NewDevice | model
     return answers.created(_with_secret(made), f"/api/v1/tenants/{tenant}/devices/{body.name}")
 
 
-@routes.post("/tenants/{tenant}/devices:import", Scope.DEVICES_WRITE, status=200, returns=Anything, extra=_CSV)
+@routes.post("/tenants/{tenant}/devices:import", Scope.DEVICES_WRITE, status=200, returns=Anything, extra=CSV)
 def import_devices(
     call: Call,
     tenant: TenantName,
-    request: Request,
+    lines: CsvLines,
     is_dry_run: Annotated[bool, Query(alias="dry_run", description="Check all rows; create nothing.")] = False,
     is_generating: Annotated[
         bool, Query(alias="generate_secrets", description="Make missing secrets; they are returned this once.")
@@ -49,11 +48,10 @@ def import_devices(
     Bad lines are named in `errors`.
     """
     made: list[tuple[str, str]] = []
-    text = bytes(request.scope["iothub.body"]).decode("utf-8", "surrogateescape")
     names = imports.import_devices(
         call.store,
         tenant,
-        text.splitlines(keepends=True),
+        lines,
         keep=made.extend if is_generating else None,
         is_dry_run=is_dry_run,
     )
@@ -89,6 +87,20 @@ def rotate_device_secret(call: Call, tenant: TenantName, device: DeviceName) -> 
 def set_device_password(call: Call, tenant: TenantName, device: DeviceName, body: models.Password) -> Response:
     """Replace whatever credential the device has by this password."""
     return answers.shown(plain(devices.set_password(call.store, tenant, device, body.password)))
+
+
+@routes.put("/tenants/{tenant}/devices/{device}/certificate", Scope.DEVICES_WRITE, returns=models.DeviceShown)
+def set_device_certificate(
+    call: Call, tenant: TenantName, device: DeviceName, body: models.CertificateSubject
+) -> Response:
+    """Replace whatever credential the device has by a TLS client certificate of this subject."""
+    return answers.shown(plain(devices.set_certificate(call.store, tenant, device, body.subject)))
+
+
+@routes.post("/tenants/{tenant}/devices/{device}:set-jwt", Scope.DEVICES_WRITE, status=200, returns=models.DeviceShown)
+def set_device_jwt(call: Call, tenant: TenantName, device: DeviceName) -> Response:
+    """Replace whatever credential the device has by tokens (JWT) of the tenant's token issuers."""
+    return answers.shown(plain(devices.set_jwt(call.store, tenant, device)))
 
 
 @routes.post("/tenants/{tenant}/devices/{device}:enable", Scope.DEVICES_WRITE, status=200, returns=models.DeviceShown)

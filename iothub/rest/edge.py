@@ -37,7 +37,7 @@ IMPORT_BYTES = 16 << 20
 UNUSED = "iothub.unused"  # in the scope of a request inside this process: it does not keep its login alive
 BODY_S = 15.0  # for the whole of it
 _LARGE = (":import", ":apply")
-_CSV = "/devices:import"
+_CSV = ("/devices:import", "/acl-rules:import")
 OPEN = frozenset(
     f"{PREFIX}/auth/{name}" for name in ("login", "oidc", "oidc/callback")
 )  # paths that take whoever comes

@@ -6,22 +6,20 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from iothub.base.errors import ConfigError
+from iothub.admin import issuers
+from iothub.admin.issuers import Given
 from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
 from iothub.rest.answers import Page
-from iothub.rest.caller import Caller
 from iothub.rest.machine import Here
 from iothub.rest.models import Anything, Items, Name, TenantName
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
-from iothub_services.auth.port import TokenAlgorithm, TokenIssuer, TokenKey
 from iothub_services.streams.port import Direction
 from iothub_tenants.accounts import streams, tenants, token_issuers
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("access")
-_Keys = tuple[TokenAlgorithm, tuple[TokenKey, ...]]
 
 
 @routes.get("/tenants/{tenant}/token-issuers", Scope.ISSUERS_READ, returns=Items)
@@ -33,11 +31,7 @@ def list_token_issuers(call: Call, tenant: TenantName, page: Page) -> Response:
 @routes.post("/tenants/{tenant}/token-issuers", Scope.ISSUERS_WRITE, returns=Anything)
 def create_token_issuer(call: Call, tenant: TenantName, body: models.NewTokenIssuer) -> Response:
     """Trust a token issuer. One of `public_key`, `jwks` and `secret` has its keys; a secret is stored encrypted and never shown."""
-    found = _keys(call, body)
-    if found is None:
-        raise ConfigError("no key given: expected `public_key`, `jwks` or `secret`")
-    wanted = TokenIssuer(body.name, *found, body.issuer or "", body.audience or "", body.leeway_s or 0.0)
-    made = token_issuers.add(call.store, tenant, wanted)
+    made = issuers.add(call.store, tenant, body.name, _given(body))
     return answers.created(plain(made), f"/api/v1/tenants/{tenant}/token-issuers/{made.name}")
 
 
@@ -50,10 +44,7 @@ def show_token_issuer(call: Call, tenant: TenantName, name: Name) -> Response:
 @routes.patch("/tenants/{tenant}/token-issuers/{name}", Scope.ISSUERS_WRITE, returns=Anything)
 def change_token_issuer(call: Call, tenant: TenantName, name: Name, body: models.TokenIssuerChanges) -> Response:
     """Change what is given; new keys replace all old ones. Connections whose key or claims no longer fit are closed."""
-    found = _keys(call, body)
-    changes = token_issuers.Changes(None if found is None else found[1], body.issuer, body.audience, body.leeway_s)
-    algorithm = None if found is None else found[0]
-    return answers.shown(plain(token_issuers.change(call.store, tenant, name, changes, algorithm)))
+    return answers.shown(plain(issuers.change(call.store, tenant, name, _given(body))))
 
 
 @routes.delete("/tenants/{tenant}/token-issuers/{name}", Scope.ISSUERS_WRITE)
@@ -105,21 +96,5 @@ def delete_stream(
     return answers.gone()
 
 
-def _keys(call: Caller, body: models.TokenKeys) -> _Keys | None:
-    """Return the keys that a body has; None: it has none. Raises ConfigError."""
-    from iothub_services.auth import token_keys  # the cryptography that other paths do without
-
-    given = [each for each in (body.public_key, body.jwks, body.secret) if each is not None]
-    if len(given) > 1:
-        raise ConfigError("expected one of `public_key`, `jwks` and `secret`, got several")
-    if body.secret is not None:
-        return TokenAlgorithm.HS256, (token_keys.read_shared_secret(body.secret, call.store.pepper),)
-    algorithm = None if body.algorithm is None else TokenAlgorithm(body.algorithm)
-    if body.public_key is not None:
-        found, key = token_keys.read_public_key(body.public_key, algorithm)
-        return found, (key,)
-    if body.jwks is not None:
-        return token_keys.read_jwks(body.jwks, algorithm)
-    if algorithm is not None:
-        raise ConfigError("`algorithm` needs a key: `public_key` or `jwks`")
-    return None
+def _given(body: models.TokenKeys) -> Given:
+    return Given(body.public_key, body.jwks, body.secret, body.algorithm, body.issuer, body.audience, body.leeway_s)

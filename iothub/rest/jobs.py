@@ -14,7 +14,7 @@ from iothub.rest.machine import Here
 from iothub.rest.models import Anything, Items, Name
 from iothub.rest.routes import Call, Routes
 from iothub.rest.scopes import Scope
-from iothub_tenants.accounts import audit, job_runs
+from iothub_tenants.accounts import audit, job_runs, marks
 from iothub_tenants.accounts.job_runs import Summary
 from iothub_tenants.accounts.plain import plain
 from iothub_tenants.identity import shown
@@ -59,6 +59,15 @@ def run_job(call: Call, here: Here, name: Name, body: models.NewRun | None = Non
     options = [f"{key}={_text(value)}" for key, value in given.options.items()]
     asked = runs.Asked(given.is_full, given.is_dry_run, options)
     return answers.shown(runs.run_row(runs.start(call.store, here.start_run, name, asked)), status=202)
+
+
+@routes.post("/jobs/{name}:forget", Scope.JOBS_WRITE, status=200, returns=Anything)
+def forget_job(call: Call, name: Name) -> Response:
+    """Forget how far a job has read the logs, so that they may be trimmed without waiting for it. It starts at their beginning if it runs again."""
+    held = marks.forget(call.store, name)
+    if not held:
+        _entry(name)
+    return answers.shown({"name": name, "held": held})
 
 
 @routes.get("/jobs/{name}/runs", Scope.JOBS_READ, returns=Items)

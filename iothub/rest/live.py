@@ -5,7 +5,7 @@ Knows no socket: the hub is asked through `iothub.rest.caller`. A client id and 
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Response
 
@@ -31,6 +31,21 @@ def list_clients(call: Call, tenant: TenantName, page: Page) -> Response:
     asked = call.hub.ask(Verb.CLIENT_LIST, tenant, {"after": page.after, "limit": page.limit})
     rows = [hub_rows.client_row(each) for each in asked.rows]
     return page.of(rows, asked.result["next"], unanswered=call.unanswered(asked.result))
+
+
+@routes.get("/tenants/{tenant}/clients:top", Scope.CLIENTS_READ, returns=ItemsOfHubs)
+def list_slow_clients(
+    call: Call,
+    tenant: TenantName,
+    by: Annotated[
+        Literal["queue", "in-flight"], Query(description="Messages that wait, or that were sent and not acknowledged.")
+    ] = "queue",
+    limit: Annotated[int, Query(ge=1, le=500, description="Maximum number of rows.")] = 10,
+) -> Response:
+    """List the connected clients of a tenant that have most messages waiting, those of all hubs."""
+    asked = call.hub.ask(Verb.CLIENT_TOP, tenant, {"by": by, "limit": limit})
+    rows = [hub_rows.client_row(each) for each in asked.rows]
+    return answers.shown({"items": rows, "unanswered": call.unanswered(asked.result)})
 
 
 @routes.get("/tenants/{tenant}/clients/{client_id:path}", Scope.CLIENTS_READ, returns=Anything)

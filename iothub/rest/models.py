@@ -11,7 +11,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, WithJsonSchema
 
 from iothub.base.ids import TENANT_NAME
 from iothub.records.tenant_events import TENANT_WANTED, WANTED
@@ -181,6 +181,32 @@ class Password(Body):
     """A chosen password."""
 
     password: Annotated[str, Field(min_length=1, max_length=256, pattern=NO_NUL)]
+
+
+def _credential_of(given: object) -> str:
+    """Return which of the two models of a new device a body is of: what is wrong with it is said once, of that one."""
+    with_token = given.get("with_token") if isinstance(given, dict) else getattr(given, "with_token", None)
+    return NewDevice.__name__ if with_token is None else NewTokenDevice.__name__
+
+
+AnyNewDevice = Annotated[
+    Annotated[NewDevice, Tag(NewDevice.__name__)] | Annotated[NewTokenDevice, Tag(NewTokenDevice.__name__)],
+    Discriminator(_credential_of),
+]
+
+
+class CertificateSubject(Body):
+    """The subject of a certificate."""
+
+    subject: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=512,
+            pattern=NO_NUL,
+            description="A common name, or the whole subject in RFC 4514 form.",
+        ),
+    ]
 
 
 class NewGroup(Body):

@@ -91,7 +91,7 @@ def problem_of(error: IotHubError, *, is_platform: bool) -> ProblemError:
     text = without_commands(str(error))
     if code.status >= 500 and not is_platform:
         return ProblemError(code, "not available at the moment: try again later", headers=_later(code))
-    errors = [{"detail": without_commands(line)} for line in error.details]
+    errors = [_error_of(line) for line in error.details]
     return ProblemError(code, text, errors=errors, headers=_later(code), with_commands=str(error))
 
 
@@ -125,6 +125,11 @@ def without_commands(text: str) -> str:
     "there is no tenant 'x'"
     """
     return _COMMAND.sub("", text)
+
+
+def _error_of(line: str) -> dict[str, str]:
+    detail = without_commands(line)
+    return {"detail": detail} if detail == line else {"detail": detail, "with_commands": line}
 
 
 def _code_of(error: IotHubError) -> Code:

@@ -39,9 +39,19 @@ async def caller_of(request: Request) -> Caller:
 
 
 Call = Annotated[Caller, Depends(caller_of)]
+CSV = {"requestBody": {"required": True, "content": {"text/csv": {"schema": {"type": "string"}}}}}
+"""Of the OpenAPI of a path that takes a file."""
 IfMatch = Annotated[
     str | None, Header(alias="If-Match", max_length=200, description="Change it only if it still has this ETag.")
 ]
+
+
+async def _csv_lines(request: Request) -> list[str]:
+    """Return the lines of a file as they are; what is not UTF-8 is named by who reads them."""
+    return bytes(request.scope["iothub.body"]).decode("utf-8", "surrogateescape").splitlines(keepends=True)
+
+
+CsvLines = Annotated[list[str], Depends(_csv_lines)]
 
 
 def _idempotency(

@@ -12,11 +12,11 @@ from iothub.records.admin_commands import Verb
 from iothub.rest import answers, models
 from iothub.rest.answers import NumberedPage, Page
 from iothub.rest.models import Anything, Device, Items, TenantName
-from iothub.rest.routes import Call, Routes
+from iothub.rest.routes import CSV, Call, CsvLines, Routes
 from iothub.rest.scopes import Scope
 from iothub.rest.texts import NO_NUL
 from iothub_services.auth.port import Effect
-from iothub_tenants.accounts import acl_rules, bans, tenants, verdicts
+from iothub_tenants.accounts import acl_import, acl_rules, bans, tenants, verdicts
 from iothub_tenants.accounts.plain import plain
 
 routes = Routes("access")
@@ -44,6 +44,25 @@ def create_rule(call: Call, tenant: TenantName, body: models.NewRule) -> Respons
     tenants.show(call.store, tenant)
     made = acl_rules.add(call.store, tenant, body.subject, Effect(body.effect), body.action, body.filter)
     return answers.created(plain(made), f"/api/v1/tenants/{tenant}/acl-rules/{made.id}")
+
+
+@routes.post("/tenants/{tenant}/acl-rules:import", Scope.RULES_WRITE, status=200, returns=Anything, extra=CSV)
+def import_rules(
+    call: Call,
+    tenant: TenantName,
+    lines: CsvLines,
+    form: Annotated[
+        Literal["csv", "mosquitto"], Query(alias="from", description="What wrote it: an ACL file of Mosquitto.")
+    ] = "csv",
+    is_dry_run: Annotated[bool, Query(alias="dry_run", description="Check all rules; add nothing.")] = False,
+) -> Response:
+    """Add many rules from CSV with the columns subject,effect,action,filter: all or none; those that are there stay.
+
+    Bad lines are named in `errors`.
+    """
+    result = acl_import.import_file(call.store, tenant, lines, form, is_dry_run=is_dry_run)
+    row = {"name": tenant, "rules": result.added, "rules_there_already": result.present}
+    return answers.shown({**row, "is_imported": not is_dry_run})
 
 
 @routes.delete("/tenants/{tenant}/acl-rules/{number}", Scope.RULES_WRITE)

@@ -48,6 +48,32 @@ async def show(view: View) -> None:
         hint="Start after this client id",
     )
     await table.try_load()
+    await _slow(view)
+
+
+async def _slow(view: View) -> None:
+    """Show who reads too slowly, or does not acknowledge."""
+    with parts.panel("Most messages waiting", note="at most ten clients that are connected"):
+        choice = ui.toggle({"queue": "not sent yet", "in-flight": "not acknowledged"}, value="queue")
+        choice.props("dense no-caps unelevated")
+        slow = Table(
+            view,
+            f"{view.tenant_path}/clients:top",
+            (
+                Column("name", "Client id", "code", href=lambda row: f"{view.tenant_path}/clients/{part(row['name'])}"),
+                Column("device", "Device", href=lambda row: f"{view.tenant_path}/devices/{part(row['device'])}"),
+                Column("queued_messages", "Queued", "number", exact),
+                Column("in_flight_messages", "In flight", "number", exact),
+                Column("unsent_bytes", "Not read yet", "number", size),
+                Column("node", "Hub", "number"),
+            ),
+            empty=Empty("Nobody has messages waiting.", command("client", "top", view.tenant)),
+            query={"by": "queue"},
+            is_filter=False,
+            rows=0,
+        )
+    choice.on_value_change(lambda event: slow.filter(by=event.value))
+    await slow.try_load()
 
 
 @page("/tenants/{tenant}/clients/{client_id:path}", title="Client", scope="clients:read")

@@ -146,6 +146,7 @@ def _buttons(view: View, name: str, row: Json) -> None:
     here = f"{view.tenant_path}/devices/{part(name)}"
     ui.button("Rotate the secret", icon="key", on_click=lambda: _rotate(view, name)).props("outline no-caps")
     ui.button("Set a password", icon="password", on_click=lambda: _set_password(view, name)).props("outline no-caps")
+    ui.button("Other login", on_click=lambda: _set_login(view, name)).props("outline no-caps")
     change = _disable if row["is_enabled"] else _enable
     ui.button("Disable" if row["is_enabled"] else "Enable", on_click=partial(go, change, here)).props("outline no-caps")
     ui.button("Delete", color="negative", on_click=partial(go, _delete, f"{view.tenant_path}/devices")).props(
@@ -222,6 +223,36 @@ async def _set_password(view: View, name: str) -> None:
 
     line = command("device", "set-password", view.tenant, name)
     await dialogs.form(f"Password of {name}", draw, send, verb="Set", command=lambda: line)
+
+
+async def _set_login(view: View, name: str) -> None:
+    """Let it log in without a secret: by a client certificate, or by tokens."""
+    given: Json = {"kind": "certificate", "subject": ""}
+
+    def draw() -> None:
+        ui.label("It replaces the credential, and the device's connections are closed.").classes("io-soft")
+        kinds = {"certificate": "a TLS client certificate", "jwt": "a token (JWT) of a token issuer"}
+        ui.select(kinds, label="Logs in with").props("outlined dense options-dense").bind_value(given, "kind")
+        field = ui.input("Subject").props("outlined dense autofocus").bind_value(given, "subject")
+        field.props["hint"] = "a common name, or all of it, such as CN=dev1,O=Acme"
+        field.bind_visibility_from(given, "kind", lambda kind: kind == "certificate")
+
+    async def send() -> object | None:
+        path = f"{view.tenant_path}/devices/{part(name)}"
+        is_certificate = given["kind"] == "certificate"
+        request = (
+            view.api.put(f"{path}/certificate", {"subject": given["subject"]})
+            if is_certificate
+            else view.api.post(f"{path}:set-jwt")
+        )
+        return await view.do(request, f"{name} now logs in with a {'certificate' if is_certificate else 'token'}.")
+
+    def line() -> str:
+        is_certificate = given["kind"] == "certificate"
+        words = (given["subject"] or "SUBJECT",) if is_certificate else ()
+        return command("device", "set-certificate" if is_certificate else "set-jwt", view.tenant, name, *words)
+
+    await dialogs.form(f"Login of {name}", draw, send, verb="Set", command=line)
 
 
 async def _disable(view: View, name: str) -> bool:

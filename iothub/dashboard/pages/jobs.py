@@ -59,6 +59,7 @@ async def show_one(view: View) -> None:
     row = await view.api.get(f"/jobs/{part(name)}")
     with parts.heading(name, str(row["what"])):
         if view.may("jobs:write"):
+            ui.button("Forget its marks", on_click=lambda: _forget(view, name)).props("outline no-caps")
             ui.button("Run", icon="play_arrow", on_click=lambda: _run(view, name)).props("unelevated no-caps")
     for run in row["running"]:
         with parts.panel("Runs now"):
@@ -154,6 +155,18 @@ async def _run(view: View, name: str) -> None:
         return command("job", "run", name, *flags)
 
     await dialogs.form(f"Run {name}", draw, send, verb="Run", command=line)
+
+
+async def _forget(view: View, name: str) -> None:
+    line = command("job", "forget", name)
+    question = (
+        "How far it has read the logs is forgotten, and they are trimmed without waiting for it. "
+        "If it runs again, it starts at their beginning."
+    )
+    if await dialogs.confirm(f"Forget the marks of {name}", question, verb="Forget", command=line):
+        made = await view.do(view.api.post(f"/jobs/{part(name)}:forget"))
+        if made is not None:
+            parts.notify(f"It held {', '.join(made['held']) or 'nothing'}.", "positive")
 
 
 async def _cancel(view: View, number: str) -> None:

@@ -8,6 +8,7 @@ from iothub.dashboard import dialogs, parts
 from iothub.dashboard.api import Json
 from iothub.dashboard.frame import TENANT, View, page
 from iothub.dashboard.parts import Empty, command
+from iothub.dashboard.rule_files import RuleImport
 from iothub.dashboard.table import Action, Column, Table, text
 from iothub.dashboard.units import moment
 
@@ -49,6 +50,8 @@ async def show(view: View) -> None:
             ui.label("in order of precedence").classes("io-soft")
     if view.may("rules:write"):
         with actions:
+            load = RuleImport(view, table.load)
+            ui.button("Import", icon="upload_file", on_click=load.show).props("outline no-caps")
             ui.button("Add rule", icon="add", on_click=lambda: _add(view, table)).props("unelevated no-caps")
     await table.load()
 

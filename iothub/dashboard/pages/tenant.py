@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 from nicegui import ui
@@ -125,16 +124,11 @@ def _menu(view: View, row: Json) -> None:
         if await tenant_actions.run(view, action, view.tenant):
             ui.navigate.to("/tenants" if action.verb == "delete" else view.tenant_path)
 
-    def item(icon: str, label: str, run: Callable[[], Awaitable[object]]) -> None:
-        with ui.menu_item(on_click=run), ui.element("div").classes("io-row"):
-            ui.icon(icon)
-            ui.label(label)
-
     with ui.button("Actions", icon="more_horiz").props("outline no-caps dense padding='4px 12px'"), ui.menu():
-        item("download", "Export", partial(tenant_files.export, view, view.tenant))
+        parts.menu_item("Export", partial(tenant_files.export, view, view.tenant), icon="download")
         for action in tenant_actions.ALL:
             if action.when(row):
-                item(action.icon, action.label, partial(act, action))
+                parts.menu_item(action.label, partial(act, action), icon=action.icon)
 
 
 async def _edit(view: View, found: Shown) -> None:

@@ -10,8 +10,20 @@
     return at.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(at.tagName);
   }
 
+  // Move within the menu that is open: Quasar leaves that to Tab.
+  function moved(event) {
+    const menu = event.target.closest?.("[role=menu]");
+    const items = menu ? [...menu.querySelectorAll("[role=menuitem]")] : [];
+    const at = items.indexOf(document.activeElement), last = items.length - 1;
+    const next = { ArrowDown: at < last ? at + 1 : 0, ArrowUp: at > 0 ? at - 1 : last, Home: 0, End: last }[event.key];
+    if (last < 0 || next === undefined) return false;
+    event.preventDefault();
+    items[next].focus();
+    return true;
+  }
+
   function pressed(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || moved(event)) return;
     if (event.key === "Escape") return iothub.help(false);
     if (typed(event)) return;
     if (event.key === "/") {

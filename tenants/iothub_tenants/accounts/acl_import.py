@@ -66,6 +66,13 @@ class Imported:
     present: int
 
 
+def import_file(
+    store: AccountStore, tenant: str, lines: Iterable[str], form: str, *, is_dry_run: bool = False
+) -> Imported:
+    """Add the rules of a file that are not there yet. `form`: one of FORMS. Raises as `import_rules`."""
+    return import_rules(store, tenant, FORMS[form](lines), is_dry_run=is_dry_run)
+
+
 def read_csv(lines: Iterable[str]) -> ParsedRules:
     """Read CSV with the columns subject,effect,action,filter, in any order, or what `acl list -o csv` writes.
 
@@ -138,6 +145,9 @@ def import_rules(store: AccountStore, tenant: str, parsed: ParsedRules, *, is_dr
             writer.changed(owner.id, ChangeKind.ACL, "*", after={"done": "imported", "rules": len(rows)})
     return Imported(len(fresh), len(parsed.rules) - len(fresh))
 
+
+FORMS = {"csv": read_csv, "mosquitto": read_mosquitto}
+"""How a file can be written, and what reads it."""
 
 # --- private
 

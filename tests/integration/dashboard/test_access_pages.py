@@ -118,6 +118,43 @@ def test_token_issuer_is_added_changed_and_removed(served: Dashboard) -> None:
     expect(page.get_by_text("No token issuers")).to_be_visible()
 
 
+def test_rules_are_imported_from_a_file_or_none(served: Dashboard, tmp_path: Path) -> None:
+    page = served.as_(ADMIN, f"{BASE}/rules")
+    press(page, "Import")
+    file = tmp_path / "rules.csv"
+    file.write_text("subject,effect,action,filter\nghost,allow,both,a\n")
+    page.set_input_files("input[type=file]", file)
+    expect(page.get_by_text("tenant access has no device 'ghost'")).to_be_visible()
+    expect(page.locator(".q-dialog").get_by_role("button", name="Import", exact=True)).to_be_disabled()
+    all_named(page)
+    file.write_text("subject,effect,action,filter\nd1,allow,both,imported/#\n")
+    page.set_input_files("input[type=file]", file)
+    expect(page.get_by_text("1 rules would be added, 0 are there already.")).to_be_visible()
+    press(page, "Import")
+    expect(page.get_by_text("1 rules are added.")).to_be_visible()
+
+    assert "imported/#" in {row["filter"] for row in served("GET", f"{BASE}/acl-rules")["items"]}
+
+
+def test_device_logs_in_with_a_certificate_then_with_a_token(served: Dashboard) -> None:
+    served("POST", f"{BASE}/devices", {"name": "d2"})
+    page = served.as_(ADMIN, f"{BASE}/devices/d2")
+    press(page, "Other login")
+    fill(page, "Subject", "CN=d2")
+    all_named(page)
+    press(page, "Set")
+    told(page, "d2 now logs in with a certificate.")
+    assert served("GET", f"{BASE}/devices/d2")["credential"] == "x509"
+    expect(page.locator(".q-dialog")).to_have_count(0)
+    press(page, "Other login")
+    page.get_by_label("Logs in with", exact=True).click()
+    page.get_by_role("option", name="a token (JWT) of a token issuer").click()
+    press(page, "Set")
+    told(page, "d2 now logs in with a token.")
+
+    assert served("GET", f"{BASE}/devices/d2")["credential"] == "jwt"
+
+
 def test_stream_is_shown_and_deleted_by_its_name(served: Dashboard) -> None:
     """Kafka is not here: what REST says about that is shown, for a new one and for the topic of one that goes."""
     page = served.as_(ADMIN, f"{BASE}/streams")

@@ -423,18 +423,6 @@ def test_file_that_is_too_large_is_not_read(served: Dashboard) -> None:
             assert sent.getresponse().status == 413
 
 
-def test_keyboard(served: Dashboard) -> None:
-    page = served.as_(ADMIN)
-    page.keyboard.press("g")
-    with served.following(page):
-        page.keyboard.press("t")
-    assert page.url.endswith("/tenants")
-    page.keyboard.press("?")
-    expect(page.locator("#io-help")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator("#io-help")).to_be_hidden()
-
-
 def test_phone_has_a_drawer_and_nothing_that_is_too_wide(served: Dashboard) -> None:
     page = served.as_(ADMIN, phone=True)
     for path, _title in WIDE:

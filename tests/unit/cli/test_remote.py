@@ -37,6 +37,7 @@ from tests.support.in_process.answering import AnsweringHub
 from tests.support.in_process.command import Cli, Result, commands
 from tests.support.in_process.query_answers import CLIENT, LAST, QUEUE, SESSION, body
 from tests.support.in_process.rest_api import STEP, MachineDouble, paths, request
+from tests.support.tokens import ES256, jwk, public_pem
 
 SUBSCRIPTION: Json = {"group": "g", "filter": "a/#", "qos": 1, "no_local": False}
 TRACE: Json = {
@@ -62,6 +63,7 @@ def answer(asked: Request) -> tuple[Sequence[Json], Json]:
     answers: dict[str, tuple[Sequence[Json], Json]] = {
         Verb.ACCOUNTS_APPLY: ([], {}),
         Verb.CLIENT_LIST: ([CLIENT], {**LAST, "unanswered": [UNANSWERED]}),
+        Verb.CLIENT_TOP: ([CLIENT], {"unanswered": [UNANSWERED]}),
         Verb.CLIENT_SHOW: ([SUBSCRIPTION], CLIENT),
         Verb.CLIENT_KICK: ([], CLIENT),
         Verb.SESSION_LIST: ([SESSION], {"next": "c1" if asked.argument.get("limit") == 1 else None}),
@@ -190,6 +192,11 @@ def test_accounts_are_changed_there_as_here(both: Both) -> None:
         device show acme nothing
         device disable acme dev1
         device enable acme dev1 -o json
+        device set-certificate acme dev1 CN=dev1,O=Acme -o json
+        device set-certificate acme dev1 CN=dev1,O
+        device set-certificate acme nothing dev1
+        device set-jwt acme dev1 -o json
+        device set-jwt acme nothing
         group create acme sensors
         group join acme sensors dev1 -o json
         group join acme sensors nothing
@@ -263,6 +270,8 @@ def test_what_a_running_hub_knows_and_does_is_the_same(both: Both) -> None:
         for line in """
             client list acme -o json
             client list acme
+            client top acme
+            client top acme --by in-flight --limit 3 -o json
             client show acme c1 -o json
             client show acme c1
             client show acme nobody
@@ -334,6 +343,8 @@ def test_webhooks_plans_usage_and_jobs_are_the_same(both: Both) -> None:
         job show 99
         job logs 99
         job cancel 99
+        job forget usage -o json
+        job forget nothing
         """.strip().splitlines():
         both.same(line.strip())
 
@@ -423,6 +434,51 @@ def test_devices_are_imported_there_as_here(both: Both, tmp_path: Path) -> None:
     assert both.remote("device", "import", "acme", str(file), "--from", "mosquitto").code == 2
 
 
+def test_rules_are_imported_there_as_here(both: Both, tmp_path: Path) -> None:
+    """From our CSV, and from an ACL file of Mosquitto; bad lines are named with their numbers."""
+    file, bad, foreign = tmp_path / "rules.csv", tmp_path / "bad.csv", tmp_path / "mosquitto.acl"
+    file.write_text("subject,effect,action,filter\ndev1,deny,publish,config/#\n*,allow,both,a/{device}\n")
+    bad.write_text("subject,effect,action,filter\nghost,allow,both,a\n")
+    foreign.write_text("user dev1\ntopic read news/#\n")
+    for line in (
+        f"acl import acme {file} --dry-run",
+        f"acl import acme {file} -o json",
+        f"acl import acme {file} -o json",
+        f"acl import acme {bad}",
+        f"acl import nobody {file}",
+        f"acl import acme {foreign} --from mosquitto",
+        f"acl import acme {file} --from mosquitto",
+        "acl list acme -o json",
+    ):
+        both.same(line)
+
+
+def test_token_issuers_are_added_and_changed_there_as_here(both: Both, tmp_path: Path) -> None:
+    """A shared secret is sealed there, with the pepper of that hub."""
+    pem, jwks, secret = tmp_path / "fleet.pem", tmp_path / "jwks.json", tmp_path / "shared.secret"
+    pem.write_text(public_pem(ES256))
+    jwks.write_text(json.dumps({"keys": [jwk(ES256, "k1")]}))
+    secret.write_text("s" * 40)
+    for line in (
+        f"token-issuer add acme fleet --public-key-file {pem} --audience iothub -o json",
+        f"token-issuer add acme fleet --public-key-file {pem}",
+        f"token-issuer add acme login --jwks-file {jwks} --issuer https://login.example --leeway 30s",
+        f"token-issuer add acme shared --secret-file {secret} -o json",
+        f"token-issuer add acme short --secret-file {pem} --algorithm ES256",
+        f"token-issuer add acme wrong --public-key-file {secret}",
+        "token-issuer add acme none",
+        f"token-issuer add nobody fleet --public-key-file {pem}",
+        "token-issuer update acme fleet",
+        "token-issuer update acme fleet --issuer https://x.example --leeway 5s -o json",
+        f"token-issuer update acme fleet --jwks-file {jwks}",
+        f"token-issuer update acme fleet --secret-file {secret}",
+        "token-issuer update acme nothing --leeway 5s",
+        "token-issuer list acme -o json",
+        "token-issuer remove acme login --yes",
+    ):
+        both.same(line)
+
+
 def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path) -> None:
     """A step that fails leaves the ones before it done, and their secrets shown."""
     file = tmp_path / "tenants.yaml"
@@ -481,7 +537,7 @@ def test_without_a_hub_the_exit_code_is_the_same(both: Both) -> None:
 
 
 def test_command_without_a_counterpart_says_what_to_do(both: Both) -> None:
-    for line in ("serve", "backup there.tar", "db status", "bundle", "job forget archive", "acl import acme a.csv"):
+    for line in ("serve", "backup there.tar", "db status", "bundle", "db status", "job plan"):
         result = both.remote(*line.split())
         assert (result.code, result.out) == (2, "")
         assert "does not work with a context (here: there)" in result.err

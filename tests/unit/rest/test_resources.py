@@ -153,6 +153,30 @@ def test_device_with_a_token_has_no_secret(api: Api) -> None:
     assert both.code == "invalid"
 
 
+def test_mistake_in_a_new_device_is_told_once_and_of_its_kind(api: Api) -> None:
+    """A device without a token needs none, whatever else is wrong with it."""
+    found = {
+        str(body): [each["field"] for each in api.post("/tenants/acme/devices", body).json["errors"]]
+        for body in (
+            {"name": "a/b"},
+            {"name": "a/b", "with_token": True},
+            {"name": "d1", "with_token": False},
+            {"name": "d1", "pasword": "x"},
+            {},
+            [],
+        )
+    }
+
+    assert list(found.values()) == [
+        ["body.name"],
+        ["body.name"],
+        ["body.with_token"],
+        ["body.pasword"],
+        ["body.name"],
+        ["body"],
+    ]
+
+
 def test_devices_with_colons_in_their_names_are_no_actions(api: Api) -> None:
     api.post("/tenants/acme/devices", {"name": "a:disable"})
 
