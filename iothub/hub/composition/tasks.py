@@ -91,7 +91,11 @@ def _following(foundation: Foundation, control: Control, announce: OnChanges) ->
     account_events = AccountEvents(
         control.event_topics.on_account,
         is_first=lambda: links is None or links.events.is_first(node),
+        clock=process.clock,
+        on_lost=control.event_topics.account_events_lost,
     )
+    if links is not None:
+        links.events.watch(lambda _event: account_events.on_view())
 
     def on_changes(changes: Sequence[Change]) -> None:
         streaming.on_changes(changes)

@@ -5,8 +5,8 @@ An event is made only for a tenant with a subscription for it, here or at anothe
 two turns of the message plane, by the hub where it happened.
 
 Invariants: nothing here runs for a message. A tenant's events are published in their order. At most `mqtt.events_rate` of them are, and at most
-`MOST_WAITING` wait; what is left out is counted, and published as a count with the next summary. Summaries are bounded by the number of
-reasons and quotas, so that an event about an event cannot multiply.
+`MOST_WAITING` wait, of all tenants together `MOST_OF_ALL`; what is left out is counted, and published as a count with the next summary.
+Summaries are bounded by the number of reasons and quotas, so that an event about an event cannot multiply.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from iothub_tenants.broker.sys_topics import usage_of
 from iothub_tenants.broker.tenant_events import EventSink, NoSink
 
 SUMMARY_INTERVAL_S = 10.0
-MOST_WAITING = 1_000  # events of one tenant whose publishers are held
+MOST_WAITING = 1_000  # events of one tenant: whose publishers are held, or whose broker is being made
+MOST_OF_ALL = 20_000  # of all tenants together: some MB
 HELD_S = 0.1  # between two looks whether they still are
 MOST_OPENING = 16  # brokers that are made for events at a time: clients that connect ask the same threads
 SLICE = 100  # events, or tenants of a summary, between two turns of the reactor
@@ -123,6 +124,7 @@ class EventTopics:
         self._sink = sink or NoSink()
         self._number = 0
         self._waiting: dict[int, deque[TenantEvent]] = {}
+        self._count_waiting = 0  # of all tenants, also what waits for a broker
         self._is_flush_due = False
         self._has_ended = False
         self._in_window: Counter[int] = Counter()
@@ -164,6 +166,10 @@ class EventTopics:
         else:
             self._take_or_open(self._brokers.present(event.tenant_id), event.tenant_id, lambda _: event)
 
+    def account_events_lost(self, count: int) -> None:
+        """So many changes of accounts were to be published by a hub that is gone, and this one could not keep them."""
+        self._leave_out(PLATFORM, "", EventLoss.HELD, count)
+
     def on_platform(self, kind: EventKind, subject: str, facts: Mapping[str, Fact]) -> None:
         """Something has happened to hubs or alarms: for the platform's webhooks, and for the operator's tenant, if there is one."""
         self._take_platform(TenantEvent(kind, PLATFORM, "", subject, self._now_ms(), facts))
@@ -187,14 +193,16 @@ class EventTopics:
         """Without a broker here only another hub can have subscribers: it is made, and the tenant's events wait for it."""
         if broker is not None or self._open_tenant is None:
             self._take_made(broker, make)
-        elif tenant not in self._opening:
-            self._opening[tenant] = [make]
-            self._to_open.append(tenant)
-            self._open_next()
-        elif len(self._opening[tenant]) < MOST_WAITING:
-            self._opening[tenant].append(make)
-        else:
+        elif len(self._opening.get(tenant, ())) >= MOST_WAITING or self._count_waiting >= MOST_OF_ALL:
             self._leave_out_made(tenant, make, EventLoss.HELD)
+        else:
+            self._count_waiting += 1
+            if tenant in self._opening:
+                self._opening[tenant].append(make)
+            else:
+                self._opening[tenant] = [make]
+                self._to_open.append(tenant)
+                self._open_next()
 
     def _open_next(self) -> None:
         while (
@@ -208,7 +216,9 @@ class EventTopics:
         try:
             broker = await open_tenant(tenant)
         finally:  # webhooks get the events all the same
-            for make in self._opening.pop(tenant):
+            opened = self._opening.pop(tenant)
+            self._count_waiting -= len(opened)
+            for make in opened:
                 self._take_made(broker, make)
             if self._to_open:
                 self._later(0.0, self._open_next)
@@ -317,16 +327,16 @@ class EventTopics:
         if self._has_ended:
             self._leave_out(event.tenant_id, event.tenant, EventLoss.STOPPED)
             return
-        waiting = self._waiting.setdefault(event.tenant_id, deque())
-        if len(waiting) >= MOST_WAITING:
+        if len(self._waiting.get(event.tenant_id, ())) >= MOST_WAITING or self._count_waiting >= MOST_OF_ALL:
             self._leave_out(event.tenant_id, event.tenant, EventLoss.HELD)
             return
-        waiting.append(event)
+        self._waiting.setdefault(event.tenant_id, deque()).append(event)
+        self._count_waiting += 1
         self._flush_in(0.0)
 
-    def _leave_out(self, tenant_id: int, tenant: str, loss: EventLoss) -> None:
-        self.lost[loss.value] += 1
-        self._left_out.setdefault((tenant_id, tenant), Counter())[loss] += 1
+    def _leave_out(self, tenant_id: int, tenant: str, loss: EventLoss, count: int = 1) -> None:
+        self.lost[loss.value] += count
+        self._left_out.setdefault((tenant_id, tenant), Counter())[loss] += count
 
     def _flush_in(self, seconds: float) -> None:
         if not self._is_flush_due:
@@ -353,6 +363,7 @@ class EventTopics:
                 self._leave_out_made(tenant, make, EventLoss.STOPPED)
             opening.clear()
         self._to_open.clear()
+        self._count_waiting = 0
 
     def _publish_waiting(self, left: int) -> tuple[int, bool]:
         """Publish up to `left` events; return how many more might have followed, and whether any tenant is held."""
@@ -372,6 +383,7 @@ class EventTopics:
         """Publish up to `left` events; return how many more may follow."""
         while waiting and left:
             left -= 1
+            self._count_waiting -= 1
             self._publish(broker, waiting.popleft())
         return left
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from iothub.hub.account_events import AccountEvents, event_of
+from iothub.hub import account_events
+from iothub.hub.account_events import KEPT_S, AccountEvents, event_of
 from iothub.records.tenant_events import EventKind, TenantEvent
 from iothub.testing.clock import ManualClock
 from iothub_services.webhooks.port import PLATFORM
@@ -105,11 +106,88 @@ def test_what_is_no_event_is_none(change: Change) -> None:
     assert event_of(change) is None
 
 
-def test_one_hub_publishes() -> None:
-    published: list[TenantEvent] = []
-    change = Change(8, 3, ChangeKind.DEVICE, "dev1", 6, "acme", "created")
+class OneOfTwo:
+    """A hub that reads the changes; the test says whether it is the first."""
 
-    for is_first in (True, False):
-        AccountEvents(published.append, is_first=lambda is_first=is_first: is_first).on_changes([change])  # type: ignore[misc]
+    def __init__(self, store: AccountStore, *, is_first: bool) -> None:
+        self.is_first = is_first
+        self.clock = ManualClock()
+        self.published: list[str] = []
+        self.lost: list[int] = []
+        self._watcher = ChangeWatcher(store)
+        self.events = AccountEvents(
+            lambda event: self.published.append(event.subject),
+            is_first=lambda: self.is_first,
+            clock=self.clock,
+            on_lost=self.lost.append,
+        )
 
-    assert [event.id for event in published] == ["change-8"]
+    def read(self) -> None:
+        self.events.on_changes(self._watcher.poll())
+
+    def become_first(self) -> None:
+        """The others have noticed that the first one is gone."""
+        self.is_first = True
+        self.events.on_view()
+
+
+def test_one_hub_publishes(store: AccountStore) -> None:
+    hubs = OneOfTwo(store, is_first=True), OneOfTwo(store, is_first=False)
+    tenants.create(store, "acme")
+    for hub in hubs:
+        hub.read()
+        hub.events.on_view()
+
+    assert [hub.published for hub in hubs] == [["acme"], []]
+
+
+def test_changes_while_the_death_of_the_first_hub_is_unnoticed_come_late_and_none_is_lost(store: AccountStore) -> None:
+    """Also one that it had read and not yet published; nothing else has to happen for that."""
+    first, other = OneOfTwo(store, is_first=True), OneOfTwo(store, is_first=False)
+    tenants.create(store, "before")
+    first.read()
+    other.read()
+    for second in range(15):
+        tenants.create(store, f"t{second}")
+        other.clock.advance(1.0)
+        other.read()
+    assert other.published == []
+
+    other.become_first()
+    late = [f"t{second}" for second in range(15)]
+    assert other.published == ["before", *late]
+    tenants.create(store, "after")
+    other.read()
+    other.events.on_view()
+
+    assert other.published == ["before", *late, "after"]
+    assert other.lost == []
+
+
+def test_what_the_first_hub_has_had_time_to_publish_is_not_repeated(store: AccountStore) -> None:
+    other = OneOfTwo(store, is_first=False)
+    tenants.create(store, "old")
+    other.read()
+    other.clock.advance(KEPT_S + 1)
+
+    other.become_first()
+
+    assert other.published == []
+
+
+def test_more_changes_than_are_kept_are_counted_once_they_would_have_been_published(
+    store: AccountStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_events, "MOST_KEPT", 2)
+    other, spared = OneOfTwo(store, is_first=False), OneOfTwo(store, is_first=False)
+    for name in ("aa", "bb", "cc", "dd", "ee"):
+        tenants.create(store, name)
+    for hub in (other, spared):
+        hub.read()
+    spared.clock.advance(KEPT_S + 1)
+
+    for hub in (other, spared):
+        hub.become_first()
+
+    assert (other.published, other.lost) == (["dd", "ee"], [3])
+    assert (spared.published, spared.lost) == ([], [])

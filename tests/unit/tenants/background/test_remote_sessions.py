@@ -2,126 +2,24 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from twisted.internet.defer import Deferred
 
 from iothub.base.errors import UnavailableError
-from iothub.engine.state import Place, Session
 from iothub.records import events
-from iothub.records.events import Event, EventType, Subject, decode_event, encode_event
+from iothub.records.events import EventType
 from iothub.records.state import fold
-from iothub_services.events.port import Offsets
 from iothub_services.quota.names import Quota
 from iothub_services.sessions.endings import RETRY_S
-from iothub_services.sessions.port import ENDED, HERE, SingleHub
-from iothub_tenants.background import remote_sessions as module
-from iothub_tenants.background.remote_sessions import CLOCKS_MS, RemoteSessions
+from iothub_services.sessions.port import ENDED, HERE
+from iothub_tenants.background.remote_sessions import CLOCKS_MS
 from iothub_tenants.broker.broker import TenantBroker
-from tests.support.clients import property_names as names
-from tests.support.in_process.control_harness import Harness, now, run
-
-ME, OTHER = "1.100", "2.200"
-KEPT = [(names.SESSION_EXPIRY, 100)]
-
-
-MANY = 1_000
-MOST_BYTES = 400  # 379 by a measurement, tables that have just grown included; objects would be 300 more
-
-
-class Together(SingleHub):
-    """There are others."""
-
-    is_alone = False
-
-    def __init__(self) -> None:
-        self.caught_up = self.settled = 0
-        self.unread: Callable[[], None] | None = None  # happens at the next look at the log
-
-    def place(self, epoch: int) -> Place:
-        return Place(HERE, epoch)
-
-    async def catch_up(self, ago_s: float = 0.0) -> None:
-        self.caught_up += 1
-        unread, self.unread = self.unread, None
-        if unread is not None:
-            unread()
-
-    def fail(self) -> None:
-        raise UnavailableError("the log is away")
-
-    def settle(self, tenant_id: int, place: Offsets | None) -> None:
-        assert (tenant_id, place) != (0, None)
-        self.settled += 1
-
-
-class Scenario:
-    """A hub with node number 1, and what hub 2 writes."""
-
-    def __init__(self, path: Path) -> None:
-        self.cluster = Together()
-        self.harness = harness = Harness(path, cluster=self.cluster)
-        registry = SimpleNamespace(tenant_by_id=lambda _id: harness.accounts.tenants["acme"])
-        self.online: list[Session] = []
-        self.remote_sessions = RemoteSessions(
-            harness.hub, cast("Any", registry), cast("Any", run), lambda: ME, 1, self.online.append
-        )
-        self.epoch = 500 << 24
-
-    def subject(self, epoch: int | None = None, client_id: str = "c") -> Subject:
-        at_ms = int(self.harness.clock.wall() * 1000)
-        return Subject(7, client_id, self.epoch if epoch is None else epoch, at_ms)
-
-    def say(self, *said: Event, hub: str = OTHER) -> None:
-        """These events are next in the log."""
-        now(self.remote_sessions.apply_events([event.written_by(hub) for event in said]))
-        self.harness.settle()
-
-    def echo(self) -> None:
-        """What this hub wrote comes back from the log."""
-        written, self.harness.journal.events = self.harness.journal.events, []
-        self.say(*written, hub=ME)
-
-    def created(self, epoch: int | None = None, expiry_s: int = 100) -> Event:
-        epoch = self.epoch if epoch is None else epoch
-        return events.session_created(
-            self.subject(epoch), device="dev1", queue_id=epoch >> 24, protocol_version=5, session_expiry_s=expiry_s
-        )
-
-    def resumed(self, epoch: int) -> Event:
-        return events.session_resumed(self.subject(epoch), protocol_version=5, session_expiry_s=100)
-
-    def connected(self, epoch: int | None = None) -> Event:
-        return events.session_connected(
-            self.subject(epoch), device="dev1", protocol_version=5, session_expiry_s=100, peer="p", keep_alive_s=0
-        )
-
-    def subscribed(self, topic_filter: str, epoch: int | None = None) -> Event:
-        return events.session_subscribed(
-            self.subject(epoch),
-            topic_filter=topic_filter,
-            group=None,
-            qos=1,
-            no_local=False,
-            retain_as_published=False,
-            retain_handling=0,
-            identifier=0,
-        )
-
-    def has_queue(self) -> None:
-        queue_id = self.epoch >> 24
-        self.harness.queues.owners[queue_id] = 7
-        self.harness.store.queue(queue_id).epoch = self.epoch
-
-    @property
-    def place(self) -> Place:
-        return cast("Place", self.harness.session("c").control.place)
+from tests.support.in_process.control_harness import now
+from tests.support.in_process.other_hubs_sessions import KEPT, ME, Scenario, filters, will
 
 
 @pytest.fixture
@@ -129,16 +27,6 @@ def scenario(tmp_path: Path) -> Any:
     scenario = Scenario(tmp_path)
     yield scenario
     scenario.harness.close()
-
-
-def filters(harness: Harness, client_id: str = "c") -> list[bytes]:
-    return [topic_filter for _, topic_filter in harness.session(client_id).subscriptions]
-
-
-def will(scenario: Scenario, delay_s: int = 0) -> Event:
-    return events.will_set(
-        scenario.subject(), topic="w/c", payload=b"bye", qos=0, retain=False, properties=b"", delay_s=delay_s
-    )
 
 
 def test_whoever_stores_for_a_session_hears_that_another_hub_has_its_client(scenario: Scenario) -> None:
@@ -540,75 +428,6 @@ def test_picture_of_a_session_is_that_of_the_fold(scenario: Scenario) -> None:
     assert filters(scenario.harness) == [key[1].encode() for key in state.subscriptions]
 
 
-def test_many_sessions_are_taken_over_in_several_turns(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are served meanwhile, and what ends meanwhile is left alone."""
-    monkeypatch.setattr(module, "SLICE", 2)
-    for number in range(3):
-        subject = Subject(7, f"c{number}", (500 + number) << 24, 0)
-        scenario.say(
-            events.session_created(
-                subject, device="dev1", queue_id=500 + number, protocol_version=5, session_expiry_s=100
-            )
-        )
-    counts: list[int] = []
-    Deferred.fromCoroutine(scenario.remote_sessions.take_over(frozenset({2}), 0)).addCallback(counts.append)
-    assert counts == []
-    scenario.harness.sessions.forget(scenario.harness.acme, scenario.harness.session("c1"))
-
-    scenario.harness.pass_time(0.1)
-
-    assert counts == [2]
-
-
-def test_session_is_packed_with_each_page_that_is_about_it(tmp_path: Path) -> None:
-    """What the log says of it wakes it; what another hub keeps of a client that is gone counts only if it is that hub's."""
-    scenario = Scenario(tmp_path)
-    sessions = scenario.harness.acme.plane.sessions
-
-    scenario.say(scenario.created(), scenario.subscribed("a"))
-    assert (list(sessions.packed), sessions.packed["c"].is_online) == (["c"], False)
-    scenario.say(scenario.connected())
-    assert list(sessions.awake) == ["c"]  # whoever hears of connected clients has it
-    scenario.online.clear()
-    scenario.say()
-    assert (list(sessions.packed), sessions.packed["c"].is_online) == (["c"], True)
-    assert now(scenario.remote_sessions.take_over(frozenset({3}), 0)) == 0
-    assert list(sessions.packed) == ["c"]
-    assert now(scenario.remote_sessions.take_over(frozenset({2}), 0)) == 1
-
-    assert (list(sessions.awake), filters(scenario.harness)) == (["c"], [b"a"])
-    assert sessions["c"].control.place.holder == HERE
-
-
-def test_session_of_another_hub_costs_little_memory(tmp_path: Path) -> None:
-    """Every hub knows every persistent session. As they come from the log: each event with strings and numbers of its own."""
-    scenario = Scenario(tmp_path)
-    terms = {"device": "dev1", "protocol_version": 5, "session_expiry_s": 86_400}
-    options = {"no_local": False, "retain_as_published": False, "retain_handling": 0, "identifier": 0, "group": None}
-
-    def read(numbers: range) -> None:
-        page = []
-        for number in numbers:
-            subject = Subject(7, f"device-{number:012}", number << 24, 1_700_000_000_000 + number)
-            created = events.session_created(subject, queue_id=number, **cast("Any", terms))
-            subscribed = events.session_subscribed(
-                subject, topic_filter=f"devices/{number:012}/commands", qos=1, **cast("Any", options)
-            )
-            page += [decode_event(encode_event(event.written_by(OTHER))) for event in (created, subscribed)]
-        now(scenario.remote_sessions.apply_events(page))
-
-    read(range(1, MANY))
-    tracemalloc.start()
-    try:
-        read(range(MANY, 2 * MANY))
-        kept_bytes, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert len(scenario.harness.acme.plane.sessions) == 2 * MANY - 1
-    assert kept_bytes / MANY <= MOST_BYTES
-
-
 def test_will_that_is_stored_late_leaves_the_next_hub_s_will_in_the_log(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -628,20 +447,3 @@ def test_will_that_is_stored_late_leaves_the_next_hub_s_will_in_the_log(
     done[0]()
 
     assert "will.cleared" not in scenario.harness.journal.words()
-
-
-def test_woken_sessions_of_all_tenants_share_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page packs so many, however many tenants there are."""
-    packed: list[int] = []
-    monkeypatch.setattr(module, "pack_woken", lambda _plane, at_most: packed.append(at_most))
-    brokers = [
-        SimpleNamespace(tenant_id=number, plane=SimpleNamespace(sessions=SimpleNamespace(woken={"c": None})))
-        for number in range(MANY)
-    ]
-    hub = SimpleNamespace(brokers=brokers)
-
-    remote = RemoteSessions(cast("Any", hub), cast("Any", None), cast("Any", run), lambda: ME, 1)
-    now(remote.apply_events([]))
-
-    assert len(packed) == MANY
-    assert sum(packed) <= module.SLICE + MANY
