@@ -137,22 +137,22 @@ def test_rules_are_imported_from_a_file_or_none(served: Dashboard, tmp_path: Pat
 
 
 def test_device_logs_in_with_a_certificate_then_with_a_token(served: Dashboard) -> None:
-    served("POST", f"{BASE}/devices", {"name": "d2"})
-    page = served.as_(ADMIN, f"{BASE}/devices/d2")
+    served("POST", f"{BASE}/devices", {"name": "by-other"})
+    page = served.as_(ADMIN, f"{BASE}/devices/by-other")
     press(page, "Other login")
-    fill(page, "Subject", "CN=d2")
+    fill(page, "Subject", "CN=by-other")
     all_named(page)
     press(page, "Set")
-    told(page, "d2 now logs in with a certificate.")
-    assert served("GET", f"{BASE}/devices/d2")["credential"] == "x509"
+    told(page, "by-other now logs in with a certificate.")
+    assert served("GET", f"{BASE}/devices/by-other")["credential"] == "x509"
     expect(page.locator(".q-dialog")).to_have_count(0)
     press(page, "Other login")
     page.get_by_label("Logs in with", exact=True).click()
     page.get_by_role("option", name="a token (JWT) of a token issuer").click()
     press(page, "Set")
-    told(page, "d2 now logs in with a token.")
+    told(page, "by-other now logs in with a token.")
 
-    assert served("GET", f"{BASE}/devices/d2")["credential"] == "jwt"
+    assert served("GET", f"{BASE}/devices/by-other")["credential"] == "jwt"
 
 
 def test_stream_is_shown_and_deleted_by_its_name(served: Dashboard) -> None:

@@ -172,8 +172,8 @@ def test_file_is_chosen(served: Dashboard, path: str, name: str, tmp_path: Path)
     file.write_text(json.dumps({}))
     page = served.as_(ADMIN, path)
     open_by_key(page, name)
+    wait_for_focus_in(page, ".q-dialog")
     choose = page.locator(".q-dialog").get_by_role("button", name="Choose a")
-    expect(choose).to_be_visible()
     choose.focus()
 
     with page.expect_file_chooser() as chooser:
