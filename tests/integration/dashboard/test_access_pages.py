@@ -1,7 +1,8 @@
 """Pages of webhooks, streams, token issuers, subscriptions and the own account; a tenant as a file; and what ends with a login.
 
 iothub.dashboard.pages.webhooks, iothub.dashboard.pages.streams, iothub.dashboard.pages.issuers, iothub.dashboard.pages.subscriptions,
-iothub.dashboard.pages.account, iothub.dashboard.tenant_files, iothub.dashboard.publish and iothub.dashboard.open_pages.
+iothub.dashboard.pages.account, iothub.dashboard.tenant_files, iothub.dashboard.rule_files, iothub.dashboard.publish and
+iothub.dashboard.open_pages.
 """
 
 from __future__ import annotations

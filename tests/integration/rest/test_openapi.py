@@ -27,6 +27,7 @@ BEYOND_SCHEMA = {
     ("post", f"{ROOT}/tenants/{{tenant}}:import"),
     ("post", f"{ROOT}/tenants/{{tenant}}/token-issuers"),
     ("patch", f"{ROOT}/tenants/{{tenant}}/token-issuers/{{name}}"),
+    ("put", f"{ROOT}/tenants/{{tenant}}/devices/{{device}}/certificate"),
     ("post", f"{ROOT}/tenants"),
     ("post", f"{ROOT}/tenants:apply"),
     ("patch", f"{ROOT}/tenants/{{tenant}}"),

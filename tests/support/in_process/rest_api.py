@@ -58,6 +58,7 @@ class HubDouble:
         self.http = ""
         self.answers: dict[str, tuple[list[Json], Json] | Exception] = {
             Verb.CLIENT_LIST: ([CLIENT], LAST),
+            Verb.CLIENT_TOP: ([CLIENT], {}),
             Verb.CLIENT_SHOW: ([], CLIENT),
             Verb.CLIENT_KICK: ([], CLIENT),
             Verb.SUBSCRIPTION_LIST: ([SUBSCRIPTION], LAST),

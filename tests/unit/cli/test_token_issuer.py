@@ -1,4 +1,4 @@
-"""`iothub token-issuer`: every way to bring a key, and what each mistake is told."""
+"""`iothub token-issuer`: every way to bring a key, and what each mistake is told (iothub.admin.issuers)."""
 
 from __future__ import annotations
 

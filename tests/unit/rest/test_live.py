@@ -21,6 +21,14 @@ def test_connected_clients_are_told_by_the_hub(api: Api) -> None:
     assert api.hub.asked[-1] == ("client.kick", "acme", {"client_id": "a/b:kick"})
 
 
+def test_clients_with_most_messages_waiting_are_told_by_the_hub(api: Api) -> None:
+    found = api.get("/tenants/acme/clients:top?by=in-flight&limit=3")
+
+    assert [row["name"] for row in found.json["items"]] == ["c1"]
+    assert api.hub.asked[-1] == ("client.top", "acme", {"by": "in-flight", "limit": 3})
+    assert api.get("/tenants/acme/clients:top?by=bytes").code == "invalid"
+
+
 def test_clients_of_a_hub_that_did_not_answer_are_known_to_be_missing(api: Api) -> None:
     """A tenant does not hear which hub."""
     rows = api.hub.answers[Verb.CLIENT_LIST]
