@@ -23,6 +23,8 @@ _COLUMNS = ("node", "severity", "name", "subject", "since", "detail")
 def list_all(app: App) -> None:
     """List the alarms of all hubs and workers, the oldest first. A hub must run here.
 
+    What several hubs say alike is one line of the table, with all their node numbers; `-o json` has a record for each hub.
+
     `iothub alarm show NAME` says what to do. The exit code says nothing of alarms: `iothub doctor` ends with 1 if a critical one is raised at this
     hub. Exit code 7: a hub did not answer; the alarms of the others are listed.
 
@@ -30,7 +32,17 @@ def list_all(app: App) -> None:
       iothub --data-dir ./hub alarm list
       iothub --data-dir ./hub alarm list -o json
     """
-    app.rows(raised(app), *_COLUMNS)
+    rows = raised(app)
+    app.rows(_merged(rows) if app.form == "table" else rows, *_COLUMNS)
+
+
+def _merged(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Make one row of those that say the same at several hubs: `node` has all of them, `since` is the earliest."""
+    found: dict[tuple[object, ...], dict[str, object]] = {}
+    for row in rows:
+        same = found.setdefault((row["name"], row["subject"], row["detail"]), {**row, "node": ""})
+        same["node"] = f"{same['node']}, {row['node']}" if same["node"] else str(row["node"])
+    return list(found.values())
 
 
 @verb(command, "show")

@@ -6,9 +6,10 @@ Knows no link: `status`, `drain`, `resume` and `evict` ask the running hub, the 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -19,7 +20,7 @@ from iothub.cli.files import NamedPath, cannot_be_read, write_new_file
 from iothub.cli.progress import Progress
 from iothub.config.datadir import DataDir
 from iothub.config.workers import node_numbers
-from iothub.records.admin_commands import Verb
+from iothub.records.admin_commands import Json, Verb
 
 if TYPE_CHECKING:
     from iothub.peers.certificates import Pem
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 command = noun("cluster", "The hubs of an installation: links, certificates, and taking one out of service.")
 
 _COLUMNS = ("node", "name", "address", "version", "state", "clients", "round_trip_ms", "unacknowledged_bytes", "cause")
+_NODE = ("node", "name", "address", "version", "state", "clients")
 _CLIENTS_PER_S = 500
 _MOST_PER_S = 1_000_000
+_LEAST_S = 0.1  # that a hub is asked for, when --timeout is over
 _RATE = re.compile(r"([0-9]{1,9})(?:/s)?")
 _DAYS = click.IntRange(1, 3650)
 _FORCED = click.option("--force", "is_forced", is_flag=True, help="Replace existing files.")
@@ -48,10 +51,25 @@ def status(app: App) -> None:
     app.rows(app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows, *_COLUMNS)
 
 
+@verb(command, "nodes")
+def nodes(app: App) -> None:
+    """List the hubs of the accounts by node number, each worker as one. A hub must run here.
+
+    `iothub cluster status` shows how this hub is linked to each, and what the states mean.
+
+    Example:
+      iothub --data-dir ./hub cluster nodes
+    """
+    rows = [{name: row[name] for name in _NODE} for row in app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows]
+    app.rows(rows, *_NODE)
+
+
 def _node_or_self(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the hub that it is for: NODE, or --self."""
     node = click.argument("node", type=click.IntRange(0, 65535), required=False)
-    own = click.option("--self", "is_self", is_flag=True, help="The hub of this data directory, in place of NODE.")
+    own = click.option(
+        "--self", "is_self", is_flag=True, help="The hub of this data directory with all its workers, in place of NODE."
+    )
     return node(own(function))
 
 
@@ -93,21 +111,28 @@ def drain(app: App, node: int | None, is_self: bool, rate_per_s: int, no_wait: b
       iothub --data-dir ./hub cluster drain 2
       iothub --data-dir ./hub cluster drain --self --rate 50/s --timeout 10m
     """
-    argument = {
-        "node": _chosen(app, node, is_self=is_self, verb="drain"),
-        "rate_per_s": rate_per_s,
-        "is_waited": not no_wait,
-    }
+    nodes = _chosen(app, node, is_self=is_self, verb="drain")
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def ask(number: int | None, progress: Progress | None, *, is_waited: bool) -> Json:
+        left_s = None if deadline is None else max(deadline - time.monotonic(), _LEAST_S)
+        argument = {"node": number, "rate_per_s": rate_per_s, "is_waited": is_waited}
+        return app.change_hub("", Verb.CLUSTER_DRAIN, argument, left_s, progress)
+
+    if len(nodes) > 1:  # none of them sends its clients to another one of them, once all are draining
+        for number in nodes:
+            ask(number, None, is_waited=False)
     with Progress("clients gone") as progress:
-        answer = app.change_hub("", Verb.CLUSTER_DRAIN, argument, timeout_s, progress)
-    audit.note(app, "", "node", str(answer["node"]), "drained", rate_per_s=rate_per_s)
-    left, closed = int(str(answer["clients"])), int(str(answer["closed"]))
-    hub = f"hub {answer['name']} ({answer['node']})"
+        answers = [ask(number, progress, is_waited=not no_wait) for number in nodes]
+    for answer in answers:
+        audit.note(app, "", "node", str(answer["node"]), "drained", rate_per_s=rate_per_s)
+    left, closed = (sum(int(str(answer[name])) for answer in answers) for name in ("clients", "closed"))
+    hubs, verb_form, they = _named(answers)
     if left:
-        text = f"{hub} is draining: {output.counted(left, 'client')} left; `iothub cluster status` shows how many"
+        text = f"{hubs} {verb_form} draining: {output.counted(left, 'client')} left; `iothub cluster status` shows how many"
     else:
-        text = f"{hub} is drained: {output.counted(closed, 'client')} asked to go, none is left; it may be stopped"
-    app.done(text, {"node": answer["node"], "name": answer["name"], "clients": left, "closed": closed})
+        text = f"{hubs} {verb_form} drained: {output.counted(closed, 'client')} asked to go, none is left; {they} may be stopped"
+    app.done(text, {**_who(answers), "clients": left, "closed": closed})
 
 
 @verb(command, "resume")
@@ -119,12 +144,17 @@ def resume(app: App, node: int | None, is_self: bool) -> None:
       iothub --data-dir ./hub cluster resume 2
       iothub --data-dir ./hub cluster resume --self
     """
-    argument = {"node": _chosen(app, node, is_self=is_self, verb="resume")}
-    answer = app.change_hub("", Verb.CLUSTER_RESUME, argument)
-    audit.note(app, "", "node", str(answer["node"]), "resumed")
-    hub = f"hub {answer['name']} ({answer['node']})"
-    text = f"{hub} lets clients in again" if answer["was_draining"] else f"{hub} was not draining; nothing was changed"
-    app.done(text, {name: answer[name] for name in ("node", "name", "was_draining")})
+    nodes = _chosen(app, node, is_self=is_self, verb="resume")
+    answers = [app.change_hub("", Verb.CLUSTER_RESUME, {"node": number}) for number in nodes]
+    for answer in answers:
+        audit.note(app, "", "node", str(answer["node"]), "resumed")
+    hubs, verb_form, _ = _named(answers)
+    was_draining = any(answer["was_draining"] for answer in answers)
+    if was_draining:
+        text = f"{hubs} {'let' if len(answers) > 1 else 'lets'} clients in again"
+    else:
+        text = f"{hubs} {'were' if verb_form == 'are' else 'was'} not draining; nothing was changed"
+    app.done(text, {**_who(answers), "was_draining": was_draining})
 
 
 @destroying_verb(command, "evict", dry_run="Show which hub would be evicted; change nothing.")
@@ -166,17 +196,29 @@ def evict(app: App, node: int, is_dry_run: bool) -> None:
     )
 
 
-def _chosen(app: App, node: int | None, *, is_self: bool, verb: str) -> int | None:
-    """Return the node number; None: the hub that runs here. Raises ConfigError: none was named, or several."""
+def _chosen(app: App, node: int | None, *, is_self: bool, verb: str) -> list[int | None]:
+    """Return the node numbers; None: the hub that runs here, without workers. Raises ConfigError: none was named, or several."""
     if (node is None) != is_self:
         raise ConfigError(f"expected one hub: iothub cluster {verb} NODE, or --self for the hub of this data directory")
     if is_self and app.is_remote:
         raise ConfigError(f"--self is the hub of a data directory here; with a context: iothub cluster {verb} NODE")
-    if is_self and (workers := (app.data_dir.read_hub() or {}).get("workers")):
-        raise ConfigError(
-            f"{workers} workers run here, each with a node number of its own: iothub cluster {verb} NODE; `iothub cluster status` shows them"
-        )
-    return node
+    workers = (app.data_dir.read_hub() or {}).get("nodes") if is_self else None
+    return list(cast("list[int]", workers)) if isinstance(workers, list) else [node]
+
+
+def _named(answers: Sequence[Json]) -> tuple[str, str, str]:
+    """Return the hubs' names, the verb and the pronoun of a sentence about them."""
+    names = [f"{answer['name']} ({answer['node']})" for answer in answers]
+    if len(names) == 1:
+        return f"hub {names[0]}", "is", "it"
+    return f"hubs {', '.join(names[:-1])} and {names[-1]}", "are", "they"
+
+
+def _who(answers: Sequence[Json]) -> dict[str, object]:
+    """Return the same for a script: `node` and `name` are lists if there are several."""
+    if len(answers) == 1:
+        return {name: answers[0][name] for name in ("node", "name")}
+    return {name: [answer[name] for answer in answers] for name in ("node", "name")}
 
 
 @verb(command, "init-ca")

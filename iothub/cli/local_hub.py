@@ -160,9 +160,15 @@ class LocalHub:
 
     def _why_not(self, error: OSError) -> str:
         """Say why the process that holds the directory does not answer."""
-        starting = (self._data_dir.read_hub() or {}).get("starting")
+        places = (self._data_dir, *([] if self._data_dir.worker else self._data_dir.workers()))
+        starting = next(filter(None, ((place.read_hub() or {}).get("starting") for place in places)), None)
         if starting:
             return f"the hub is starting and does not answer yet: {starting}; see `iothub status`"
+        if isinstance(error, FileNotFoundError) and self._data_dir.read_hub() is not None:
+            return (
+                f"the hub ({self._data_dir.holder() or 'another process'}) takes no commands yet: it starts, or begins again after the others "
+                "went on without it; its log and /readyz say what it waits for"
+            )
         return (
             f"{self._data_dir.path} is in use by {self._data_dir.holder() or 'another process'}, which does not answer on "
             f"{self._data_dir.admin_socket.name}: {error.strerror or error}"

@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "job": "list run cancel status history show logs forget",
     "config": "show reload",
     "events": "lag",
-    "cluster": "status drain resume evict",
+    "cluster": "status nodes drain resume evict",
     "audit": "list",
     "admin key": "list show create rotate disable enable delete",
     "admin user": "list show create set-password disable enable delete",

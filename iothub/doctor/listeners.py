@@ -16,7 +16,7 @@ from iothub.config.check import check_start
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.doctor.findings import Check, Finding, State
-from iothub.hub.from_settings import certificate_files
+from iothub.hub.from_settings import certificate_files, link_files
 from iothub_services.metrics import probes
 
 _DAY_S = 86400.0
@@ -30,9 +30,18 @@ def checks(data_dir: DataDir, settings: Config) -> list[Check]:
         *(Check(name, partial(_port, name, bind, port, ours or {})) for name, bind, port in _ports(settings)),
         *(
             Check(f"certificate {name}", partial(certificate, name, file, settings, time.time()))
-            for name, file in certificate_files(settings, data_dir).items()
+            for name, file in _certificates(settings, data_dir).items()
         ),
     ]
+
+
+def _certificates(settings: Config, data_dir: DataDir) -> dict[str, Path]:
+    """The files by listener; each worker from the second on has one of its own for its links, `cluster w2`."""
+    files = certificate_files(settings, data_dir)
+    for worker in range(2, settings.node.workers + 1):
+        if (links := link_files(settings, DataDir.of_worker(data_dir.path, worker))) is not None:
+            files[f"cluster w{worker}"] = links.certificate
+    return files
 
 
 def _files(settings: Config) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, EVICTED, LEFT, SILENT, 
 _NO_ADDRESS = "its cluster.listen is not set"
 _GONE = {
     ENDED: "its process ended; its supervisor starts it again",
-    SILENT: "its heartbeat and its link stood still; start it again",
+    SILENT: "its heartbeat and its link stood still; one that still runs begins again by itself, else start it",
     CUT_OFF: "the link to another hub was down; it begins again by itself",
     EVICTED: "an administrator has evicted it; one that still runs begins again by itself",
 }
@@ -56,6 +56,8 @@ class ClusterMembers:
         if row.is_gone or not is_living:
             return _row(row, LEFT if row.has_left else "gone", cause=_GONE.get(row.gone_why, ""))
         state = "down" if status is None else status.state
+        if state == "down" and self._links is not None and self._links.is_refused(row.number):
+            state = "refused"
         return _row(row, row.state if state == UP else state, status, said, cause=self._cause(row))
 
     def _cause(self, row: HubRow) -> str:

@@ -23,6 +23,7 @@ from iothub.base.clock import SystemClock
 from iothub.base.errors import ConflictError, ExpelledError, IotHubError
 from iothub.config.datadir import DataDir, Lock
 from iothub.config.sections import Config
+from iothub.config.workers import node_numbers
 from iothub.hub import twisted_log
 from iothub.hub.admin_socket import answers
 from iothub.hub.backup_hold import BackupHold
@@ -133,6 +134,7 @@ def _supervise(settings: Config, data_dir: DataDir, lock: Lock, api_command: Seq
 
     facts = {"pid": os.getpid(), "version": version("iothub"), "twin": select_backend(), "started": time.time()}
     facts["workers"] = settings.node.workers
+    facts["nodes"] = list(node_numbers(settings, data_dir))
 
     def announce(worker: Mapping[str, object]) -> None:
         addresses = {name: address for name, address in worker.items() if name not in facts}

@@ -20,8 +20,9 @@ HEAD = """\
 # Three linked hubs on Kubernetes, for who does not use Helm. Servers for accounts, queues and the log are elsewhere: the ConfigMap has their
 # addresses. docs/guide/cluster.md has the steps; in short, with the files of `iothub init` and `iothub cluster`:
 #
-#   kubectl create secret generic iothub --from-file=pepper --from-file=accounts-url --from-file=redis-password
-#   kubectl create secret generic iothub-links --from-file=ca.pem --from-file=0.pem --from-file=0.key --from-file=1.pem --from-file=1.key ...
+#   kubectl create secret generic iothub --from-file=hub-0/pepper --from-file=accounts-url=hub-0/accounts.url --from-file=redis-password
+#   kubectl create secret generic iothub-links --from-file=authority/ca.pem \
+#     --from-file=0.pem=for-0/cert.pem --from-file=0.key=for-0/key.pem --from-file=1.pem=for-1/cert.pem --from-file=1.key=for-1/key.pem ...
 #   kubectl create secret tls iothub-tls --cert=cert.pem --key=key.pem
 #
 # Change: the image, the host names, the storage class, the memory. `ca-key.pem` stays out of the cluster.

@@ -197,6 +197,16 @@ class HubCluster:
         """`joining` or `up`, as the others see this hub."""
         return self._heartbeat.state
 
+    @property
+    def unlinked(self) -> str:
+        """Name the hubs that are not linked, and why, as far as that is known; empty while all are."""
+        links = self._parts.links
+        missing = [] if links is None else [each for each in links.status() if each.state != "up"]
+        causes = {each.peer.node: "" if links is None else links.trouble(each.peer.node) for each in missing}
+        return "; ".join(
+            f"{each.name} ({each.peer.node}): {causes[each.peer.node] or 'no link yet'}" for each in missing
+        )
+
     def look_soon(self) -> None:
         """As `Heartbeat.look_soon`."""
         self._heartbeat.look_soon()

@@ -19,6 +19,7 @@ from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, SILENT, HubRow
 UNLINKED_S = 5.0  # a hub that starts is linked much sooner
 _REMEMBERED = 256
 _OF_THE_NETWORK = (WireRefusal.TIMEOUT, WireRefusal.CLOSED)  # nobody has refused anything
+_OF_CERTIFICATES = (WireRefusal.CERTIFICATE_REFUSED, WireRefusal.CERTIFICATE_EXPIRED)
 _GONE = {
     ENDED: (AlarmName.WORKER_ENDED, "its process ended, as its supervisor saw"),
     SILENT: (AlarmName.PEER_GONE, "its heartbeat stood still and its link was down for 10 s"),
@@ -37,13 +38,20 @@ class LinkAlarms:
         self._clock = clock
         self._log = LinkLog(clock)
         self._troubles: dict[int, str] = {}  # why a hub is not linked
+        self._own_certificate = ""  # that somebody who has connected refused it; empty once a link is up
         self._raised: set[int] = set()
         self._gone: dict[int, AlarmName] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._on_told_gone = on_told_gone
 
     def trouble(self, node: int) -> str:
-        return self._troubles.get(node, "")
+        """Return why a hub is not linked. One that connects to this hub and does not get as far as its name has no cause of its own."""
+        return self._troubles.get(node) or self._own_certificate
+
+    def is_refused(self, node: int) -> bool:
+        """Whether the two certificates or programs do not fit, though no hub has said its name."""
+        word = self._troubles.get(node, "").partition(":")[0]
+        return word in WireRefusal._value2member_map_ and word not in _OF_THE_NETWORK
 
     def judge(self, statuses: Iterable[LinkStatus]) -> None:
         """Look at all hubs that live by the accounts, once a second."""
@@ -54,7 +62,7 @@ class LinkAlarms:
             del self._troubles[node]
         for node, status in there.items():
             if status.state == "down" and status.since_s >= UNLINKED_S:
-                self._raise(AlarmName.PEER_SILENT, node, self._troubles.get(node) or "there is no link to it")
+                self._raise(AlarmName.PEER_SILENT, node, self.trouble(node) or "there is no link to it")
 
     def judge_gone(self, rows: Iterable[HubRow]) -> None:
         """Look at the rows of all other hubs: who was declared gone has its alarm until it begins again."""
@@ -72,6 +80,7 @@ class LinkAlarms:
 
     def link_up(self, peer: PeerId, name: str, address: str) -> None:
         self._log.link_up(peer, name, address)
+        self._own_certificate = ""
         self._troubles.pop(peer.node, None)
         self._clear(peer.node)
 
@@ -102,12 +111,13 @@ class LinkAlarms:
         self._troubles[peer.node] = text
         if self._is_news(f"{peer.node}", text):
             log.warning("no connection to a hub, will retry", peer=peer.node, address=peer.address, cause=text)
-        word = text.partition(":")[0]
-        if word in WireRefusal._value2member_map_ and word not in _OF_THE_NETWORK:
+        if self.is_refused(peer.node):
             self._raise(AlarmName.PEER_REFUSED, peer.node, text)
 
     def not_accepted(self, address: str, refusal: WireRefusal, detail: str) -> None:
-        """Somebody has connected and is no hub of this installation."""
+        """Somebody has connected and is no hub of this installation, or does not take this one for one."""
+        if refusal in _OF_CERTIFICATES:
+            self._own_certificate = f"{refusal.value}: a connection from {address} ended: {detail}"
         if self._is_news(address.rpartition(":")[0], refusal):
             log.warning("connection at cluster.listen refused", address=address, reason=refusal.value, detail=detail)
 

@@ -256,6 +256,10 @@ class PeerLinks:
         """Return why a hub is not linked, as far as that is known here; empty: it is, or was never tried."""
         return self._alarms.trouble(node)
 
+    def is_refused(self, node: int) -> bool:
+        """As `LinkAlarms.is_refused`."""
+        return self._alarms.is_refused(node)
+
     # --- private
 
     def _accept(self, links: Links, wire: Wire) -> WireOwner:

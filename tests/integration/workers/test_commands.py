@@ -102,11 +102,22 @@ def test_one_worker_is_drained_and_lets_clients_in_again(workers: Workers) -> No
     workers.join(SECOND).ping()
 
 
-def test_drain_of_this_hub_must_name_a_worker(workers: Workers) -> None:
-    refused = workers.hub.run("cluster", "drain", "--self", check=False)
+def test_drain_of_this_hub_is_of_all_its_workers(workers: Workers) -> None:
+    """None of them sends its clients to another one, which drains too: 0x8B, no other hub, in place of 0x9C."""
+    clients = [workers.join(FIRST), workers.join(SECOND)]
 
-    assert refused.returncode == 2
-    assert "2 workers run here, each with a node number of its own" in refused.stderr
+    drained = workers.hub.run("cluster", "drain", "--self", "-o", "json")
+
+    codes = [packet.code for client in clients for packet in client.expect_closed()]
+    assert (len(codes), codes[-1]) == (2, 0x8B)
+    assert workers.states() == {FIRST: "draining", SECOND: "draining"}
+    answer = json.loads(drained.stdout)
+    assert (answer["node"], answer["name"], answer["clients"], answer["closed"]) == ([0, 1], [FIRST, SECOND], 0, 2)
+    resumed = workers.hub.run("cluster", "resume", "--self")
+    assert f"hubs {FIRST} (0) and {SECOND} (1) let clients in again" in resumed.stderr
+    for place in (FIRST, SECOND):
+        workers.join(place).ping()
+    assert "were not draining" in workers.hub.run("cluster", "resume", "--self").stderr
 
 
 def test_backup_beside_workers_is_whole(workers: Workers, tmp_path: Path) -> None:

@@ -104,6 +104,15 @@ def test_existing_files_are_replaced_with_force_alone(acme: Cli) -> None:
     assert changed == {"cert.pem", "key.pem"}
 
 
+def test_nodes_are_the_hubs_without_their_links(acme: Cli) -> None:
+    members = [member(1, "up", clients=3), member(2, "down", cause="no route", round_trip_ms=0.4)]
+    with AnsweringHub(acme.data_dir, lambda _request: (members, {})):
+        rows = acme.rows("cluster", "nodes")
+
+    assert [list(row) for row in rows] == [["node", "name", "address", "version", "state", "clients"]] * 2
+    assert [(row["node"], row["state"], row["clients"]) for row in rows] == [(1, "up", 3), (2, "down", 0)]
+
+
 def test_status_lists_the_hubs_of_the_accounts(acme: Cli) -> None:
     """As the running hub sees them."""
     members = [

@@ -20,7 +20,7 @@ from sqlalchemy import update
 from iothub.base.errors import BackendError, ConfigError
 from iothub.base.units import Endpoint
 from iothub.config.datadir import DataDir
-from iothub.config.sections import Config, Events, HBase, Kafka, Listeners, Queues, Sql, TcpListener
+from iothub.config.sections import Cluster, Config, Events, HBase, Kafka, Listeners, Node, Queues, Sql, TcpListener
 from iothub.doctor import accounts, hbase, kafka, listeners, machine
 from iothub.doctor.all import checks
 from iothub.doctor.findings import Check, Finding, State, run_checks
@@ -194,6 +194,19 @@ def test_certificate_that_ends_is_named(tmp_path: Path) -> None:
     assert state(end_s + 86400) is State.FAIL
     (broken,) = listeners.certificate("tls", tmp_path / "none.pem", Config(), now)
     assert broken.state is State.FAIL
+
+
+def test_certificate_of_every_worker_is_looked_at(data_dir: DataDir) -> None:
+    """Each has one of its own for its links."""
+    settings = Config(node=Node(workers=3), cluster=Cluster(listen="hub-1:7883"))
+
+    names = [check.name for check in listeners.checks(data_dir, settings)]
+
+    assert [name for name in names if name.startswith("certificate ")] == [
+        "certificate cluster",
+        "certificate cluster w2",
+        "certificate cluster w3",
+    ]
 
 
 def test_plan_that_inherits_from_none_is_a_warning(data_dir: DataDir) -> None:

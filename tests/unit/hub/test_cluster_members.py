@@ -30,12 +30,18 @@ def status(node: int, state: Any, **other: Any) -> LinkStatus:
 
 
 def members(
-    *, rows: object = ROWS, has_links: bool = True, said: tuple[NodeState, ...] = (), state: str = "up"
+    *,
+    rows: object = ROWS,
+    has_links: bool = True,
+    said: tuple[NodeState, ...] = (),
+    state: str = "up",
+    refused: tuple[int, ...] = (),
 ) -> list[Any]:
     links = SimpleNamespace(
         address="one:1",
         status=lambda: [status(0, "up", trip_s=0.0004), status(2, "refused"), status(6, "up")],
         trouble=lambda node: {2: "other_installation", 5: "Connection refused"}.get(node, ""),
+        is_refused=lambda node: node in refused,
     )
     settings = Config(node=Node(number=1, name="one"), cluster=Cluster())
     cluster = None if rows is None else SimpleNamespace(state=state, members=SimpleNamespace(rows=lambda: rows))
@@ -51,6 +57,13 @@ def members(
     return rows_sent
 
 
+def test_hub_whose_certificate_does_not_fit_is_refused() -> None:
+    """It has not said its name, so no link knows it."""
+    states = {row["node"]: row["state"] for row in members(refused=(5, 6, 7))}
+
+    assert [states[node] for node in (5, 6, 7)] == ["refused", "joining", "gone"]
+
+
 def test_every_hub_of_the_accounts_is_listed_by_number() -> None:
     found = members()
 
@@ -62,7 +75,12 @@ def test_every_hub_of_the_accounts_is_listed_by_number() -> None:
         (4, "left", False, ""),
         (5, "down", False, "Connection refused"),
         (6, "joining", False, ""),
-        (7, "gone", False, "its heartbeat and its link stood still; start it again"),
+        (
+            7,
+            "gone",
+            False,
+            "its heartbeat and its link stood still; one that still runs begins again by itself, else start it",
+        ),
         (8, "gone", False, "the link to another hub was down; it begins again by itself"),
     ]
     assert (found[0]["round_trip_ms"], found[0]["unacknowledged_bytes"], found[0]["version"]) == (0.4, 5, "1.0")

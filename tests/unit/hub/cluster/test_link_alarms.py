@@ -109,3 +109,25 @@ def test_alarm_of_a_hub_that_is_gone_ends_when_an_administrator_knows_it(observe
     observed.links.judge_gone([HubRow(2, 1, "two", 0, 1, gone_by=1, gone_why=EVICTED)])
 
     assert observed.raised() == []
+
+
+def test_hub_whose_own_certificate_is_refused_hears_it_from_whoever_connects(observed: Observed) -> None:
+    """The other hubs connect to it, and end the handshake before they say who they are."""
+    observed.links.not_accepted("192.0.2.1:7", WireRefusal.CERTIFICATE_REFUSED, "tlsv1 alert unknown ca")
+
+    assert observed.raised() == []
+    observed.links.judge([DOWN])
+    cause = "certificate_refused: a connection from 192.0.2.1:7 ended: tlsv1 alert unknown ca"
+    assert observed.raised() == [("peer_silent", "2", cause)]
+    assert (observed.links.trouble(2), observed.links.is_refused(2)) == (cause, False)
+    observed.links.link_up(TWO, "two", "hub-2:1")
+    assert (observed.raised(), observed.links.trouble(3)) == ([], "")
+
+
+def test_who_refuses_before_a_name_is_said_is_known(observed: Observed) -> None:
+    observed.links.not_connected(ADDRESS, "certificate_refused: unknown ca")
+    assert observed.links.is_refused(2)
+
+    observed.links.not_connected(ADDRESS, "timeout: no connection within 2 s")
+
+    assert not observed.links.is_refused(2)

@@ -14,7 +14,9 @@ from iothub.hub.phase import Phase
 class Hub:
     """A hub in good order, and what it says of itself."""
 
-    def __init__(self, *, gateways: object | None = None, is_among_others: bool = False) -> None:
+    def __init__(
+        self, *, gateways: object | None = None, is_among_others: bool = False, is_starting: bool = False
+    ) -> None:
         self.settings = SimpleNamespace(
             queues=SimpleNamespace(driver="sqlite", choices=()), retained=SimpleNamespace(driver="sqlite")
         )
@@ -22,9 +24,10 @@ class Hub:
         self.watch = SimpleNamespace(no_writes="", is_overloaded=False)
         self.store_alarms = SimpleNamespace(process_away="")
         self.plane = SimpleNamespace(overload_level=lambda: 2)
-        self.cluster = SimpleNamespace(held_back="") if is_among_others else None
+        self.cluster = SimpleNamespace(held_back="", unlinked="") if is_among_others else None
         self.phase = Phase()
-        self.phase.become_ready()
+        if not is_starting:
+            self.phase.become_ready()
         thread: Any = SimpleNamespace(is_failing=False)
         parts: dict[str, Any] = {
             "settings": self.settings,
@@ -122,6 +125,18 @@ def test_start_names_the_gateways_that_do_not_answer() -> None:
 
     hub.waiting.reason = "waiting for HBase: HBase's gateway one:9090 has not answered for 3 s"
     assert hub.reasons() == [f"the hub is starting: {hub.waiting.reason}"]
+
+
+def test_hub_that_joins_names_the_hubs_that_it_waits_for() -> None:
+    hub = Hub(is_among_others=True, is_starting=True)
+    assert hub.cluster is not None
+    assert hub.reasons() == ["the hub is starting: sessions are being loaded, or a listener is not open yet"]
+
+    hub.cluster.unlinked = "hub-1 (1): certificate_refused: unknown ca"
+
+    assert hub.reasons() == [
+        "the hub is starting: it serves clients when it is linked to every hub that does: hub-1 (1): certificate_refused: unknown ca"
+    ]
 
 
 def test_hub_that_takes_no_messages_is_not_ready() -> None:
