@@ -24,9 +24,9 @@ class Queues:
     )
     journal: bool = key(
         value_types.flag,
-        False,
+        True,
         "sqlite: write what changes to a journal first (folder `queues.journal` in the data directory), and to `queues.db` only what stays: "
-        "a message that is acknowledged soon never gets there.",
+        "a message that is acknowledged soon never gets there. false: write everything to `queues.db` at once.",
     )
     choices: tuple[QueueChoice, ...] = key(
         value_types.queue_choices(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),

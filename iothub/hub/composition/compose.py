@@ -504,5 +504,6 @@ def _feed(
     if control.links is not None:
         sources.feed_links(registry, control.links)
     sources.feed_messages(registry, writers.writer, stores.queues, brokers)
+    sources.feed_journal(registry, stores.drivers.journal_figures)
     housekeeping = tasks.housekeeping
     sources.feed_operations(registry, monitoring.alarms, watch, jobs, hub.authenticator, lambda: housekeeping.bans)

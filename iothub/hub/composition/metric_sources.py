@@ -30,7 +30,7 @@ from iothub_services.metrics.alarms import Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.metrics.metrics import Metric
 from iothub_services.metrics.watch import Watch
-from iothub_services.queues.port import QueueStore
+from iothub_services.queues.port import JournalFigures, QueueStore
 from iothub_services.queues.writer import QueueWriter
 from iothub_services.quota.names import Quota
 from iothub_services.streams.port import Direction
@@ -178,6 +178,13 @@ def feed_messages(registry: Registry, writer: QueueWriter, queues: QueueStore, b
     feed_tenants(metrics.QUEUED_BYTES, lambda broker: usage(broker.tenant_id).bytes)
     feed_tenants(metrics.RETAINED_MESSAGES, lambda broker: broker.allowance.ledger.used(Quota.RETAINED_MESSAGES))
     feed_tenants(metrics.RETAINED_BYTES, lambda broker: broker.allowance.ledger.used(Quota.RETAINED_BYTES))
+
+
+def feed_journal(registry: Registry, figures: Callable[[], JournalFigures]) -> None:
+    """The journal of the embedded queues."""
+    registry.feed(metrics.JOURNAL_BYTES, lambda: figures().size_bytes)
+    registry.feed(metrics.JOURNAL_MESSAGES, lambda: figures().messages)
+    registry.feed(metrics.JOURNAL_CHECKPOINT, lambda: figures().checkpoint_us / 1_000_000)
 
 
 def feed_operations(

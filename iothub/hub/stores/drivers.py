@@ -31,7 +31,7 @@ from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_services.metrics.exposition import Registry
 from iothub_services.probing import require
 from iothub_services.queues.damage import no_alarm
-from iothub_services.queues.port import QueueStore
+from iothub_services.queues.port import JournalFigures, QueueStore
 from iothub_services.queues.routing import RoutingStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.quota.usage import SCHEMA as USAGE
@@ -139,6 +139,10 @@ class Drivers:
         if len(names) == 1:
             return stores[names[0]]
         return RoutingStore(stores, self._settings.queues.driver)
+
+    def journal_figures(self) -> JournalFigures:
+        """Return what the journal of the queues is doing. Any thread."""
+        return self._embedded.journal_figures()
 
     def _queues_of(self, driver: str, *, was_on_redis: bool) -> QueueStore:
         if driver == "sqlite":

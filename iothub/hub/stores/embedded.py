@@ -16,7 +16,7 @@ from iothub_services.events.sqlite.log import SCHEMA as EVENTS
 from iothub_services.events.sqlite.log import SqliteEvents
 from iothub_services.queues.journal.segments import is_left
 from iothub_services.queues.journal.store import JournaledQueues
-from iothub_services.queues.port import QueueStore
+from iothub_services.queues.port import JournalFigures, QueueStore
 from iothub_services.queues.sqlite.schema import SCHEMA as QUEUES
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.retained.port import RetainedStore
@@ -53,6 +53,9 @@ class Embedded(Protocol):
     def checkpoints(self) -> CheckpointStore | None:
         """None: there are none, since no job has made any."""
 
+    def journal_figures(self) -> JournalFigures:
+        """Return what the journal of the queues is doing."""
+
 
 def settle_journal(data_dir: DataDir, open_file: Callable[[], Database], on_alarm: Alarm) -> None:
     """Put into `queues.db` what a hub that was killed has left in its journal. Raises BackendError."""
@@ -69,6 +72,7 @@ class OwnFiles:
         self._open_file = open_file
         self._on_alarm = on_alarm
         self._has_journal = has_journal
+        self._queues: SqliteQueues | None = None
 
     def events(self) -> EventLog:
         return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
@@ -76,9 +80,11 @@ class OwnFiles:
     def queues(self) -> QueueStore:
         open_file = partial(self._open_file, self._data_dir.queues, QUEUES)
         if self._has_journal:
-            return cast("QueueStore", JournaledQueues(open_file(), self._on_alarm))
-        settle_journal(self._data_dir, open_file, self._on_alarm)
-        return cast("QueueStore", SqliteQueues(open_file()))
+            self._queues = JournaledQueues(open_file(), self._on_alarm)
+        else:
+            settle_journal(self._data_dir, open_file, self._on_alarm)
+            self._queues = SqliteQueues(open_file())
+        return cast("QueueStore", self._queues)
 
     def states(self) -> StateStore:
         return cast("StateStore", SqliteStates(self._open_file(self._data_dir.state, STATES)))
@@ -90,6 +96,9 @@ class OwnFiles:
         file = self._data_dir.checkpoints
         return SqliteCheckpoints(self._open_file(file, CHECKPOINTS)) if file.exists() else None
 
+    def journal_figures(self) -> JournalFigures:
+        return JournalFigures() if self._queues is None else self._queues.journal_figures
+
 
 class OfStoreProcess:
     """Fulfils `Embedded`: the store process has the files, and the log is shared with the other workers."""
@@ -98,6 +107,7 @@ class OfStoreProcess:
         """`path`: the socket of the store process. `on_alarm`: gets what that has found out about its files, in any thread."""
         self._path = path
         self._on_alarm = on_alarm
+        self._queues: RemoteQueues | None = None
 
     def require(self) -> None:
         """Raise UnavailableError unless it answers."""
@@ -111,7 +121,8 @@ class OfStoreProcess:
         return RemoteEvents(self._path, self._noted)
 
     def queues(self) -> QueueStore:
-        return cast("QueueStore", RemoteQueues(self._path, self._noted))
+        self._queues = RemoteQueues(self._path, self._noted)
+        return cast("QueueStore", self._queues)
 
     def states(self) -> StateStore:
         return RemoteStates(self._path, self._noted)
@@ -121,6 +132,10 @@ class OfStoreProcess:
 
     def checkpoints(self) -> CheckpointStore:
         return RemoteCheckpoints(self._path, self._noted)
+
+    def journal_figures(self) -> JournalFigures:
+        """As of the last answer that came with new sums of tenants."""
+        return JournalFigures() if self._queues is None else self._queues.journal_figures
 
     def _noted(self, notices: list[tuple[str, str]]) -> None:
         for word, text in notices:

@@ -241,6 +241,19 @@ STORE_COMMITS = _counter("iothub_store_commits_total", "Group commits, each with
 STORE_COMMIT_DURATION = _histogram(
     "iothub_store_commit_duration_seconds", "Duration of one group commit.", _LATENCIES_S, ("store",)
 )
+JOURNAL_BYTES = _gauge(
+    "iothub_journal_bytes",
+    "Bytes of the segments of the queues' journal on the disk; 0: there is none.",
+    merge=Merge.MAX,
+)
+JOURNAL_MESSAGES = _gauge(
+    "iothub_journal_messages", "Messages in queues that are in the journal and not yet in queues.db.", merge=Merge.MAX
+)
+JOURNAL_CHECKPOINT = _gauge(
+    "iothub_journal_last_checkpoint_duration_seconds",
+    "Duration of the last move from the journal to queues.db; publishers of stored messages waited for it.",
+    merge=Merge.MAX,
+)
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Bytes of messages that wait to be stored.")
 REPEATABLE_DELIVERIES = _counter(
     "iothub_repeatable_deliveries_total",

@@ -30,6 +30,7 @@ from iothub_services.queues.port import (
     Expired,
     ExpiryMark,
     Inbound,
+    JournalFigures,
     Move,
     MoveKind,
     Overflow,
@@ -104,7 +105,10 @@ VERBS = {
     "stats_of": Verb((many(number),), table(number, _STATS)),
     "list_queues": Verb((number,), many(_STATS)),
 }
-_NOTES = row(pair, number, many(row(pair, number, number, number)))  # up to which change; tenant, messages, bytes
+_FIGURES = row(JournalFigures, number, number, number)
+_NOTES = row(
+    pair, number, many(row(pair, number, number, number)), _FIGURES
+)  # up to which change; tenant, messages, bytes; the journal
 
 
 # --- in the store process
@@ -114,6 +118,9 @@ class KeptQueues(QueueStore, Protocol):
     """What the store process needs of the queues' file."""
 
     needs_rebuild: bool
+
+    @property
+    def journal_figures(self) -> JournalFigures: ...
 
     def rebuild(self, places: Sequence[Place], now_us: int) -> Rebuilt: ...
 
@@ -136,7 +143,7 @@ class QueuePort(Port):
 
     def notes(self, session: Session) -> object:
         session.seen, changes = self._usage.since(session.seen)
-        return (session.seen, changes) if changes else None
+        return (session.seen, changes, self._queues.journal_figures) if changes else None
 
     def _write(self, moves: list[Move], appends: list[Append]) -> tuple[list[bool], list[Appended]]:
         """Moves first: acknowledgements make room, and none of them concerns an append of the same batch."""
@@ -199,6 +206,7 @@ class RemoteQueues:
     ) -> None:
         self._usage: dict[int, tuple[int, TenantUsage]] = {}
         self._limits: dict[int, tuple[int, int]] = {}
+        self.journal_figures = JournalFigures()
         self._writes = connection(
             path, PORT, VERBS, is_writer=True, on_notes=self._noted, on_notices=on_notices, on_begin=self._begun
         )
@@ -345,7 +353,7 @@ class RemoteQueues:
     def _noted(self, notes: object) -> None:
         """Both connections hear of each change, in any order: the later one counts."""
         fields: tuple[Any, ...] = _NOTES(notes)
-        change, changes = fields
+        change, changes, self.journal_figures = fields
         for tenant_id, messages, size_bytes in changes:
             if change >= self._usage.get(tenant_id, (0,))[0]:
                 self._usage[tenant_id] = change, TenantUsage(messages, size_bytes)

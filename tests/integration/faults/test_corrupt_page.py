@@ -63,7 +63,10 @@ def collect(hub: Hub, name: str) -> tuple[bool, list[bytes]]:
 
 
 def test_a_corrupt_page_costs_what_lies_behind_it(hub: Hub) -> None:
-    """The hub starts with an alarm, keeps the damaged file and every message before the page, and invents none."""
+    """The hub starts with an alarm, keeps the damaged file and every message before the page, and invents none.
+
+    What another queue has is before the page or behind it, as the file has them.
+    """
     hub.ports["http"] = free_port()
     hub.start()
     sleep_with_messages(hub)
@@ -84,7 +87,7 @@ def test_a_corrupt_page_costs_what_lies_behind_it(hub: Hub) -> None:
         is_present, got = collect(hub, name)
         assert is_present
         assert got == [payload(name, number) for number in range(1, len(got) + 1)], "in order, each once, no gap"
-        assert 60 - PAGE_BYTES // 1024 <= len(got) <= 60
+        assert name != "sleeper-a" or 60 - PAGE_BYTES // 1024 <= len(got) <= 60
     with RawClient(hub.ports["tcp"]) as client:
         client.connect("late", "acme/dev2")
         client.subscribe(("kept/#", 0))

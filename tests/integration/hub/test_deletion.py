@@ -14,6 +14,7 @@ from iothub_tenants.accounts.store import AccountStore
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Clients
 from tests.support.hubs.hub import Hub
+from tests.support.hubs.stored_queues import put_down
 from tests.support.waiting import until
 
 STORES = ("accounts.db", "queues.db", "retained.db", "state.db", "usage.db")
@@ -72,6 +73,7 @@ def test_deleted_tenant_leaves_nothing_in_any_store(
     join = clients(hub)
     fill(hub, join)
     tenant_id = int(str(hub.rows("tenant", "list")[0]["id"]))
+    put_down(hub)
     until(lambda: {"queues.db", "retained.db", "state.db"} <= set(leftovers(hub, tenant_id)), "everything is stored")
 
     hub.run("tenant", "delete", "acme", "--confirm", "acme")
@@ -146,6 +148,7 @@ def test_successor_of_a_deleted_device_inherits_nothing(
 
     live.refused(0x87)
     assert [row["name"] for row in hub.rows("session", "list", "acme")] == ["witness"]
+    put_down(hub)
     assert rows_in(hub.data_dir / "queues.db", "queue") == 1
     hub.device("acme", "dev1")
     for client_id in ("sleeper", "live"):

@@ -81,7 +81,7 @@ _RAW = (
         "reject",
         "off",
     ),
-    *("memory", "optional", "tls", "SSL", "PLAIN", "1.3", "127.0.0.1:7883", True),
+    *("memory", "optional", "tls", "SSL", "PLAIN", "1.3", "127.0.0.1:7883", True, False),
     *("https://id.example.com", ["staff=viewer"]),
 )
 

@@ -16,7 +16,7 @@ from iothub.testing.checkpoint_contract import pointer_to, rows_of
 from iothub.testing.clock import ManualClock
 from iothub.testing.queue_contract import TENANT, made, one
 from iothub_services.events.port import NOWHERE, DamagedEvent
-from iothub_services.queues.port import Appended, TenantUsage
+from iothub_services.queues.port import Appended, JournalFigures, TenantUsage
 from iothub_services.sqlite.database import open_database
 from iothub_services.state.port import StateWrite, StoredState
 from iothub_services.state.sqlite.checkpoints import SCHEMA, SqliteCheckpoints
@@ -125,3 +125,16 @@ def test_each_connection_hears_of_a_tenants_sums_once_for_each_change() -> None:
 
 def made_usage(count: int) -> TenantUsage:
     return TenantUsage(count, count)
+
+
+def test_worker_hears_what_the_journal_is_doing(tmp_path: Path) -> None:
+    """With the sums of tenants: a metric of the machine, whichever worker is asked."""
+    with store_process(tmp_path, has_journal=True) as process:
+        queues = RemoteQueues(process.path)
+        assert queues.journal_figures == JournalFigures()
+        made(queues, 1)
+
+        queues.append([one(1, 1)])
+
+        assert queues.journal_figures == JournalFigures(1 << 20, 1, 0)
+        queues.close()

@@ -601,3 +601,53 @@ def test_damaged_segment_is_kept_whenever_the_process_ends(
     assert alarms == ["queues_corrupt"]
     assert disk.read(Path(f"{name.partition('.')[0]}.damaged")) == damaged
     store.close()
+
+
+def test_figures_say_what_is_on_the_disk_and_what_is_in_no_table(opened: Open) -> None:
+    store = opened()
+    made(store, 1)
+    append(store, b"a", b"b")
+
+    before = store.journal_figures
+    store.probe()
+    after = store.journal_figures
+
+    assert (before.size_bytes, before.messages) == (65_536, 2)
+    assert (after.size_bytes, after.messages) == (2 * 65_536, 0)
+    assert after.checkpoint_us > 0
+    store.close()
+    assert store.journal_figures.size_bytes == 0
+
+
+def test_deleted_tenant_is_in_no_table_when_its_group_is_done(opened: Open, tmp_path: Path) -> None:
+    """And its messages when they are swept: nothing is left behind for as long as nobody writes."""
+    store = opened()
+    made(store, 1)
+    append(store, b"a")
+    store.probe()
+
+    with store.group():
+        store.drop_tenant(TENANT)
+
+    assert rows(tmp_path, "queue") == 0
+    while store.idle():
+        pass
+    assert (rows(tmp_path, "ref"), rows(tmp_path, "body")) == (0, 0)
+    store.close()
+
+
+def test_deleted_tenant_leaves_the_tables_once_the_disk_has_room(
+    opened: Open, disk: LosingDisk, tmp_path: Path
+) -> None:
+    store = opened()
+    made(store, 1)
+    store.probe()
+    disk.free = 1
+    store.drop_tenant(TENANT)
+    assert rows(tmp_path, "queue") == 1
+
+    disk.free = 1 << 40
+    store.idle()
+
+    assert rows(tmp_path, "queue") == 0
+    store.close()

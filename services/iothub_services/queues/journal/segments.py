@@ -188,6 +188,7 @@ class Journal:
         self._first = 0  # behind what the segment begins with
         self._sizes: dict[int, int] = {}  # of the segments that this process has made
         self._spare_bytes = 0  # 0: there is none
+        self.disk_bytes = 0  # of the segments that this process has made, with the spare one; read in any thread
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
         self._kept: set[int] = set()  # damaged ones: their blocks are not used again
         self._mark = b""
@@ -250,11 +251,6 @@ class Journal:
     def size_bytes(self) -> int:
         """What the segment takes."""
         return self._sizes.get(self.segment, 0)
-
-    @property
-    def disk_bytes(self) -> int:
-        """What the segments of this process have on the disk, with the spare one."""
-        return sum(self._sizes.values()) + self._spare_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether the segment takes a group of this size; a fresh one takes any."""
@@ -342,6 +338,7 @@ class Journal:
                 self._disk.rename(path, self._folder / _SPARE)
                 self._spare_bytes = self.size_bytes
             self._sizes.pop(segment, None)
+            self._count()
         except OSError as error:
             raise self._error(error, is_written=True) from error
 
@@ -351,6 +348,8 @@ class Journal:
             for path in (self._path(self.segment, self._mark), self._folder / _SPARE):
                 if path.name in self._disk.names(self._folder):
                     self._disk.remove(path)
+            self._sizes.clear()
+            self._spare_bytes = self.disk_bytes = 0
         except OSError as error:
             raise self._error(error, is_written=True) from error
 
@@ -395,6 +394,7 @@ class Journal:
             self._ends[self.segment] = self._at
         self.segment, self._mark = number, mark
         self._sizes[number] = size_bytes
+        self._count()
         self._at = self._first = len(data)
         self.records = 0
 
@@ -414,6 +414,9 @@ class Journal:
             return self._disk.open(path)
         self._disk.remove(spare)
         return self._disk.create(path, size_bytes)
+
+    def _count(self) -> None:
+        self.disk_bytes = sum(self._sizes.values()) + self._spare_bytes
 
     def _error(self, error: OSError, *, is_written: bool) -> BackendError:
         remedy = _REMEDIES.get(error.errno or 0, "")

@@ -127,6 +127,7 @@ class JournaledQueues(JournaledTables):
 
     def drop_tenant(self, tenant_id: int) -> int:
         with self.group():
+            self._is_forgetting = True
             return super().drop_tenant(tenant_id)  # which drops queue by queue
 
     def expire(self, now_ms: int, count: int, after: ExpiryMark = EARLIEST) -> Expired:

@@ -20,6 +20,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from time import perf_counter_ns
 
 from iothub.base import log as logging
 from iothub.base.errors import BackendError, IotHubError
@@ -41,7 +42,7 @@ from iothub_services.queues.journal.records import (
 from iothub_services.queues.journal.segments import Disk, Journal, RealDisk, folder_of, make_folder
 from iothub_services.queues.journal.sizes import LARGEST
 from iothub_services.queues.journal.young import Body, Table
-from iothub_services.queues.port import Overflow, Place, QueueLimits, TenantUsage
+from iothub_services.queues.port import JournalFigures, Overflow, Place, QueueLimits, TenantUsage
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.append import Appending
 from iothub_services.queues.sqlite.row_cache import QueueRow
@@ -96,6 +97,8 @@ class JournaledTables(SqliteQueues):
             self._move_out,
         )
         self._changes = 0  # messages that the transaction has removed
+        self._checkpoint_us = 0  # how long the last one took
+        self._is_forgetting = False  # a tenant: what the tables have of it goes with the end of the group, and its bodies when they are swept
         self._group: GroupBuffer | None = None
         self._is_undone = True  # False: what is in memory has failed and must be read back
         self._undone = 0  # how often it was
@@ -184,6 +187,10 @@ class JournaledTables(SqliteQueues):
                 self._journal.close()
             super().close()
 
+    @property
+    def journal_figures(self) -> JournalFigures:
+        return JournalFigures(self._journal.disk_bytes, self._table.count, self._checkpoint_us)
+
     # --- groups
 
     @contextmanager
@@ -226,7 +233,13 @@ class JournaledTables(SqliteQueues):
                         self._table.settle()
                     else:
                         self._undo()  # another thread's read has failed, and this group was not yet among what it read back
-            self._report()
+            self._after_group()
+
+    def _after_group(self) -> None:
+        if self._is_forgetting:
+            with suppress(BackendError), self._lock:  # the group is done, whatever becomes of this
+                self._checkpoint()
+        self._report()
 
     def _write(self, record: Record) -> None:
         assert self._group is not None  # noqa: S101 - every verb is in a group
@@ -280,6 +293,7 @@ class JournaledTables(SqliteQueues):
 
     def _checkpoint(self) -> None:
         """Between groups. Raises BackendError: what is in memory is what it was, or must be read back."""
+        begun = perf_counter_ns()
         if not self._journal.is_fresh:
             self._journal.require_room()
             self._journal.next_segment()
@@ -287,6 +301,7 @@ class JournaledTables(SqliteQueues):
             return
         self._commit(self._journal.segment - 1)
         self._remove_flushed()
+        self._checkpoint_us = (perf_counter_ns() - begun) // 1_000
 
     def _commit(self, flushed: int) -> None:
         try:
@@ -346,6 +361,13 @@ class JournaledTables(SqliteQueues):
     def idle(self) -> bool:
         if self._changes >= CHECKPOINT_CHANGES:
             self.probe()
+        has_more = self._idle_slice()
+        if self._is_forgetting and not has_more:
+            self.probe()
+            self._is_forgetting = False
+        return has_more
+
+    def _idle_slice(self) -> bool:
         with self._lock:
             if not (self._is_valid and self._has_idle_work):
                 return False
