@@ -21,6 +21,7 @@ COMPILED = (
     (Path("services"), Path("iothub_services/queues")),
     (Path("services"), Path("iothub_services/queues/hbase")),
     (Path("services"), Path("iothub_services/queues/journal")),
+    (Path("services"), Path("iothub_services/queues/redis")),
     (Path("services"), Path("iothub_services/queues/remote")),
     (Path("services"), Path("iothub_services/queues/sqlite")),
 )
