@@ -1,4 +1,4 @@
-"""Compile the message plane and the queues on HBase: every `.py` with a `.pxd` beside it, and every `.pyx`, in their packages.
+"""Compile the message plane and the queues: every `.py` with a `.pxd` beside it, and every `.pyx`, in their packages.
 
 All metadata is in setup.cfg. Without a C compiler or Cython the build goes on and the plain twin runs; it says so.
 A hash of the sources goes beside what was built, so that a hub does not start on modules that were built from other ones.
