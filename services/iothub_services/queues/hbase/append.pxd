@@ -9,7 +9,6 @@ cdef int _GONE, _DONE
 cdef Py_ssize_t FEW, LARGE_BYTES
 
 
-@cython.final
 cdef class Appending(Rounds):
     cdef object _regions, _bodies, _writer, _sequence
     cdef Heads _heads

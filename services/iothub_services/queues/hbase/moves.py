@@ -15,6 +15,7 @@ from iothub_services.queues.hbase.index import KnownQueue, QueueIndex
 from iothub_services.queues.hbase.regions import Outcome, Regions
 from iothub_services.queues.hbase.requests import Result, Status, Step
 from iothub_services.queues.port import Move, worst_of
+from iothub_services.queues.remote.rounds import as_one
 
 Reader = tuple[int, int]  # queue id, epoch
 
@@ -52,10 +53,7 @@ class Moving:
                 errors.append(outcome)
             else:
                 self.answers[self._readers[at]] = self._answer(self._known[at], outcome)
-        if not errors:
-            return errors
-        is_written = len(errors) < len(outcomes) or any(error.is_written for error in errors)
-        return [worst_of(errors, is_written=is_written)]
+        return as_one(errors, len(outcomes))
 
     def done(self, moves: Sequence[Move]) -> list[bool]:
         """Say of each of these moves whether it is done."""

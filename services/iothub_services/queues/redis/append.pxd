@@ -8,7 +8,6 @@ from iothub_services.queues.remote.tenant cimport RemoteQueue
 cdef int _GONE
 
 
-@cython.final
 cdef class Appending(Rounds):
     cdef object _sender, _names, _clock, _sequence, _on_back, _has_missed
     cdef Encoder _encoder

@@ -137,11 +137,12 @@ class AppendCall(Operation):
             self._take_results(rest)
         known: KnownQueue = self.known  # type: ignore[assignment]
         known.holds(int(messages), int(size_bytes))
-        known.tail = max([known.tail, *[share.position for share in self.shares]])
-        if not all(share.position for share in self.shares):
-            raise BackendError(
-                f"queue {known.queue_id} gave no position to a message", retryable=False, is_written=True
-            )
+        for share in self.shares:
+            known.tail = max(known.tail, share.position)
+            if not share.position:
+                raise BackendError(
+                    f"queue {known.queue_id} gave no position to a message", retryable=False, is_written=True
+                )
 
     def _take_results(self, words: Sequence[bytes]) -> None:
         shares = iter(self.shares)

@@ -12,11 +12,12 @@ from typing import NamedTuple, cast
 
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
-from iothub_services.queues.port import Move, worst_of
+from iothub_services.queues.port import Move
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import CLAIM, ID_KEPT_MS, IDS_KEPT, MOVE
 from iothub_services.queues.redis.sending import GONE, Sender
+from iothub_services.queues.remote.rounds import as_one
 from iothub_services.redis.calls import Argument, Call, PackedCall, Reply, Script, packed, packed_start, script_call
 
 Reader = tuple[int, int]  # queue id, epoch
@@ -90,10 +91,7 @@ class Moving:
                 self._done.add(self._readers[at])
             elif outcome == GONE:
                 self._index.forget(known.queue_id)
-        if not errors:
-            return errors
-        is_written = len(errors) < len(outcomes) or any(error.is_written for error in errors)
-        return [worst_of(errors, is_written=is_written)]
+        return as_one(errors, len(outcomes))
 
     def done(self, moves: Sequence[Move]) -> list[bool]:
         """Say of each of these moves whether it is done."""

@@ -231,6 +231,14 @@ class Rounds:
                     del self._open[operation.known.queue_id]
 
 
+def as_one(errors: Sequence[BackendError], asked: int) -> list[BackendError]:
+    """Return one error for all that were in the way of things that were asked for together; none for none."""
+    if not errors:
+        return []
+    is_written = len(errors) < asked or any(error.is_written for error in errors)
+    return [worst_of(errors, is_written=is_written)]
+
+
 def _waiting(items: Sequence[Item]) -> list[Item]:
     """Return the messages of which a queue has not given the position yet."""
     waiting = []
