@@ -13,6 +13,7 @@ from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Mov
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import MOVE
 from iothub_services.queues.redis.scripts import APPEND
+from iothub_services.queues.remote.rounds import as_one
 from iothub_services.queues.writing import QueueWrites
 from iothub_services.redis.calls import PackedCall
 from tests.support.operated_queues import operation_of
@@ -145,3 +146,12 @@ def test_packed_call_says_what_it_has() -> None:
     assert (move.arguments[12], move.arguments[-2:]) == (b"%d" % epoch, (b"1", b"1"))
     assert append.size == len(append.octets)
     assert append.spelled_out().arguments == ("EVAL", APPEND.text, *append.arguments[2:])
+
+
+def test_errors_of_one_request_are_one() -> None:
+    """If anything of it was done, or may be, then it is written."""
+    refused = BackendError("refused", retryable=False)
+
+    assert as_one([], 3) == []
+    assert [(str(error), error.is_written) for error in as_one([refused], 1)] == [("refused", False)]
+    assert [error.is_written for error in as_one([refused], 2)] == [True]
