@@ -1,4 +1,4 @@
-"""Compile the message plane and the queues on HBase: every `.py` with a `.pxd` beside it, and every `.pyx`, in their packages.
+"""Compile the message plane and the queues: every `.py` with a `.pxd` beside it, and every `.pyx`, in their packages.
 
 All metadata is in setup.cfg. Without a C compiler or Cython the build goes on and the plain twin runs; it says so.
 A hash of the sources goes beside what was built, so that a hub does not start on modules that were built from other ones.
@@ -21,6 +21,7 @@ COMPILED = (
     (Path("services"), Path("iothub_services/queues")),
     (Path("services"), Path("iothub_services/queues/hbase")),
     (Path("services"), Path("iothub_services/queues/journal")),
+    (Path("services"), Path("iothub_services/queues/redis")),
     (Path("services"), Path("iothub_services/queues/remote")),
     (Path("services"), Path("iothub_services/queues/sqlite")),
 )

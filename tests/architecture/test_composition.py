@@ -42,7 +42,6 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.peers.wire", "PeerConnection", "_owner"): "who hears of it, until it is lost; both are made in one call",
     ("iothub_services.auth.change_watermark", "ChangeWatermark", "_looked_at"): "a time",
     ("iothub_services.hbase.connection", "Connection", "_wire"): "the socket, once it is connected",
-    ("iothub_services.queues.redis.messages", "Item", "answer"): "an answer",
     ("iothub_services.state.memory.checkpoints", "MemoryCheckpoints", "_pointer"): "what is stored",
     ("iothub_services.streams.kafka.batch", "_Place", "_whole"): "a batch that is sent again",
     ("iothub_services.streams.kafka.receiver", "KafkaReceiver", "_on_page"): "the port's start: whom the thread calls",

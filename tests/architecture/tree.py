@@ -16,6 +16,7 @@ COMPILED = (
     "iothub_services.queues",
     "iothub_services.queues.hbase",
     "iothub_services.queues.journal",
+    "iothub_services.queues.redis",
     "iothub_services.queues.remote",
     "iothub_services.queues.sqlite",
 )  # packages with a plain twin, as setup.py has them

@@ -21,11 +21,13 @@ from iothub_services.sqlite.database import open_database
 from iothub_services.store_process.queues import VERBS, RemoteQueues
 from tests.support.hbase.hbase_queues import HBase
 from tests.support.hubs.store_processes import LOST, in_a_worker
-from tests.support.operated_queues import OperatedQueues
+from tests.support.operated_queues import Operated, OperatedQueues
 from tests.support.servers.redis_queues import RedisHarness
 
 
-@pytest.fixture(params=["memory", "sqlite", "journal", "operations", "hbase", "redis"])
+@pytest.fixture(
+    params=["memory", "sqlite", "journal", "operations", "hbase", "hbase_operations", "redis", "redis_operations"]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore]:
     queues: QueueStore = MemoryQueues()
     if request.param == "sqlite":
@@ -33,10 +35,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QueueStore
     elif request.param in ("journal", "operations"):
         made = JournaledQueues if request.param == "journal" else OperatedQueues
         queues = made(open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail), pytest.fail)
-    elif request.param == "hbase":
+    elif request.param.startswith("hbase"):
         queues = HBase().store()[0]
-    elif request.param == "redis":
+    elif request.param.startswith("redis"):
         queues = RedisHarness().store()
+    if request.param in ("hbase_operations", "redis_operations"):
+        queues = cast("QueueStore", Operated(queues))
     yield queues
     queues.close()
 

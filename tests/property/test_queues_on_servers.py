@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +12,7 @@ from iothub.base.errors import BackendError
 from iothub_services.queues.port import Append, Delivery, Inbound, QueueLimits, QueueStore, Refused
 from tests.support.hbase import hbase_calls
 from tests.support.hbase.hbase_queues import HBase
+from tests.support.operated_queues import Operated
 from tests.support.servers import redis_queues
 from tests.support.servers.redis_queues import RedisHarness
 from tests.support.waiting import until_answered
@@ -60,8 +61,22 @@ class OnRedis:
         return self._harness.store(incarnation)
 
 
+class OnHBaseByOperations(OnHBase):
+    """The same, as the writer hands messages over."""
+
+    def store(self, incarnation: int = 1) -> QueueStore:
+        return cast("QueueStore", Operated(super().store(incarnation)))
+
+
+class OnRedisByOperations(OnRedis):
+    """The same."""
+
+    def store(self, incarnation: int = 1) -> QueueStore:
+        return cast("QueueStore", Operated(super().store(incarnation)))
+
+
 Server = OnHBase | OnRedis
-on_both = pytest.mark.parametrize("kind", [OnHBase, OnRedis])
+on_both = pytest.mark.parametrize("kind", [OnHBase, OnRedis, OnHBaseByOperations, OnRedisByOperations])
 
 
 def _fault(kinds: list[T], played: list[int]) -> T:

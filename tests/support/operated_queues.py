@@ -1,13 +1,16 @@
-"""The queues with a journal, whose every append comes as the writer hands it over: as an operation of a publish."""
+"""Queues whose every append comes as the writer hands it over: as an operation of a publish."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from iothub.engine.message import Message
 from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, QueueTarget, StoredPublish
 from iothub.engine.state import Session, TenantPlane
 from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.operations import AppendOperation
-from iothub_services.queues.port import Append, Appended, Delivery
+from iothub_services.queues.port import Append, Appended, Delivery, Move
+from iothub_services.queues.writing import Answer
 
 _TENANT = TenantPlane(1, "acme")
 
@@ -16,8 +19,30 @@ class OperatedQueues(JournaledQueues):
     """Fulfils `QueueStore`."""
 
     def append(self, batch: list[Append]) -> list[Appended]:
-        answers = self.append_operations([operation_of(item) for item in batch])
-        return [answer if isinstance(answer, Appended) else Appended(answer) for answer in answers]
+        return _appended(self.append_operations([operation_of(item) for item in batch]))
+
+
+class Operated:
+    """Fulfils `QueueStore` by a driver that writes moves and operations together. What comes again is the same operation."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._made: dict[int, tuple[Append, AppendOperation]] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def append(self, batch: list[Append]) -> list[Appended]:
+        made = [self._made.setdefault(id(item), (item, operation_of(item)))[1] for item in batch]
+        return _appended(self._store.write_operations([], made)[1])
+
+    def apply(self, moves: list[Move]) -> list[bool]:
+        done: list[bool] = self._store.write_operations(moves, [])[0]
+        return done
+
+
+def _appended(answers: list[Answer]) -> list[Appended]:
+    return [answer if isinstance(answer, Appended) else Appended(answer) for answer in answers]
 
 
 def operation_of(item: Append) -> AppendOperation:

@@ -5,7 +5,7 @@ from iothub_services.queues.operations cimport AppendOperation
 
 @cython.final
 cdef class QueueWrites:
-    cdef object _store, _write, _append_operations
+    cdef object _store, _write, _write_operations, _append_operations
 
     @cython.locals(answers=list, start=Py_ssize_t, index=Py_ssize_t)
     cpdef list _all(self, list ops)

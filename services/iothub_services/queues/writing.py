@@ -23,6 +23,13 @@ class TakesOperations(Protocol):
         """Do what `append` does. A tuple instead of an `Appended` is its positions, and there is nothing else to say."""
 
 
+class WritesTogether(Protocol):
+    """A driver for which the moves and the operations of a batch are one request."""
+
+    def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
+        """Do what `apply` and `append` do, together."""
+
+
 class QueueWrites:
     """The writing thread of the queues: a batch is one commit.
 
@@ -33,6 +40,7 @@ class QueueWrites:
     def __init__(self, store: QueueStore) -> None:
         self._store = store
         self._write = getattr(store, "write", None)
+        self._write_operations = getattr(store, "write_operations", None)
         self._append_operations = getattr(store, "append_operations", None)
 
     def __call__(self, ops: list[WriteOp]) -> list[object]:
@@ -62,7 +70,9 @@ class QueueWrites:
                 appends.append(op)
             else:
                 moves.append(op)  # type: ignore[arg-type]  # a Call is done by itself
-        if self._write is not None:
+        if self._write_operations is not None:
+            moved, appended = self._write_operations(moves, appends)
+        elif self._write is not None:
             moved, appended = self._write(moves, [op.as_append() for op in appends])
         else:
             moved = self._store.apply(moves) if moves else []

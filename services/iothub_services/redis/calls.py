@@ -67,6 +67,46 @@ class Call:
         return Call(("EVAL", self.script.text, *self.arguments[2:]))
 
 
+class PackedCall(Call):
+    """The call of a script as it goes over the wire: `octets`. Whoever makes thousands of them a second makes these."""
+
+    __slots__ = ("octets",)
+
+    octets: bytes
+
+    def __init__(self, script: Script, octets: bytes) -> None:
+        object.__setattr__(self, "script", script)
+        object.__setattr__(self, "octets", octets)
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """What the bytes say. Slow: for a call that is spelled out, and for tests."""
+        _, *parts = self.octets.split(b"\r\n", 1)
+        found: list[Argument] = []
+        rest = parts[0]
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            end = int(size[1:])
+            found.append(rest[:end])
+            rest = rest[end + 2 :]
+        return ("EVALSHA", *found[1:])
+
+    @property
+    def size(self) -> int:
+        return len(self.octets)
+
+
+def packed(argument: bytes) -> bytes:
+    """Return an argument as it goes over the wire."""
+    return b"$%d\r\n%b\r\n" % (len(argument), argument)
+
+
+def packed_start(script: Script, arguments: int) -> bytes:
+    """Return the beginning of a script's call, over the wire. So many keys and arguments follow, behind the number of keys."""
+    words = 3  # EVALSHA, digest, number of keys
+    return b"*%d\r\n" % (words + arguments) + packed(b"EVALSHA") + packed(script.digest.encode())
+
+
 def command(*arguments: Argument) -> Call:
     return Call(arguments)
 

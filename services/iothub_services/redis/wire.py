@@ -20,7 +20,7 @@ from redis.retry import Retry
 
 from iothub.base.errors import BackendError
 from iothub.base.units import Endpoint
-from iothub_services.redis.calls import ADVICE, Call, RedisRefusedError, RedisUnavailableError, Reply
+from iothub_services.redis.calls import ADVICE, Call, PackedCall, RedisRefusedError, RedisUnavailableError, Reply
 
 # Words that begin a refusal which is over some time: a replica, a server that loads, is full or cannot write, a script that takes long.
 _PASSING = (
@@ -87,13 +87,18 @@ class RedisWire:
 
     def send(self, calls: Sequence[Call]) -> None:
         try:
-            packed = self._connection.pack_commands([call.arguments for call in calls])
+            packed = [b"".join([self._packed(call) for call in calls])]
         except (exceptions.DataError, UnicodeError) as error:
             raise RedisRefusedError(f"cannot be sent to Redis: {error}") from None
         try:
             self._connection.send_packed_command(packed, check_health=False)
         except (exceptions.RedisError, OSError) as error:
             raise RedisUnavailableError(f"{self._name}: {_words(error)}", is_written=True) from None
+
+    def _packed(self, call: Call) -> bytes:
+        if type(call) is PackedCall:
+            return call.octets
+        return b"".join(self._connection.pack_command(*call.arguments))
 
     def read(self) -> Reply:
         try:

@@ -11,8 +11,9 @@ from iothub.records import keys
 from iothub.records.queued import record_head
 from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.index import KnownQueue
-from iothub_services.queues.hbase.shares import Heads, Item, Operation, Share
+from iothub_services.queues.hbase.shares import AppendCall, Heads
 from iothub_services.queues.port import Appended, Delivery
+from iothub_services.queues.remote.shares import Item, Share
 from iothub_services.queues.remote.tenant import Tenant
 
 ROOM = (-1, -1)
@@ -35,7 +36,7 @@ def test_heads_are_those_of_whole_records(delivery: Delivery) -> None:
     asked = message(b"abc", delivery, expires_at_ms=9)
     message_id = b"i" * 16 if delivery.qos == 2 else b""
 
-    found = [heads.of(item, item.shares[0].delivery) + item.stored for item in (*others, asked, asked)]
+    found = [heads.of(item, item.shares[0]) + item.stored for item in (*others, asked, asked)]
 
     fields = (delivery.qos, delivery.flags, delivery.subscription_ids, 9, message_id)
     whole = record_head(*fields, 3, is_apart=False) + b"abc"
@@ -48,8 +49,8 @@ def test_head_of_a_body_that_lies_apart_is_another() -> None:
     here, apart = message(b"x" * 17, Delivery(1, 1)), message(b"x" * 17, Delivery(1, 1))
     apart.body_id = b"b" * 16
 
-    first = heads.of(here, here.shares[0].delivery)
-    second = heads.of(apart, apart.shares[0].delivery)
+    first = heads.of(here, here.shares[0])
+    second = heads.of(apart, apart.shares[0])
 
     assert first == requests.sized(record_head(1, 0, (), 0, b"", 17, is_apart=False), 17)
     assert second == requests.sized(record_head(1, 0, (), 0, b"", 17, is_apart=True), 17)
@@ -58,11 +59,11 @@ def test_head_of_a_body_that_lies_apart_is_another() -> None:
 def test_operation_gives_each_share_its_position() -> None:
     """One run, as usual; what the queue holds is taken, too."""
     known = KnownQueue(1, 7, Tenant())
-    operation = Operation(known)
+    operation = AppendCall(known)
     items = [message(b"a", Delivery(1, 1)), message(b"bc", Delivery(1, 1))]
     for item in items:
-        operation.add_share(item, item.shares[0], 100)
-    operation.encode_call(9, 1, ROOM, Heads(), (1, 1))
+        operation.add_share(item, item.shares[0], 9, 100)
+    operation.encode(9, 1, ROOM, Heads(), (1, 1))
 
     operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
 
@@ -74,12 +75,12 @@ def test_operation_gives_each_share_its_position() -> None:
 @pytest.mark.parametrize(("qos", "is_settled_later"), [(0, False), (1, False), (2, False), (2, True)])
 def test_call_says_what_is_settled_only_if_it_has_something_to_settle(qos: int, is_settled_later: bool) -> None:
     """Every other one is as long as it was."""
-    operation = Operation(KnownQueue(1, 7, Tenant()))
+    operation = AppendCall(KnownQueue(1, 7, Tenant()))
     item = message(b"a", Delivery(1, qos))
     item.is_settled_later = is_settled_later
-    operation.add_share(item, item.shares[0], 100)
+    operation.add_share(item, item.shares[0], 9, 100)
 
-    operation.encode_call(9, 8, ROOM, Heads(), (3, 5))
+    operation.encode(9, 8, ROOM, Heads(), (3, 5))
 
     head = record_head(
         qos, 0, (), 0, b"i" * 16 if qos == 2 else b"", 1, is_apart=False, is_settled_later=is_settled_later
@@ -91,10 +92,10 @@ def test_call_says_what_is_settled_only_if_it_has_something_to_settle(qos: int, 
 
 def test_answer_of_another_length_is_refused() -> None:
     """More positions than records: nothing of it is believed."""
-    operation = Operation(KnownQueue(1, 7, Tenant()))
+    operation = AppendCall(KnownQueue(1, 7, Tenant()))
     item = message(b"a", Delivery(1, 1))
-    operation.add_share(item, item.shares[0], 100)
-    operation.encode_call(9, 1, ROOM, Heads(), (1, 1))
+    operation.add_share(item, item.shares[0], 9, 100)
+    operation.encode(9, 1, ROOM, Heads(), (1, 1))
 
     with pytest.raises(ValueError, match="zip"):
         operation.on_answer(bytes(9) + b"\0" + bytes(16) + _answer(2, 3, [(0, 4, 2)]))
@@ -110,9 +111,9 @@ def test_message_goes_without_the_garbage_collector() -> None:
     there = weakref.ref(target)
     item = Item(b"", 0, b"a", 1)
     item.shares = [Share(target, KnownQueue(1, 7, Tenant()))]  # type: ignore[arg-type]
-    operation = Operation(KnownQueue(1, 7, Tenant()))
-    operation.add_share(item, item.shares[0], 100)
-    operation.encode_call(9, 1, ROOM, Heads(), (1, 1))
+    operation = AppendCall(KnownQueue(1, 7, Tenant()))
+    operation.add_share(item, item.shares[0], 9, 100)
+    operation.encode(9, 1, ROOM, Heads(), (1, 1))
     gc.disable()
     try:
         del target, item, operation

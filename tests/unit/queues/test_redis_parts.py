@@ -11,11 +11,12 @@ from iothub.base.errors import BackendError, NotFoundError
 from iothub_services.queues.port import Append, Delivery, Move, MoveKind, QueueLimits
 from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex
-from iothub_services.queues.redis.messages import MOST_RECORDS, Item, Operation, Share
+from iothub_services.queues.redis.messages import MOST_BYTES, MOST_RECORDS, AppendCall
 from iothub_services.queues.redis.moves import Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.sending import PART_BYTES, PART_CALLS, Sender, require
+from iothub_services.queues.remote.shares import Item, Share
 from iothub_services.queues.remote.tenant import Tenant
 from iothub_services.redis.calls import Call, RedisRefusedError, RedisUnavailableError, Reply, command
 from tests.support.servers.redis_queues import PREFIX, Fault, RedisHarness
@@ -23,12 +24,12 @@ from tests.support.servers.redis_queues import PREFIX, Fault, RedisHarness
 NAMES = Names(PREFIX)
 
 
-def operation(shares: int) -> Operation:
-    asked = Operation(KnownQueue(1, 7, Tenant()))
+def operation(shares: int) -> AppendCall:
+    asked = AppendCall(KnownQueue(1, 7, Tenant()))
     for _ in range(shares):
-        item = Item(b"", 0, b"body")
+        item = Item(b"", 0, b"body", 4)
         item.shares.append(Share(Delivery(1, 1), asked.known))
-        asked.add_share(item, item.shares[0])
+        asked.add_share(item, item.shares[0], MOST_RECORDS, MOST_BYTES)
     return asked
 
 

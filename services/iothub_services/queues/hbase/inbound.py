@@ -27,8 +27,8 @@ from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.index import KnownQueue
 from iothub_services.queues.hbase.moves import Reader, Readers
-from iothub_services.queues.hbase.shares import Item, Progress
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
+from iothub_services.queues.remote.shares import Item, Progress
 
 log = logging.get(__name__)
 
@@ -90,7 +90,7 @@ class Inbounds:
         for inbound, item in repeated:  # only now: its PUBREC says that the first one is routed
             answer = first[inbound].answer
             is_stale = answer is not None and answer.is_stale
-            _refuse(item, Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
+            item.refuse(Appended((), is_stale=True) if is_stale else Appended((), is_duplicate=True))
 
     def _close(self, publishes: Iterable[Publish]) -> bool:
         """What was appended is routed from now on: a repeated PUBLISH gets only its PUBREC.
@@ -140,11 +140,12 @@ class Inbounds:
                     item.progress = Progress.ASKED
             raise
         for reader, publishes in asked.items():
-            if not moved[reader].is_done:
+            answer = moved[reader]
+            if answer is None:
                 for _, item in publishes:
-                    _refuse(item, Appended((), is_stale=True))
+                    item.refuse(Appended((), is_stale=True))
                 continue
-            for (_, item), (result, kept) in zip(publishes, requests.intended(moved[reader].answer), strict=True):
+            for (_, item), (result, kept) in zip(publishes, requests.intended(answer), strict=True):
                 _take(item, result, kept, is_repeat=before[id(item)] == Progress.ASKED)
 
     def _moves(self, publish: Publish) -> list[bytes]:
@@ -156,12 +157,7 @@ class Inbounds:
 
 
 def _intent(item: Item) -> Intent:
-    targets = tuple(
-        [
-            Target(each.queue_id, each.qos, each.flags, tuple(each.subscription_ids))
-            for each in (share.delivery for share in item.shares)
-        ]
-    )
+    targets = tuple([Target(each.queue_id, each.qos, each.flags, tuple(each.subscription_ids)) for each in item.shares])
     return Intent(item.expires_at_ms, targets, item.body if targets else _NOTHING)
 
 
@@ -169,16 +165,11 @@ def _take(item: Item, result: int, kept: bytes, *, is_repeat: bool) -> None:
     """Take what the publisher's queue says of an intent. `is_repeat`: one of before may have been ours, and its answer was lost."""
     is_ours = result == _NEW or (is_repeat and kept == item.message_id)
     if result == _ROUTED and not is_ours:
-        _refuse(item, Appended((), is_duplicate=True))
+        item.refuse(Appended((), is_duplicate=True))
         return
     item.message_id = kept  # of an earlier attempt, perhaps: the queues may have it under that id
     item.is_settled_later = is_ours
     item.progress = Progress.INTENDED if item.shares else Progress.ROUTED
-
-
-def _refuse(item: Item, answer: Appended) -> None:
-    item.answer = answer
-    item.shares = []
 
 
 def _routed(inbound: Inbound) -> Move:

@@ -1,17 +1,11 @@
 cimport cython
 
-from iothub_services.queues.remote.tenant cimport Tenant
+from iothub_services.queues.remote.tenant cimport RemoteQueue, Tenant
 
 
 @cython.final
-cdef class KnownQueue:
-    cdef public Tenant tenant
-    cdef public object queue_id, tenant_id
+cdef class KnownQueue(RemoteQueue):
     cdef public object key
-    cdef public long long messages, bytes
-
-    @cython.locals(tenant=Tenant)
-    cpdef object holds(self, long long messages, long long size_bytes)
 
 
 @cython.final

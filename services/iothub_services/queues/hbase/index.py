@@ -23,7 +23,7 @@ from iothub_services.hbase.caller import Caller
 from iothub_services.hbase.calls import Mutation, Scan
 from iothub_services.hbase.pages import first_rows, pages
 from iothub_services.queues.port import TenantUsage
-from iothub_services.queues.remote.tenant import Tenant
+from iothub_services.queues.remote.tenant import RemoteQueue, Tenant
 
 T = TypeVar("T")
 
@@ -33,26 +33,14 @@ ROWS_AT_ONCE = 500  # of one call
 _SAME_ID = 4  # rows of one queue id that are looked at: dropped ones of other tenants may be before it
 
 
-class KnownQueue:
-    """One queue: its key, and what it held when HBase last answered. `key` is K, with which all its rows begin."""
+class KnownQueue(RemoteQueue):
+    """One queue. `key` is K, with which all its rows begin."""
 
-    __slots__ = ("bytes", "key", "messages", "queue_id", "tenant", "tenant_id")
+    __slots__ = ("key",)
 
     def __init__(self, queue_id: int, tenant_id: int, tenant: Tenant) -> None:
-        self.queue_id = queue_id
-        self.tenant_id = tenant_id
-        self.tenant = tenant
+        RemoteQueue.__init__(self, queue_id, tenant_id, tenant)
         self.key = keys.queue_key(queue_id, tenant_id)
-        self.messages = 0
-        self.bytes = 0
-
-    def holds(self, messages: int, size_bytes: int) -> None:
-        """Store what HBase answered; only the writing thread may."""
-        tenant = self.tenant
-        tenant.messages += messages - self.messages
-        tenant.bytes += size_bytes - self.bytes
-        self.messages = messages
-        self.bytes = size_bytes
 
 
 class QueueIndex:

@@ -30,10 +30,11 @@ from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
 from iothub_services.queues.hbase.inbound import Inbounds, Publish
 from iothub_services.queues.hbase.index import ROWS_AT_ONCE, KnownQueue, QueueIndex, all_of, unknown
-from iothub_services.queues.hbase.moves import Readers, require
+from iothub_services.queues.hbase.moves import Moving, Readers, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.requests import Result, StatsResult, Status, Step
+from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -49,6 +50,8 @@ from iothub_services.queues.port import (
     TenantUsage,
 )
 from iothub_services.queues.remote.repeats import Repeats
+from iothub_services.queues.remote.shares import Item
+from iothub_services.queues.writing import Answer
 
 COPROCESSOR_MISSING = (
     "put the iothub-hbase jar on the region servers' class path, or choose redis or sqlite as queues.driver"
@@ -162,17 +165,33 @@ class HBaseQueues:
     # --- writers
 
     def append(self, batch: list[Append]) -> list[Appended]:
+        return [item.answered() for item in self._append(batch)]
+
+    def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
+        """Do what `apply` and `append` do, for the writer: see `WritesTogether`."""
+        self._opened()
+        new = [move for move in moves if self._moved.get(move) is None]
+        moving = self._readers.begin(new) if new else None
+        items = self._append(batch, moving)
+        if moving is not None:
+            for move, is_done in zip(new, moving.done(new), strict=True):
+                self._moved.keep(move, is_done)
+        return self._move_answers(moves), [item.answer_of_operation() for item in items]
+
+    def _append(self, batch: Sequence[Append | AppendOperation], moving: Moving | None = None) -> list[Item]:
+        """`moving`: goes ahead of everything."""
         self._opened()
         with self._appending.repeats.group():
             items = self._appending.items(batch)
             publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound]
             if publishes:
+                self._appending.route((), moving)
                 self._inbounds.route(publishes)
                 items_alone = [item for op, item in zip(batch, items, strict=True) if not op.inbound]
                 self._appending.route(items_alone)
             else:
-                self._appending.route(items)
-        return [item.answered() for item in items]
+                self._appending.route(items, moving)
+        return items
 
     # --- the reader
 
@@ -196,6 +215,9 @@ class HBaseQueues:
         new = [move for move in moves if self._moved.get(move) is None]
         for move, is_done in zip(new, self._readers.apply(new), strict=True):
             self._moved.keep(move, is_done)
+        return self._move_answers(moves)
+
+    def _move_answers(self, moves: list[Move]) -> list[bool]:
         answers = [bool(self._moved.get(move)) for move in moves]
         for move in moves:
             self._moved.answered(move)

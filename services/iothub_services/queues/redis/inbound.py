@@ -24,11 +24,11 @@ from iothub_services.damaged import OnDamage
 from iothub_services.queues.port import Appended, Inbound, Move, MoveKind, Refused
 from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.index import KnownQueue
-from iothub_services.queues.redis.messages import Item, Progress
 from iothub_services.queues.redis.moves import Reader, Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import INTEND
 from iothub_services.queues.redis.sending import Sender
+from iothub_services.queues.remote.shares import Item, Progress
 from iothub_services.redis.calls import Argument, Reply, command
 
 log = logging.get(__name__)
@@ -189,9 +189,8 @@ def _take(item: Item, kept: bytes) -> None:
 
 
 def _intent(item: Item) -> Intent:
-    deliveries = [share.delivery for share in item.shares]
-    targets = tuple([Target(each.queue_id, each.qos, each.flags, tuple(each.subscription_ids)) for each in deliveries])
-    return Intent(item.expires_at_ms, targets, item.stored())
+    targets = tuple([Target(each.queue_id, each.qos, each.flags, tuple(each.subscription_ids)) for each in item.shares])
+    return Intent(item.expires_at_ms, targets, item.body)
 
 
 def _routed(inbound: Inbound) -> Move:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Which queues there are in Redis, whose they are, and what each tenant has stored.
 
 Knows the sets of queues and each queue's head line; knows no record.
@@ -17,7 +18,7 @@ from iothub.records.causes import UNREADABLE
 from iothub_services.queues.port import Overflow, QueueLimits, QueueStats, TenantUsage
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.sending import Sender, is_of_one_queue, looked, require
-from iothub_services.queues.remote.tenant import Tenant
+from iothub_services.queues.remote.tenant import RemoteQueue, Tenant
 from iothub_services.redis.calls import Call, Reply, command
 
 _NOBODY = 0  # no tenant
@@ -29,26 +30,14 @@ _NO_HASH: list[Reply] = [b""] * len(_FIELDS)
 """The answer about a queue whose state is something else altogether."""
 
 
-class KnownQueue:
-    """One queue, and what it held when Redis last answered."""
+class KnownQueue(RemoteQueue):
+    """One queue. `tail`: the last position that this hub has heard of."""
 
-    __slots__ = ("bytes", "messages", "queue_id", "tail", "tenant", "tenant_id")
+    __slots__ = ("tail",)
 
     def __init__(self, queue_id: int, tenant_id: int, tenant: Tenant) -> None:
-        self.queue_id = queue_id
-        self.tenant_id = tenant_id
-        self.tenant = tenant
-        self.messages = 0
-        self.bytes = 0
-        self.tail = 0  # the last position that this hub has heard of
-
-    def holds(self, messages: int, size_bytes: int) -> None:
-        """Store what Redis answered; only the writing thread may."""
-        tenant = self.tenant
-        tenant.messages += messages - self.messages
-        tenant.bytes += size_bytes - self.bytes
-        self.messages = messages
-        self.bytes = size_bytes
+        RemoteQueue.__init__(self, queue_id, tenant_id, tenant)
+        self.tail = 0
 
 
 class QueueIndex:

@@ -1,149 +1,150 @@
-"""Messages on their way to queues in Redis, cut into shares, and the one call in which a queue gets all its shares of a round.
+# cython: annotation_typing=False
+"""The one call in which a queue in Redis gets all its shares of a round: its bytes, and what is made of the answer.
 
-Knows what an append says and is answered; knows neither rounds nor connections.
+Knows what an append says and is answered, and how a command looks on the wire; knows neither rounds nor connections. Compiled: this runs for
+every message.
 """
 
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from collections.abc import Sequence
 
 from iothub.base.errors import BackendError
-from iothub.records.queued import Body, Target
-from iothub_services.queues.port import Appended, Delivery, Refused
+from iothub_services.queues.port import Refused
 from iothub_services.queues.redis.index import KnownQueue
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.scripts import APPEND, WRITERS_KEPT
-from iothub_services.redis.calls import Argument, Call, script_call
+from iothub_services.queues.remote.shares import Item, Operation, Share
+from iothub_services.redis.calls import Call, PackedCall, packed, packed_start
 
 MOST_RECORDS = 256  # of one call: other queues wait for its script
 MOST_BYTES = 1 << 20
 
-_GONE, _FULL = int(Refused.GONE), int(Refused.FULL)
+_FULL = int(Refused.FULL)
 _LIMITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
 _RESULT = re.compile(rb"(?P<at>\d+)|f(?P<full>[1-4])|d(?P<record>\d+):(?P<limit>[1-4]):(?P<dropped>[\d,]+)")
+_END = b"\r\n"
+_SIZES = tuple(b"$%d\r\n" % size for size in range(21))  # before a number, by its digits
+_WORDS = Names.count + 7  # keys; what an append says once
+_WORDS_OF_RECORD = 6
+_SPACE, _RUN, _ZERO, _NINE = b" =09"
 
 
-class Progress(IntEnum):
-    """How far the publisher's side of an inbound QoS 2 message is."""
+class Encoder:
+    """Makes the bytes of appends. Many of them differ only in queue, sequence and body: what stands between is kept."""
 
-    NEW = 0
-    ASKED = 1  # its intent was sent; it may be there
-    INTENDED = 2  # it is there
-    ROUTED = 3
+    def __init__(self, names: Names, writer: int) -> None:
+        self._names = names
+        self._writer = packed(b"%d" % writer)
+        self._start = _start(1)
+        self._now_ms = -1
+        self._room: tuple[int, int] = (0, 0)
+        self._said = b""
+        self._head = b""
+        self._qos = -1
+        self._flags = 0
+        self._expires_at_ms = 0
+        self._size = 0
+
+    def call(self, append: AppendCall, sequence: int, now_ms: int, room: tuple[int, int]) -> Call:
+        """Return the call."""
+        known: KnownQueue = append.known  # type: ignore[assignment]  # an operation of this driver
+        items, shares = append.items, append.shares
+        count = len(shares)
+        if now_ms != self._now_ms or room != self._room:
+            self._now_ms = now_ms
+            self._room = room
+            self._said = b"".join([packed(b"%d" % each) for each in (now_ms, *room, WRITERS_KEPT)])
+        number, tail = b"%d" % sequence, b"%d" % known.tail
+        parts = [
+            self._start if count == 1 else _start(count),
+            self._names.packed_keys(known.queue_id),
+            self._writer,
+            _SIZES[len(number)],
+            number,
+            _END,
+            self._said,
+            _SIZES[len(tail)],
+            tail,
+            _END,
+        ]
+        for at in range(count):
+            item: Item = items[at]
+            parts.append(self._head_of(item, shares[at]))
+            parts.append(item.stored)
+            parts.append(_END)
+        return PackedCall(APPEND, b"".join(parts))
+
+    def _head_of(self, item: Item, share: Share) -> bytes:
+        """Return what goes before a record's body."""
+        if share.qos == 2 or share.subscription_ids:
+            return _head(item, share)
+        if (
+            share.qos != self._qos
+            or item.size != self._size
+            or item.expires_at_ms != self._expires_at_ms
+            or share.flags != self._flags
+        ):
+            self._qos = share.qos
+            self._flags = share.flags
+            self._expires_at_ms = item.expires_at_ms
+            self._size = item.size
+            self._head = _head(item, share)
+        return self._head
 
 
-class Item:
-    """One message on its way."""
+class AppendCall(Operation):
+    """The append to one queue. Its call is made once, and repeated as it is.
 
-    __slots__ = ("answer", "body", "expires_at_ms", "is_settled_later", "message_id", "progress", "shares")
-
-    def __init__(self, message_id: bytes, expires_at_ms: int, body: bytes) -> None:
-        self.message_id = message_id
-        self.expires_at_ms = expires_at_ms
-        self.body = body
-        self.shares: list[Share] = []
-        self.answer: Appended | None = None
-        self.progress = Progress.NEW  # of the publisher's side, if there is one
-        self.is_settled_later = False  # its intent is ours alone: nobody appends it again once that is routed
-
-    @property
-    def is_waiting(self) -> bool:
-        """Has any queue not given the position yet?"""
-        return any(not share.position for share in self.shares)
-
-    def answered(self) -> Appended:
-        """Return what the port says, once every share is answered."""
-        if self.answer is None:
-            self.answer = _merged(self.shares)
-        return self.answer
-
-    def refuse(self, answer: Appended) -> None:
-        """Nothing of it goes to any queue."""
-        self.answer = answer
-        self.shares = []
-
-    def stored(self) -> Body:
-        return Body(self.body, len(self.body))
-
-
-class Share:
-    """One queue's share of a message. `position`: 0 until Redis has answered, then a position or a `Refused`."""
-
-    __slots__ = ("delivery", "dropped", "hits", "known", "position")
-
-    def __init__(self, delivery: Delivery | Target, known: KnownQueue | None) -> None:
-        self.delivery = delivery
-        self.known = known
-        self.position = 0 if known is not None else _GONE
-        self.dropped: tuple[int, ...] = ()
-        self.hits: tuple[str, ...] = ()
-
-
-class Operation:
-    """What one queue is asked in one round: `shares`, of `items`. `alive`: how many of them may still be asked for.
-
-    Its call is made once, and repeated as it is.
+    `went_back_to`: where the queue was found, before what it had answered.
     """
 
-    __slots__ = ("alive", "call", "is_full", "is_uncertain", "items", "known", "shares", "size_bytes", "went_back_to")
-
     def __init__(self, known: KnownQueue) -> None:
-        self.known = known
-        self.items: list[Item] = []
-        self.shares: list[Share] = []
-        self.size_bytes = 0
-        self.alive = 0
-        self.is_full = False
-        self.is_uncertain = False
-        self.went_back_to = -1  # where the queue was found, before what it had answered
+        Operation.__init__(self, known)
+        self.went_back_to = -1
         self.call = Call(())
-
-    def add_share(self, item: Item, share: Share) -> None:
-        """Add a share, unless that would make too large a call; then this and all that follow wait for the next round."""
-        size_bytes = self.size_bytes + len(item.body)
-        if self.shares and (size_bytes > MOST_BYTES or len(self.shares) >= MOST_RECORDS):
-            self.is_full = True
-        if not self.is_full:
-            self.items.append(item)
-            self.shares.append(share)
-            self.size_bytes = size_bytes
-
-    def encode_call(self, names: Names, writer: int, sequence: int, now_ms: int, room: tuple[int, int]) -> None:
-        """Make the call."""
-        self.alive = len(self.shares)
-        arguments: list[Argument] = [writer, sequence, now_ms, *room, WRITERS_KEPT, self.known.tail]
-        for item, share in zip(self.items, self.shares, strict=True):
-            delivery = share.delivery
-            identifiers = ",".join(map(str, delivery.subscription_ids)) if delivery.subscription_ids else b""
-            message_id = item.message_id if delivery.qos == 2 else b""
-            arguments += (delivery.qos, delivery.flags, item.expires_at_ms, identifiers, message_id, item.body)
-        self.call = script_call(APPEND, names.keys(self.known.queue_id), *arguments)
 
     @property
     def earliest_ms(self) -> int:
         """The first deadline among its messages, 0: none has one."""
-        return min([item.expires_at_ms for item in self.items if item.expires_at_ms], default=0)
+        earliest = 0
+        for each in self.items:
+            item: Item = each
+            if item.expires_at_ms and (not earliest or item.expires_at_ms < earliest):
+                earliest = item.expires_at_ms
+        return earliest
 
     def on_answer(self, answer: bytes) -> None:
         """Give each share what the queue says. Raises BackendError: that cannot be read."""
-        messages, size_bytes, *rest = answer.split(b" ")
+        messages, size_bytes, first = run_of(answer)
+        known: KnownQueue = self.known  # type: ignore[assignment]  # an operation of this driver
+        if first:
+            self.take_run(first)
+            known.holds(messages, size_bytes)
+            known.tail = max(known.tail, first + len(self.shares) - 1)
+        else:
+            self._on_words(answer.split(b" "))
+
+    def _on_words(self, words: list[bytes]) -> None:
+        """Take an answer that is not one run of positions."""
+        messages, size_bytes, *rest = words
         if rest[-1][:1] == b"b":
             self.went_back_to = int(rest.pop()[1:])
         if len(rest) == 1 and rest[0][:1] == b"=":
-            first = int(rest[0][1:])
-            for position, share in enumerate(self.shares, first):
-                share.position = position
+            self.take_run(int(rest[0][1:]))
         else:
             self._take_results(rest)
-        self.known.holds(int(messages), int(size_bytes))
-        self.known.tail = max(self.known.tail, *[share.position for share in self.shares])
-        if not all(share.position for share in self.shares):
-            raise BackendError(
-                f"queue {self.known.queue_id} gave no position to a message", retryable=False, is_written=True
-            )
+        known: KnownQueue = self.known  # type: ignore[assignment]
+        known.holds(int(messages), int(size_bytes))
+        for share in self.shares:
+            known.tail = max(known.tail, share.position)
+            if not share.position:
+                raise BackendError(
+                    f"queue {known.queue_id} gave no position to a message", retryable=False, is_written=True
+                )
 
-    def _take_results(self, words: list[bytes]) -> None:
+    def _take_results(self, words: Sequence[bytes]) -> None:
         shares = iter(self.shares)
         for word in words:
             found = _RESULT.fullmatch(word)
@@ -163,11 +164,35 @@ class Operation:
                 next(shares).position = int(found["at"])
 
 
-def _merged(shares: list[Share]) -> Appended:
-    """Return the answer to a message of all its shares'."""
-    positions = tuple([share.position for share in shares])
-    hits = tuple([hit for share in shares for hit in share.hits])
-    if not hits:
-        return Appended(positions)
-    dropped = tuple([(share.delivery.queue_id, each) for share in shares for each in share.dropped])
-    return Appended(positions, dropped=dropped, hit=hits)
+def run_of(answer: bytes) -> tuple[int, int, int]:
+    """Read the usual answer to an append, `MESSAGES BYTES =FIRST`: its three numbers. Position 0: the answer is not that."""
+    messages = size_bytes = value = 0
+    word = 0
+    is_number = False
+    for octet in answer:
+        if _ZERO <= octet <= _NINE:
+            value = value * 10 + octet - _ZERO
+            is_number = True
+        elif octet == _SPACE and is_number and word < 2:
+            messages, size_bytes = size_bytes, value
+            value = 0
+            word += 1
+            is_number = False
+        elif octet == _RUN and word == 2 and not is_number:
+            word = 3
+        else:
+            return 0, 0, 0
+    if word != 3 or not is_number:
+        return 0, 0, 0
+    return messages, size_bytes, value
+
+
+def _start(records: int) -> bytes:
+    return packed_start(APPEND, _WORDS + _WORDS_OF_RECORD * records)
+
+
+def _head(item: Item, share: Share) -> bytes:
+    identifiers = b",".join([b"%d" % each for each in share.subscription_ids])
+    message_id = item.message_id if share.qos == 2 else b""
+    fields = (b"%d" % share.qos, b"%d" % share.flags, b"%d" % item.expires_at_ms, identifiers, message_id)
+    return b"".join([packed(field) for field in fields]) + b"$%d\r\n" % item.size

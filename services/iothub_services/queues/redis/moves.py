@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """What readers do to their own queues in Redis: moves, and claims.
 
 Knows the scripts of readers; knows no append. A repeat of a move changes nothing, so an uncertain call is simply made again, with a higher
@@ -10,14 +11,18 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 from iothub.base.clock import Clock
+from iothub.base.errors import BackendError
 from iothub_services.queues.port import Move
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex, unknown
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.reader_scripts import CLAIM, ID_KEPT_MS, IDS_KEPT, MOVE
-from iothub_services.queues.redis.sending import GONE, Sender, require
-from iothub_services.redis.calls import Argument, Call, Reply, Script, script_call
+from iothub_services.queues.redis.sending import GONE, Sender
+from iothub_services.queues.remote.rounds import as_one
+from iothub_services.redis.calls import Argument, Call, PackedCall, Reply, Script, packed, packed_start, script_call
 
 Reader = tuple[int, int]  # queue id, epoch
+
+_WORDS = 5  # what a call of moves says once
 
 
 class Claimed(NamedTuple):
@@ -32,6 +37,67 @@ class Claimed(NamedTuple):
     open: tuple[tuple[int, bytes], ...]
 
 
+class Moving:
+    """Moves on their way. `asked`: one call for each reader that has a queue."""
+
+    def __init__(
+        self,
+        index: QueueIndex,
+        sender: Sender,
+        names: Names,
+        sequence: Iterator[int],
+        now_ms: int,
+        moves: Sequence[Move],
+    ) -> None:
+        self._index = index
+        self._sender = sender
+        self._known: list[KnownQueue] = []
+        self._readers: list[Reader] = []
+        self._done: set[Reader] = set()
+        self.asked: list[Call] = []
+        by_reader: dict[Reader, list[int]] = {}
+        for move in moves:
+            by_reader.setdefault((move.queue_id, move.epoch), []).extend((int(move.kind), move.value))
+        unknown_ids = [queue_id for queue_id, _ in by_reader if index.get(queue_id) is None]
+        if unknown_ids:
+            index.find(unknown_ids)
+        said = b"".join([packed(b"%d" % each) for each in (now_ms, ID_KEPT_MS, IDS_KEPT)])
+        for reader, pairs in by_reader.items():
+            known = index.get(reader[0])
+            if known is not None:
+                self._known.append(known)
+                self._readers.append(reader)
+                parts = [packed_start(MOVE, names.count + _WORDS + len(pairs)), names.packed_keys(reader[0])]
+                parts.append(packed(b"%d" % reader[1]))
+                parts.append(packed(b"%d" % next(sequence)))
+                parts.append(said)
+                for each in pairs:
+                    parts.append(packed(b"%d" % each))  # noqa: PERF401 - compiled, this is faster
+                self.asked.append(PackedCall(MOVE, b"".join(parts)))
+
+    def take(self, outcomes: Sequence[Reply]) -> list[BackendError]:
+        """Take what became of each call that was asked for; return one error for all that were in the way of any."""
+        errors: list[BackendError] = []
+        for at in range(len(outcomes)):
+            known = self._known[at]
+            outcome = outcomes[at]
+            if isinstance(outcome, BackendError):
+                outcome = self._sender.of_queue(known.queue_id, outcome)
+            if isinstance(outcome, BackendError):
+                errors.append(outcome)
+            elif type(outcome) is list:
+                messages, size_bytes = cast("list[bytes]", outcome)
+                known.holds(int(messages), int(size_bytes))
+                self._done.add(self._readers[at])
+            elif outcome == GONE:
+                self._index.forget(known.queue_id)
+        return as_one(errors, len(outcomes))
+
+    def done(self, moves: Sequence[Move]) -> list[bool]:
+        """Say of each of these moves whether it is done."""
+        return [(move.queue_id, move.epoch) in self._done for move in moves]
+
+
 class Readers:
     """Sends moves and claims. `sequence` rises with every call: no two calls of one epoch have the same."""
 
@@ -42,24 +108,16 @@ class Readers:
         self._clock = clock
         self._sequence = sequence
 
+    def begin(self, moves: Sequence[Move]) -> Moving:
+        """Return moves that somebody else sends. Raises BackendError."""
+        return Moving(self._index, self._sender, self._names, self._sequence, int(self._clock.wall() * 1000), moves)
+
     def apply(self, moves: Sequence[Move]) -> list[bool]:
         """Do moves. Raises BackendError: some may be done."""
-        by_reader: dict[Reader, list[Argument]] = {}
-        for move in moves:
-            by_reader.setdefault((move.queue_id, move.epoch), []).extend((int(move.kind), move.value))
-        self._index.find(queue_id for queue_id, _ in by_reader)
-        there = [(reader, known) for reader in by_reader if (known := self._index.get(reader[0])) is not None]
-        calls = [
-            self.call(MOVE, known.queue_id, reader[1], *self._ages(), *by_reader[reader]) for reader, known in there
-        ]
-        done = dict.fromkeys(by_reader, False)
-        answers = [
-            self._sender.of_queue(known.queue_id, each)
-            for (_, known), each in zip(there, self._sender.write(calls), strict=True)
-        ]
-        for (reader, known), outcome in zip(there, require(answers), strict=True):
-            done[reader] = self._moved(known, outcome)
-        return [done[move.queue_id, move.epoch] for move in moves]
+        moving = self.begin(moves)
+        for error in moving.take(self._sender.write(moving.asked)):
+            raise error
+        return moving.done(moves)
 
     def call(self, script: Script, queue_id: int, epoch: int, *arguments: Argument) -> Call:
         """Return a call that is fenced by the reader's epoch, and numbered."""
@@ -91,15 +149,6 @@ class Readers:
     def lost(self, known: KnownQueue) -> None:
         """Redis says that a queue is not there."""
         self._index.forget(known.queue_id)
-
-    def _moved(self, known: KnownQueue, outcome: Reply) -> bool:
-        if isinstance(outcome, list):
-            messages, size_bytes = cast("list[bytes]", outcome)
-            known.holds(int(messages), int(size_bytes))
-            return True
-        if outcome == GONE:
-            self.lost(known)
-        return False
 
     def _ages(self) -> tuple[int, int, int]:
         return int(self._clock.wall() * 1000), ID_KEPT_MS, IDS_KEPT

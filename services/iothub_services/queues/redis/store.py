@@ -24,6 +24,7 @@ from iothub.base.errors import ConflictError
 from iothub.records.owner import Owner
 from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.queues.damage import no_alarm
+from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
     EARLIEST,
     Append,
@@ -43,7 +44,7 @@ from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.expiry import Expiry
 from iothub_services.queues.redis.inbound import Inbounds, Publish
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex
-from iothub_services.queues.redis.moves import Readers
+from iothub_services.queues.redis.moves import Moving, Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.pages import read_page
 from iothub_services.queues.redis.removing import Removing
@@ -51,6 +52,8 @@ from iothub_services.queues.redis.scripts import CREATE, LIMIT
 from iothub_services.queues.redis.sending import GONE, Ask, Sender, require
 from iothub_services.queues.redis.watch import Watch
 from iothub_services.queues.remote.repeats import Repeats
+from iothub_services.queues.remote.shares import Item
+from iothub_services.queues.writing import Answer
 from iothub_services.redis.calls import Script, script_call
 
 _TOKEN_BITS = 52  # Lua's numbers are exact so far
@@ -172,17 +175,33 @@ class RedisQueues:
     # --- writers
 
     def append(self, batch: list[Append]) -> list[Appended]:
+        return [item.answered() for item in self._append(batch)]
+
+    def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
+        """Do what `apply` and `append` do, for the writer: see `WritesTogether`."""
+        self._writing()
+        new = [move for move in moves if self._moved.get(move) is None]
+        moving = self._readers.begin(new) if new else None
+        items = self._append(batch, moving)
+        if moving is not None:
+            for move, is_done in zip(new, moving.done(new), strict=True):
+                self._moved.keep(move, is_done)
+        return self._move_answers(moves), [item.answer_of_operation() for item in items]
+
+    def _append(self, batch: Sequence[Append | AppendOperation], moving: Moving | None = None) -> list[Item]:
+        """`moving`: goes ahead of everything."""
         self._writing()
         with self._appending.repeats.group():
             items = self._appending.items(batch)
             publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound]
             if publishes:
+                self._appending.route((), moving)
                 self._inbounds.route(items, publishes)
             else:
-                self._appending.route(items)
+                self._appending.route(items, moving)
         if self._appending.has_missed():
             self._watch.hurry()
-        return [item.answered() for item in items]
+        return items
 
     # --- the reader
 
@@ -205,6 +224,9 @@ class RedisQueues:
         new = [move for move in moves if self._moved.get(move) is None]
         for move, is_done in zip(new, self._readers.apply(new), strict=True):
             self._moved.keep(move, is_done)
+        return self._move_answers(moves)
+
+    def _move_answers(self, moves: list[Move]) -> list[bool]:
         answers = [bool(self._moved.get(move)) for move in moves]
         for move in moves:
             self._moved.answered(move)
