@@ -25,6 +25,8 @@ COMPILED = (
     (Path("services"), Path("iothub_services/queues/remote")),
     (Path("services"), Path("iothub_services/queues/sqlite")),
 )
+# What a class in a .pxd says of its memory, as decorators.
+OF_MEMORY = ("freelist", "no_gc")
 build_stamp = runpy.run_path("iothub/net/build_stamp.py")
 
 
@@ -35,6 +37,24 @@ def sources() -> list[tuple[str, Path]]:
         paths = build_stamp["compiled_sources"](root / package)
         found += [(".".join((*package.parts, path.stem)), path) for path in paths]
     return found
+
+
+def keep_what_is_said_of_memory() -> None:
+    """Let Cython heed `OF_MEMORY` on a class whose body is in the .py: it forgets the .pxd's decorators when it comes to the body."""
+    from Cython.Compiler.Nodes import CClassDefNode
+
+    analyse = CClassDefNode.analyse_declarations
+
+    def analyse_declarations(node: CClassDefNode, env: object) -> None:
+        declared = env.lookup_here(node.class_name)
+        scope = None if declared is None else getattr(declared.type, "scope", None)
+        said = {} if scope is None else scope.directives
+        analyse(node, env)
+        kept = {name: said[name] for name in OF_MEMORY if said.get(name)}
+        if kept and not node.in_pxd:
+            node.scope.directives = {**node.scope.directives, **kept}
+
+    CClassDefNode.analyse_declarations = analyse_declarations
 
 
 def extensions() -> list[object]:
@@ -57,6 +77,7 @@ def extensions() -> list[object]:
     ]
     if not modules:
         return []
+    keep_what_is_said_of_memory()
     compiled: list[Extension] = cythonize(
         modules,
         build_dir="build/cython",

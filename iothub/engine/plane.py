@@ -216,7 +216,7 @@ class Plane:
         connection.topic_alias_maximum = settings.topic_alias_maximum
         connection.keep_alive_s = settings.keep_alive_s
         connection.last_seen = turn.now
-        connection.timer.cancel()
+        self.wheel.cancel(connection.timer)
         connection.timer = None
         if settings.keep_alive_s:
             connection.timer = self.wheel.schedule(turn.now + settings.keep_alive_s * 1.5, connection)
@@ -571,7 +571,7 @@ class Plane:
         connection.is_closed = True
         reason = connection.close_reason or Reason.NETWORK
         if connection.timer is not None:
-            connection.timer.cancel()
+            self.wheel.cancel(connection.timer)
             connection.timer = None
         connection.partial = None
         self.turn.keep(connection, 0)

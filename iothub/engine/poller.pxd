@@ -3,12 +3,14 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from iothub.engine.listeners cimport Listeners
+from iothub.engine.plane cimport Plane
 from iothub.engine.sockets cimport Share, Socket, Sockets
 from iothub.engine.syscalls cimport epoll_event
 
 
 cdef class Poller:
     cdef object plane
+    cdef Plane engine  # the same, called without Python; None: a double of tests
     cdef Sockets sockets
     cdef Listeners listeners
     cdef list warm
@@ -31,5 +33,7 @@ cdef class Poller:
     cdef int paused_event(self, Socket socket, uint32_t mask) except -1
     cdef int rest(self) except -1
     cdef int finish_batch(self) except -1
+    cdef bint is_routing(self) except -1
+    cdef int end_batch(self) except -1
     cdef int flush(self, Socket socket) except -1
     cdef int write_all(self, Socket socket) except -1

@@ -25,6 +25,7 @@ from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdlib cimport free, malloc
 
 from iothub.engine.listeners cimport Listener, Listeners
+from iothub.engine.plane cimport Plane
 from iothub.engine.sockets cimport (
     ADMITTED, BLOCKED, CLOSING, DEAD, DIRTY, DOOMED, DRAINING, FILTERS_ENDED, PAUSED, WARM, Share, Socket, Sockets,
 )
@@ -59,6 +60,7 @@ cdef class Poller:
 
     def __init__(self, plane, schedule):
         self.plane = plane
+        self.engine = plane if type(plane) is Plane else None
         self.sockets = Sockets(schedule)
         self.listeners = Listeners(self.sockets)
         self.warm = []
@@ -153,7 +155,7 @@ cdef class Poller:
         cdef list warm = self.warm
         self.warm = []
         for socket in warm:
-            socket.flags &= ~<unsigned int> WARM
+            socket.flags &= ~<unsigned short> WARM
             if type(socket.connection) is Connection:
                 (<Connection> socket.connection).rest()
         return 0
@@ -195,7 +197,7 @@ cdef class Poller:
                     continue
                 if not self.handle_fairly(socket, mask):
                     continue
-            if is_few and not self.plane.is_routing():
+            if is_few and not self.is_routing():
                 self.finish_batch()
             elif monotonic() >= deadline:
                 break
@@ -234,7 +236,7 @@ cdef class Poller:
         if socket.flags & (DEAD | DOOMED):
             return 0
         if mask & EPOLLOUT:
-            socket.flags &= ~<unsigned int> BLOCKED
+            socket.flags &= ~<unsigned short> BLOCKED
             socket.wake()
         if socket.flags & DRAINING:
             return self.discard(socket)
@@ -263,6 +265,8 @@ cdef class Poller:
         try:
             if socket.stream is not None:
                 socket.stream.received(data)
+            elif self.engine is not None:
+                self.engine.feed(<Connection?> socket.connection, data)
             else:
                 socket.connection.feed(data)
         except Exception:  # the protocol edge: one client's defect is one client's end
@@ -322,7 +326,7 @@ cdef class Poller:
         cdef Socket socket
         while True:
             try:
-                self.plane.end_batch()
+                self.end_batch()
             except Exception:
                 log.exception("writing the answers of a batch failed")
             while sockets.dirty:
@@ -334,10 +338,20 @@ cdef class Poller:
                 return 0
             sockets.end_noted()
 
+    cdef bint is_routing(self) except -1:
+        return self.plane.is_routing() if self.engine is None else self.engine.is_routing()
+
+    cdef int end_batch(self) except -1:
+        if self.engine is None:
+            self.plane.end_batch()
+        else:
+            self.engine.end_batch()
+        return 0
+
     # --- output
 
     cdef int flush(self, Socket socket) except -1:
-        socket.flags &= ~<unsigned int> DIRTY
+        socket.flags &= ~<unsigned short> DIRTY
         if socket.flags & (DEAD | DOOMED | DRAINING | BLOCKED):
             return 0
         try:
@@ -345,8 +359,7 @@ cdef class Poller:
                 self.sockets.finished.append(socket)
         except Exception:  # the protocol edge
             log.exception("writing to a connection failed", extra={"listener": socket.acceptor.listener.name})
-            socket.reason = Reason.IMPLEMENTATION
-            socket.close(abort=True)
+            socket.fail(Reason.IMPLEMENTATION, abort=True)
         return 0
 
     cdef int write_all(self, Socket socket) except -1:

@@ -26,6 +26,8 @@ from iothub.base.reasons import Reason
 
 log = logging.getLogger("iothub.engine.sockets")
 
+cdef tuple REASONS = (None, *Reason)
+
 cdef double LINGER_S = 5.0  # how long a polite close may take
 cdef double DRAIN_S = 1.0  # how long input is thrown away after our end is shut
 cdef unsigned short DRAIN_KIB = 1024  # how much of it; a read counts as one at least
@@ -65,10 +67,10 @@ cdef class Socket:
             self.sockets.lingering.append((monotonic() + LINGER_S, self))
             self.wake()
 
-    def fail(self, reason):
-        """Close from the transport's side: what is in `out` is written first, then `connection.lost(reason)`."""
-        self.reason = reason
-        self.close()
+    def fail(self, reason, *, bint abort=False):
+        """Close from the transport's side: what is in `out` is written first, unless it is an abort, then `connection.lost(reason)`."""
+        self.reason = REASONS.index(reason)
+        self.close(abort=abort)
 
     @property
     def is_congested(self):
@@ -148,7 +150,7 @@ cdef class Sockets:
         self.doomed = []
         for socket in sockets:
             if not socket.flags & DEAD:
-                self.detach(socket, socket.reason or Reason.NETWORK)
+                self.detach(socket, REASONS[socket.reason] or Reason.NETWORK)
                 self.kill(socket, not socket.flags & DRAINING)
         return 0
 
@@ -189,7 +191,7 @@ cdef class Sockets:
         """
         if socket.flags & (DEAD | DOOMED | DRAINING):
             return 0
-        self.detach(socket, socket.reason or Reason.NETWORK)
+        self.detach(socket, REASONS[socket.reason] or Reason.NETWORK)
         cdef bint is_drained = socket.flags & DRAINS != 0 or iothub_unread(socket.fd) > 0
         if is_drained and self.drained < MOST_DRAINING and shutdown(socket.fd, SHUT_WR) == 0:
             socket.flags |= DRAINING
@@ -204,7 +206,7 @@ cdef class Sockets:
         """The peer has gone, or the socket failed."""
         if socket.flags & DEAD:
             return 0
-        self.detach(socket, socket.reason or reason)
+        self.detach(socket, REASONS[socket.reason] or reason)
         return self.kill(socket, False)
 
     cdef int detach(self, Socket socket, object reason) except -1:

@@ -47,7 +47,7 @@ cdef class Session:
     cdef public dict inbound, shared, publish_grants, receive_grants
     cdef public Window window
     cdef public list backlog
-    cdef public long long queue_id, epoch, announced, loaded
+    cdef public long long queue_id, epoch, announced, loaded, connected_at_ms
     cdef public Py_ssize_t backlog_bytes
     cdef public int backlog_start, backlog_qos0
     cdef public unsigned short receive_maximum, stale_pages
@@ -80,6 +80,7 @@ cpdef AckSlot ack_slot(int packet_id, int qos)
 
 
 @cython.final
+@cython.no_gc  # its socket, its timer and its session forget it when it ends, so that no circle goes through it
 cdef class Connection:
     cdef public object plane, transport, listener, certificate_subject, control, close_reason, timer
     cdef str _peer_text

@@ -168,6 +168,7 @@ class Session:
         self.receive_grants: dict[bytes, bool] | None = None
         self.announced = 0
         self.loaded = 0
+        self.connected_at_ms = 0  # wall clock, of the present or last connection; the control plane sets it
         self.is_behind = False
         self.is_reading = False
         self.stale_pages = 0  # answers still to come for reads of an earlier connection

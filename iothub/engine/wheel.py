@@ -40,18 +40,6 @@ class Timer:
     def is_pending(self) -> bool:
         return self.slot is not None
 
-    def cancel(self) -> None:
-        """Forget the item. Does nothing when it is due or cancelled already. O(1)."""
-        slot = self.slot
-        if slot is None:
-            return
-        last = slot.pop()
-        if last is not self:
-            slot[self.index] = last
-            last.index = self.index
-        self.slot = None
-        self.item = None
-
 
 class Wheel:
     """Items by deadline, in seconds of whatever clock the caller uses; it never calls anything."""
@@ -72,6 +60,18 @@ class Wheel:
         timer = Timer(item, tick)
         self._insert(timer)
         return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """Forget the item of a timer. Does nothing when it is due or cancelled already. O(1)."""
+        slot = timer.slot
+        if slot is None:
+            return
+        last = slot.pop()
+        if last is not timer:
+            slot[timer.index] = last
+            last.index = timer.index
+        timer.slot = None
+        timer.item = None
 
     def advance(self, now: float) -> list[Any]:
         """Return the items that are due, in the order of their ticks. What is returned can no longer be cancelled.

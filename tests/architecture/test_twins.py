@@ -12,6 +12,16 @@ from tests.architecture.tree import compiled_folders, modules, package_dirs
 
 _C_METHOD = re.compile(r"^ +cdef [^(\n]*?(\w+)\(", re.MULTILINE)
 
+_UNCOLLECTED = re.compile(r"^@cython\.no_gc\b.*\n(?:@.*\n)*cdef class (\w+)", re.MULTILINE)
+
+# Of the classes that are named: those that the garbage collector looks at.
+_COLLECTED = """
+import importlib, json, sys
+is_collected = 1 << 14  # Py_TPFLAGS_HAVE_GC
+print(json.dumps([[module, name] for module, name in json.loads(sys.argv[1])
+                  if getattr(importlib.import_module(module), name).__flags__ & is_collected]))
+"""
+
 # For each module: its public names, and the public names of its classes.
 _LOOK = """
 import importlib, json, sys, typing
@@ -33,13 +43,18 @@ def _twins(*, is_plain: bool) -> dict[str, tuple[dict[str, list[str]], bool]]:
     names = sorted(
         f"{name}.{path.stem}" for name, folder in compiled_folders().items() for path in folder.glob("[a-z]*.py")
     )
+    found: dict[str, tuple[dict[str, list[str]], bool]] = json.loads(_output(_LOOK, names, is_plain=is_plain))
+    return found
+
+
+def _output(program: str, argument: object, *, is_plain: bool) -> str:
     folders = os.pathsep.join(sorted({str(folder.parent) for folder in package_dirs().values()}))
     environment = {**os.environ, "PYTHONPATH": folders}
     environment.pop("IOTHUB_PURE_PYTHON", None)
     if is_plain:
         environment["IOTHUB_PURE_PYTHON"] = "1"
     done = subprocess.run(
-        [sys.executable, "-c", _LOOK, json.dumps(names)],
+        [sys.executable, "-c", program, json.dumps(argument)],
         env=environment,
         capture_output=True,
         text=True,
@@ -47,8 +62,7 @@ def _twins(*, is_plain: bool) -> dict[str, tuple[dict[str, list[str]], bool]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, tuple[dict[str, list[str]], bool]] = json.loads(done.stdout)
-    return found
+    return done.stdout
 
 
 def test_twins_expose_the_same_names() -> None:
@@ -68,6 +82,19 @@ def test_twins_expose_the_same_names() -> None:
 def _c_methods(module: str) -> set[str]:
     declaration = modules()[module].with_suffix(".pxd")
     return set(_C_METHOD.findall(declaration.read_text())) if declaration.exists() else set()
+
+
+def test_classes_that_need_no_garbage_collection_have_none() -> None:
+    """Cython forgets the decorators of a class in a `.pxd` whose body is in the `.py`: `setup.py` reminds it, and free lists work by the same way."""
+    uncollected = [
+        (f"{package}.{path.stem}", name)
+        for package, folder in compiled_folders().items()
+        for path in sorted(folder.glob("*.pxd"))
+        for name in _UNCOLLECTED.findall(path.read_text())
+    ]
+
+    assert len(uncollected) >= 7
+    assert json.loads(_output(_COLLECTED, uncollected, is_plain=False)) == []
 
 
 def test_plain_twin_is_really_plain() -> None:

@@ -36,7 +36,7 @@ class WheelMachine(RuleBasedStateMachine):
         if self.pending:
             number = data.draw(st.sampled_from(list(self.pending)))
             _, timer = self.pending.pop(number)
-            timer.cancel()
+            self.wheel.cancel(timer)
             assert not timer.is_pending()
 
     @rule(jump=jumps)

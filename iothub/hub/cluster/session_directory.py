@@ -127,8 +127,7 @@ class PeerDirectory(PeerReceiver[Directory]):
 
     def connected_at_ms(self, key: Key) -> int:
         found = self._find(key)
-        connection = None if found is None else found[1].connection
-        return 0 if connection is None else connection.control.connected_at_ms
+        return 0 if found is None or found[1].connection is None else found[1].connected_at_ms
 
     def connected_keys(self) -> Iterable[Key]:
         """With those whose Wills are being sent: this hub has them until the log says that they are stored."""

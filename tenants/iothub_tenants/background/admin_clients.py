@@ -135,7 +135,7 @@ class AdminClients:
             "address": connection.peer,
             "listener": connection.listener.name,
             "protocol_version": connection.version,
-            "connected_at_ms": connection.control.connected_at_ms,
+            "connected_at_ms": session.connected_at_ms,
             "keep_alive_s": connection.keep_alive_s,
             "is_persistent": session.is_persistent,
             "session_expiry_s": session.control.expiry_s,

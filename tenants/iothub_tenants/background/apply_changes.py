@@ -172,10 +172,11 @@ class AccountChangeApplier:
         if connection is None:
             return
         context: ClientContext = connection.control
-        if context.proven is None:
+        proven = context.proven()
+        if proven is None:
             return
         authenticator, address = self._hub.authenticator, connection.peer_ip
-        answer = await authenticator.review(context.proven, client_id=session.client_id, address=address)
+        answer = await authenticator.review(proven, client_id=session.client_id, address=address)
         while isinstance(answer, Authenticated) and not authenticator.is_current(answer):
             answer = await authenticator.review(answer, client_id=session.client_id, address=address)
         if session.connection is not connection:
@@ -183,7 +184,7 @@ class AccountChangeApplier:
         if isinstance(answer, Refusal):
             self._hub.plane.close(connection, answer.reason)
             return
-        context.proven = answer
+        context.prove(answer)
         policy = self._hub.policy_of(answer, session.client_id, connection)
         if policy is not session.policy:
             self._hub.plane.policy_changed(session, policy)

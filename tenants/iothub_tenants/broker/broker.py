@@ -47,7 +47,6 @@ class ClientConnection(Protocol):
 
     broker: TenantBroker | None
     is_counted: bool
-    connected_at_ms: int
 
     def detach(self, reason: Reason) -> None:
         """Detach its session and release its quota unit."""
@@ -280,8 +279,7 @@ class TenantBroker:
 
     def connected(self, session: Session, connection: Connection, packet: Connect) -> None:
         """A connection was admitted: every connect is an event (B24)."""
-        client: ClientConnection = connection.control
-        client.connected_at_ms = now_ms = self._now_ms()
+        session.connected_at_ms = now_ms = self._now_ms()
         subject = Subject(self.tenant_id, session.client_id, session.epoch, now_ms)
         connected = events.session_connected(
             subject,

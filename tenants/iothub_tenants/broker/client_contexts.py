@@ -6,6 +6,7 @@ Knows no packets. Kept small: a hub with a million idle connections has a millio
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twisted.internet.defer import Deferred
 
@@ -13,6 +14,8 @@ from iothub.base.reasons import Reason
 from iothub.engine.state import Session
 from iothub.hooks import Attempt
 from iothub_services.auth.authenticator import Authenticated
+from iothub_services.auth.port import DeviceRecord
+from iothub_services.auth.token_proof import TokenProof
 from iothub_tenants.broker.broker import TenantBroker
 
 
@@ -26,10 +29,22 @@ class Exchange:
     last_data: bytes | None = field(default=None)
 
 
+class Leaving(NamedTuple):
+    """What a DISCONNECT asks for. `expiry_s`: the session's from now on; None: as it is."""
+
+    keeps_will: bool
+    expiry_s: int | None
+
+
+_PLAIN = Leaving(keeps_will=False, expiry_s=None)
+_UNKNOWN_STAMP = -1  # of no state of the accounts
+
+
 class ClientContext:
     """One connection's control record.
 
-    Invariants: `broker` is set once the credentials were proven. `is_counted`: it holds one of its tenant's `connections`.
+    Invariants: `broker` is set once the credentials were proven; `device` and, if it was one that proved it, `token` once the session is open.
+    `is_counted`: it holds one of its tenant's `connections`. `leaving`: set by DISCONNECT.
     `session` is set from `plane.admit` until the connection closes or another connection takes the session over. `awaiting_peers`: how many of its
     packets have taken effect here and wait for the other hubs.
     """
@@ -37,31 +52,42 @@ class ClientContext:
     __slots__ = (
         "awaiting_peers",
         "broker",
-        "connected_at_ms",
+        "device",
         "exchange",
-        "expiry_s",
         "is_counted",
-        "is_gone",
-        "keeps_will",
-        "proven",
+        "leaving",
         "session",
+        "token",
     )
 
     def __init__(self) -> None:
         self.broker: TenantBroker | None = None
         self.session: Session | None = None
-        self.proven: Authenticated | None = None
+        self.device: DeviceRecord | None = None
+        self.token: TokenProof | None = None
         self.exchange: Exchange | None = None  # enhanced authentication (§4.12)
-        self.expiry_s: int | None = None  # changed by DISCONNECT
-        self.connected_at_ms = 0  # 0: not yet
+        self.leaving: Leaving | None = None
         self.is_counted = False
-        self.is_gone = False
         self.awaiting_peers = 0
-        self.keeps_will = True  # False after DISCONNECT with 0x00
 
     def forget_will(self) -> None:
         """The Will is not published when the connection ends."""
-        self.keeps_will = False
+        self.leaving = _PLAIN
+
+    def attach(self, session: Session, login: Authenticated) -> None:
+        """The client has its session."""
+        self.session = session
+        self.prove(login)
+
+    def prove(self, login: Authenticated) -> None:
+        """Keep who the client is."""
+        self.device, self.token = login.device, login.token
+
+    def proven(self) -> Authenticated | None:
+        """Return who the client is, by its tenant's present record; None: its session is not open yet. It is never current: see `review`."""
+        if self.device is None or self.broker is None:
+            return None
+        return Authenticated(self.broker.record, self.device, _UNKNOWN_STAMP, self.token)
 
     def detach(self, reason: Reason) -> None:
         """Detach the session and release the connection's quota unit. Idempotent."""
@@ -73,7 +99,8 @@ class ClientContext:
         if broker is None:
             return
         if session is not None and not session.is_discarded:
-            broker.close_session(session, reason, keeps_will=self.keeps_will, expiry_s=self.expiry_s)
+            keeps_will, expiry_s = self.leaving or (True, None)
+            broker.close_session(session, reason, keeps_will=keeps_will, expiry_s=expiry_s)
         if self.is_counted:
             self.is_counted = False
             broker.allowance.release_connection()

@@ -99,7 +99,7 @@ async def _exchange_steps(hub: Hub, connection: Connection, attempt: Attempt) ->
                 raise ConnectRefusedError(Reason.BAD_AUTHENTICATION_METHOD, "authentication_method")
             raise ConnectRefusedError(Reason.NOT_AUTHORIZED, _HOOK)
         data = await send_challenge(hub, connection, exchange, step.data)
-        if context.is_gone:
+        if connection.is_closed:
             raise ConnectRefusedError(Reason.NETWORK, "client_left")
         exchange.attempt = replace(exchange.attempt, data=data)
 

@@ -149,14 +149,14 @@ def _reject(hub: Hub, connection: Connection, refusal: _Refusal) -> None:
 
 def _note_refusal(hub: Hub, connection: Connection, refusal: _Refusal) -> None:
     """Count and log it; when the connection closes, it is not logged once more."""
-    reason, context = refusal.reason, cast("ClientContext", connection.control)
+    reason = refusal.reason
     hub.counters.connected(connection.listener.name, refusal.version, reason.word)
     hub.traces.refused(connection, reason, refusal.rule)
     if reason is not Reason.NETWORK:
         claimed = _claimed(hub, connection, refusal)
         hub.connection_log.refused(claimed, reason, refusal.rule)
         hub.events.connect_refused(claimed, reason, refusal.rule)
-    if not context.is_gone:
+    if not connection.is_closed:
         hub.answered.add(connection)
 
 
@@ -204,7 +204,7 @@ async def admit(hub: Hub, connection: Connection, packet: Connect, size_bytes: i
                 await hub.cluster.catch_up(0.0 if _has_will_elsewhere(pending) else written_s)
             if pending.broker.allowance.is_shared:
                 await pending.broker.wait_for_connect_room(_request(pending))
-            if connection.control.is_gone:
+            if connection.is_closed:
                 return
             is_same_broker = hub.brokers.present(pending.broker.tenant_id) is pending.broker  # idle ones are dropped
             if is_same_broker and hub.authenticator.is_current(pending.login):
@@ -337,9 +337,9 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
         hub.sessions.withdraw(broker, opened)  # it was rejected meanwhile: no later CONNECT may resume this session
         return
     hub.plane.policy_changed(session, pending.policy)
-    context.session, context.proven = session, pending.login
+    context.attach(session, pending.login)
     broker.session_began(session, pending.login.device)
-    if context.is_gone:  # the client left while its session was opened
+    if connection.is_closed:  # the client left while its session was opened
         context.detach(Reason.NETWORK)
         return
     settings = broker.connection_settings(hub.settings.mqtt, session.device, pending.packet)
@@ -351,12 +351,12 @@ async def _open_session(hub: Hub, connection: Connection, pending: PendingConnec
     hub.traces.admitted(connection, session)
     broker.connected(session, connection, pending.packet)
     if hub.connection_log.has_line(pending.login.tenant.id, pending.login.tenant.name):
-        hub.connection_log.connected(client_of(connection, session, pending.login))
+        hub.connection_log.connected(client_of(connection, session, pending.login.tenant))
 
 
-def client_of(connection: Connection, session: Session, login: Authenticated) -> Client:
+def client_of(connection: Connection, session: Session, tenant: TenantRecord) -> Client:
     """Return who a connected client is."""
-    tenant, listener = login.tenant, connection.listener.name
+    listener = connection.listener.name
     version = connection.version
     return Client(tenant.id, tenant.name, session.device, session.client_id, connection.peer, listener, version)
 

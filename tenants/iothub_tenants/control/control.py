@@ -75,9 +75,8 @@ class ControlPlane:
 
     def closed(self, connection: Connection, reason: Reason) -> None:
         context: ClientContext = connection.control
-        context.is_gone = True
         self._hub.counters.closed(reason)
-        if context.proven is not None and context.proven.token is not None:
+        if context.token is not None:
             self._hub.token_ends.forget(connection)
         self._log_end(connection, reason)
         self._hub.traces.closed(connection, reason)
@@ -88,9 +87,9 @@ class ControlPlane:
         """A client with a session has left; one whose CONNECT was not answered is refused, unless it has left by itself."""
         hub, context, session = self._hub, connection.control, connection.session
         if session is not None:
-            tenant = context.proven.tenant
+            tenant = context.broker.record
             if hub.connection_log.has_line(tenant.id, tenant.name):
-                hub.connection_log.disconnected(client_of(connection, session, context.proven), reason)
+                hub.connection_log.disconnected(client_of(connection, session, tenant), reason)
         elif connection in hub.answered:
             hub.answered.remove(connection)
         elif reason not in _NO_REFUSALS:

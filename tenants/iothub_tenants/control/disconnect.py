@@ -14,7 +14,7 @@ from iothub.mqtt.decode import decode_packet
 from iothub.mqtt.errors import ProtocolError
 from iothub.mqtt.packets import Disconnect
 from iothub_services.sessions.port import SessionControl
-from iothub_tenants.broker.client_contexts import ClientContext
+from iothub_tenants.broker.client_contexts import ClientContext, Leaving
 from iothub_tenants.broker.hub import Hub
 
 NORMAL = 0x00
@@ -38,11 +38,12 @@ async def disconnect(hub: Hub, connection: Connection, header: int, body: bytes)
     if context.broker is not None and context.session is not None:
         limits = context.broker.packet_limits(context.session.device)
     packet = cast("Disconnect", decode_packet(header, body, connection.version, limits=limits))
-    expiry_s = packet.properties.session_expiry_interval_s
-    if expiry_s is not None and context.session is not None:
+    asked_s = packet.properties.session_expiry_interval_s
+    expiry_s: int | None = None
+    if asked_s is not None and context.session is not None:
         control: SessionControl = context.session.control
-        if control.expiry_s == 0 and expiry_s != 0:  # §3.14.2.2.2
+        if control.expiry_s == 0 and asked_s != 0:  # §3.14.2.2.2
             raise ProtocolError("DISCONNECT: a Session Expiry Interval of 0 cannot be changed")
-        context.expiry_s = context.broker.expiry_of(context.session.device, expiry_s) if context.broker else expiry_s
-    context.keeps_will = packet.reason_code != NORMAL
+        expiry_s = context.broker.expiry_of(context.session.device, asked_s) if context.broker else asked_s
+    context.leaving = Leaving(packet.reason_code != NORMAL, expiry_s)
     hub.plane.close(connection, Reason.CLIENT if packet.reason_code == NORMAL else Reason.CLIENT_WITH_WILL)

@@ -41,10 +41,9 @@ async def authenticate(hub: Hub, connection: Connection, header: int, body: byte
 
 async def _reauthenticate(hub: Hub, connection: Connection, exchange: Exchange, data: bytes | None) -> None:
     """Re-authenticate a connected client; the session stays online meanwhile, and the connection closes if it fails [MQTT-4.12.1-2]."""
-    context: ClientContext = connection.control
     hook = hub.hooks.authenticate
     exchange.attempt = replace(exchange.attempt, data=data, memory={})
-    while not context.is_gone:
+    while not connection.is_closed:
         step = await hook(exchange.attempt) if hook is not None else None
         if step is True or isinstance(step, Proof):
             last = step.data if isinstance(step, Proof) else None

@@ -60,13 +60,13 @@ def test_cancelled_timer_never_fires() -> None:
     wheel = Wheel(START)
     timers = [wheel.schedule(START + 5, number) for number in range(10)]
     for number in (9, 0, 3, 3):
-        timers[number].cancel()
+        wheel.cancel(timers[number])
 
     assert len(wheel) == 7
     assert not timers[3].is_pending()
     assert timers[4].is_pending()
     assert sorted(wheel.advance(START + 5)) == [1, 2, 4, 5, 6, 7, 8]
-    timers[4].cancel()
+    wheel.cancel(timers[4])
     assert not timers[4].is_pending()
     assert len(wheel) == 0
 
@@ -78,7 +78,7 @@ def test_cancelled_timer_holds_its_item_no_longer() -> None:
     watch = weakref.ref(item)
     timer = wheel.schedule(START + 3600, item)
 
-    timer.cancel()
+    wheel.cancel(timer)
     del item
     gc.collect()
 
@@ -92,7 +92,7 @@ def test_timer_moves_down_and_can_still_be_cancelled() -> None:
     kept, gone = wheel.schedule(START + 3600, "kept"), wheel.schedule(START + 3600, "gone")
 
     assert wheel.advance(START + 3590) == []
-    gone.cancel()
+    wheel.cancel(gone)
     assert kept.is_pending()
     assert wheel.advance(START + 3599.9) == []
     assert wheel.advance(START + 3600) == ["kept"]
@@ -136,7 +136,7 @@ def test_hundred_thousand_timers_come_and_go() -> None:
     wheel = Wheel(START)
     timers = [wheel.schedule(START + 60, number) for number in range(100_000)]
     for timer in timers[::2]:
-        timer.cancel()
+        wheel.cancel(timer)
 
     assert len(wheel) == 50_000
     assert len(wheel.advance(START + 61)) == 50_000

@@ -204,7 +204,7 @@ def test_only_a_will_that_waits_anyway_is_kept(delay_s: int, expiry_s: int, *, i
     hub.draining.begin(100, ELSEWHERE)
     hub.advance(1.0)
 
-    assert connection.control.keeps_will is is_kept
+    assert (connection.control.leaving is None) is is_kept
 
 
 def test_resumed_hub_closes_nobody_any_more() -> None:

@@ -55,7 +55,7 @@ class Hub:
         connection = session.connection = Connection(where, where, ListenerInfo(), "192.0.2.1:99", None)
         connection.version, connection.keep_alive_s = 5, 60
         connection.control = ClientContext()
-        connection.control.connected_at_ms = NOON_MS
+        session.connected_at_ms = NOON_MS
         return session
 
     async def _find(self, name: str) -> TenantRecord | None:

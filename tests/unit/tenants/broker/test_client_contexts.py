@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from iothub.base.reasons import Reason
 from iothub.engine.state import Session, TenantPlane
 from iothub.hooks import Attempt
-from iothub_tenants.broker.client_contexts import ClientContext, Exchange
+from iothub_tenants.broker.client_contexts import ClientContext, Exchange, Leaving
 
 
 class Broker:
@@ -41,7 +41,7 @@ def session() -> Session:
 def test_client_context_releases_session_and_quota_once() -> None:
     broker = Broker()
     one = context(broker, session())
-    one.keeps_will, one.expiry_s = False, 30
+    one.leaving = Leaving(keeps_will=False, expiry_s=30)
 
     one.detach(Reason.CLIENT)
     one.detach(Reason.NETWORK)

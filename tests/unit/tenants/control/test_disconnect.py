@@ -58,6 +58,6 @@ def test_place_is_given_back(harness: Harness) -> None:
     control = connection.control
     client.disconnect()
 
-    assert (control.is_gone, control.is_counted, control.session) == (True, False, None)
+    assert (connection.is_closed, control.is_counted, control.session) == (True, False, None)
     control.detach(Reason.NETWORK)  # idempotent
     assert harness.acme.plane.sessions == {}
