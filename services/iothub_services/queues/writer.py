@@ -345,7 +345,7 @@ class QueueWriter(PublishStore):
         positions: tuple[int, ...]
         is_duplicate = False
         if type(answer) is tuple:
-            positions = answer
+            positions = answer  # type: ignore[assignment]  # it is one of positions
         else:
             assert isinstance(answer, Appended)  # noqa: S101 - for the type
             positions, is_duplicate = answer.positions, answer.is_duplicate
