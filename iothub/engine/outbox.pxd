@@ -37,3 +37,10 @@ cdef class StoredPublish:
 cpdef StoredPublish stored_publish(
     TenantPlane tenant, Message message, list targets, bint retain, Session session, int packet_id
 )
+
+
+cdef class PublishStore:
+    cpdef object append(self, StoredPublish publish)
+
+
+cpdef PublishStore without_sinks(object store)

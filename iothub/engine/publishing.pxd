@@ -14,6 +14,8 @@ from iothub.engine.wire cimport Wire
 
 cdef int FINISHING, FREE, ROUTED, STORING, UNSTORED, _ADMITTED, _BLOCKED, _REFUSED
 cdef double RATE
+cdef list _ID_ENDS
+cdef int RUN
 
 
 @cython.final
@@ -24,6 +26,9 @@ cdef class Publishing:
     cdef public Distribution distribution
     cdef public Answers answers
     cdef public Gate gate
+    cdef bytes _id_head
+    cdef double _id_time
+    cdef int _next_id, _end_id
 
     cpdef object pause(self, Connection connection)
     cpdef object fail(self, Connection connection, int code)
@@ -68,6 +73,8 @@ cdef class Publishing:
     )
     @cython.locals(turn=Turn, message=Message)
     cpdef object append(self, StoredPublish publish)
+    @cython.locals(number=int)
+    cdef bytes _message_id(self)
     cdef object _refuse_quota(self, Connection connection, Session session, TenantPlane tenant, int qos, bint is_rate)
     @cython.locals(packet_id=int, slot=AckSlot)
     cdef object _refuse(self, Connection connection, Session session, int qos, int code)

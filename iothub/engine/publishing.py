@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from iothub.base.ids import MessageIds
+from iothub.base.ids import RUN, MessageIds
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.answers import Answers
 from iothub.engine.distribute import Distribution
@@ -28,6 +28,8 @@ from iothub.engine.wire import PROTOCOL_ERROR, TOPIC_ALIAS_INVALID, Wire
 _ADMITTED = 0
 _BLOCKED = 1  # it must wait, and nothing was done
 _REFUSED = 2  # it was answered, or its connection ends
+
+_ID_ENDS = [bytes((byte,)) for byte in range(256)]
 
 REASONS = {
     0x81: Reason.MALFORMED,
@@ -59,6 +61,10 @@ class Publishing:
         self.answers = answers
         self.message_ids = message_ids
         self.gate = Gate(turn)
+        # Message ids that are allocated already: what they begin with, the last byte of each, and the batch they are for.
+        self._id_head = b""
+        self._next_id = self._end_id = 0
+        self._id_time = 0.0
 
     def pause(self, connection: Connection) -> None:
         """Stop reading this client."""
@@ -426,10 +432,23 @@ class Publishing:
         turn = self.turn
         message = publish.message
         if not message.message_id:
-            message.message_id = self.message_ids.allocate()
+            message.message_id = self._message_id()
         turn.unstored_messages += 1
         turn.unstored_bytes += message.size
-        turn.store.append(publish)
+        if turn.queues is None or publish.tenant.sinks:
+            turn.store.append(publish)
+        else:
+            turn.queues.append(publish)
+
+    def _message_id(self) -> bytes:
+        """Return a new message id: those of a batch are allocated many at a time."""
+        if self._next_id == self._end_id or self._id_time != self.turn.now:
+            self._id_time = self.turn.now
+            self._id_head, self._next_id = self.message_ids.allocate_run()
+            self._end_id = self._next_id + RUN
+        number = self._next_id
+        self._next_id = number + 1
+        return self._id_head + _ID_ENDS[number]
 
     def _refuse_quota(
         self, connection: Connection, session: Session, tenant: TenantPlane, qos: int, is_rate: bool

@@ -1,12 +1,14 @@
 cimport cython
 
 from iothub.engine.counters cimport Counters
+from iothub.engine.outbox cimport PublishStore
 from iothub.engine.state cimport Connection, Session, TenantPlane
 
 
 @cython.final
 cdef class Turn:
     cdef public object clock, store, limits, observer, may_acknowledge, elsewhere
+    cdef public PublishStore queues
     cdef public Counters counters
     cdef public bint is_open
     cdef public double now, wall, held_at

@@ -15,6 +15,7 @@ from iothub.base.clock import Clock
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.counters import Counters
 from iothub.engine.limits import PlaneLimits
+from iothub.engine.outbox import PublishStore, without_sinks
 from iothub.engine.ports import Observer, Store
 from iothub.engine.state import NOTHING, Connection, Session, TenantPlane
 
@@ -33,6 +34,7 @@ class Turn:
     def __init__(self, clock: Clock, store: Store, limits: PlaneLimits, observer: Observer) -> None:
         self.clock = clock
         self.store = store
+        self.queues: PublishStore | None = without_sinks(store)
         self.limits = limits
         self.observer = observer
         self.counters = Counters()

@@ -25,7 +25,7 @@ cdef class _Calling(Waiting):
 @cython.final
 cdef class OperationQueue:
     cdef public object now, pending, wakeup
-    cdef public bint is_asleep
+    cdef public bint is_asleep, is_closing
     cdef public Py_ssize_t submitted, submitted_bytes, answered, answered_bytes
 
     cpdef object put(self, Waiting operation, double give_up_s)

@@ -120,6 +120,7 @@ class OperationQueue:
         self.now = now
         self.pending: deque[Waiting] = deque()
         self.is_asleep = False  # the thread may be waiting: wake it
+        self.is_closing = False  # nothing more is taken
         self.wakeup = threading.Condition()
         self.submitted = self.submitted_bytes = 0  # written by the reactor thread only
         self.answered = self.answered_bytes = 0  # written by the one that does the batches only
@@ -219,7 +220,6 @@ class GroupThread(Generic[Op, Answer]):
         self._on_commit = on_commit  # (name, seconds), in the thread
         self.queue = OperationQueue(clock.monotonic)
         self._wakeup = self.queue.wakeup
-        self._is_closing = False
         self._failing = ""  # what the last commit failed of
         self._failed: set[str] = set()  # which kinds of work have failed and not succeeded since
         self.commits = 0
@@ -251,7 +251,7 @@ class GroupThread(Generic[Op, Answer]):
 
     @property
     def is_closing(self) -> bool:
-        return self._is_closing
+        return self.queue.is_closing
 
     def submit(
         self,
@@ -269,7 +269,7 @@ class GroupThread(Generic[Op, Answer]):
 
     def put(self, operation: Waiting, give_up_s: float | None = None) -> None:
         """The same, for who has made it."""
-        if self._is_closing:
+        if self.queue.is_closing:
             raise BackendError(f"{self.name} is closed", retryable=False)
         self.queue.put(operation, self._retry_policy.give_up_s if give_up_s is None else give_up_s)
 
@@ -290,7 +290,7 @@ class GroupThread(Generic[Op, Answer]):
     def end(self) -> None:
         """Take nothing more; the thread does what was submitted and ends. Nobody waits for it."""
         with self._wakeup:
-            self._is_closing = True
+            self.queue.is_closing = True
             self._wakeup.notify()
 
     def drain(self) -> None:
@@ -309,7 +309,7 @@ class GroupThread(Generic[Op, Answer]):
         with self._wakeup:
             self.queue.is_asleep = True
             while not self.queue.pending:
-                if self._is_closing:
+                if self.queue.is_closing:
                     return None
                 if self._failing and self._probe is not None:
                     pause = _PROBE_S
@@ -389,7 +389,7 @@ class GroupThread(Generic[Op, Answer]):
     def _after_failure(self, batch: list[Waiting], error: BackendError) -> list[Waiting]:
         """Answer those that have waited long enough; wait; return the rest, to be tried again."""
         now = self._clock.monotonic()
-        is_over = self._is_closing or not self._retry_policy.retry_s
+        is_over = self.queue.is_closing or not self._retry_policy.retry_s
         given_up = [waiting for waiting in batch if is_over or waiting.until <= now]
         if given_up:
             _cut(given_up, error)
@@ -399,7 +399,7 @@ class GroupThread(Generic[Op, Answer]):
         rest = [] if is_over else [waiting for waiting in batch if waiting.until > now]
         if rest:
             with self._wakeup:
-                self._wakeup.wait_for(lambda: self._is_closing, self._retry_policy.retry_s)
+                self._wakeup.wait_for(lambda: self.queue.is_closing, self._retry_policy.retry_s)
         return rest
 
     def _give_up_pending(self, now: float, error: BackendError) -> None:

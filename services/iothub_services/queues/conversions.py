@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from iothub.engine.outbox import StoredPublish
 from iothub.records.message import encode_fields
-from iothub_services.queues.fastest import fastest
 from iothub_services.queues.port import Append, Delivery, Inbound
 from iothub_services.retained.port import RetainedWrite
-
-_encode = fastest("encode_fields", encode_fields)
 
 
 def body_of(publish: StoredPublish) -> bytes:
     message = publish.message
     expires_at = message.expires_at
-    return _encode(
+    return encode_fields(
         message.topic,
         message.payload,
         message.qos,

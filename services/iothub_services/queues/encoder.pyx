@@ -12,6 +12,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from iothub.engine.outbox cimport QueueTarget
+
 cdef extern from *:
     """
     #include <stddef.h>
@@ -145,24 +147,26 @@ cdef inline uint8_t *_copy(uint8_t *to, const void *data, Py_ssize_t size):
     return to + size
 
 
-def encode_fields(
-    bytes topic not None,
-    bytes payload not None,
+cpdef bytes encode_fields(
+    bytes topic,
+    bytes payload,
     int qos,
     bint is_retain,
-    bytes properties not None,
+    bytes properties,
     uint64_t expires_at_ms,
-    bytes message_id not None,
-    client_id,
+    bytes message_id,
+    object client_id,
 ):
     """Return the body: see `iothub.records.message`."""
-    cdef Py_ssize_t name_size = 0
+    cdef Py_ssize_t name_size = 0, topic_size, properties_size, payload_size, id_size, size
     cdef const char *name = PyUnicode_AsUTF8AndSize(client_id, &name_size)
-    cdef Py_ssize_t topic_size = PyBytes_GET_SIZE(topic), properties_size = PyBytes_GET_SIZE(properties)
-    cdef Py_ssize_t payload_size = PyBytes_GET_SIZE(payload), id_size = PyBytes_GET_SIZE(message_id)
-    cdef Py_ssize_t size = 38 + name_size + topic_size + properties_size + payload_size
     cdef uint8_t *start
     cdef uint8_t *at
+    if topic is None or payload is None or properties is None or message_id is None:
+        raise TypeError("a field is missing")
+    topic_size, properties_size = PyBytes_GET_SIZE(topic), PyBytes_GET_SIZE(properties)
+    payload_size, id_size = PyBytes_GET_SIZE(payload), PyBytes_GET_SIZE(message_id)
+    size = 38 + name_size + topic_size + properties_size + payload_size
     if name_size > 0xFFFF or topic_size > 0xFFFF or properties_size > 0xFFFFFFFF or id_size not in (0, 16):
         raise ValueError("a field is longer than its length says")
     body = PyBytes_FromStringAndSize(NULL, size)
@@ -265,6 +269,48 @@ def write_append(
         for identifier in identifiers:
             at = _little(at, identifier, 4)
     _copy(at, PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body))
+    _end(start, size)
+
+
+cpdef object write_single(
+    bytearray data,
+    bytes mark,
+    bytes message_id,
+    bytes body,
+    uint64_t expires_at_ms,
+    QueueTarget target,
+    uint64_t position,
+):
+    """Add a record APPEND of one delivery and without a publisher's side."""
+    cdef Py_ssize_t body_size, count, size
+    cdef uint8_t *start
+    cdef uint8_t *at
+    cdef tuple identifiers
+    if data is None or mark is None or message_id is None or body is None or target is None:
+        raise TypeError("a field is missing")
+    identifiers = target.identifiers
+    body_size, count = PyBytes_GET_SIZE(body), len(identifiers)
+    if PyBytes_GET_SIZE(mark) != 8 or PyBytes_GET_SIZE(message_id) not in (0, 16) or count > 0xFFFF:
+        raise ValueError("a mark has 8 bytes, a message id 16 or none, a delivery at most 65,535 identifiers")
+    size = APPEND_SIZE + DELIVERY_SIZE + 4 * count + body_size
+    start = _room(data, size)
+    at = _copy(start + 8, PyBytes_AS_STRING(mark), 8)
+    at[0] = APPEND
+    at = _little(at + 1, expires_at_ms, 8)
+    at = _little(at, body_size, 4)
+    at = _little(at, 1, 4)
+    memset(at, 0, 35)
+    if PyBytes_GET_SIZE(message_id):
+        memcpy(at + 18, PyBytes_AS_STRING(message_id), 16)
+        at[34] = 1
+    at = _little(at + 35, target.queue_id, 8)
+    at = _little(at, position, 8)
+    at[0] = <uint8_t> target.qos
+    at[1] = <uint8_t> target.flags()
+    at = _little(at + 2, count, 2)
+    for identifier in identifiers:
+        at = _little(at, identifier, 4)
+    _copy(at, PyBytes_AS_STRING(body), body_size)
     _end(start, size)
 
 

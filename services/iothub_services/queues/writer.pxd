@@ -1,14 +1,19 @@
 cimport cython
 
-from iothub.engine.outbox cimport QueueTarget, StoredPublish
+from iothub.engine.outbox cimport PublishStore, QueueTarget, StoredPublish
+from iothub.engine.plane cimport Plane as MessagePlane
 from iothub_services.group_thread cimport OperationQueue, Source
 from iothub_services.queues.conversions cimport body_of, retained_write
 from iothub_services.queues.operations cimport AppendOperation
 from iothub_services.queues.sources cimport Sources
 
 
+cdef class QueueWriter
+
+
 cdef class _Pending(AppendOperation):
     cdef public QueueWriter writer
+    cdef public _Pending behind
     cdef public object answer, error
     cdef public int awaited
     cdef public bint is_written
@@ -16,8 +21,14 @@ cdef class _Pending(AppendOperation):
     cpdef object take_answer(self, object answer)
 
 
-cdef class QueueWriter:
-    cdef object _queues, _retained, _on_alarm, _on_damage, _listeners, _plane, _order, _call_in_reactor, _clock
+@cython.locals(pending=_Pending)
+cdef _Pending _pending(QueueWriter writer, StoredPublish publish, bytes body, Source source)
+
+
+cdef class QueueWriter(PublishStore):
+    cdef _Pending _first, _last
+    cdef MessagePlane _message_plane
+    cdef object _queues, _retained, _on_alarm, _on_damage, _listeners, _plane, _call_in_reactor, _clock
     cdef set _looked_into
     cdef public object _writes, _reads, _retains
     cdef public Sources _sources
@@ -32,5 +43,5 @@ cdef class QueueWriter:
     cdef object _one_done(self, _Pending pending)
     @cython.locals(each=_Pending)
     cpdef object report_done(self)
-    @cython.locals(publish=StoredPublish)
+    @cython.locals(publish=StoredPublish, positions=tuple)
     cdef object _report(self, _Pending pending)

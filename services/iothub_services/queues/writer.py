@@ -13,7 +13,6 @@ by a read, whose answer says whether the queue is lost or another reader has cla
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -22,7 +21,8 @@ from iothub.base import log as logging
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, NotFoundError
 from iothub.base.reasons import Drop, Reason
-from iothub.engine.outbox import StoredPublish
+from iothub.engine.outbox import PublishStore, StoredPublish
+from iothub.engine.plane import Plane as MessagePlane
 from iothub.engine.state import Session
 from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.group_thread import (
@@ -80,22 +80,34 @@ Errback = Callable[[Exception], None]
 class _Pending(AppendOperation):
     """One publish on its way to disk: it waits for the queues' thread, for the other one as well if it is retained, or for that one only."""
 
-    __slots__ = ("answer", "awaited", "error", "is_written", "writer")
+    __slots__ = ("answer", "awaited", "behind", "error", "is_written", "writer")
 
-    def __init__(self, writer: QueueWriter, publish: StoredPublish, body: bytes, source: Source | None) -> None:
-        self.set(publish, body, source)
-        self.writer = writer
-        self.awaited = 0
-        self.answer: Appended | tuple[int, ...] = ()
-        self.error: Exception | None = None
-        self.is_written = False
+    writer: QueueWriter
+    awaited: int
+    answer: Appended | tuple[int, ...]
+    error: Exception | None
+    is_written: bool
+    behind: _Pending | None  # the next one
 
     def take_answer(self, answer: object) -> None:
         """That of the queues."""
         self.writer.append_done(self, answer)
 
 
-class QueueWriter:
+def _pending(writer: QueueWriter, publish: StoredPublish, body: bytes, source: Source | None) -> _Pending:
+    """Make one. A constructor is called in Python's way: this runs once for each message."""
+    pending: _Pending = _Pending.__new__(_Pending)
+    pending.set(publish, body, source)
+    pending.writer = writer
+    pending.awaited = 0
+    pending.answer = ()
+    pending.error = None
+    pending.is_written = False
+    pending.behind = None
+    return pending
+
+
+class QueueWriter(PublishStore):
     """Fulfils `iothub.engine.ports.Store`. All methods are for the reactor thread and return at once.
 
     Invariants: `_order` holds every publish without an answer, oldest first; the plane is answered from its left end only.
@@ -125,8 +137,10 @@ class QueueWriter:
         self._on_damage = on_damage
         self._listeners = listeners
         self._plane = plane
+        self._message_plane: MessagePlane | None = None  # the same, for calls without Python's way of passing arguments
         self.repeatable_deliveries = 0
-        self._order: deque[_Pending] = deque()
+        self._first: _Pending | None = None  # of the publishes without a report, in the order in which they came
+        self._last: _Pending | None = None
         self._sources = Sources()
         self._looked_into: set[int] = set()  # queues that the store has refused somebody, and that are asked for
         self._unread = 0  # a queue that the store fails to read, 0: none
@@ -202,12 +216,16 @@ class QueueWriter:
     # --- Store
 
     def append(self, publish: StoredPublish) -> None:
-        if self._writes.is_closing:
+        if self._to_write.is_closing:
             return  # nothing is acknowledged any more
         source = self._sources.enter(publish)
         body = body_of(publish)
-        pending = _Pending(self, publish, body, source)
-        self._order.append(pending)
+        pending = _pending(self, publish, body, source)
+        if self._last is None:
+            self._first = pending
+        else:
+            self._last.behind = pending
+        self._last = pending
         if publish.retain:
             pending.awaited += 1
             write = retained_write(publish, body)
@@ -301,12 +319,14 @@ class QueueWriter:
 
     def report_done(self) -> None:
         """Report from the left end what has all its answers."""
-        order = self._order
-        while order:
-            each = order[0]
+        while self._first is not None:
+            each = self._first
             if each.awaited:
                 return
-            order.popleft()
+            self._first = each.behind
+            if each.behind is None:
+                self._last = None
+            each.behind = None
             try:
                 self._report(each)
             except BaseException:
@@ -322,16 +342,24 @@ class QueueWriter:
             return
         answer = pending.answer
         publish = pending.publish
-        positions: tuple[int, ...] = answer  # type: ignore[assignment]  # or there is more to say
+        positions: tuple[int, ...]
         is_duplicate = False
-        if type(answer) is not tuple:
+        if type(answer) is tuple:
+            positions = answer  # type: ignore[assignment]  # it is one of positions
+        else:
             assert isinstance(answer, Appended)  # noqa: S101 - for the type
             positions, is_duplicate = answer.positions, answer.is_duplicate
             for quota in answer.hit:
                 self._listeners.on_full(publish.tenant, quota)
             if answer.dropped:
                 self._report_dropped(publish, answer.dropped)
-        self._plane().stored(publish, positions, is_duplicate)
+        if self._message_plane is None:
+            plane: Any = self._plane()
+            if isinstance(plane, MessagePlane):
+                self._message_plane = plane
+            plane.stored(publish, positions, is_duplicate)
+        else:
+            self._message_plane.stored(publish, positions, is_duplicate)
         if _GONE in positions:
             for target, position in zip(publish.targets, positions, strict=True):
                 if position == _GONE:

@@ -52,7 +52,7 @@ class QueueWrites:
             start = 0
             for index in range(len(ops)):
                 op = ops[index]
-                if isinstance(op, Call):
+                if not isinstance(op, AppendOperation) and isinstance(op, Call):
                     self._run(ops, answers, start, index)
                     answers[index] = call_verb(self._store, op)
                     start = index + 1

@@ -21,7 +21,7 @@ from typing import cast
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError
 from iothub.base.reasons import Drop
-from iothub.engine.outbox import StoredPublish
+from iothub.engine.outbox import StoredPublish, without_sinks
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Store
 from iothub.engine.state import Session
@@ -126,6 +126,7 @@ class SinkStore:
     ) -> None:
         """`plane`: the message plane, which is made above its store."""
         self._store = store
+        self.queues = without_sinks(store)  # what the plane gives it directly
         self._sender = sender
         self._clock = clock
         self._prefix = prefix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from iothub.base.ids import MessageIds
+from iothub.base.ids import RUN, MessageIds
 from iothub.testing.clock import ManualClock
 
 
@@ -31,6 +31,19 @@ def test_ids_rise_while_the_clock_stands_still() -> None:
     ids = MessageIds(ManualClock(), incarnation=1)
 
     allocated = [ids.allocate() for _ in range(66_000)]
+
+    assert allocated == sorted(set(allocated))
+
+
+def test_ids_of_a_run_are_between_those_before_and_behind_it() -> None:
+    """Also where a run does not fit into the sequence any more."""
+    ids = MessageIds(ManualClock(), incarnation=1)
+    allocated = []
+
+    for _ in range(1_200):
+        head, last = ids.allocate_run()
+        allocated += [head + bytes((last + number,)) for number in range(RUN)]
+        allocated.append(ids.allocate())
 
     assert allocated == sorted(set(allocated))
 

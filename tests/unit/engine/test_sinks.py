@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iothub.engine.limits import PlaneLimits, TenantLimits
-from iothub.engine.outbox import StoredPublish
+from iothub.engine.outbox import PublishStore, StoredPublish
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session
-from iothub.testing.engine import Bench, ack, packets, publish
+from iothub.testing.engine import Bench, ManualStore, ack, packets, publish
 
 PUBACK = ack(0x40, 1)
 
@@ -193,3 +193,47 @@ def test_publishers_before_a_full_sink_are_read_on_in_their_turn() -> None:
     assert [each.message.payload for each in appended(bench)][5:] == [b"4", b"4 more", b"0 more"]
     assert not bench.plane.turn.before_sinks
     assert not any(client.transport.is_paused for client in clients[2:])
+
+
+class Queues(PublishStore):
+    """What is behind a store of sinks."""
+
+    def __init__(self) -> None:
+        self.appended: list[StoredPublish] = []
+
+    def append(self, publish: StoredPublish) -> None:
+        self.appended.append(publish)
+
+
+class SinksInFront(ManualStore):
+    """A store that says what is behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queues = Queues()
+
+
+def test_store_of_sinks_is_passed_by_tenants_that_have_none() -> None:
+    store = SinksInFront()
+    bench = Bench(store=store)
+    bench.client("kept", queue_id=7).subscribe(b"t/1", 1)
+    publisher = bench.client("p")
+
+    publisher.send(publish(b"t/1", b"before", 1, 1))
+    sink(bench)
+    publisher.send(publish(b"t/1", b"behind", 1, 2))
+
+    assert [each.message.payload for each in store.queues.appended] == [b"before"]
+    assert [each.message.payload for each in appended(bench)] == [b"behind"]
+
+
+def test_messages_of_a_batch_have_ids_that_rise() -> None:
+    """They are allocated many at a time."""
+    bench = Bench()
+    bench.client("kept", queue_id=7).subscribe(b"t/1", 1)
+
+    bench.client("p").send(b"".join(publish(b"t/1", b"x", 1, number) for number in range(1, 19)))
+
+    ids = [each.message.message_id for each in appended(bench)]
+    assert len(ids) == 18
+    assert ids == sorted(set(ids))

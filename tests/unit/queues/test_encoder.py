@@ -8,11 +8,14 @@ import zlib
 
 import pytest
 
+from iothub.engine.outbox import QueueTarget
+from iothub.engine.state import Session, TenantPlane
 from iothub.records.message import encode_fields
 from iothub_services.queues.fastest import fastest
 from iothub_services.queues.journal import encoding
-from iothub_services.queues.journal.encoding import Delivered, write_append, write_move
+from iothub_services.queues.journal.encoding import Delivered, write_append, write_move, write_single
 
+SESSION = Session(TenantPlane(1, "acme"), "dev-1", "dev-1", True, 1 << 62, 1)
 SIZES = (*range(200), 255, 256, 257, 1_023, 1_024, 1_025, 4_096, 70_001)
 
 
@@ -72,12 +75,30 @@ def test_record_of_a_message_is_that_of_the_format(
     assert written == plain
 
 
+@pytest.mark.parametrize("identifiers", [(), (1, 0xFFFFFFFF)])
+@pytest.mark.parametrize("message_id", [b"", b"i" * 16])
+def test_record_of_one_delivery_is_that_of_the_format(identifiers: tuple[int, ...], message_id: bytes) -> None:
+    fields = (b"markmark", message_id, b"body" * 50, 12_500)
+    target = QueueTarget(SESSION, 2, True, identifiers, is_shared=True)
+    delivery = (target.queue_id, (1 << 63) - 1, 2, 3, identifiers)
+    written, plain = bytearray(b"before"), bytearray(b"before")
+
+    fastest("write_single", write_single)(written, *fields, target, (1 << 63) - 1)
+    write_append(plain, *fields, [delivery], None)
+
+    assert written == plain
+
+
 def test_message_with_more_identifiers_than_a_record_counts_is_refused() -> None:
     """A count that does not fit would shift all that follows, under a checksum that holds."""
     deliveries: list[Delivered] = [(5, 1, 1, 0, tuple(range(1, 65_537)))]
 
     with pytest.raises((struct.error, ValueError)):
         fastest("write_append", write_append)(bytearray(), b"markmark", b"", b"body", 0, deliveries, None)
+    with pytest.raises((struct.error, ValueError)):
+        fastest("write_single", write_single)(
+            bytearray(), b"markmark", b"", b"body", 0, QueueTarget(SESSION, 1, False, deliveries[0][4]), 1
+        )
 
 
 def test_record_of_a_move_is_that_of_the_format() -> None:

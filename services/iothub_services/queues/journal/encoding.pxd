@@ -3,7 +3,8 @@ cimport cython
 
 @cython.final
 cdef class GroupBuffer:
-    cdef public object mark, start
+    cdef public object start
+    cdef public bytes mark
     cdef public Py_ssize_t records
     cdef public bytearray data
 

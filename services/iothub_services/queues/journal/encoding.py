@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
+from iothub.engine.outbox import QueueTarget
 from iothub_services.queues.fastest import fastest
 from iothub_services.queues.journal.records import (
     APPEND,
@@ -80,6 +81,20 @@ def write_append(
             data += _pack_identifier(identifier)
     data += body
     _end(data, at)
+
+
+def write_single(
+    data: bytearray,
+    mark: bytes,
+    message_id: bytes,
+    body: bytes,
+    expires_at_ms: int,
+    target: QueueTarget,
+    position: int,
+) -> None:
+    """Add a record APPEND of one delivery and without a publisher's side."""
+    delivery = (target.queue_id, position, target.qos, target.flags(), target.identifiers)
+    write_append(data, mark, message_id, body, expires_at_ms, [delivery], None)
 
 
 def write_move(data: bytearray, mark: bytes, kind: int, queue_id: int, value: int) -> None:

@@ -3,7 +3,8 @@ cimport cython
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
 from iothub_services.queues.journal.encoding cimport GroupBuffer
 from iothub_services.queues.operations cimport AppendOperation
-from iothub_services.queues.sqlite.append cimport Appending
+from iothub_services.queues.encoder cimport write_single
+from iothub_services.queues.sqlite.append cimport Appending, full
 from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Tenant
 
 
@@ -15,6 +16,10 @@ cdef class Body:
     cdef public object expires_at_ms
     cdef public Py_ssize_t references
     cdef public object stored_id
+
+
+@cython.locals(body=Body)
+cdef Body _new_body(bytes message_id, bytes data, object expires_at_ms)
 
 
 @cython.final
@@ -43,7 +48,8 @@ cdef class Table:
     cpdef list append_operations(self, list batch, GroupBuffer group)
     @cython.locals(publish=StoredPublish, target=QueueTarget, expires_at=double, positions=tuple)
     cdef object _append_operation(self, AppendOperation operation, GroupBuffer group)
-    @cython.locals(body=Body)
+    @cython.locals(row=QueueRow, body=Body, data=bytes, message_id=bytes, position=cython.longlong)
+    cdef tuple _append_single(self, AppendOperation operation, QueueTarget target, object expires_at_ms, GroupBuffer group)
     cdef object _begin(self, GroupBuffer group, bytes message_id, bytes data, object expires_at_ms)
     @cython.locals(body=Body, made=list, group=GroupBuffer)
     cdef tuple _end(self, object inbound)

@@ -18,7 +18,8 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import islice
 
-from iothub_services.queues.journal.encoding import Delivered, GroupBuffer
+from iothub.engine.outbox import QueueTarget
+from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_single
 from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import Append, Appended, Inbound, QueuedRecord, Refused
 from iothub_services.queues.sqlite.append import Appending, full
@@ -41,6 +42,17 @@ class Body:
         self.expires_at_ms = expires_at_ms
         self.references = 0
         self.stored_id = 0
+
+
+def _new_body(message_id: bytes, data: bytes, expires_at_ms: int) -> Body:
+    """Make one without Python's way of passing arguments."""
+    body: Body = Body.__new__(Body)
+    body.message_id = message_id
+    body.data = data
+    body.expires_at_ms = expires_at_ms
+    body.references = 0
+    body.stored_id = 0
+    return body
 
 
 Reference = tuple[int, int, int, int, tuple[int, ...], Body]  # the fields of `Placed`, and the message
@@ -116,6 +128,10 @@ class Table:
         inbound = operation.inbound
         expires_at = publish.message.expires_at
         expires_at_ms = int(expires_at * 1000) if expires_at else 0
+        if inbound is None and len(publish.targets) == 1:
+            positions = self._append_single(operation, publish.targets[0], expires_at_ms, group)
+            if positions is not None:
+                return positions
         self._begin(group, operation.message_id, operation.body, expires_at_ms)
         if inbound is not None:
             refusal = self._record_inbound(inbound)
@@ -128,16 +144,25 @@ class Table:
             return Appended(positions, dropped=tuple(self._dropped), hit=tuple(self._hit))
         return positions
 
+    def _append_single(
+        self, operation: AppendOperation, target: QueueTarget, expires_at_ms: int, group: GroupBuffer
+    ) -> tuple[int, ...] | None:
+        """Do one for one queue that has room, without lists for what it is made of; None: nothing was done, it is not as simple as that."""
+        row = self._rows.touch(target.queue_id)
+        data, message_id = operation.body, operation.message_id
+        if row is None or (message_id and target.qos == 2) or full(row, len(data)):
+            return None
+        position = row.tail + 1
+        body = _new_body(message_id, data, expires_at_ms)
+        self.take(row, position, target.qos, target.flags(), target.identifiers, body)
+        group.records += 1
+        write_single(group.data, group.mark, message_id, data, expires_at_ms, target, position)
+        return (position,)
+
     def _begin(self, group: GroupBuffer, message_id: bytes, data: bytes, expires_at_ms: int) -> None:
         """Begin a message."""
-        body: Body = Body.__new__(Body)
-        body.message_id = message_id
-        body.data = data
-        body.expires_at_ms = expires_at_ms
-        body.references = 0
-        body.stored_id = 0
         self._group = group
-        self._body = body
+        self._body = _new_body(message_id, data, expires_at_ms)
         self._positions = []
         self._made = []
         if self._dropped:
