@@ -49,8 +49,8 @@ class Receivers:
         for each in self._all:
             each.peer_gone(peer)
 
-    def acknowledged(self, peer: PeerId, number: int) -> None:
-        self._routes.acknowledged(peer, number)
+    def acknowledged(self, peer: PeerId, applied: int, arrived: int) -> None:
+        self._routes.acknowledged(peer, applied, arrived)
 
     def members(self, peers: Iterable[PeerId]) -> None:
         known = list(peers)
