@@ -25,7 +25,6 @@ from iothub.peers.peer_groups import PeerGroups
 from iothub.peers.ports import PeerId
 from iothub.peers.queued_frames import Receiver, records
 
-
 Waiting = deque[tuple[int, Callable[[], None]]]
 
 

@@ -10,8 +10,8 @@ Knows no socket, no reactor and no SUBSCRIBE: the engine says which subscription
     a broker is dropped -> CLOSE
 
 Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it. What that hub had routed before
-may arrive later, however much it is: a subscription gets nothing of that, and nobody waits for it. A hub serves no publisher of a tenant before it has every other hub's routes. So the cost
-of a subscribe grows with the hubs that have the tenant open, not with all.
+may arrive later, however much it is: a subscription gets nothing of that, and nobody waits for it. A hub serves no publisher of a tenant before it
+has every other hub's routes. So the cost of a subscribe grows with the hubs that have the tenant open, not with all.
 """
 
 from __future__ import annotations
