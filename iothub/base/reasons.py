@@ -85,6 +85,7 @@ class Drop(Enum):
     HOOK = "hook"
     STREAM_REFUSED = "stream_refused"
     LINK_FULL = "link_full"
+    ACCOUNTS_FAILED = "accounts_failed"
 
 
 class EventLoss(StrEnum):

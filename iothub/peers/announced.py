@@ -23,17 +23,22 @@ _OWN_FIGURES = b"$SYS/"  # each hub publishes its own to its own clients
 class Announcement:
     """Topic Filters that become known to other hubs together. `waiting`: who is called back once all of those hubs have applied them.
 
-    `filters`: with what was needed of each before, and the Announcement that brings that if it is on its way, too. `unanswered`: hubs; None: it
-    was not sent yet.
+    `filters`: with what was needed of each before, and the Announcement that brings that if it is on its way, too. `unanswered`: hubs that have not
+    applied them; `behind`: hubs of which messages are on their way that are older; None: it was not sent yet.
     """
 
     def __init__(self) -> None:
         self.filters: dict[bytes, Brought] = {}
         self.waiting: list[Callable[[], None]] = []
         self.unanswered: set[PeerId] | None = None
+        self.behind: set[PeerId] | None = None
+
+    @property
+    def is_applied(self) -> bool:
+        return self.unanswered is not None and not self.unanswered
 
     def is_known_to(self, peer: PeerId) -> bool:
-        return self.unanswered is not None and peer not in self.unanswered
+        return self.behind is not None and peer not in self.behind
 
 
 Brought: TypeAlias = tuple[int, Announcement | None]
@@ -42,7 +47,8 @@ Brought: TypeAlias = tuple[int, Announcement | None]
 class Announced:
     """The Topic Filters of one tenant, counted, and what of them is on its way. Fulfils the engine's `Routing` while something is.
 
-    Invariants: a needed Topic Filter that is in no Announcement on its way has been applied by every hub that serves publishers of the tenant.
+    Invariants: a needed Topic Filter that is in no Announcement on its way has been applied by every hub that serves publishers of the tenant, and
+    what they had routed before has arrived.
     `changed` has what was last announced of each Topic Filter for which something else is true now.
     From a hub, a subscription gets what that hub has routed since it knows it, and nothing older: an older message may have been routed by a Topic
     Filter that was not needed any more, and then the newer ones of its topic were not.
@@ -103,12 +109,12 @@ class Announced:
         return everything, qos0, removed
 
     def on_their_way(self, filters: Iterable[bytes]) -> list[Announcement]:
-        """Return the Announcements that bring these Topic Filters, each once."""
+        """Return the Announcements that bring these Topic Filters and are not applied everywhere, each once."""
         found = (self._on_their_way.get(topic_filter) for topic_filter in filters)
-        return list(dict.fromkeys(each for each in found if each is not None))
+        return list(dict.fromkeys(each for each in found if each is not None and not each.is_applied))
 
     def forget(self, announcement: Announcement) -> None:
-        """Every hub has applied it, or is gone."""
+        """Every hub has applied it and nothing older comes, or is gone."""
         for topic_filter in announcement.filters:
             if self._on_their_way.get(topic_filter) is announcement:
                 del self._on_their_way[topic_filter]

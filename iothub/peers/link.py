@@ -36,8 +36,8 @@ _NEVER = float("-inf")
 Apply: TypeAlias = Callable[[PeerId, FrameType, bytes], bool]
 """Apply a frame of a peer, and say whether its acknowledgement is waited for. Raises BadFrameError."""
 
-OnAcknowledged: TypeAlias = Callable[[PeerId, int], None]
-"""Take the last number that a peer has applied and before which all is applied here that it had sent by then."""
+OnAcknowledged: TypeAlias = Callable[[PeerId, int, int], None]
+"""Take the last number that a peer has applied, and the last one before which all is applied here that it had sent by then."""
 
 
 def _gather_nothing() -> None:
@@ -51,8 +51,8 @@ class Link:
     `applied` is the last number whose frame has been applied, and nothing above it was ever acknowledged: received is not applied.
     A number is applied at most once, in order, over any number of connections. Frames with a number are written in a window,
     so that pings and acknowledgements, which have none, never wait behind more than that; nothing here stops the reading.
-    So an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of it when that one is applied here:
-    what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows.
+    So an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of that, too, when that one is applied
+    here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows.
     `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
     """
 
@@ -63,7 +63,7 @@ class Link:
         settings: LinkSettings,
         clock: BootClock,
         apply: Apply,
-        on_acknowledged: OnAcknowledged = lambda _peer, _number: None,
+        on_acknowledged: OnAcknowledged = lambda _peer, _applied, _arrived: None,
     ) -> None:
         self.peer = peer
         self.applied = 0
@@ -81,7 +81,10 @@ class Link:
         self._wire: Wire | None = None
         self._begun = _NEVER  # of this connection
         self._acknowledged = 0
-        self._confirmed = 0  # the acknowledgement that `on_acknowledged` has heard of
+        self._heard = (
+            0  # the last acknowledgement; not HELLO's: the peer may route more before it says what that has overtaken
+        )
+        self._confirmed = 0  # the last acknowledgement that has overtaken nothing any more
         self._overtook: tuple[int, int] | None = None  # an acknowledgement, and the last frame that it has overtaken
         self._overtook_next: tuple[int, int] | None = None  # the newest one after that
         self._written: deque[bytes] = deque()
@@ -130,7 +133,7 @@ class Link:
         self.flush()
         self._acknowledge()
         self._write_waiting()
-        self._on_acknowledged(self.peer, self._confirmed)
+        self._on_acknowledged(self.peer, self._heard, self._confirmed)
 
     def detach(self) -> None:
         """Note that the connection is over; what is unacknowledged waits for the next one."""
@@ -214,6 +217,7 @@ class Link:
         if number > self._acknowledged + len(self._written):
             raise BadFrameError(f"frame {number} acknowledged, which was not sent over this connection")
         self._forget_acknowledged(number)
+        self._heard = number
         self._write_waiting()
         if self._overtook is None:
             self._overtook = number, overtaken
@@ -226,7 +230,7 @@ class Link:
         while self._overtook is not None and self._overtook[1] <= self.applied:
             self._confirmed = self._overtook[0]
             self._overtook, self._overtook_next = self._overtook_next, None
-        self._on_acknowledged(self.peer, self._confirmed)
+        self._on_acknowledged(self.peer, self._heard, self._confirmed)
 
     def _last_number(self) -> int:
         """Return the number of the frame that was sent last."""

@@ -25,11 +25,17 @@ class LinkLog:
         self._refused: dict[tuple[int | None, PeerRefusal, bool], float] = {}
 
     def link_up(self, peer: PeerId, name: str, address: str) -> None:
-        _log.info("link up", peer=peer.node, incarnation=peer.incarnation, name=name, address=address)
+        _log.info("link to another hub is up", peer=peer.node, incarnation=peer.incarnation, name=name, address=address)
 
     def link_down(self, peer: PeerId, reason: LinkClose, detail: str) -> None:
         log_line = _log.info if reason in _IN_ORDER else _log.warning
-        log_line("link down", peer=peer.node, incarnation=peer.incarnation, reason=reason.value, detail=detail)
+        log_line(
+            "link to another hub is down",
+            peer=peer.node,
+            incarnation=peer.incarnation,
+            reason=reason.value,
+            detail=detail,
+        )
 
     def refused(self, node: int | None, address: str, refusal: PeerRefusal, detail: str, *, by_peer: bool) -> None:
         key, now = (node, refusal, by_peer), self._clock.boottime()
@@ -38,12 +44,12 @@ class LinkLog:
         if len(self._refused) >= _REMEMBERED:
             self._refused.clear()
         self._refused[key] = now
-        sentence = "refused by a peer" if by_peer else "peer refused"
+        sentence = "another hub refuses this one" if by_peer else "this hub refuses another one"
         _log.warning(sentence, peer=node, address=address, reason=refusal.value, detail=detail)
 
     def peer_gone(self, peer: PeerId, dropped_frames: int, dropped_bytes: int) -> None:
         _log.warning(
-            "peer gone: frames for it dropped",
+            "another hub is gone: what it had not acknowledged is dropped",
             peer=peer.node,
             incarnation=peer.incarnation,
             reason=LinkClose.PEER_GONE.value,

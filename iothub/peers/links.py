@@ -76,7 +76,7 @@ class Links:
             self._receivers[frame_type] = (receiver, is_waited_for)
 
     def watch(self, on_acknowledged: OnAcknowledged) -> None:
-        """Call with a peer and the last number that it has applied, after each of its acknowledgements and at the begin of a connection."""
+        """Call as `OnAcknowledged` says, after each acknowledgement of a peer and at the begin of a connection."""
         self._watchers.append(on_acknowledged)
 
     def members(self, peers: Sequence[PeerAddress]) -> None:
@@ -324,9 +324,9 @@ class Links:
         receiver.frame(peer, frame_type, body)
         return is_waited_for
 
-    def _acknowledged(self, peer: PeerId, number: int) -> None:
+    def _acknowledged(self, peer: PeerId, applied: int, arrived: int) -> None:
         for watcher in self._watchers:
-            watcher(peer, number)
+            watcher(peer, applied, arrived)
 
     def _refuse(self, connection: Connection, refusal: PeerRefusal, detail: str) -> None:
         self._note_refusal(connection, refusal, detail, by_peer=False)

@@ -25,6 +25,8 @@ from iothub.peers.peer_groups import PeerGroups
 from iothub.peers.ports import PeerId
 from iothub.peers.queued_frames import Receiver, records
 
+Waiting = deque[tuple[int, Callable[[], None]]]
+
 
 class RouteLinks(Protocol):
     """What routes ask of the links. Fulfilled by `iothub.peers.links`. `batch_bytes`: a larger message has a frame of its own."""
@@ -60,7 +62,9 @@ class RoutedPeer(RoutedBatch):
         self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
         self._announced = 0  # the link's number of what was announced last
         self._applied = 0  # the link's number of what it has applied last
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._arrived = 0  # the number at which all that it had sent before has arrived
+        self._waiting: Waiting = deque()
+        self._arriving: Waiting = deque()
         links.flush_first(peer, self.flush)
 
     # --- messages
@@ -207,13 +211,21 @@ class RoutedPeer(RoutedBatch):
         self._waiting.append((self._announced, on_applied))
         return True
 
-    def acknowledged(self, number: int) -> None:
-        """It has applied the link's frames up to this number."""
-        self._applied = number
+    def await_arrived(self, on_arrived: Callable[[], None]) -> bool:
+        """Call back once, moreover, all has arrived that it had sent before it applied that, or it is gone; False: it has."""
+        if self._arrived >= self._announced:
+            return False
+        self._arriving.append((self._announced, on_arrived))
+        return True
+
+    def acknowledged(self, applied: int, arrived: int) -> None:
+        """It has applied the link's frames up to the first number, and nothing comes that it sent before it applied the second one."""
+        self._applied, self._arrived = applied, arrived
         self.is_half_full = self.is_half_full and self._links.is_half_full(self.id)
         if self.is_full and not self._links.is_full(self.id):
             self._set_full(False)
-        self._call_back(number)
+        _call_back(self._waiting, applied)
+        _call_back(self._arriving, arrived)
 
     def end(self) -> None:
         """It is gone: nobody waits for it, and nothing is routed to it."""
@@ -223,8 +235,10 @@ class RoutedPeer(RoutedBatch):
         self.is_full = False
         self.opened.clear()
         self.groups.end()
-        self._call_back(self._announced)
+        _call_back(self._waiting, self._announced)
+        _call_back(self._arriving, self._announced)
 
-    def _call_back(self, applied: int) -> None:
-        while self._waiting and self._waiting[0][0] <= applied:
-            self._waiting.popleft()[1]()
+
+def _call_back(waiting: Waiting, number: int) -> None:
+    while waiting and waiting[0][0] <= number:
+        waiting.popleft()[1]()

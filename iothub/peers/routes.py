@@ -9,9 +9,9 @@ Knows no socket, no reactor and no SUBSCRIBE: the engine says which subscription
         for a shared group -> one frame to one hub with a member, if none here takes it: see `iothub.peers.groups`
     a broker is dropped -> CLOSE
 
-Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it, and what that hub had routed
-before has arrived; a subscription gets nothing of that. A hub serves no publisher of a tenant before it has every other hub's routes. So the cost
-of a subscribe grows with the hubs that have the tenant open, not with all.
+Invariant: nobody is acknowledged a subscription before each hub that serves publishers of the tenant routes by it. What that hub had routed before
+may arrive later, however much it is: a subscription gets nothing of that, and nobody waits for it. A hub serves no publisher of a tenant before it
+has every other hub's routes. So the cost of a subscribe grows with the hubs that have the tenant open, not with all.
 """
 
 from __future__ import annotations
@@ -171,11 +171,11 @@ class Routes:
         for tenant_id in opened:
             self._stop_announcing(tenant_id)
 
-    def acknowledged(self, peer: PeerId, number: int) -> None:
-        """A peer has applied the frames of its link up to this number: `Links.watch`."""
+    def acknowledged(self, peer: PeerId, applied: int, arrived: int) -> None:
+        """A peer has applied frames of its link: `OnAcknowledged`."""
         found = self._peers.get(peer)
         if found is not None:
-            found.acknowledged(number)
+            found.acknowledged(applied, arrived)
 
     # --- tenants here
 
@@ -449,7 +449,8 @@ class Routes:
         announced, here.announced = here.announced, None
         here.tenant.interest = here.tenant.routing = None
         if announced is not None and announced.next is not None:
-            self._finish(announced, announced.next)
+            announced.forget(announced.next)
+            self._call_waiting(announced.next)
 
     def _note_change(self, here: _OpenTenant) -> None:
         self._changed[here.tenant.tenant_id] = here
@@ -470,23 +471,34 @@ class Routes:
         if announcement is None:
             return
         bodies = list(changes(tenant_id, *announced.take_changes()))
-        unanswered = announcement.unanswered = set()
+        unanswered: set[PeerId] = set()
+        behind: set[PeerId] = set()
+        announcement.unanswered, announcement.behind = unanswered, behind
         for peer in self.having_open(tenant_id):
             for body in bodies:
                 peer.announce(FrameType.ROUTE, body)
-            if peer.await_applied(partial(self._applied, announced, announcement, peer.id)):
+            if peer.await_applied(partial(self._applied, announcement, peer.id)):
                 unanswered.add(peer.id)
+            if peer.await_arrived(partial(self._arrived, announced, announcement, peer.id)):
+                behind.add(peer.id)
         if not unanswered:
-            self._finish(announced, announcement)
+            self._call_waiting(announcement)
+        if not behind:
+            announced.forget(announcement)
 
-    def _applied(self, announced: Announced, announcement: Announcement, peer: PeerId) -> None:
-        if announcement.unanswered is not None:
+    def _applied(self, announcement: Announcement, peer: PeerId) -> None:
+        if announcement.unanswered:
             announcement.unanswered.discard(peer)
             if not announcement.unanswered:
-                self._finish(announced, announcement)
+                self._call_waiting(announcement)
 
-    def _finish(self, announced: Announced, announcement: Announcement) -> None:
-        announced.forget(announcement)
+    def _arrived(self, announced: Announced, announcement: Announcement, peer: PeerId) -> None:
+        if announcement.behind:
+            announcement.behind.discard(peer)
+            if not announcement.behind:
+                announced.forget(announcement)
+
+    def _call_waiting(self, announcement: Announcement) -> None:
         waiting, announcement.waiting = announcement.waiting, []
         for on_done in waiting:
             on_done()

@@ -24,6 +24,7 @@ from unittest import mock
 
 from twisted.internet.defer import Deferred
 
+from iothub.base.errors import UnavailableError
 from iothub.engine.state import Place, Session
 from iothub.peers.ports import PeerId
 from iothub.records.events import Event, hub_name
@@ -46,6 +47,7 @@ EXPIRIES_S = (4, 30)
 SILENT_S = (0.0, 6.0)  # from the end of a hub until another one has its sessions
 HEAL_S = 150
 _HANDED_S = 0.001
+_OVER = "the schedule is over"
 
 
 @dataclass(eq=False)
@@ -88,7 +90,7 @@ class LoggedHub(SingleHub):
 
     def __init__(self, sim: KeptWills, peer: PeerId, net: Net[Any]) -> None:
         self.number = peer.node
-        self.is_dead = False
+        self.is_dead = self._is_over = False
         self._log = sim.log
         self._read = 0
         self._unwritten: deque[tuple[list[Event], Deferred[None] | None]] = deque()
@@ -118,10 +120,14 @@ class LoggedHub(SingleHub):
         return Place(HERE, epoch)
 
     async def catch_up(self, ago_s: float = 0.0) -> None:
+        if self._is_over:
+            raise UnavailableError(_OVER)
         self._unread.append(Deferred())
         await self._unread[-1]
 
     async def _record(self, events: list[Event]) -> None:
+        if self._is_over:
+            raise UnavailableError(_OVER)
         is_written: Deferred[None] = Deferred()
         self._unwritten.append((events, is_written))
         await is_written
@@ -171,6 +177,19 @@ class LoggedHub(SingleHub):
         self._unstored.popleft()()
         return True
 
+    def end(self) -> None:
+        """End whatever still waits here, in order: the collector would end a holder of a lock and who waits for it in any order."""
+        self._is_over = True
+        waiting = [*self._unread, *(is_written for _, is_written in self._unwritten if is_written is not None)]
+        for each in waiting:
+            each.errback(UnavailableError(_OVER))
+        while self._unstored:
+            self._unstored.popleft()()
+        for _ in range(3):  # one wait may follow another
+            self.hub.reactor.advance(60)
+            self.harness.pass_time(60)
+        self.harness.close()
+
     def take_over(self, gone: LoggedHub, at: float) -> None:
         """As `iothub.hub.cluster.heartbeat` does, with the log read to its end."""
         self.read()
@@ -217,11 +236,12 @@ class KeptWills:
                 self._step()
                 self._look()
             self._heal()
-        self._check_end()
-        for hub in self.hubs:
-            hub.harness.close()
-        if self._faults:
-            raise ViolationError(self._faults[0])
+            self._check_end()
+            faults = list(self._faults)
+            for hub in self.hubs:
+                hub.end()
+        if faults:
+            raise ViolationError(faults[0])
 
     # --- what happens
 

@@ -32,10 +32,10 @@ def _forget_at_once(announced: Any, topic_filter: bytes, before: int, now: int) 
     announced._on_their_way.pop(topic_filter, None)
 
 
-def _applied_by_the_first(routes: Any, announced: Any, announcement: Any, _peer: Any) -> None:
+def _applied_by_the_first(routes: Any, announcement: Any, _peer: Any) -> None:
     if announcement.unanswered:
         announcement.unanswered = set()
-        routes._finish(announced, announcement)
+        routes._call_waiting(announcement)
 
 
 def _wait_for_linked_only(routes: Any, tenant: Any) -> None:

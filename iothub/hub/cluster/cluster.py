@@ -25,6 +25,7 @@ from iothub.engine.state import Connection, Place, Session
 from iothub.hub.cluster.cluster_parts import ClusterParts
 from iothub.hub.cluster.heartbeat import Heartbeat
 from iothub.hub.cluster.peer_links import PeerLinks
+from iothub.hub.cluster.waking import WakingClock
 from iothub.peers.known import OwnPlace
 from iothub.records.events import Event
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
@@ -158,6 +159,7 @@ class HubCluster:
             on_damage=parts.damaged,
         )
         self._follower.start()
+        parts.plane.turn.clock = WakingClock(parts.clock, parts.boot_clock, self._judge)
         self._judge()
 
     @property

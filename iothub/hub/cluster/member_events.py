@@ -115,7 +115,7 @@ class MemberEvents:
         if view == self.view:
             return
         self.view = view
-        log.info("the hubs that serve clients are others than before", change=MemberEventName.VIEW.value, nodes=view)
+        log.info("the hubs that serve clients have changed", change=MemberEventName.VIEW.value, nodes=view)
         self._tell(MemberEvent(MemberEventName.VIEW, own, hub, view))
 
     def is_first(self, own: int) -> bool:

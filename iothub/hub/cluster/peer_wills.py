@@ -1,18 +1,22 @@
 """Wills of transient sessions that outlive their hub: this hub's have copies at others, and those of a hub that is gone are published here.
 
-Knows no frame. Who keeps which copy is `iothub.peers.will_copies`'s.
+Knows no frame. Who keeps which copy is `iothub.peers.will_copies`'s, by which rights a Will is published the broker's.
+
+A tenant that is not open here is found in the accounts. While they cannot be read, its Wills wait for `UNREAD_S`; then they are given up.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
 
 from iothub.base import log
 from iothub.base.clock import BootClock, SystemClock
-from iothub.base.errors import IotHubError
+from iothub.base.errors import IotHubError, UnavailableError
 from iothub.engine.state import Session
 from iothub.hub.cluster.peer_receiver import PeerReceiver
 from iothub.peers.ports import Announcer, PeerId
@@ -21,7 +25,11 @@ from iothub.peers.will_copies import WillBody, WillCopies, WillCopy
 from iothub_services.auth.port import TenantRecord
 from iothub_services.sessions.port import SessionControl, Will
 from iothub_services.sessions.wills import will_id
+from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
+from iothub_tenants.broker.wills import UNREAD_S, Later
+
+RETRY_S = 5.0  # between two attempts to open one tenant
 
 FindTenant = Callable[[int], Awaitable[TenantRecord | None]]
 """Return a tenant by its id. Raises UnavailableError."""
@@ -36,12 +44,19 @@ class PeerWills(PeerReceiver[WillCopies]):
         me: Callable[[], PeerId],
         brokers: Brokers,
         find_tenant: FindTenant,
+        later: Later,
         clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
     ) -> None:
         super().__init__(lambda: WillCopies(me(), links, self._publish, self._own, clock))
         self._me = me
         self._brokers = brokers
         self._find_tenant = find_tenant
+        self._later = later
+        self._clock = clock
+        self._unpublished: dict[
+            int, deque[tuple[float, WillCopy, WillBody]]
+        ] = {}  # by tenant, with until when each waits
+        self.given_up = 0  # Wills that were not published
         self._log = log.get(__name__)
 
     # --- WillKeeper
@@ -72,22 +87,55 @@ class PeerWills(PeerReceiver[WillCopies]):
         ]
 
     def _publish(self, copy: WillCopy) -> None:
-        if copy.will is not None:
-            Deferred.fromCoroutine(self._publish_or_log(copy, copy.will))
-
-    async def _publish_or_log(self, copy: WillCopy, body: WillBody) -> None:
-        tenant_id, client_id = copy.key
-        try:
-            record = await self._find_tenant(tenant_id)
-            if record is None:
-                return  # it was deleted
-            broker = await self._brokers.broker(record)
-        except IotHubError as error:
-            self._log.warning("Will of a lost hub's client not published", client_id=client_id, cause=str(error))
+        if copy.will is None:
             return
-        control = SessionControl(body.version, 0, None, body.device_id)
-        will = Will(body.topic, body.payload, body.qos, body.retain, body.properties, expiry_s=body.expiry_s)
-        broker.publish_will_of_lost(client_id, body.device, control, will, copy.message_id)
+        tenant_id = copy.key[0]
+        waiting = self._unpublished.setdefault(tenant_id, deque())
+        waiting.append((self._clock.boottime() + UNREAD_S, copy, copy.will))
+        if len(waiting) == 1:
+            self._publish_waiting(tenant_id)
+
+    def _publish_waiting(self, tenant_id: int) -> None:
+        Deferred.fromCoroutine(self._publish_all(tenant_id, self._unpublished[tenant_id]))
+
+    async def _publish_all(self, tenant_id: int, waiting: deque[tuple[float, WillCopy, WillBody]]) -> None:
+        """Publish a tenant's Wills in their order. Invariant: the one that is being published is the first of them."""
+        while waiting:
+            until, copy, body = waiting[0]
+            try:
+                broker = await self._broker(tenant_id)
+            except IotHubError as error:
+                if isinstance(error, UnavailableError) and self._clock.boottime() < until:
+                    self._later(RETRY_S, partial(self._publish_waiting, tenant_id))
+                    return
+                self._give_up(copy, error)
+            else:
+                if broker is not None:
+                    _publish_by(broker, copy, body)
+            waiting.popleft()
+        del self._unpublished[tenant_id]
+
+    async def _broker(self, tenant_id: int) -> TenantBroker | None:
+        """Return the broker of a tenant; None: the tenant was deleted. Raises IotHubError."""
+        present = self._brokers.present(tenant_id)
+        if present is not None:
+            return present
+        record = await self._find_tenant(tenant_id)
+        return None if record is None else await self._brokers.broker(record)
+
+    def _give_up(self, copy: WillCopy, error: IotHubError) -> None:
+        self._log.warning(
+            "Will of a lost hub's client not published: its tenant could not be opened",
+            client_id=copy.key[1],
+            cause=str(error),
+        )
+        self.given_up += 1
+
+
+def _publish_by(broker: TenantBroker, copy: WillCopy, body: WillBody) -> None:
+    control = SessionControl(body.version, 0, None, body.device_id)
+    will = Will(body.topic, body.payload, body.qos, body.retain, body.properties, expiry_s=body.expiry_s)
+    broker.publish_will_of_lost(copy.key[1], body.device, control, will, copy.message_id)
 
 
 def _copy_of(session: Session, will: Will, message_id: bytes) -> WillCopy:

@@ -170,7 +170,8 @@ def make_will_keeper(foundation: Foundation) -> WillKeeper:
     def find_tenant(tenant_id: int) -> Awaitable[TenantRecord | None]:
         return run("accounts.tenant", foundation.registry.tenant_by_id, tenant_id)
 
-    made = PeerWills(links, lambda: links.me, foundation.brokers, find_tenant)
+    made = PeerWills(links, lambda: links.me, foundation.brokers, find_tenant, foundation.process.reactor.callLater)
+    foundation.monitoring.telemetry.registry.feed(metrics.WILLS_GIVEN_UP, lambda: made.given_up)
     links.register(WILL_TYPES, made)
     links.watch_members(made.members)
     return made

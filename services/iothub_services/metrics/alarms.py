@@ -117,17 +117,20 @@ class AlarmName(Enum):
     PEER_REFUSED = (
         "peer_refused",
         "critical",
-        "Two hubs of the accounts refuse each other; the detail has the name of the reason. See the guide, page Troubleshooting.",
+        "This hub and another one of its accounts refuse each other, and have no link; the detail has the name of the reason. See the guide, page "
+        "Troubleshooting, Hubs do not reach each other.",
     )
     PEER_SILENT = (
         "peer_silent",
         "critical",
-        "A hub lives by the accounts and is not reached over its link. Check the network between the two and the port of `cluster.listen` there.",
+        "Another hub writes its heartbeat into the accounts, and the link to it is down; the detail has the cause. Check the network between the two "
+        "hubs, and the port of `cluster.listen` there.",
     )
     WORKER_ENDED = (
         "worker_ended",
         "critical",
-        "A worker's process has ended and is not back yet. Its supervisor starts it again; the hub's log has the cause.",
+        "A worker's process has ended, and is not back yet: its clients connect to the other workers. Its supervisor starts it again; the line `a "
+        "process of this hub has ended` of the log has the cause.",
     )
     PEER_GONE = (
         "peer_gone",

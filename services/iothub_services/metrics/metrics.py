@@ -457,9 +457,17 @@ CLIENTS_GIVEN_UP = _counter(
     "Clients closed because they connect to another hub: their end is logged, is not logged yet, or met a defect.",
     ("result",),
 )
+AWAITING_PEERS = _gauge(
+    "iothub_subscribes_awaiting_hubs",
+    "SUBSCRIBE and UNSUBSCRIBE packets that are answered when every other hub knows of them.",
+)
 WILLS_OVERTAKEN = _counter(
     "iothub_wills_overtaken_total",
     "Clients that connected before the Will of their last connection was stored: if the hub is lost before it is, the Will is.",
+)
+WILLS_GIVEN_UP = _counter(
+    "iothub_cluster_wills_given_up_total",
+    "Wills of lost hubs' clients that were not published: the accounts could not be read for ten minutes.",
 )
 LINK_BYTES = _counter("iothub_link_bytes_total", "Bytes on the link to a hub.", ("peer", "direction"))
 LINK_UNACKNOWLEDGED = _gauge(

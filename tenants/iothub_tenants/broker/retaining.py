@@ -230,16 +230,14 @@ class Retaining:
 
     async def _read_unannounced(self) -> None:
         """Read what other hubs may have written. Raises BackendError: the next replay tries it again."""
-        await self._reading.acquire()
+        if not self._is_unannounced:
+            return
+        self._is_unannounced = False
         try:
-            if self._is_unannounced:
-                self._is_unannounced = False
-                await self._read()
+            await self._read()
         except BackendError:
             self._is_unannounced = True
             raise
-        finally:
-            self._reading.release()
 
     # --- what is counted
 
@@ -312,7 +310,8 @@ class Retaining:
         await self._store.settle(self._tenant_id)
         await synced
         if self._is_unannounced or self._reading.locked:
-            await self._read_unannounced()
+            # not `async with`: a coroutine that is collected would hand the lock to one that is collected with it
+            await self._reading.run(lambda: Deferred.fromCoroutine(self._read_unannounced()))
 
     def _is_overtaken(self, snapshot: Snapshot, topic: bytes) -> bool:
         """Whether a message of this topic was routed after the snapshot, or there is none any more.

@@ -2,7 +2,8 @@
 
 Knows no session's life: the session manager says when a Will fires. There is no connection to pause or to send a Reason Code to: above a rate
 a Will waits here, as long as a publisher may be paused; one that still does not fit, or exceeds a day's allowance, is dropped and counted like
-a refused PUBLISH. While publishers of the tenant are held, Wills wait too, for as long as that takes.
+a refused PUBLISH. While publishers of the tenant are held, Wills wait too, for as long as that takes; while the accounts cannot be read, those
+whose rights are not known here, for `UNREAD_S`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
+from iothub.base import log
 from iothub.base.clock import Clock
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import Drop
@@ -26,6 +28,8 @@ from iothub.engine.storage import GAVE_UP
 WAITING_BYTES = 16 << 20  # of one tenant's Wills that wait
 WILL_BYTES = 512  # that one takes beside its message, about
 HELD_S = 0.1  # between two looks whether the tenant is still held
+UNREAD_S = 600.0  # so long a Will waits for accounts that cannot be read: longer than a SQL server takes to fail over
+RETRY_S = 1.0  # between two attempts to read them, with one Will for all that wait
 
 Later = Callable[[float, Callable[[], None]], object]
 RightsOf = Callable[[Session], Awaitable[Policy | None]]
@@ -43,6 +47,7 @@ class _Firing:
     device: tuple[Gauge, ...]  # taken now: a session that ends releases its meters
     deadline: float  # of a clock that stands still while the tenant is held
     passed: int = 0
+    unread_until: float = 0.0
 
     @property
     def size_bytes(self) -> int:
@@ -58,15 +63,19 @@ class Wills:
         self._clock = clock
         self._later = later
         self._rights = rights
+        self._log = log.get(__name__)
         self._waiting: deque[_Firing] = deque()
         self._waiting_bytes = 0
         self._looked_at = 0.0
         self._was_held = False  # when looked last
         self._held_s = 0.0  # altogether
+        self._unknown = Session(tenant, "", "", False).policy  # of a session that has had no connection here
         self._checking = 0  # Wills whose rights are being read
+        self._unread: deque[_Firing] = deque()  # those for which the accounts could not be read, the first first
+        self._unread_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._waiting) + self._checking
+        return len(self._waiting) + self._checking + len(self._unread)
 
     def fire(self, session: Session, message: Message, on_done: Callable[[], None]) -> None:
         """Publish a Will as soon as its meters allow; `on_done` when it is stored, or dropped."""
@@ -91,11 +100,53 @@ class Wills:
         self._checking += 1
         try:
             policy = await self._rights(session)
-        except UnavailableError:
+        except UnavailableError as error:
             policy = session.policy
+            if policy is self._unknown:
+                self._wait_for_accounts(firing, str(error))
+                return
         finally:
             self._checking -= 1
         self._admit_will(firing, policy)
+
+    def _wait_for_accounts(self, firing: _Firing, cause: str) -> None:
+        """Nobody knows yet whether it may be published."""
+        if self._unread_bytes >= WAITING_BYTES:
+            self._give_up(firing, cause)
+            return
+        firing.unread_until = self._clock.monotonic() + UNREAD_S
+        self._unread.append(firing)
+        self._unread_bytes += firing.size_bytes
+        if len(self._unread) == 1:
+            self._later(RETRY_S, self._check_again)
+
+    def _check_again(self) -> None:
+        Deferred.fromCoroutine(self._check_unread())
+
+    async def _check_unread(self) -> None:
+        """Go on with the Wills that wait, until the accounts fail again. Invariant: the one that is being checked is the first of them."""
+        while self._unread:
+            firing = self._unread[0]
+            try:
+                policy = await self._rights(firing.session)
+            except UnavailableError as error:
+                if self._clock.monotonic() < firing.unread_until:
+                    self._later(RETRY_S, self._check_again)
+                    return
+                self._give_up(self._unread_done(), str(error))
+            else:
+                self._admit_will(self._unread_done(), policy)
+
+    def _unread_done(self) -> _Firing:
+        firing = self._unread.popleft()
+        self._unread_bytes -= firing.size_bytes
+        return firing
+
+    def _give_up(self, firing: _Firing, cause: str) -> None:
+        self._log.warning(
+            "Will not published: the accounts could not be read", client_id=firing.session.client_id, cause=cause
+        )
+        self._drop(firing, Drop.ACCOUNTS_FAILED)
 
     def _admit_will(self, firing: _Firing, policy: Policy | None) -> None:
         if policy is None or not policy.may_publish(firing.message.topic):

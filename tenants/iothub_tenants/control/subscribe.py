@@ -206,6 +206,7 @@ async def _wait_for_peers(
     context: ClientContext = connection.control
     may_resume = context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
     context.awaiting_peers += 1
+    hub.awaiting_peers += 1
     if may_resume:
         hub.plane.resume(connection)
     try:
@@ -215,6 +216,7 @@ async def _wait_for_peers(
             await settled
     finally:
         context.awaiting_peers -= 1
+        hub.awaiting_peers -= 1
     return may_resume
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
+from iothub.base.errors import UnavailableError
 from iothub.hub.cluster.peer_wills import PeerWills
 from iothub.hub.cluster.session_directory import PeerDirectory
 from iothub.peers.directory import DIRECTORY_TYPES
@@ -48,8 +49,8 @@ class Receivers:
         for each in self._all:
             each.peer_gone(peer)
 
-    def acknowledged(self, peer: PeerId, number: int) -> None:
-        self._routes.acknowledged(peer, number)
+    def acknowledged(self, peer: PeerId, applied: int, arrived: int) -> None:
+        self._routes.acknowledged(peer, applied, arrived)
 
     def members(self, peers: Iterable[PeerId]) -> None:
         known = list(peers)
@@ -96,7 +97,7 @@ class ClusteredHub:
         wills: list[PeerWills] = []
 
         def make_will_keeper(brokers: Brokers) -> PeerWills:
-            wills.append(PeerWills(self.links, lambda: peer, brokers, self._find_tenant, clock))
+            wills.append(PeerWills(self.links, lambda: peer, brokers, self._find_tenant, self.reactor.callLater, clock))
             return wills[0]
 
         self.harness = Harness(
@@ -113,6 +114,8 @@ class ClusteredHub:
         self.routes: Any = Receivers(routes[0], self.directory, self.wills)
 
     async def _find_tenant(self, tenant_id: int) -> TenantRecord | None:
+        if self.harness.accounts.is_down:
+            raise UnavailableError("the accounts are down")
         tenants = self.harness.accounts.tenants.values()
         return next((each for each in tenants if each.id == tenant_id), None)
 

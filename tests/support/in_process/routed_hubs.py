@@ -149,6 +149,9 @@ class Net(Generic[Hub]):
         self._numbers: dict[tuple[PeerId, PeerId], int] = {}
         self._unheard: dict[tuple[PeerId, PeerId], int] = {}
         self._overtaken: dict[tuple[PeerId, PeerId], int] = {}  # the last frame the other way that was sent before it
+        self._acknowledged: dict[tuple[PeerId, PeerId], int] = {}
+        self._early: dict[tuple[PeerId, PeerId], list[tuple[int, int]]] = {}  # with what they have overtaken
+        self._arrived: dict[tuple[PeerId, PeerId], int] = {}  # the last one before which nothing is on its way
         self._delivered: dict[tuple[PeerId, PeerId], int] = {}
         self._soon: list[Callable[[], None]] = []
         self._timers: list[Callable[[], None]] = []
@@ -220,17 +223,31 @@ class Net(Generic[Hub]):
         self._delivered[way] = number
         self._unheard[way] = number
         self._overtaken[way] = self._numbers.get((target, source), 0)
+        self._hear_early(source, target)
         return True
 
     def acknowledge(self, source: PeerId, target: PeerId) -> bool:
         way = (source, target)
         number = self._unheard.get(way)
         is_early = target in self.hubs and self._delivered.get((target, source), 0) < self._overtaken.get(way, 0)
-        if number is None or way in self.deaf or source not in self.hubs or is_early:
+        if number is None or way in self.deaf or source not in self.hubs:
             return False
         del self._unheard[way]
-        self.hubs[source].routes.acknowledged(target, number)
+        self._acknowledged[way] = number
+        if is_early:
+            self._early.setdefault(way, []).append((number, self._overtaken[way]))
+        else:
+            self._arrived[way] = number
+        self.hubs[source].routes.acknowledged(target, number, self._arrived.get(way, 0))
         return True
+
+    def _hear_early(self, source: PeerId, target: PeerId) -> None:
+        """All has arrived here that an acknowledgement had overtaken: before anything newer."""
+        way = (target, source)
+        early = self._early.get(way, [])
+        while early and early[0][1] <= self._delivered.get((source, target), 0):
+            self._arrived[way] = early.pop(0)[0]
+            self.hubs[target].routes.acknowledged(source, self._acknowledged[way], self._arrived[way])
 
     def settle(self) -> None:
         """Let everything arrive that is not cut."""

@@ -18,7 +18,7 @@ def send(announced: Announced) -> Announcement:
     announced.take_changes()
     sent, announced.next = announced.next, None
     assert sent is not None
-    sent.unanswered = {ONE, TWO}
+    sent.behind = {ONE, TWO}
     return sent
 
 
@@ -91,9 +91,9 @@ def test_a_hub_sends_to_a_subscription_what_it_knew_before_and_what_it_knows_now
     announced.replace(None, second)
     more = send(announced)
     found.append(known())
-    sent.unanswered = {TWO}
+    sent.behind = {TWO}
     found.append(known())
-    more.unanswered = {TWO}
+    more.behind = {TWO}
     found.append(known())
     announced.replace(first, None)
     announced.replace(second, None)

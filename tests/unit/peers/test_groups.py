@@ -520,7 +520,7 @@ def test_publishers_wait_for_a_full_link_if_nobody_else_is_in_the_group() -> Non
     one.links.full.clear()
     one.links.half_full.clear()
     net.settle()
-    one.routes.acknowledged(TWO, 0)
+    one.routes.acknowledged(TWO, 0, 0)
     one.bench.pass_time(1)
     net.settle()
 

@@ -104,7 +104,9 @@ def test_acknowledgement_is_reported_when_all_is_applied_that_it_has_overtaken()
     """What the peer sent before it is older than what it says, and comes later."""
     one, two, mine, theirs = linked(ManualClock())
     heard: list[int] = []
-    one.links.watch(lambda _peer, number: heard.append(number))
+    applied: list[int] = []
+    one.links.watch(lambda _peer, number, _arrived: applied.append(number))
+    one.links.watch(lambda _peer, _applied, arrived: heard.append(arrived))
     for _ in range(3):
         one.links.send(two.id, REQUEST, b"a")
     theirs.arrived.clear()
@@ -117,7 +119,7 @@ def test_acknowledgement_is_reported_when_all_is_applied_that_it_has_overtaken()
     ):
         theirs.write(data)
         mine.read()
-    assert heard == [0, 0, 0]
+    assert (applied, heard) == ([1, 2, 3], [0, 0, 0])
     found = []
     for number in (2, 3, 4):
         theirs.write(frames.encode(REQUEST, b"b", number))
@@ -132,8 +134,8 @@ def test_hello_acknowledges_nothing_that_is_reported() -> None:
     """It names no frame that comes again after it: the acknowledgement behind it does."""
     clock = ManualClock()
     one, two, mine, theirs = linked(clock)
-    heard: list[int] = []
-    one.links.watch(lambda _peer, number: heard.append(number))
+    heard: list[tuple[int, int]] = []
+    one.links.watch(lambda _peer, *numbers: heard.append(numbers))
     one.links.send(two.id, REQUEST, b"a")
     theirs.read()
     two.links.send(one.id, REQUEST, b"before")
@@ -144,7 +146,7 @@ def test_hello_acknowledges_nothing_that_is_reported() -> None:
 
     ends = relink(clock, one, two)
 
-    assert (heard[0], heard[-1], one.receiver.bodies) == (0, 1, [b"before"])
+    assert (heard[0], heard[-1], one.receiver.bodies) == ((0, 0), (1, 1), [b"before"])
     assert ends[1].written.count(frames.ack_frame(1, 1)) == 1
 
 

@@ -23,10 +23,10 @@ def test_refusal_is_logged_once_a_minute_for_each_peer_and_reason() -> None:
         seen.refused(4, "10.0.0.4:7883", PeerRefusal.VERSION, "too new", by_peer=True)
 
     assert [(line["event"], line["peer"], line["reason"]) for line in lines] == [
-        ("peer refused", 3, "other_installation"),
-        ("peer refused", 3, "other_installation"),
-        ("peer refused", 3, "incompatible_version"),
-        ("refused by a peer", 4, "incompatible_version"),
+        ("this hub refuses another one", 3, "other_installation"),
+        ("this hub refuses another one", 3, "other_installation"),
+        ("this hub refuses another one", 3, "incompatible_version"),
+        ("another hub refuses this one", 4, "incompatible_version"),
     ]
 
 
@@ -56,8 +56,8 @@ def test_link_is_logged_as_it_comes_and_goes() -> None:
             seen.link_down(PeerId(2, 7), reason, "")
 
     assert [(line["event"], line["log_level"]) for line in lines] == [
-        ("link up", "info"),
-        ("link down", "warning"),
-        ("link down", "info"),
-        ("link down", "info"),
+        ("link to another hub is up", "info"),
+        ("link to another hub is down", "warning"),
+        ("link to another hub is down", "info"),
+        ("link to another hub is down", "info"),
     ]

@@ -134,7 +134,7 @@ def test_a_tenant_that_gets_routes_while_the_link_is_full_is_held_back_too() -> 
     full = [tenant.sinks for tenant in tenants]
     scenario.peer.leave(2)
     scenario.links.has_room = True
-    scenario.peer.acknowledged(0)
+    scenario.peer.acknowledged(0, 0)
 
     assert (full, [tenant.sinks for tenant in tenants]) == ([1, 1, 1], [0, 0, 0])
 
@@ -151,9 +151,9 @@ def test_who_waits_is_called_when_all_that_was_announced_before_is_applied() -> 
     peer.announce(FrameType.CLOSE, b"2")
     assert peer.await_applied(lambda: called.append("second"))
 
-    peer.acknowledged(20)
+    peer.acknowledged(20, 20)
     assert called == ["first"]
-    peer.acknowledged(30)
+    peer.acknowledged(30, 30)
 
     assert called == ["first", "second"]
     assert not peer.await_applied(lambda: called.append("never"))

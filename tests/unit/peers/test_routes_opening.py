@@ -248,7 +248,7 @@ def test_frames_of_a_hub_that_is_gone_are_ignored() -> None:
     one.routes.peer_gone(TWO)
 
     one.routes.frame(TWO, FrameType.CLOSE, encode_close(1))
-    one.routes.acknowledged(TWO, 1)
+    one.routes.acknowledged(TWO, 1, 1)
     one.routes.peer_gone(TWO)
 
     assert one.tenant.interest is None

@@ -11,7 +11,7 @@ import pytest
 from iothub.base.reasons import Drop
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Client
-from tests.support.clients.packets import PUBACK, PUBREC
+from tests.support.clients.packets import PUBACK, PUBREC, SUBACK
 from tests.support.in_process.clustered_harness import Cluster
 
 NO_LOCAL, AS_PUBLISHED = 0x04, 0x08
@@ -48,6 +48,23 @@ def test_both_ways_at_once(cluster: Cluster) -> None:
         client.send(client.publish_bytes("t", b"%d" % number, 1, 1))
 
     assert [sorted(cluster.payloads(client)) for client in clients] == [[b"0", b"1"]] * 2
+
+
+def test_subscribes_that_wait_for_another_hub_are_counted(cluster: Cluster) -> None:
+    """Until it has applied the route, or is gone."""
+    one, two = cluster.hubs
+    cluster.join(1, "there")
+    client = cluster.join(0, "here")
+    cluster.net.cut.add((one.id, two.id))
+    client.send_subscribe(("a", 1), packet_id=10)
+    cluster.settle()
+    waiting = one.harness.hub.awaiting_peers
+
+    cluster.net.cut.clear()
+    cluster.settle()
+
+    assert (waiting, one.harness.hub.awaiting_peers) == (1, 0)
+    client.expect(SUBACK)
 
 
 def test_no_local_is_of_the_subscription_wherever_the_message_comes_from(cluster: Cluster) -> None:

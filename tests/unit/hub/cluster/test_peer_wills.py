@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from iothub_services.auth.port import TenantRecord
+from tests.support.clients.mqtt_clients import Client
 from tests.support.in_process.clustered_harness import Cluster
 from tests.support.in_process.control_harness import EVERYTHING, device
 
@@ -156,3 +157,59 @@ def test_a_will_of_a_tenant_that_was_deleted_is_not_sent(make_cluster: Callable[
     kill(cluster, 0)
 
     assert cluster.hubs[0].harness.hub.brokers.present(7) is None
+
+
+def pass_time(cluster: Cluster, seconds: float) -> None:
+    """In steps in which whatever is due is done."""
+    for _ in range(int(seconds / 5)):
+        cluster.clock.now += 5.0
+        for hub in cluster.hubs:
+            hub.reactor.advance(5.0)
+            hub.harness.pass_time(5.0)
+    cluster.settle()
+
+
+def of_two(cluster: Cluster) -> tuple[Client, Any]:
+    """Somebody who watches the Wills of two tenants at the hub that stays; the tenant `beta` is open at the other one alone."""
+    watcher = cluster.join(1, "watcher")
+    cluster.subscribe(watcher, ("will", 1))
+    cluster.join(0, "c", will=WILL)
+    cluster.join(0, "d", username="beta/dev1", will=WILL)
+    cluster.settle()
+    return watcher, cluster.hubs[1]
+
+
+def test_wills_of_a_lost_hub_wait_while_the_accounts_cannot_be_read(make_cluster: Callable[..., Cluster]) -> None:
+    """Of a tenant that is open here and of one that is not: neither its rights nor its record can be read."""
+    cluster = make_cluster()
+    watcher, survivor = of_two(cluster)
+    survivor.harness.accounts.is_down = True
+    survivor.harness.hub.authenticator.directory.invalidate_all()
+    kill(cluster, 0)
+    pass_time(cluster, 60)
+    assert cluster.payloads(watcher) == []
+    assert survivor.harness.hub.brokers.present(8) is None
+
+    survivor.harness.accounts.is_down = False
+    pass_time(cluster, 10)
+
+    assert cluster.payloads(watcher) == [b"gone"]
+    assert survivor.harness.hub.brokers.present(8) is not None
+    assert survivor.wills.given_up == 0
+
+
+def test_wills_of_a_lost_hub_are_given_up_by_name(make_cluster: Callable[..., Cluster]) -> None:
+    """Accounts that are away for longer lose them, counted: late ones would say of clients that have come back that they are gone."""
+    cluster = make_cluster()
+    watcher, survivor = of_two(cluster)
+    survivor.harness.accounts.is_down = True
+    survivor.harness.hub.authenticator.directory.invalidate_all()
+    kill(cluster, 0)
+
+    pass_time(cluster, 620)
+    survivor.harness.accounts.is_down = False
+    pass_time(cluster, 10)
+
+    assert cluster.payloads(watcher) == []
+    assert survivor.harness.acme.plane.counters.drops()["accounts_failed"] == 1
+    assert survivor.wills.given_up == 1

@@ -392,6 +392,25 @@ def test_who_comes_while_the_store_is_read_waits_for_it(others: Others) -> None:
     assert loads == [TENANT]
 
 
+def test_who_waits_for_a_read_is_not_woken_by_the_end_of_one_that_is_collected(others: Others) -> None:
+    """The collector ends coroutines in any order: one that has ended cannot go on."""
+    others.is_there = False
+    harness = made(others)
+    counted_loads(harness, [])
+    harness.retaining.note_unannounced()
+    synced: Deferred[None] = Deferred()
+    synced.callback(None)
+    waiting = [harness.retaining._settle(synced) for _ in range(2)]
+    ended: list[object] = []
+    for each in waiting:
+        Deferred.fromCoroutine(each).addBoth(ended.append)
+
+    for each in reversed(waiting):
+        each.close()
+
+    assert ended == []
+
+
 def test_a_store_that_cannot_be_read_is_read_by_the_next_replay(others: Others) -> None:
     """Whoever asked hears of it."""
     others.is_there = False
