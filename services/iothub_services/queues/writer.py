@@ -146,8 +146,7 @@ class QueueWriter(PublishStore):
         self._unread = 0  # a queue that the store fails to read, 0: none
         self._call_in_reactor = call_in_reactor
         self._clock = clock
-        retry_policy = retry_policy or RetryPolicy(RETRY_S, GIVE_UP_S)
-        bounds = bounds or Bounds()
+        bounds, retry_policy = bounds or Bounds(), retry_policy or RetryPolicy(RETRY_S, GIVE_UP_S)
         self._writes: GroupThread[WriteOp, object] = GroupThread(
             "queues",
             QueueWrites(queues),
