@@ -63,20 +63,20 @@ def settle_journal(data_dir: DataDir, open_file: Callable[[], Database], on_alar
 class OwnFiles:
     """Fulfils `Embedded`: this process has the files."""
 
-    def __init__(self, data_dir: DataDir, open_file: OpenFile, on_alarm: Alarm, *, has_journal: bool) -> None:
-        """`has_journal`: the queues have one."""
+    def __init__(self, data_dir: DataDir, open_file: OpenFile, on_alarm: Alarm, *, journal_bytes: int) -> None:
+        """`journal_bytes`: of the queues' journal, 0: they have none."""
         self._data_dir = data_dir
         self._open_file = open_file
         self._on_alarm = on_alarm
-        self._has_journal = has_journal
+        self._journal_bytes = journal_bytes
 
     def events(self) -> EventLog:
         return SqliteEvents(self._open_file(self._data_dir.events, EVENTS))
 
     def queues(self) -> QueueStore:
         open_file = partial(self._open_file, self._data_dir.queues, QUEUES)
-        if self._has_journal:
-            return cast("QueueStore", JournaledQueues(open_file(), self._on_alarm))
+        if self._journal_bytes:
+            return cast("QueueStore", JournaledQueues(open_file(), self._on_alarm, journal_bytes=self._journal_bytes))
         settle_journal(self._data_dir, open_file, self._on_alarm)
         return cast("QueueStore", SqliteQueues(open_file()))
 

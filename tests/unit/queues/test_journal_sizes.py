@@ -26,7 +26,7 @@ def disk() -> LosingDisk:
 @pytest.fixture
 def journal(disk: LosingDisk) -> Journal:
     made = Journal(FOLDER, disk)
-    made.load(0)
+    list(made.load(0))
     return made
 
 
@@ -103,7 +103,7 @@ def test_journal_begins_on_a_disk_with_hardly_any_room(disk: LosingDisk) -> None
     disk.free = SMALLEST
     journal = Journal(FOLDER, disk)
 
-    journal.load(0)
+    list(journal.load(0))
 
     assert (journal.size_bytes, journal.disk_bytes) == (SMALLEST, SMALLEST)
     with pytest.raises(BackendError, match="no room for another segment"):
@@ -114,6 +114,6 @@ def test_spare_blocks_of_a_process_that_died_are_given_back(journal: Journal, di
     checkpoint(journal)
     assert "next.spare" in disk.names(FOLDER)
 
-    Journal(FOLDER, disk).load(journal.segment - 1)
+    list(Journal(FOLDER, disk).load(journal.segment - 1))
 
     assert "next.spare" not in disk.names(FOLDER)
