@@ -114,7 +114,8 @@ class Machine:
         made = self.chance.choice(
             (JournaledQueues, OperatedQueues)
         )  # whose appends come as the port or as the writer has them
-        return made(database, pytest.fail, disk=self.disk, segment_bytes=4_096)
+        segments = self.chance.choice((1, 2, 3, 6, 30))  # that may be there: all are flushed early, late, or not at all
+        return made(database, pytest.fail, disk=self.disk, segment_bytes=4_096, journal_bytes=segments * 4_096)
 
     def live(self) -> None:
         """Do groups until the process is killed."""
@@ -125,7 +126,7 @@ class Machine:
                 self._group([self._verb() for _ in range(self.chance.randrange(1, 5))])
                 if self.chance.random() < 0.3:
                     with suppress(BackendError):
-                        self.store.probe()  # a checkpoint at any time
+                        self.chance.choice((self.store.probe, self.store.put_into_tables))()  # at any time
         except Killed:
             self.disk.failures = 0.0
 

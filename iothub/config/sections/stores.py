@@ -28,6 +28,12 @@ class Queues:
         "sqlite: write what changes to a journal first (folder `queues.journal` in the data directory), and to `queues.db` only what stays: "
         "a message that is acknowledged soon never gets there. false: write everything to `queues.db` at once.",
     )
+    journal_bytes: int = key(
+        value_types.size(128 << 20, 1 << 30),
+        1 << 30,
+        "Limit for the journal's files; above it the oldest messages are moved to `queues.db`. 300,000 changes are the limit as well, "
+        "because a start does them again. While a file is replaced there is one of 32 MiB more.",
+    )
     choices: tuple[QueueChoice, ...] = key(
         value_types.queue_choices(*QUEUE_DRIVERS, removed=_REMOVED_DRIVERS),
         (),

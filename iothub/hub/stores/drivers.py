@@ -94,7 +94,9 @@ class Drivers:
     ) -> None:
         self._settings = settings
         self._data_dir = data_dir
-        self._embedded: Embedded = OwnFiles(data_dir, open_file, on_alarm, has_journal=settings.queues.journal)
+        queues = settings.queues
+        journal_bytes = queues.journal_bytes if queues.journal else 0
+        self._embedded: Embedded = OwnFiles(data_dir, open_file, on_alarm, journal_bytes=journal_bytes)
         self._connect = connect
         self._installation = installation
         self._on_alarm = on_alarm

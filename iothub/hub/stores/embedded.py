@@ -66,12 +66,12 @@ def settle_journal(data_dir: DataDir, open_file: Callable[[], Database], on_alar
 class OwnFiles:
     """Fulfils `Embedded`: this process has the files."""
 
-    def __init__(self, data_dir: DataDir, open_file: OpenFile, on_alarm: Alarm, *, has_journal: bool) -> None:
-        """`has_journal`: the queues have one."""
+    def __init__(self, data_dir: DataDir, open_file: OpenFile, on_alarm: Alarm, *, journal_bytes: int) -> None:
+        """`journal_bytes`: of the queues' journal, 0: they have none."""
         self._data_dir = data_dir
         self._open_file = open_file
         self._on_alarm = on_alarm
-        self._has_journal = has_journal
+        self._journal_bytes = journal_bytes
         self._queues: SqliteQueues | None = None
 
     def events(self) -> EventLog:
@@ -79,8 +79,8 @@ class OwnFiles:
 
     def queues(self) -> QueueStore:
         open_file = partial(self._open_file, self._data_dir.queues, QUEUES)
-        if self._has_journal:
-            self._queues = JournaledQueues(open_file(), self._on_alarm)
+        if self._journal_bytes:
+            self._queues = JournaledQueues(open_file(), self._on_alarm, journal_bytes=self._journal_bytes)
         else:
             settle_journal(self._data_dir, open_file, self._on_alarm)
             self._queues = SqliteQueues(open_file())

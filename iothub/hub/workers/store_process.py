@@ -155,7 +155,9 @@ class StoreProcess:
             queue_file = open_file()
             requests = Requests(queue_file, clock)
             if settings.queues.journal:
-                virtual = journaled = JournaledQueues(queue_file, self._notices, usage.changed)
+                virtual = journaled = JournaledQueues(
+                    queue_file, self._notices, usage.changed, journal_bytes=settings.queues.journal_bytes
+                )
                 requests.keep_with(journaled.keep_answers)
                 self._closing.append(virtual.close)
             else:

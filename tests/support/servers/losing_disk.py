@@ -75,6 +75,9 @@ class LosingDisk:
     def read(self, path: Path) -> bytes:
         return bytes(self._files[path.name].seen)
 
+    def read_at(self, descriptor: int, size_bytes: int, at: int) -> bytes:
+        return bytes(self._open[descriptor].seen[at : at + size_bytes])
+
     def remove(self, path: Path) -> None:
         self._files.pop(path.name, None)
         self._changed()

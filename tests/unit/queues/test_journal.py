@@ -1,4 +1,7 @@
-"""The queues with a journal: what is where, what damage does, and what a start finds."""
+"""The queues with a journal: what is where, what damage does, and what a start finds.
+
+`iothub_services.queues.journal.young`, `iothub_services.queues.journal.flush` and `iothub_services.queues.journal.redo` are tested through them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import struct
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -16,9 +20,9 @@ from iothub.base.errors import BackendError
 from iothub.config.datadir import DataDir
 from iothub.hub.stores.embedded import OwnFiles
 from iothub.testing.clock import ManualClock
-from iothub_services.queues.journal import tables
+from iothub_services.queues.journal import segments, tables
+from iothub_services.queues.journal.records import Scan
 from iothub_services.queues.journal.store import JournaledQueues
-from iothub_services.queues.journal.young import Body
 from iothub_services.queues.port import (
     Append,
     Delivery,
@@ -95,7 +99,7 @@ def test_message_that_is_acknowledged_soon_never_reaches_the_tables(opened: Open
 
     append(store, b"a", b"b", b"c")
     store.apply([Move(MoveKind.ACK, 1, 1, 2)])
-    store.probe()
+    store.put_into_tables()
 
     assert (store._bodies.next_id - before, rows(tmp_path, "body"), bodies(store)) == (1, 1, [b"c"])
     store.close()
@@ -107,7 +111,7 @@ def test_body_of_several_queues_is_stored_once(opened: Open, tmp_path: Path) -> 
     append(store, b"to all", queue_ids=(1, 2, 3))
     store.apply([Move(MoveKind.ACK, 2, 1, 1)])
 
-    store.probe()
+    store.put_into_tables()
 
     assert (rows(tmp_path, "body"), rows(tmp_path, "ref")) == (1, 2)
     store.apply([Move(MoveKind.ACK, queue_id, 1, 1) for queue_id in (1, 3)])
@@ -119,7 +123,7 @@ def test_page_begins_in_the_tables_and_ends_in_the_journal(opened: Open) -> None
     store = opened()
     made(store, 1)
     append(store, b"1", b"2", b"3")
-    store.probe()
+    store.put_into_tables()
     append(store, b"4", b"5", b"6")
 
     assert bodies(store) == [b"1", b"2", b"3", b"4", b"5", b"6"]
@@ -151,25 +155,30 @@ def test_nobody_reads_what_is_not_durable(opened: Open, disk: LosingDisk) -> Non
 
 
 def test_full_segment_is_put_into_the_tables_and_deleted(opened: Open, disk: LosingDisk) -> None:
-    store = opened(segment_bytes=16_384)
+    """The oldest, when there are as many as there may be."""
+    store = opened(segment_bytes=16_384, journal_bytes=4 * 16_384)
     made(store, 1)
 
-    for _ in range(60):
-        append(store, bytes(1_000))
+    most = 0
+    for number in range(100):
+        append(store, number.to_bytes(2) * 500)
+        most = max(most, len(disk.names(Path())))
 
-    assert len([name for name in disk.names(Path()) if name.endswith(".segment")]) == 1
-    assert len(bodies(store)) == 60
-    assert store.stats(1).bytes == 60_000
+    assert most == 5
+    assert bodies(store) == [number.to_bytes(2) * 500 for number in range(100)]
+    assert store.stats(1).bytes == 100_000
+    assert 0 < store._table.count < 60
     store.close()
 
 
 def test_many_young_messages_are_put_into_the_tables_before_the_segment_is_full(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 10)
+    monkeypatch.setattr(tables, "YOUNG_MESSAGES", 9)
     store = opened()
     made(store, 1)
     append(store, *[b"x"] * 10)
+    store.probe()
 
     append(store, b"y")
 
@@ -179,7 +188,9 @@ def test_many_young_messages_are_put_into_the_tables_before_the_segment_is_full(
 
 def test_data_directory_without_a_journal_gets_one_and_loses_it_again(tmp_path: Path) -> None:
     """A file of release 0.1.0; then the setting is turned on and off, and the hub is killed between."""
-    old = Schema("queues", 1, SCHEMA.tables, tuple(each for each in SCHEMA.statements if " journal " not in each))
+    later = ("TABLE journal", "COLUMN moved")
+    statements = tuple(each for each in SCHEMA.statements if not any(word in each for word in later))
+    old = Schema("queues", 1, SCHEMA.tables, statements)
     with closing(open_database(tmp_path / "queues.db", old, ManualClock(), pytest.fail)) as database:
         database.writer.execute("INSERT INTO queue VALUES (1, 3, 7, 6, 1, 0, 1, 3, 0, 0, 0, 0, x'')")
         database.writer.execute("INSERT INTO body VALUES (1, x'6f6c64')")
@@ -190,7 +201,7 @@ def test_data_directory_without_a_journal_gets_one_and_loses_it_again(tmp_path: 
         def open_file(path: Path, schema: Schema) -> Database:
             return open_database(path, schema, ManualClock(), pytest.fail)
 
-        return OwnFiles(data_dir, open_file, pytest.fail, has_journal=has_journal).queues()
+        return OwnFiles(data_dir, open_file, pytest.fail, journal_bytes=has_journal << 30).queues()
 
     journaled = queues(has_journal=True)
     append(journaled, b"new")
@@ -250,6 +261,98 @@ def test_damage_in_the_middle_keeps_what_is_whole(opened: Open, disk: LosingDisk
     assert alarms == []
 
 
+def test_damage_of_a_segment_leaves_the_others_whole(opened: Open, disk: LosingDisk, alarms: list[str]) -> None:
+    """The one in the middle is put aside."""
+    store = opened()
+    made(store, 1, 2)
+    for body in (b"first", b"second", b"third"):
+        append(store, body, queue_ids=(1, 2))
+        append(store, body + b" too", queue_ids=(2,))
+        store.probe()
+    abandon(store)
+    names = sorted(disk.names(Path()))
+    disk.damage(names[1], disk.read(Path(names[1])).index(b"second"))
+
+    store = opened()
+
+    assert [alarm.partition(" of the")[0] for alarm in alarms] == ["queues_corrupt: segment 2"]
+    assert "00000000000000000002.damaged" in disk.names(Path())
+    store.rebuild([Place(TENANT, 1, 1), Place(TENANT, 2, 1)], 5_000_000)
+    epochs = [store.claim(queue_id, b"reader").epoch for queue_id in (1, 2)]
+    assert bodies(store, 1, epochs[0]) == [b"first", b"third"]
+    assert bodies(store, 2, epochs[1]) == [b"first", b"first too", b"second too", b"third", b"third too"]
+    assert [(each.messages, each.bytes) for each in store.list_queues(TENANT)] == [(2, 10), (5, 38)]
+    store.close()
+
+
+def test_newest_segment_that_is_not_there_is_told(opened: Open, disk: LosingDisk, alarms: list[str]) -> None:
+    """No later one names it: the tables do."""
+    store = opened()
+    made(store, 1)
+    append(store, b"kept")
+    store.probe()
+    append(store, b"lost")
+    abandon(store)
+    disk.remove(Path(max(disk.names(Path()))))
+
+    store = opened()
+
+    assert alarms == ["queues_corrupt: segment 2 of the queues' journal is missing: what only it had is lost"]
+    store.rebuild([Place(TENANT, 1, 1)], 5_000_000)
+    assert bodies(store, epoch=store.claim(1, b"reader").epoch) == [b"kept"]
+    store.close()
+    alarms.clear()
+    opened().close()
+    assert alarms == []
+
+
+def test_record_that_breaks_while_the_hub_runs_leaves_the_others_whole(
+    opened: Open, disk: LosingDisk, alarms: list[str]
+) -> None:
+    """What the flush cannot read goes into the tables as it is: a body has a checksum of its own."""
+    store = opened()
+    made(store, 1)
+    append(store, b"first", b"second", b"third")
+    (name,) = disk.names(Path())
+    disk.damage(name, disk.read(Path(name)).index(b"second") - 50)
+
+    store.put_into_tables()
+
+    assert bodies(store) == [b"first", b"second", b"third"]
+    assert store._table.count == 0
+    assert [alarm.partition(" of the")[0] for alarm in alarms] == ["queues_corrupt: segment 1"]
+    assert "00000000000000000001.damaged" in disk.names(Path())
+    store.close()
+
+
+def test_many_messages_of_many_sizes_are_read_from_their_segments(opened: Open) -> None:
+    """Alone and in runs, with subscription identifiers and expiry, and larger than what is read at once."""
+    store = opened(segment_bytes=1 << 20, journal_bytes=1 << 30)
+    made(store, 1, 2)
+    chance = random.Random(3)
+    expected = []
+    for number in range(300):
+        body = chance.randbytes(chance.choice((0, 1, 30, 5_000, 70_000)))
+        identifiers = tuple(range(chance.choice((0, 0, 2, 1_500))))
+        queue_ids = chance.choice(((1,), (2,), (1, 2)))
+        store.append([Append(b"", body, number, tuple(Delivery(each, 1, 3, identifiers) for each in queue_ids))])
+        if 1 in queue_ids:
+            expected.append((number, identifiers, body))
+    after, found = 0, []
+    while page := store.read(1, 1, after, 7, 200_000).records:
+        found += page
+        after = page[-1].position
+
+    assert [(each.expires_at_ms, each.subscription_ids, each.body) for each in found] == expected
+    assert {(each.qos, each.flags) for each in found} == {(1, 3)}
+    store.put_into_tables()
+    assert store.read(1, 1, 0, MANY, 1 << 30).records == found
+    abandon(store)
+    store = opened(segment_bytes=1 << 20)
+    assert store.read(1, 1, 0, MANY, 1 << 30).records == found
+    store.close()
+
+
 def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
     store = opened()
     made(store, 1)
@@ -269,7 +372,7 @@ def test_cut_tail_is_no_damage(opened: Open, disk: LosingDisk) -> None:
 def test_full_disk_refuses_before_anything_is_decided(
     opened: Open, disk: LosingDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "CHECKPOINT_CHANGES", 2)
+    monkeypatch.setattr(tables, "SEGMENT_RECORDS", 2)
     store = opened()
     made(store, 1)
     append(store, b"a", b"b")
@@ -304,10 +407,42 @@ def test_tenants_sums_are_told_with_each_group_and_after_a_failure(opened: Open,
     store.close()
 
 
+def test_nobody_waits_while_a_failed_group_is_read_back(
+    opened: Open, disk: LosingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened()
+    made(store, 1)
+    append(store, b"a")
+    seen: list[str] = []
+    scan = segments.scan
+
+    def look(data: bytes, mark: bytes) -> Scan:
+        def read() -> None:
+            try:
+                bodies(store)
+            except BackendError as error:
+                seen.append(str(error))
+
+        reader = Thread(target=read)
+        reader.start()
+        reader.join()
+        return scan(data, mark)
+
+    monkeypatch.setattr(segments, "scan", look)
+    disk.failures = 1.0
+    with pytest.raises(BackendError):
+        append(store, b"b")
+
+    assert seen == ["queues.db: queues are being read back from the journal"]
+    assert bodies(store) == [b"a"]
+    disk.failures = 0.0
+    store.close()
+
+
 def test_answers_to_other_processes_are_of_the_group_that_gave_them(opened: Open) -> None:
     store = opened()
     made(store, 1)
-    store.probe()
+    store.put_into_tables()
     store._database.writer.execute(request_table.CREATE)  # goes with the transaction, as with a damaged file
     with store.group():
         append(store, b"a")
@@ -318,19 +453,34 @@ def test_answers_to_other_processes_are_of_the_group_that_gave_them(opened: Open
     again.close()
 
 
-def test_positions_of_a_queue_that_was_moved_out_go_on_in_the_journal(opened: Open) -> None:
-    """`Table` has a run without gaps: what is taken behind a gap begins a new one."""
+def test_positions_of_a_queue_that_was_moved_out_go_on_in_the_journal(opened: Open, tmp_path: Path) -> None:
+    """`Table` has a run without gaps: what is taken behind a gap begins a new one. A start finds one behind a lost record."""
     store = opened()
     made(store, 1)
+    append(store, b"a")
     row = store._rows.touch(1)
     assert row is not None
-    with store.group():
-        store._table.take(row, 1, 1, 0, (), Body(b"", b"a", 0))
-        store._table.take(row, 5, 1, 0, (), Body(b"", b"b", 0))
-        store.set_limits([(1, QueueLimits())])
+    row.tail = 4
+    append(store, b"b")
 
     assert bodies(store) == [b"a", b"b"]
-    assert store._table.count == 1
+    assert (row.young_messages, store._table.count) == (1, 1)
+    store.put_into_tables()
+    assert bodies(store) == [b"a", b"b"]
+    store.close()
+
+
+def test_messages_of_the_group_itself_are_moved_into_the_tables(opened: Open) -> None:
+    """They are not in the segment yet; those beside them are."""
+    store = opened()
+    made(store, 1)
+    append(store, b"written")
+    with store.group():
+        append(store, b"about to be")
+        store.expire_unsent(1, [DueRecord(TENANT, 1, 2)])
+
+    assert store._table.count == 0
+    assert bodies(store) == [b"written", b"about to be"]
     store.close()
 
 
@@ -360,7 +510,7 @@ def test_journal_has_messages_of_queues_whose_row_was_lost_in_the_tables(
     store = opened()
     made(store, 1, 2, 3)
     append(store, b"old", queue_ids=(1, 2, 3))
-    store.probe()
+    store.put_into_tables()
     append(store, b"new", b"newest", queue_ids=(1, 2, 3))
     store.apply([Move(MoveKind.ACK, 1, 1, 2), Move(MoveKind.RELEASE, 1, 1, 3)])
     store.purge(2)
@@ -449,7 +599,7 @@ def full_while(store: JournaledQueues, read: Callable[[], object]) -> None:
 def test_read_that_meets_a_full_disk_loses_nothing(opened: Open) -> None:
     store = opened(segment_bytes=1 << 20)
     made(store, *range(1, 50))
-    store.probe()
+    store.put_into_tables()
     append(store, b"acknowledged")
     store.expire_unsent(1, [DueRecord(TENANT, 1, 1)])  # it is in the transaction now, and nowhere in memory
     for queue_id in range(1, 50):
@@ -457,9 +607,13 @@ def test_read_that_meets_a_full_disk_loses_nothing(opened: Open) -> None:
 
     full_while(store, lambda: store.list_queues(TENANT))
 
+    with pytest.raises(BackendError, match="read back from the journal") as raised:
+        bodies(store, epoch=2)  # that is the writing thread's, at the latest when it has nothing else to do
+    assert raised.value.retryable
+    store.idle()
     assert bodies(store, epoch=2) == [b"acknowledged"]
     append(store, b"next")
-    store.probe()
+    store.put_into_tables()
     abandon(store)
     store = opened(segment_bytes=1 << 20)
     assert (bodies(store, epoch=2), store.stats(40).epoch) == ([b"acknowledged", b"next"], 2)
@@ -470,14 +624,13 @@ def test_read_that_fails_while_a_group_is_written_does_not_lose_the_group(opened
     """What is read back has the group only if it was durable then."""
     store = opened(segment_bytes=1 << 20)
     made(store, *range(1, 50))
-    store.probe()
+    store.put_into_tables()
     for queue_id in range(2, 50):
         store.claim(queue_id, b"r" * 8_000)
 
     def sync(descriptor: int) -> None:
         del disk.sync  # type: ignore[method-assign]
         full_while(store, lambda: store.list_queues(TENANT))
-        assert bodies(store) == []
         disk.sync(descriptor)
 
     disk.sync = sync  # type: ignore[method-assign]
@@ -493,7 +646,7 @@ def test_read_that_fails_within_a_group_fails_the_group(opened: Open) -> None:
     """What the group has decided before is no longer in memory."""
     store = opened(segment_bytes=1 << 20)
     made(store, *range(1, 50))
-    store.probe()
+    store.put_into_tables()
     for queue_id in range(2, 50):
         store.claim(queue_id, b"r" * 8_000)
 
@@ -540,7 +693,7 @@ def test_many_records_are_put_into_the_tables_before_the_segment_is_full(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A start does each of them again."""
-    monkeypatch.setattr(tables, "CHECKPOINT_RECORDS", 20)
+    monkeypatch.setattr(tables, "SEGMENT_RECORDS", 20)
     store = opened()
     made(store, 1)
     append(store, b"x")
@@ -596,7 +749,7 @@ def test_damaged_segment_is_kept_whenever_the_process_ends(
     store = opened()
     for _ in range(3):
         append(store, b"later")
-        store.probe()
+        store.put_into_tables()
 
     assert alarms == ["queues_corrupt"]
     assert disk.read(Path(f"{name.partition('.')[0]}.damaged")) == damaged

@@ -60,7 +60,7 @@ def test_what_was_acknowledged_is_there_once_after_any_crash(seed: int) -> None:
     for _ in range(6):
         disk.failures = 0.0
         journal = Journal(FOLDER, disk, SEGMENT_BYTES)
-        there = groups_in(journal.load(0))
+        there = groups_in(list(journal.load(0)))
         assert there == sorted(set(there))
         assert set(acknowledged) <= set(there) <= set(acknowledged) | uncertain
         acknowledged, uncertain = there, set()
@@ -128,7 +128,7 @@ def test_body_is_no_record_whatever_it_holds() -> None:
     """Blocks are used again with the bodies of the segment before: a client may have written what looks like a group behind a broken one."""
     disk = LosingDisk(random.Random(1))
     journal = Journal(FOLDER, disk, SEGMENT_BYTES)
-    journal.load(0)
+    list(journal.load(0))
     numbers = [number.to_bytes(8, "little") for number in range(6)]
     forged = [encode_group(mark, SEGMENT_BYTES, [MoveRecord(Type.HEAD, 7, 7)]) for mark in numbers]
     written(journal, AppendRecord(b"", b"".join(forged) * 20, 0, (Placed(1, 1, 1, 0),)))
@@ -145,14 +145,14 @@ def test_body_is_no_record_whatever_it_holds() -> None:
 def test_segment_that_another_one_names_and_is_not_there_is_missing() -> None:
     disk = LosingDisk(random.Random(1))
     journal = Journal(FOLDER, disk, SEGMENT_BYTES)
-    journal.load(0)
+    list(journal.load(0))
     written(journal, MoveRecord(Type.HEAD, 1, 1))
     (name,) = disk.names(FOLDER)
     journal.next_segment()
     written(journal, MoveRecord(Type.HEAD, 1, 2))
     disk.remove(FOLDER / name)
 
-    loaded = Journal(FOLDER, disk, SEGMENT_BYTES).load(0)
+    loaded = list(Journal(FOLDER, disk, SEGMENT_BYTES).load(0))
 
     assert [(each.segment, each.is_missing, len(each.records)) for each in loaded] == [(1, True, 0), (2, False, 1)]
     assert [each.segment for each in Journal(FOLDER, disk, SEGMENT_BYTES).load(1)] == [2, 3]
@@ -163,20 +163,25 @@ def test_segments_of_a_start_can_be_read_back() -> None:
     """As a start does it whose commit fails: two, after a checkpoint that was cut."""
     disk = LosingDisk(random.Random(1))
     journal = Journal(FOLDER, disk, SEGMENT_BYTES)
-    journal.load(0)
+    list(journal.load(0))
     written(journal, MoveRecord(Type.HEAD, 1, 1))
     journal.next_segment()
     written(journal, MoveRecord(Type.HEAD, 1, 2))
     again = Journal(FOLDER, disk, SEGMENT_BYTES)
-    again.load(0)
+    list(again.load(0))
 
-    assert [each.record.value for each in again.read_back(0) if isinstance(each.record, MoveRecord)] == [1, 2]
+    assert [
+        each.record.value
+        for loaded in again.read_back(0)
+        for each in loaded.records
+        if isinstance(each.record, MoveRecord)
+    ] == [1, 2]
 
 
 def test_nothing_is_written_behind_an_attempt_that_ended_in_any_way(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = LosingDisk(random.Random(1))
     journal = Journal(FOLDER, disk, SEGMENT_BYTES)
-    journal.load(0)
+    list(journal.load(0))
 
     def fail(_descriptor: int) -> None:
         raise MemoryError

@@ -10,7 +10,7 @@ import pytest
 from iothub.base.errors import BackendError
 from iothub_services.queues.journal.records import AppendRecord, Placed
 from iothub_services.queues.journal.segments import Journal
-from iothub_services.queues.journal.sizes import FIRST, LARGEST, SMALLEST, SegmentSizes
+from iothub_services.queues.journal.sizes import FIRST, LARGEST, SMALLEST, SegmentSizes, most_bytes
 from tests.support.servers.losing_disk import LosingDisk
 
 MUCH = 1 << 40
@@ -26,7 +26,7 @@ def disk() -> LosingDisk:
 @pytest.fixture
 def journal(disk: LosingDisk) -> Journal:
     made = Journal(FOLDER, disk)
-    made.load(0)
+    list(made.load(0))
     return made
 
 
@@ -59,6 +59,13 @@ def test_first_segment_is_small_and_those_that_are_used_grow() -> None:
 @pytest.mark.parametrize(("free_mib", "size_mib"), [(400, 32), (255, 16), (100, 8), (20, 2), (8, 1), (1, 1), (0, 1)])
 def test_segment_is_a_small_part_of_what_is_free(free_mib: int, size_mib: int) -> None:
     assert SegmentSizes().following(LARGEST, LARGEST, free_mib * MIB) == size_mib * MIB
+
+
+def test_segments_take_a_quarter_of_the_disk_at_most() -> None:
+    """What is moved into the tables needs as much again; the newest segment and an older one always fit."""
+    assert most_bytes(1024 * MIB, LARGEST, 100_000 * MIB) == 1024 * MIB
+    assert most_bytes(1024 * MIB, 2 * MIB, 24 * MIB) == 6 * MIB
+    assert most_bytes(1024 * MIB, 2 * MIB, 8 * MIB) == 4 * MIB
 
 
 def test_sizes_below_the_smallest_are_as_they_are_asked_for() -> None:
@@ -103,7 +110,7 @@ def test_journal_begins_on_a_disk_with_hardly_any_room(disk: LosingDisk) -> None
     disk.free = SMALLEST
     journal = Journal(FOLDER, disk)
 
-    journal.load(0)
+    list(journal.load(0))
 
     assert (journal.size_bytes, journal.disk_bytes) == (SMALLEST, SMALLEST)
     with pytest.raises(BackendError, match="no room for another segment"):
@@ -114,6 +121,6 @@ def test_spare_blocks_of_a_process_that_died_are_given_back(journal: Journal, di
     checkpoint(journal)
     assert "next.spare" in disk.names(FOLDER)
 
-    Journal(FOLDER, disk).load(journal.segment - 1)
+    list(Journal(FOLDER, disk).load(journal.segment - 1))
 
     assert "next.spare" not in disk.names(FOLDER)

@@ -23,7 +23,7 @@ Invariant: a record is whole or not there. Nothing in it is believed before its 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
@@ -227,6 +227,21 @@ def scan(data: bytes, mark: bytes) -> Scan:
     if not any(view[end:]):
         return Scan(records, end, Verdict.WHOLE)
     return Scan(records, end, Verdict.DAMAGED if _is_group_behind(view, end, mark) else Verdict.CUT)
+
+
+def walk(data: bytes, mark: bytes) -> Iterator[tuple[Found, int]]:
+    """Give the records that are whole before the first one that is not, and where each ends."""
+    view = memoryview(data)
+    at = 0
+    while (found := _read(view, at, mark)) is not None:
+        at = _end_of(view, at)
+        yield found, at
+
+
+def size_of(head: bytes) -> int:
+    """Return how long a record is by its first bytes, which may be broken; at least those."""
+    (length,) = struct.unpack_from("<I", head)
+    return int(max(length, SMALLEST)) + HEAD_BYTES - SMALLEST
 
 
 def salvage(data: bytes, mark: bytes) -> list[Found]:

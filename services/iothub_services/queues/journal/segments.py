@@ -15,8 +15,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -32,13 +31,14 @@ from iothub_services.queues.journal.records import (
     salvage,
     scan,
 )
-from iothub_services.queues.journal.sizes import LARGEST, SegmentSizes
+from iothub_services.queues.journal.sizes import LARGEST, SegmentSizes, most_bytes
 
 _SUFFIX = ".segment"
 _NAME = re.compile(rf"(\d{{20}})\.([0-9a-f]{{{2 * MARK_BYTES}}}){re.escape(_SUFFIX)}")  # number, mark
 DAMAGED_SUFFIX = ".damaged"
 _SPARE = "next.spare"  # a flushed segment, to be used again if it has the right size
 _ZEROS = bytes(1 << 20)
+_BEGIN_BYTES = 256  # more than the first group of a segment
 _REMEDIES = {
     errno.ENOSPC: "free some disk space first",
     errno.EDQUOT: "free some disk space first",
@@ -71,6 +71,9 @@ class Disk(Protocol):
     def close(self, descriptor: int) -> None: ...
 
     def read(self, path: Path) -> bytes: ...
+
+    def read_at(self, descriptor: int, size_bytes: int, at: int) -> bytes:
+        """Return as many bytes as there are, at most these."""
 
     def remove(self, path: Path) -> None: ...
 
@@ -120,6 +123,12 @@ class RealDisk:
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_at(self, descriptor: int, size_bytes: int, at: int) -> bytes:
+        data = os.pread(descriptor, size_bytes, at)
+        while len(data) < size_bytes and (more := os.pread(descriptor, size_bytes - len(data), at + len(data))):
+            data += more
+        return data
 
     def remove(self, path: Path) -> None:
         path.unlink(missing_ok=True)
@@ -187,9 +196,12 @@ class Journal:
         self._at = 0
         self._first = 0  # behind what the segment begins with
         self._sizes: dict[int, int] = {}  # of the segments that this process has made
+        self._found_bytes: dict[int, int] = {}  # of those that it has found
         self._spare_bytes = 0  # 0: there is none
         self.disk_bytes = 0  # of the segments that this process has made, with the spare one; read in any thread
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
+        self._counts: dict[int, int] = {}  # of the records in them
+        self._reading: dict[int, int] = {}  # descriptors of those that were read
         self._kept: set[int] = set()  # damaged ones: their blocks are not used again
         self._mark = b""
         self.segment = 0  # the one that is written, 0: none
@@ -202,55 +214,71 @@ class Journal:
         except OSError as error:
             raise self._error(error, is_written=False) from error
 
-    def load(self, flushed: int | None) -> list[Loaded]:
+    def load(self, flushed: int | None, done: int = -1) -> Iterator[Loaded]:
         """Read the segments above `flushed`, in their order, and begin a new one behind them. Raises BackendError.
 
         A segment that was flushed and is still there was to be deleted when the process died: it is deleted now.
-        None: the tables do not know, because they are new or have lost it; then none is missing.
+        None: the tables do not know, because they are new or have lost it; then none is missing. `done`: the one behind it was there; -1: none was.
         """
         try:
-            return self._load(flushed or 0, is_known=flushed is not None)
+            yield from self._load(flushed or 0, -1 if flushed is None else done, is_known=flushed is not None)
         except OSError as error:
             raise self._error(error, is_written=False) from error
 
-    def _load(self, flushed: int, *, is_known: bool) -> list[Loaded]:
+    def _load(self, flushed: int, done: int, *, is_known: bool) -> Iterator[Loaded]:
         marks = self._marks()
         for number in [number for number in marks if number <= flushed]:
             self._disk.remove(self._path(number, marks.pop(number)))
         self._disk.remove(self._folder / _SPARE)
-        numbers = sorted(marks)
-        datas = {number: self._disk.read(self._path(number, mark)) for number, mark in marks.items()}
-        scans = {number: scan(data, marks[number]) for number, data in datas.items()}
+        ends = self._ends_of(marks)
+        named = {*ends, *([done + 1] if done >= 0 else [])}
+        missing = {each for each in named if is_known and each > flushed and each not in marks}
+        last = max([flushed, *marks, *missing])
+        for number in sorted(marks.keys() | missing):
+            if number in marks:
+                yield self._loaded(number, marks[number], ends.get(number))
+            else:
+                yield Loaded(number, [], is_damaged=True, is_missing=True)
+        self._begin(last + 1)
+
+    def _ends_of(self, marks: dict[int, bytes]) -> dict[int, int]:
+        """Return where segments end by what those behind them say first. Raises OSError."""
         ends: dict[int, int] = {}
-        for begun in scans.values():
-            for first in begun.records[:1]:
+        for number, mark in marks.items():
+            begin = self._disk.read_at(self._descriptor_of(number, mark), _BEGIN_BYTES, 0)
+            for first in scan(begin, mark).records[:1]:
                 if isinstance(first.record, ClosedRecord):
                     ends[first.record.segment] = first.record.end
-        missing = [each for each in ends if is_known and each > flushed and each not in marks]
-        loaded = [Loaded(each, [], is_damaged=True, is_missing=True) for each in missing]
-        for number in numbers:
-            found = scans[number]
-            end = ends.get(number)
-            if end is None:  # the last one; or its successor's first group was cut, and is then the last one itself
-                is_damaged = found.verdict is Verdict.DAMAGED
-                last = len(datas[number]) if is_damaged else found.end  # the next start looks at all of it again
-            else:
-                is_damaged = found.end < end
-                last = end
-            self.segment, self._at = number, last
-            self._ends[number] = last
-            records = (
-                salvage(datas[number][: end or len(datas[number])], marks[number]) if is_damaged else found.records
-            )
-            kept = [each for each in records if (is_damaged or each.at < last) and not _is_closed(each)]
-            loaded.append(Loaded(number, kept, is_damaged))
-        self._begin(self.segment + 1 if self.segment else flushed + 1)
-        return sorted(loaded, key=attrgetter("segment"))
+        return ends
+
+    def _loaded(self, number: int, mark: bytes, end: int | None) -> Loaded:
+        data = self._disk.read(self._path(number, mark))
+        found = scan(data, mark)
+        if end is None:  # the last one; or its successor's first group was cut, and is then the last one itself
+            is_damaged = found.verdict is Verdict.DAMAGED
+            last = len(data) if is_damaged else found.end  # the next start looks at all of it again
+        else:
+            is_damaged = found.end < end
+            last = end
+        self.segment, self._at = number, last
+        self._ends[number] = last
+        records = salvage(data[: end or len(data)], mark) if is_damaged else found.records
+        kept = [each for each in records if (is_damaged or each.at < last) and not _is_closed(each)]
+        self._counts[number] = len(kept)
+        self._found_bytes[number] = len(data)
+        return Loaded(number, kept, is_damaged)
 
     @property
     def size_bytes(self) -> int:
         """What the segment takes."""
         return self._sizes.get(self.segment, 0)
+
+    def most_bytes(self, limit: int) -> int:
+        """Return how much all segments may take: `limit`, or their share of a disk that is not as large. Raises BackendError."""
+        try:
+            return most_bytes(limit, self.size_bytes, self._disk.free_bytes(self._folder) + self.disk_bytes)
+        except OSError as error:
+            raise self._error(error, is_written=False) from error
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether the segment takes a group of this size; a fresh one takes any."""
@@ -266,9 +294,55 @@ class Journal:
         """Whether a write or a sync of the segment has failed."""
         return self._is_poisoned
 
-    def read_back(self, flushed: int) -> list[Found]:
-        """Return the records of the segments above `flushed`, up to the last group that was written. Raises BackendError."""
-        records: list[Found] = []
+    @property
+    def at(self) -> int:
+        """Where the next group is written."""
+        return self._at
+
+    def end_of(self, segment: int) -> int:
+        """Return how far a segment counts."""
+        return self._at if segment == self.segment else self._ends.get(segment, 0)
+
+    def records_above(self, flushed: int) -> int:
+        """Return how many records a start reads."""
+        return self.records + sum([count for number, count in self._counts.items() if number > flushed])
+
+    def bytes_above(self, flushed: int) -> int:
+        """Return what the segments above `flushed` take."""
+        sizes = (*self._sizes.items(), *self._found_bytes.items())
+        return sum([size for number, size in sizes if number > flushed])
+
+    def mark_of(self, segment: int) -> bytes:
+        """Raises BackendError: it is not there."""
+        try:
+            return self._marks()[segment]
+        except OSError as error:
+            raise self._error(error, is_written=False) from error
+        except KeyError:
+            raise self._error(OSError(errno.EIO, f"segment {segment} is missing"), is_written=False) from None
+
+    def read_at(self, segment: int, at: int, size_bytes: int) -> bytes:
+        """Read what is written to a segment. Raises BackendError."""
+        descriptor = self._descriptor if segment == self.segment else self._reading.get(segment, -1)
+        try:
+            if descriptor < 0:
+                descriptor = self._descriptor_of(segment, self.mark_of(segment))
+            data = self._disk.read_at(descriptor, size_bytes, at)
+            if len(data) < size_bytes:
+                raise OSError(errno.EIO, f"segment {segment} ends too early")
+        except OSError as error:
+            raise self._error(error, is_written=False) from error
+        return data
+
+    def _descriptor_of(self, segment: int, mark: bytes) -> int:
+        """Raises OSError."""
+        descriptor = self._reading.get(segment)
+        if descriptor is None:
+            descriptor = self._reading[segment] = self._disk.open(self._path(segment, mark))
+        return descriptor
+
+    def read_back(self, flushed: int) -> Iterator[Loaded]:
+        """Give the records of the segments above `flushed`, up to the last group that was written. Raises BackendError."""
         try:
             for number, mark in sorted(self._marks().items()):
                 if flushed < number <= self.segment:
@@ -276,10 +350,9 @@ class Journal:
                     found = scan(self._disk.read(self._path(number, mark))[:end], mark)
                     if found.end < end:
                         raise OSError(errno.EIO, f"segment {number} cannot be read back")
-                    records += [each for each in found.records if not _is_closed(each)]
+                    yield Loaded(number, [each for each in found.records if not _is_closed(each)], is_damaged=False)
         except OSError as error:
             raise self._error(error, is_written=False) from error
-        return records
 
     def group(self) -> GroupBuffer:
         """Return an empty group for where it will be written; a new segment begins behind one that failed. Raises BackendError."""
@@ -331,6 +404,10 @@ class Journal:
         """Remove a segment that is flushed, or keep its blocks for the next one if they are as many. Raises BackendError."""
         try:
             path = self._path(segment, self._marks()[segment])
+            self._close_reading(segment)
+            self._ends.pop(segment, None)
+            self._counts.pop(segment, None)
+            self._found_bytes.pop(segment, None)
             has_right_size = self._sizes.get(segment) == self.size_bytes
             if segment in self._kept or self._spare_bytes or not has_right_size:
                 self._disk.remove(path)
@@ -368,12 +445,20 @@ class Journal:
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)
             self._descriptor = -1
+        for segment in list(self._reading):
+            self._close_reading(segment)
+
+    def _close_reading(self, segment: int) -> None:
+        descriptor = self._reading.pop(segment, None)
+        if descriptor is not None:
+            self._disk.close(descriptor)
 
     def _begin(self, number: int) -> None:
         """Raises OSError: the segment before is still the current one, and still poisoned if it was."""
         marks, mark = self._marks(), os.urandom(MARK_BYTES)
         if number in marks:
             # Of an attempt that failed: nothing in it was answered as done. Two of one number must never be there.
+            self._close_reading(number)
             self._disk.remove(self._path(number, marks[number]))
             self._disk.sync_folder(self._folder)
         path, size_bytes = self._path(number, mark), self._next_bytes()
@@ -387,11 +472,13 @@ class Journal:
         except BaseException:
             self._disk.close(descriptor)
             raise
-        self.close()
+        if self._descriptor >= 0:
+            self._reading[self.segment] = self._descriptor
         self._descriptor = descriptor
         self._is_poisoned = False
         if self.segment:
             self._ends[self.segment] = self._at
+            self._counts.setdefault(self.segment, self.records)
         self.segment, self._mark = number, mark
         self._sizes[number] = size_bytes
         self._count()

@@ -9,6 +9,13 @@ SMALLEST = 1 << 20
 FIRST = 4 << 20  # written and synced at each start: a moment, also on a memory card
 LARGEST = 32 << 20  # more makes a checkpoint rarer and longer
 _SHARE = 8  # of the free space: one segment is written, one is spare, and what stays is copied into the tables
+_SHARE_OF_ALL = 4  # of what would be free without a journal: all segments; their messages are copied into the tables before they go
+_LEAST_SEGMENTS = 2  # the newest one, and one that is moved into the tables
+
+
+def most_bytes(limit: int, segment_bytes: int, free_bytes: int) -> int:
+    """Return how much the segments may take. `free_bytes`: on the disk, if there were none."""
+    return max(min(limit, free_bytes // _SHARE_OF_ALL), _LEAST_SEGMENTS * segment_bytes)
 
 
 class SegmentSizes:

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from iothub.base.errors import BackendError
+from iothub_services.queues.journal.reading import read_records
 from iothub_services.queues.journal.records import (
     ClaimRecord,
     CreateRecord,
@@ -112,18 +114,18 @@ class JournaledQueues(JournaledTables):
 
     def purge(self, queue_id: int) -> int:
         with self.group():
-            self._move_out(self._existing(queue_id))
+            discarded = self._table.discard(self._existing(queue_id))
             self._write(EndRecord(Type.PURGE, queue_id))
-            return super().purge(queue_id)
+            return discarded + super().purge(queue_id)
 
     def drop(self, queue_id: int) -> int:
         with self.group():
             row = self._rows.touch(queue_id)
             if row is None:
                 return 0
-            self._move_out(row)
+            discarded = self._table.discard(row)
             self._write(EndRecord(Type.DROP, queue_id))
-            return self._drop(row)
+            return discarded + self._drop(row)
 
     def drop_tenant(self, tenant_id: int) -> int:
         with self.group():
@@ -171,15 +173,20 @@ class JournaledQueues(JournaledTables):
 
     @contextmanager
     def _seeing(self) -> Iterator[sqlite3.Connection]:
-        """See what is in the transaction."""
+        """See what is in the transaction. Raises BackendError, at once too while the writing thread reads back what has failed."""
+        self._require_readable(is_valid=not self._is_reading_back)
         with self._lock:
-            self._require_undone()
+            self._require_readable(is_valid=self._is_valid)
             try:
                 yield self._database.writer
             except sqlite3.Error as error:
-                if not self._database.writer.in_transaction:
-                    self._undo()
                 raise backend_error(error, self._database.path, is_committing=False) from error
+
+    def _require_readable(self, *, is_valid: bool) -> None:
+        if not is_valid:
+            raise BackendError(
+                f"{self._database.path.name}: queues are being read back from the journal", retryable=True
+            )
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         with self._seeing() as connection:
@@ -197,10 +204,10 @@ class JournaledQueues(JournaledTables):
                 count -= len(records)
                 size_bytes -= sum([len(record.body) for record in records])
             if count > 0 and size_bytes > 0:
-                young = self._table.page(row, after, count, size_bytes)
-                records += young
+                young = self._table.wanted(row, after, count, size_bytes)
+                records += read_records(young, self._read_at)
                 count -= len(young)
-                size_bytes -= sum([len(record.body) for record in young])
+                size_bytes -= sum([each.size for each in young])
             if records and (count <= 0 or size_bytes <= 0):
                 upto = records[-1].position
                 return Page(records, upto, upto >= visible)
@@ -218,7 +225,9 @@ class JournaledQueues(JournaledTables):
     def list_queues(self, tenant_id: int) -> list[QueueStats]:
         with self._seeing() as connection:
             self._rows.write(connection)
-            return self._standing(connection, tenant_id)
+            found = self._standing(connection, tenant_id)
+            known = [self._rows.known(each.queue_id) for each in found]
+            return [each if row is None else row.stats() for each, row in zip(found, known, strict=True)]
 
     def _rows_of(self, queue_ids: Sequence[int]) -> list[QueueRow]:
         """Return the rows that are there; those that nobody writes are not kept in memory."""

@@ -1,17 +1,20 @@
-"""The embedded queues with a journal: what every group does is one write to a segment; SQLite has what outlives the segment.
+"""The embedded queues with a journal: what every group does is one write to a segment; SQLite has what outlives the segments that may be there.
 
 Knows no MQTT packet and no session. Writing verbs belong to one thread; reading ones to any.
 
-Theory. The tables are those of `SqliteQueues`, in one transaction for the life of a segment: a checkpoint writes into it what is young and commits it
-with the number of the segment, and the segment is deleted. What is in the transaction and what is young are together the state of the queues; both
-come from the last checkpoint and the records of the segments behind it, so a start and a failed write are the same: roll back, and do the records
-again. A verb decides in memory and writes what it has decided as records, never what it was asked.
+Theory. The tables are those of `SqliteQueues`, in an open transaction. What is in it and what is young are together the state of the queues; both
+come from the last commit and the records of the segments behind `flushed`, so a start and a failed write are the same: roll back, and do the records
+again (`redo`). A verb decides in memory and writes what it has decided as records, never what it was asked.
+
+Moving a young message into the transaction needs no record, so it is done between groups, of the oldest segment, a slice at a time (`flush`), and
+only when the segments are about to be as many as they may be. A commit is made when a segment begins: it says that the tables have everything of the
+segments before (`done`), but for what is young, and which of them nothing young is in (`flushed`). Those are deleted.
 
 Only the commonest verbs know what is young: append, the moves, read. Every other one moves the queue's young messages into the transaction first,
-which no record needs to say, and works on tables.
+or takes them away, and works on tables.
 
-Invariants: nothing is decided before there is room to write it. A checkpoint begins a new segment before it commits, so that a commit that was
-reported as failed and is there all the same covers nothing that comes later. It is made between groups.
+Invariants: nothing is decided before there is room to write it. A commit is made when nothing was written to the newest segment, so that one that
+was reported as failed and is there all the same covers nothing that comes later.
 """
 
 from __future__ import annotations
@@ -25,37 +28,26 @@ from time import perf_counter_ns
 from iothub.base import log as logging
 from iothub.base.errors import BackendError, IotHubError
 from iothub_services.queues.journal.encoding import GroupBuffer
-from iothub_services.queues.journal.records import (
-    AppendRecord,
-    ClaimRecord,
-    ClosedRecord,
-    CommitRecord,
-    CreateRecord,
-    EndRecord,
-    KeptRecord,
-    LimitsRecord,
-    MoveRecord,
-    RebuildRecord,
-    Record,
-    Type,
-)
+from iothub_services.queues.journal.flush import Flush
+from iothub_services.queues.journal.records import Record
+from iothub_services.queues.journal.redo import RedoneTables
 from iothub_services.queues.journal.segments import Disk, Journal, RealDisk, folder_of, make_folder
 from iothub_services.queues.journal.sizes import LARGEST
-from iothub_services.queues.journal.young import Body, Table
-from iothub_services.queues.port import JournalFigures, Overflow, Place, QueueLimits, TenantUsage
-from iothub_services.queues.sqlite import schema
+from iothub_services.queues.journal.young import Table
+from iothub_services.queues.port import JournalFigures, TenantUsage
 from iothub_services.queues.sqlite.append import Appending
 from iothub_services.queues.sqlite.row_cache import QueueRow
-from iothub_services.queues.sqlite.store import SqliteQueues
-from iothub_services.sqlite import request_table
 from iothub_services.sqlite.database import Database, backend_error
 from iothub_services.sqlite.salvage import SALVAGED
 
 GROUP_BYTES = 12 << 20  # what a group takes at most, but for one very large message
-CHECKPOINT_CHANGES = 100_000  # young messages, and rows of messages that the transaction has removed
-CHECKPOINT_RECORDS = 250_000  # of a segment: a start, and a failed write, does them again in two seconds
+JOURNAL_BYTES = 1 << 30  # of the segments that may be there
+CHECKPOINT_CHANGES = 100_000  # rows of messages that the transaction has removed: a start removes them again
+SEGMENT_RECORDS = 50_000
+JOURNAL_RECORDS = 300_000  # of all segments: a start, and a failed write, does them again, in less than five seconds
+YOUNG_MESSAGES = 600_000  # at 32 bytes; a record may be of many queues
+_FLUSH_FASTER = 2  # bytes of the oldest segment that are looked through for each byte that is written
 _LARGEST = (1 << 63) - 1
-_INSERT_IF_NEW = schema.INSERT_REF.replace("INSERT", "INSERT OR IGNORE")
 # After damage, for what the lost records may have done: see `queues.sqlite.rebuilding`.
 _GAP = 1 << 17
 _CLAIMS = 1_000
@@ -69,8 +61,8 @@ class _RolledBackError(Exception):
     """Ends the transaction; never leaves this module."""
 
 
-class JournaledTables(SqliteQueues):
-    """The groups, the transaction, and what records say. The verbs are those of `JournaledQueues`."""
+class JournaledTables(RedoneTables):
+    """The groups and the transaction. The verbs are those of `JournaledQueues`."""
 
     def __init__(
         self,
@@ -80,10 +72,11 @@ class JournaledTables(SqliteQueues):
         *,
         disk: Disk | None = None,
         segment_bytes: int = LARGEST,
+        journal_bytes: int = JOURNAL_BYTES,
     ) -> None:
         """Does the records that a process that died has left. Raises BackendError: a segment cannot be read, or none be begun.
 
-        `on_alarm`: gets damage of the journal.
+        `on_alarm`: gets damage of the journal. `journal_bytes`: of the segments that may be there; while they change there is one more.
         """
         super().__init__(database, on_usage)
         self._on_alarm = on_alarm
@@ -99,8 +92,15 @@ class JournaledTables(SqliteQueues):
         self._changes = 0  # messages that the transaction has removed
         self._checkpoint_us = 0  # how long the last one took
         self._is_forgetting = False  # a tenant: what the tables have of it goes with the end of the group, and its bodies when they are swept
+        self._flush: Flush | None = None  # of the oldest segment, while it is moved
+        self._flushed_for = 0  # where the newest segment ended when a slice was moved last
+        self._flushed = 0
+        self._told: set[int] = set()  # segments that are damaged
+        self._most_bytes = journal_bytes  # that segments may take, if the disk has room
+        self._journal_bytes = journal_bytes  # that they may take now
         self._group: GroupBuffer | None = None
         self._is_undone = True  # False: what is in memory has failed and must be read back
+        self._is_reading_back = False  # that is done now, under the lock
         self._undone = 0  # how often it was
         self._transaction = database.transaction()
         folder = folder_of(database.path)
@@ -116,28 +116,45 @@ class JournaledTables(SqliteQueues):
     # --- start and end
 
     def _start(self) -> None:
-        found = self._database.writer.execute("SELECT max(flushed) FROM journal").fetchone()
-        loaded = self._journal.load(found[0])
-        self._flushed = self._journal.segment - 1
+        flushed, done = self._marks()
+        damaged = []
+        self._flushed = flushed or 0
         self._begin()
         try:
-            damaged = [each for each in loaded if each.is_damaged]
-            self.needs_rebuild |= bool(damaged)
-            for segment in loaded:
-                for each in segment.records:
-                    self._redo(each.record)
+            for loaded in self._journal.load(flushed, done):
+                if loaded.is_damaged:
+                    damaged.append(loaded._replace(records=[]))
+                    self.needs_rebuild = True
+                for each in loaded.records:
+                    self._redo(loaded.segment, each, is_done=loaded.segment <= done)
             self._table.settle()
+            self._table.segment = self._journal.segment
             if damaged:
+                self._flush_all()
                 self._after_damage()
             for segment in damaged:  # before the commit, behind which a start would delete it
                 self._tell_damage(segment.segment, is_missing=segment.is_missing)
-            self._commit(self._journal.segment - 1)
+            self._commit()
+        except sqlite3.Error as error:
+            self._journal.close()
+            raise backend_error(error, self._database.path, is_committing=False) from error
         except BaseException:
             self._journal.close()
             raise
         self._remove_flushed()
 
+    def _marks(self) -> tuple[int | None, int]:
+        """Return what is flushed, and what is done: see `Journal.load`."""
+        found = self._database.writer.execute(
+            "SELECT flushed, done FROM journal ORDER BY flushed DESC LIMIT 1"
+        ).fetchone()
+        return found or (None, -1)
+
     def _tell_damage(self, segment: int, *, is_missing: bool) -> None:
+        """Once for each segment."""
+        if segment in self._told:
+            return
+        self._told.add(segment)
         if is_missing:
             self._on_alarm(
                 "queues_corrupt", f"segment {segment} of the queues' journal is missing: what only it had is lost"
@@ -155,6 +172,8 @@ class JournaledTables(SqliteQueues):
     def _after_damage(self) -> None:
         """Let no position and no epoch be made anew that a lost record may have had; lost queues are looked for."""
         connection = self._database.writer
+        self._write_marks()
+        self._table.clear()
         self._rows.write(connection)
         self._rows.evict()
         connection.execute(
@@ -177,7 +196,8 @@ class JournaledTables(SqliteQueues):
         with self._commits.commit(), self._lock:
             try:
                 self._require_undone()
-                self._checkpoint()
+                self._put_into_tables()
+                self._commit(is_last=True)
                 self._end()
                 self._journal.close()
                 self._journal.clear()
@@ -202,10 +222,11 @@ class JournaledTables(SqliteQueues):
             with self._lock:
                 self._make_ready()
                 group = self._group = self._journal.group()
+                self._table.segment = self._journal.segment
                 undone = self._undone
                 try:
                     yield
-                    if self._undone != undone:
+                    if not self._is_as_of(undone):
                         raise BackendError(
                             f"{self._database.path.name}: a read of this group has failed", retryable=True
                         )
@@ -213,7 +234,7 @@ class JournaledTables(SqliteQueues):
                     self._undo()
                     raise backend_error(error, self._database.path, is_committing=False) from error
                 except IotHubError:  # a verb that refuses has decided nothing
-                    if group.data or self._undone != undone:
+                    if group.data or not self._is_as_of(undone):
                         self._undo()
                     raise
                 except BaseException:
@@ -229,7 +250,7 @@ class JournaledTables(SqliteQueues):
                         self._undo()
                     raise
                 with self._lock:
-                    if self._undone == undone:
+                    if self._is_as_of(undone):
                         self._table.settle()
                     else:
                         self._undo()  # another thread's read has failed, and this group was not yet among what it read back
@@ -252,14 +273,61 @@ class JournaledTables(SqliteQueues):
             tenants.clear()
 
     def _make_ready(self) -> None:
-        """Have a segment with room, and only that one. Raises BackendError: nothing was decided yet."""
+        """Have a segment with room, and not too many. Raises BackendError: nothing was decided yet."""
         self._require_undone()
-        is_full = not self._journal.has_room(min(GROUP_BYTES, self._journal.size_bytes // 4))
-        has_much = (
-            self._table.count + self._changes >= CHECKPOINT_CHANGES or self._journal.records >= CHECKPOINT_RECORDS
+        journal = self._journal
+        has_room = journal.has_room(min(GROUP_BYTES, journal.size_bytes // 4))
+        is_full = not has_room or journal.records >= SEGMENT_RECORDS
+        if is_full or journal.is_poisoned or self._changes >= CHECKPOINT_CHANGES or self._is_over():
+            self._turn()
+        elif self._flush is not None:
+            written = journal.at - self._flushed_for
+            self._flushed_for = journal.at
+            self._flush_slice(_FLUSH_FASTER * written)
+
+    def _turn(self) -> None:
+        """Begin a segment, and have no more of them than may be there."""
+        begun = perf_counter_ns()
+        self._next_segment()
+        self._journal_bytes = self._journal.most_bytes(self._most_bytes)
+        while self._is_over():
+            self._flush_oldest()
+        if self._oldest() - 1 > self._flushed or self._changes >= CHECKPOINT_CHANGES:
+            self._commit()
+            self._remove_flushed()
+        if self._flush is None and self._is_near():
+            self._flush = self._flush_of(self._table.oldest())
+            self._flushed_for = self._journal.at
+        self._checkpoint_us = (perf_counter_ns() - begun) // 1_000
+
+    def _next_segment(self) -> None:
+        if not self._journal.is_fresh:
+            self._journal.require_room()
+            self._journal.next_segment()
+
+    def _oldest(self) -> int:
+        """Return the oldest segment that is needed."""
+        return self._table.oldest() or self._journal.segment
+
+    def _is_over(self) -> bool:
+        """Whether a segment must go now."""
+        return self._has_more_than(self._journal_bytes, JOURNAL_RECORDS, YOUNG_MESSAGES)
+
+    def _is_near(self) -> bool:
+        """Whether the oldest segment should be gone when the next one begins."""
+        size_bytes = self._journal_bytes - self._journal.size_bytes
+        return self._has_more_than(size_bytes, JOURNAL_RECORDS - SEGMENT_RECORDS, YOUNG_MESSAGES // 2)
+
+    def _has_more_than(self, size_bytes: int, records: int, messages: int) -> bool:
+        """Whether the segments behind the oldest that is needed are more than one, and have more than that."""
+        oldest, journal = self._oldest(), self._journal
+        if oldest == journal.segment:
+            return False
+        return (
+            journal.bytes_above(oldest - 1) > size_bytes
+            or journal.records_above(oldest - 1) > records
+            or self._table.count > messages
         )
-        if is_full or has_much or self._journal.is_poisoned or self._flushed < self._journal.segment - 1:
-            self._checkpoint()
 
     def probe(self) -> None:
         """Write what there is, everywhere. Raises BackendError: the files take no writes now."""
@@ -268,11 +336,67 @@ class JournaledTables(SqliteQueues):
             self._checkpoint()
         self._database.require_room()
 
+    def put_into_tables(self) -> None:
+        """Have nothing in the journal. Raises BackendError."""
+        with self._commits.commit(), self._lock:
+            self._require_undone()
+            self._put_into_tables()
+
     def _put_down(self) -> None:
         """Nobody else commits now: let the file of the tables be all there is."""
         with self._lock:
             self._require_undone()
-            self._checkpoint()
+            self._put_into_tables()
+
+    def _put_into_tables(self) -> None:
+        self._next_segment()
+        while self._table.count:
+            self._flush_oldest()
+            self._commit()
+            self._remove_flushed()
+        self._commit()
+        self._remove_flushed()
+
+    # --- segments into the transaction
+
+    def _flush_of(self, segment: int) -> Flush:
+        mark, end = self._journal.mark_of(segment), self._journal.end_of(segment)
+        return Flush(segment, mark, end, self._table, self._bodies, self._read_at)
+
+    def _flush_oldest(self) -> None:
+        """Move all that is young of the oldest segment."""
+        if self._flush is None:
+            self._flush = self._flush_of(self._table.oldest())
+        self._flush_slice(_LARGEST)
+
+    def _flush_all(self) -> None:
+        while self._table.count:
+            self._flush_oldest()
+
+    def _flush_slice(self, size_bytes: int) -> None:
+        """Raises BackendError: what is in memory must be read back, or nothing has happened."""
+        flush = self._flush
+        assert flush is not None  # noqa: S101 - for the type
+        try:
+            flush.slice(self._database.writer, size_bytes)
+            if flush.is_broken:
+                for row in self._table.rows_in(flush.segment):
+                    self._move_out(row)
+                self._tell_damage(flush.segment, is_missing=False)
+        except (sqlite3.Error, BackendError) as error:
+            self._undo()
+            if isinstance(error, BackendError):
+                raise
+            raise backend_error(error, self._database.path, is_committing=False) from error
+        if flush.is_done:
+            self._flush = None
+
+    def _read_at(self, segment: int, at: int, size_bytes: int) -> bytes:
+        group, end = self._group, at + size_bytes
+        if group is None or segment != self._journal.segment or end <= group.start:
+            return self._journal.read_at(segment, at, size_bytes)
+        written = self._journal.read_at(segment, at, group.start - at) if at < group.start else b""
+        return written + bytes(group.data[max(at - group.start, 0) : end - group.start])
 
     # --- the transaction
 
@@ -290,24 +414,24 @@ class JournaledTables(SqliteQueues):
         self._table.clear()
         self._table.tenants.clear()
         self._changes = 0
+        self._flush = None
 
     def _checkpoint(self) -> None:
-        """Between groups. Raises BackendError: what is in memory is what it was, or must be read back."""
+        """Begin a segment, and commit. Between groups. Raises BackendError: what is in memory is what it was, or must be read back."""
         begun = perf_counter_ns()
-        if not self._journal.is_fresh:
-            self._journal.require_room()
-            self._journal.next_segment()
-        elif self._flushed == self._journal.segment - 1 and not self._changes:
-            return
-        self._commit(self._journal.segment - 1)
+        self._next_segment()
+        self._commit()
         self._remove_flushed()
         self._checkpoint_us = (perf_counter_ns() - begun) // 1_000
 
-    def _commit(self, flushed: int) -> None:
+    def _commit(self, *, is_last: bool = False) -> None:
+        """Between groups, with nothing written to the newest segment. `is_last`: nor will be. Raises BackendError."""
+        segment = self._journal.segment
+        flushed, done = (segment, -1) if is_last else (self._oldest() - 1, segment - 1)
         try:
-            self._move_all_out()
+            self._write_marks()
             self._database.writer.execute("DELETE FROM journal")
-            self._database.writer.execute("INSERT INTO journal VALUES (?)", (flushed,))
+            self._database.writer.execute("INSERT INTO journal VALUES (?, ?)", (flushed, done))
         except sqlite3.Error as error:
             self._undo()
             raise backend_error(error, self._database.path, is_committing=False) from error
@@ -323,6 +447,19 @@ class JournaledTables(SqliteQueues):
         self._begin()
         self._is_undone = True
 
+    def _write_marks(self) -> None:
+        """Write what is loaded of released positions and open inbound identifiers."""
+        connection = self._database.writer
+        for row in self._table.take_marks():
+            for table, values in (("released", row.young.released), ("inbound", row.young.inbound)):
+                if values is not None:
+                    connection.execute(f"DELETE FROM {table} WHERE queue = ?", (row.queue_id,))  # noqa: S608 - our own names
+                    connection.executemany(
+                        f"INSERT INTO {table} VALUES (?, ?)",  # noqa: S608 - our own names
+                        [(row.queue_id, value) for value in values],
+                    )
+            self._table.settle_marks(row)
+
     def _undo(self) -> None:
         """Be again what the files say. An error is met again by whoever comes next."""
         self._is_undone = False
@@ -334,20 +471,33 @@ class JournaledTables(SqliteQueues):
         """Whether memory and transaction are what the files say. SQLite ends a transaction by itself when a disk is full or fails."""
         return self._is_undone and self._database.writer.in_transaction
 
+    def _is_as_of(self, undone: int) -> bool:
+        """Whether nothing was read back since, nor must be."""
+        return self._is_valid and self._undone == undone
+
     def _require_undone(self) -> None:
         """Raises BackendError: the files cannot be read."""
         if self._is_valid:
             return
         self._is_undone = False
+        self._is_reading_back = True
+        try:
+            self._read_back()
+        finally:
+            self._is_reading_back = False
+
+    def _read_back(self) -> None:
         self._undone += 1
         self._roll_back()
         self._begin()
         try:
             self.needs_rebuild = self._database.is_salvaged
-            found = self._database.writer.execute("SELECT max(flushed) FROM journal").fetchone()
-            self._flushed = found[0] or 0
-            for each in self._journal.read_back(self._flushed):
-                self._redo(each.record)
+            self._rows.sum_up()
+            flushed, done = self._marks()
+            self._flushed = flushed or 0
+            for loaded in self._journal.read_back(self._flushed):
+                for each in loaded.records:
+                    self._redo(loaded.segment, each, is_done=loaded.segment <= done)
         except sqlite3.Error as error:
             raise backend_error(error, self._database.path, is_committing=False) from error
         self._table.settle()
@@ -369,7 +519,8 @@ class JournaledTables(SqliteQueues):
 
     def _idle_slice(self) -> bool:
         with self._lock:
-            if not (self._is_valid and self._has_idle_work):
+            self._require_undone()  # nobody reads before
+            if not self._has_idle_work:
                 return False
             try:
                 if self._dropped is None or self._dropped:
@@ -380,187 +531,8 @@ class JournaledTables(SqliteQueues):
                 self._undo()
                 raise backend_error(error, self._database.path, is_committing=False) from error
 
-    # --- young messages into the transaction
-
-    def _move_out(self, row: QueueRow) -> None:
-        """Move what is young of one queue: a body that other queues have as well is stored once more."""
-        young = row.young
-        if young is None or not young.references:
-            return
-        bodies, references = [], []
-        for _, position, qos, flags, subscription_ids, body in young.references:
-            body.references -= 1
-            body_id = self._bodies.allocate()
-            bodies.append((body_id, body.data))
-            references.append(
-                _reference(row.queue_id, position, body_id, qos, flags, subscription_ids, body, is_shared=0)
-            )
-        self._insert(bodies, references)
-        self._table.count -= len(references)
-        young.references.clear()
-        young.ids.clear()
-
-    def _move_all_out(self) -> None:
-        """Move all that is young: a body once."""
-        bodies, references = [], []
-        connection = self._database.writer
-        for row in self._table.take_all():
-            young, queue_id = row.young, row.queue_id
-            for _, position, qos, flags, subscription_ids, body in young.references:
-                if not body.stored_id:
-                    body.stored_id = self._bodies.allocate()
-                    bodies.append((body.stored_id, body.data))
-                    if body.references > 1:
-                        self._bodies.shared(body.stored_id, body.references)
-                is_shared = int(body.references > 1)
-                references.append(
-                    _reference(
-                        queue_id, position, body.stored_id, qos, flags, subscription_ids, body, is_shared=is_shared
-                    )
-                )
-            for table, values in (("released", young.released), ("inbound", young.inbound)):
-                if values is not None:
-                    connection.execute(f"DELETE FROM {table} WHERE queue = ?", (queue_id,))  # noqa: S608 - our own names
-                    connection.executemany(
-                        f"INSERT INTO {table} VALUES (?, ?)",  # noqa: S608 - our own names
-                        [(queue_id, value) for value in values],
-                    )
-            row.young = None
-        self._insert(bodies, references)
-
-    def _insert(self, bodies: list[tuple[int, bytes]], references: list[tuple[object, ...]]) -> None:
-        connection = self._database.writer
-        connection.executemany(schema.INSERT_BODY, bodies)
-        connection.executemany(schema.INSERT_REF, references)
-
     def _removed(self, row: QueueRow | None, references: list[tuple[int, int, int, int]]) -> int:
         self._changes += len(references)
         if row is not None and references:
             self._table.tenants.add(row.tenant)
         return super()._removed(row, references)
-
-    # --- what a record says, done for the first time and again
-
-    def _redo(self, record: Record | CommitRecord) -> None:
-        if isinstance(record, AppendRecord):
-            self._redo_append(record)
-        elif isinstance(record, KeptRecord):
-            self._database.writer.execute(request_table.CREATE)  # it may be lost with a damaged file
-            self._database.writer.execute(request_table.KEEP, record)
-        elif isinstance(record, CreateRecord):
-            if self._rows.get(record.queue_id) is None:
-                self._make(record)
-        elif isinstance(record, RebuildRecord):
-            super().rebuild([Place(*each) for each in record.places], record.now_us)
-        elif not isinstance(record, ClosedRecord | CommitRecord):  # of the segments, which have seen them
-            row = self._rows.touch(record.queue_id)
-            if row is not None:
-                row.is_changed = True
-                self._redo_of(row, record)
-            elif self.needs_rebuild:
-                self._redo_of_lost(record)
-
-    def _redo_of(self, row: QueueRow, record: MoveRecord | ClaimRecord | LimitsRecord | EndRecord) -> None:
-        if isinstance(record, MoveRecord):
-            if record.type is Type.REMOVED:
-                self._move_out(row)
-                self._delete(self._database.writer, row, schema.DELETE_ONE, (row.queue_id, record.value))
-            else:
-                self._do_move(row, record.type, record.value)
-        elif isinstance(record, ClaimRecord):
-            row.epoch = max(row.epoch, record.epoch)
-            row.owner = record.owner
-        elif isinstance(record, LimitsRecord):
-            row.set_limits(QueueLimits(record.messages, record.bytes, Overflow(record.overflow)))
-        else:
-            self._move_out(row)
-            if record.type is Type.PURGE:
-                super().purge(row.queue_id)
-            else:
-                self._drop(row)
-
-    def _redo_append(self, record: AppendRecord) -> None:
-        body = Body(record.message_id, record.body, record.expires_at_ms)
-        for queue_id, position, qos, flags, subscription_ids in record.deliveries:
-            row = self._rows.touch(queue_id)
-            if row is None:
-                if self.needs_rebuild:
-                    self._keep_for_lost(queue_id, position, qos, flags, subscription_ids, body)
-            elif position > row.tail:
-                self._table.take(row, position, qos, flags, subscription_ids, body)
-        if record.inbound is not None:
-            row = self._rows.get(record.inbound[0])
-            if row is not None:
-                self._table.inbound(row).add(record.inbound[2])
-
-    # Of a queue whose row is lost: the tables have what is left of it until the sessions say which queues there must be (`rebuild`).
-
-    def _keep_for_lost(
-        self, queue_id: int, position: int, qos: int, flags: int, subscription_ids: tuple[int, ...], body: Body
-    ) -> None:
-        connection, body_id = self._database.writer, self._bodies.allocate()
-        reference = _reference(queue_id, position, body_id, qos, flags, subscription_ids, body, is_shared=0)
-        if connection.execute(_INSERT_IF_NEW, reference).rowcount:
-            connection.execute(schema.INSERT_BODY, (body_id, body.data))
-
-    def _redo_of_lost(self, record: MoveRecord | ClaimRecord | LimitsRecord | EndRecord) -> None:
-        connection, queue_id = self._database.writer, record.queue_id
-        if isinstance(record, EndRecord):
-            self._delete(connection, None, schema.DELETE_UPTO, (queue_id, _LARGEST))
-        elif isinstance(record, MoveRecord):
-            if record.type is Type.REMOVED:
-                self._delete(connection, None, schema.DELETE_ONE, (queue_id, record.value))
-            elif record.type is Type.HEAD:
-                self._delete(connection, None, schema.DELETE_UPTO, (queue_id, record.value))
-                connection.execute("DELETE FROM released WHERE queue = ? AND position <= ?", (queue_id, record.value))
-            elif record.type is Type.RELEASE:
-                connection.execute("INSERT OR IGNORE INTO released VALUES (?, ?)", (queue_id, record.value))
-
-    def _make(self, record: CreateRecord) -> None:
-        limits = QueueLimits(record.messages, record.bytes, Overflow(record.overflow))
-        super().create(record.tenant_id, record.queue_id, limits, record.epoch + 1)
-
-    def _do_move(self, row: QueueRow, kind: Type, value: int) -> None:
-        """A row that is touched gets its `is_changed` here."""
-        table = self._table
-        if kind is Type.HEAD:
-            row.is_changed = True
-            row.head = upto = max(row.head, min(value, row.tail))
-            if table.has_old(row):
-                self._delete(self._database.writer, row, schema.DELETE_UPTO, (row.queue_id, upto))
-            # "released" is forgotten only here, when the durable head has passed it, never at PUBCOMP
-            table.released(row)
-            table.acknowledge(row, upto)
-        elif kind is Type.RELEASE:
-            if row.head < value <= row.tail:
-                table.released(row).add(value)
-        elif kind is Type.RESERVE:
-            row.is_changed = True
-            row.reserved = value
-        elif kind is Type.INBOUND:
-            table.inbound(row).add(value)
-        else:
-            table.inbound(row).discard(value)
-
-    def _drop(self, row: QueueRow) -> int:
-        """The young messages are moved out before."""
-        self._table.forget(row.queue_id)
-        self._table.tenants.add(row.tenant)
-        return super().drop(row.queue_id)
-
-
-def _reference(
-    queue_id: int,
-    position: int,
-    body_id: int,
-    qos: int,
-    flags: int,
-    subscription_ids: tuple[int, ...],
-    body: Body,
-    *,
-    is_shared: int,
-) -> tuple[object, ...]:
-    message_id = body.message_id if qos == 2 and body.message_id else None
-    identifiers = ",".join(map(str, subscription_ids)) if subscription_ids else None
-    size = len(body.data)
-    return (queue_id, position, body_id, size, qos, flags, body.expires_at_ms, message_id, identifiers, is_shared)

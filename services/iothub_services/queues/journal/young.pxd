@@ -8,26 +8,16 @@ from iothub_services.queues.sqlite.append cimport Appending, full
 from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Tenant
 
 
-@cython.final
-@cython.no_gc
-@cython.freelist(256)
-cdef class Body:
-    cdef public bytes data, message_id
-    cdef public object expires_at_ms
-    cdef public Py_ssize_t references
-    cdef public object stored_id
-
-
-@cython.locals(body=Body)
-cdef Body _new_body(bytes message_id, bytes data, object expires_at_ms)
+cdef Py_ssize_t _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE, _SPARE_WORDS
 
 
 @cython.final
 cdef class Young:
-    cdef public object references, released, inbound
+    cdef public object words, released, inbound
     cdef public dict ids
     cdef public bint is_waiting
-    cdef public long long visible, first, last
+    cdef public long long visible, first, last, deadline
+    cdef public Py_ssize_t begin
 
 
 @cython.final
@@ -35,12 +25,14 @@ cdef class Table:
     cdef object _connection, _move_out
     cdef QueueRowCache _rows
     cdef Appending _appending
-    cdef public dict young
+    cdef public dict young, marked, living
     cdef public Py_ssize_t count
+    cdef public long long segment
     cdef public set tenants
     cdef list _waiting, _deadlines, _positions, _made, _dropped, _hit
     cdef GroupBuffer _group
-    cdef Body _body
+    cdef bytes _message_id, _data
+    cdef object _expires_at_ms
 
     cpdef list append(self, list batch, GroupBuffer group)
     cdef object _append(self, object item, GroupBuffer group)
@@ -48,28 +40,45 @@ cdef class Table:
     cpdef list append_operations(self, list batch, GroupBuffer group)
     @cython.locals(publish=StoredPublish, target=QueueTarget, expires_at=double, positions=tuple)
     cdef object _append_operation(self, AppendOperation operation, GroupBuffer group)
-    @cython.locals(row=QueueRow, body=Body, data=bytes, message_id=bytes, position=cython.longlong)
+    @cython.locals(row=QueueRow, data=bytes, message_id=bytes, position=cython.longlong, qos=cython.ulonglong, flags=cython.ulonglong,
+                   at=cython.ulonglong, body=cython.ulonglong, size=cython.ulonglong, count=cython.ulonglong, segment=cython.ulonglong,
+                   delivery=cython.ulonglong)
     cdef tuple _append_single(self, AppendOperation operation, QueueTarget target, object expires_at_ms, GroupBuffer group)
     cdef object _begin(self, GroupBuffer group, bytes message_id, bytes data, object expires_at_ms)
-    @cython.locals(body=Body, made=list, group=GroupBuffer)
+    @cython.locals(made=list, group=GroupBuffer, at=cython.ulonglong, body=cython.ulonglong, delivery=cython.ulonglong, count=cython.ulonglong,
+                   position=cython.longlong, qos=cython.ulonglong, flags=cython.ulonglong, row=QueueRow, data=bytes, subscription_ids=tuple,
+                   segment=cython.ulonglong, size=cython.ulonglong)
     cdef tuple _end(self, object inbound)
     @cython.locals(row=QueueRow)
     cdef object _record_inbound(self, object inbound)
-    @cython.locals(row=QueueRow, body=Body, size=Py_ssize_t, position=cython.longlong, before=Py_ssize_t)
+    @cython.locals(row=QueueRow, size=Py_ssize_t, position=cython.longlong, before=Py_ssize_t)
     cdef object _deliver(self, long long queue_id, int qos, int flags, tuple subscription_ids)
     @cython.locals(young=Young)
+    cdef object _admit(self, QueueRow row, long long position, int qos, Py_ssize_t size)
+    @cython.locals(young=Young)
     cdef object _known(self, QueueRow row, object message_id)
-    @cython.locals(young=Young, reference=tuple)
-    cpdef tuple take(self, QueueRow row, long long position, int qos, int flags, tuple subscription_ids, Body body)
-    @cython.locals(young=Young, body=Body, messages=Py_ssize_t, size=Py_ssize_t, qos0=Py_ssize_t, reference=tuple, qos=int)
+    @cython.locals(young=Young, expires_at_ms=cython.ulonglong, segment=cython.ulonglong)
+    cpdef object push(
+        self, QueueRow row, long long position, unsigned long long kind, unsigned long long place, unsigned long long extent,
+        unsigned long long delivery
+    )
+    @cython.locals(young=Young)
     cpdef object acknowledge(self, QueueRow row, long long upto)
+    @cython.locals(size=cython.longlong, qos0=cython.longlong)
+    cdef object _remove(self, QueueRow row, long long messages)
+    @cython.locals(young=Young, living=dict, index=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, size=cython.longlong, qos0=cython.longlong,
+                   place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, segment=cython.ulonglong, since=cython.ulonglong,
+                   run=cython.longlong)
+    cdef object _take_off(self, QueueRow row, long long messages)
     @cython.locals(tenant=Tenant)
     cdef object _count(self, QueueRow row, Py_ssize_t messages, Py_ssize_t size_bytes, Py_ssize_t qos0)
     @cython.locals(row=QueueRow, young=Young)
     cpdef object settle(self)
     @cython.locals(young=Young)
     cpdef Young of(self, QueueRow row)
-    @cython.locals(young=Young)
     cpdef bint has_old(self, QueueRow row) except -1
+    @cython.locals(young=Young, index=Py_ssize_t, place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, delivery=cython.ulonglong,
+                   at=cython.ulonglong)
+    cdef object _wanted_at(self, QueueRow row, long long position)
     cpdef object released(self, QueueRow row)
     cpdef object inbound(self, QueueRow row)

@@ -1,27 +1,29 @@
 # cython: annotation_typing=False
-"""The table in memory: messages of queues that the journal has and SQLite has not.
+"""The table in memory: where the messages are that the journal has and SQLite has not.
 
 Knows positions, limits and the rows of queues; knows no file and no transaction.
 
-Theory: a queue's young messages are a run of positions at its end, so they are a deque: an append adds at its right end, an acknowledgement takes
-from its left. Whatever would take one from the middle, moves the whole run into SQLite first (`JournaledQueues`).
+Theory: a queue's young messages are a run of positions at its end, in the order of their records: an append adds at the right end, an
+acknowledgement and the flush of a segment take from the left. Whatever would take one from the middle, moves the whole run into SQLite first
+(`JournaledQueues`). A message has no object here: it is four numbers, and what they do not say is read from its record.
 
-Invariants: a row's counters are of both, SQLite and what is young. `references` of a body counts the young ones. Nobody but the writer sees
-positions above `visible`: they are not durable yet.
+Invariants: a row's counters are of both, SQLite and what is young; `young_messages` of a row is the length of its run. `living` counts the young
+messages of each segment. Nobody but the writer sees positions above `visible`: they are not durable yet.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections import deque
+from array import array
 from collections.abc import Callable
 from heapq import heappop, heappush
-from itertools import islice
+from typing import NamedTuple
 
 from iothub.engine.outbox import QueueTarget
 from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_single
+from iothub_services.queues.journal.records import APPEND, DELIVERY, IDENTIFIER, AppendRecord, Placed
 from iothub_services.queues.operations import AppendOperation
-from iothub_services.queues.port import Append, Appended, Inbound, QueuedRecord, Refused
+from iothub_services.queues.port import Append, Appended, Inbound, Refused
 from iothub_services.queues.sqlite.append import Appending, full
 from iothub_services.queues.sqlite.row_cache import QueueRow, QueueRowCache, Tenant
 
@@ -29,44 +31,35 @@ _GONE, _FULL = int(Refused.GONE), int(Refused.FULL)
 _KNOWN = "SELECT position FROM ref WHERE queue = ? AND message_id = ? AND qos = 2"
 _RELEASED = "SELECT position FROM released WHERE queue = ?"
 _INBOUND = "SELECT packet_id FROM inbound WHERE queue = ?"
+_APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE = APPEND.size, DELIVERY.size, IDENTIFIER.size
+_SPARE_WORDS = 256  # of messages that are gone, before the others are moved up
 
 
-class Body:
-    """One message. `stored_id`: its row in `body`, 0: none yet."""
+class Wanted(NamedTuple):
+    """A young message, to be read from its record. `body`, `identifiers`: where they begin in the segment. `how_many`: subscription identifiers."""
 
-    __slots__ = ("data", "expires_at_ms", "message_id", "references", "stored_id")
-
-    def __init__(self, message_id: bytes, data: bytes, expires_at_ms: int) -> None:
-        self.message_id = message_id
-        self.data = data
-        self.expires_at_ms = expires_at_ms
-        self.references = 0
-        self.stored_id = 0
-
-
-def _new_body(message_id: bytes, data: bytes, expires_at_ms: int) -> Body:
-    """Make one without Python's way of passing arguments."""
-    body: Body = Body.__new__(Body)
-    body.message_id = message_id
-    body.data = data
-    body.expires_at_ms = expires_at_ms
-    body.references = 0
-    body.stored_id = 0
-    return body
-
-
-Reference = tuple[int, int, int, int, tuple[int, ...], Body]  # the fields of `Placed`, and the message
+    position: int
+    qos: int
+    flags: int
+    expires_at_ms: int
+    segment: int
+    body: int
+    size: int
+    identifiers: int
+    how_many: int
 
 
 class Young:
-    """What one queue has in memory alone. `released`, `inbound`: all of the queue's, once they are loaded."""
+    """What one queue has in memory. `words`: four for each message, see `Table.push`. `released`, `inbound`: all of the queue's, once loaded."""
 
-    __slots__ = ("first", "ids", "inbound", "is_waiting", "last", "references", "released", "visible")
+    __slots__ = ("begin", "deadline", "first", "ids", "inbound", "is_waiting", "last", "released", "visible", "words")
 
     def __init__(self, visible: int) -> None:
-        self.references: deque[Reference] = deque()
+        self.words: array[int] = array("Q")
+        self.begin = 0  # where the first message is in `words`
         self.first = self.last = 0  # positions of its ends
         self.ids: dict[bytes, int] = {}  # of QoS 2 messages
+        self.deadline = 0  # the one that `Table` watches
         self.visible = visible
         self.is_waiting = False  # for its group to be durable
         self.released: set[int] | None = None
@@ -89,12 +82,17 @@ class Table:
         self._appending = appending
         self._move_out = move_out
         self.young: dict[int, QueueRow] = {}  # rows that have a `Young`
-        self.count = 0  # young references
+        self.marked: dict[int, QueueRow] = {}  # those whose `released` or `inbound` is loaded
+        self.living: dict[int, int] = {}  # segment: young messages
+        self.count = 0  # young messages
         self.tenants: set[Tenant] = set()  # whose sums have changed since the last group
+        self.segment = 0  # that groups are written to
         self._waiting: list[QueueRow] = []
         # Of the message that is being appended.
         self._group: GroupBuffer
-        self._body: Body
+        self._message_id = b""
+        self._data = b""
+        self._expires_at_ms = 0
         self._positions: list[int] = []
         self._made: list[Delivered] = []
         self._dropped: list[tuple[int, int]] = []
@@ -152,17 +150,24 @@ class Table:
         data, message_id = operation.body, operation.message_id
         if row is None or (message_id and target.qos == 2) or full(row, len(data)):
             return None
-        position = row.tail + 1
-        body = _new_body(message_id, data, expires_at_ms)
-        self.take(row, position, target.qos, target.flags(), target.identifiers, body)
+        row.tail = position = row.tail + 1
+        qos, flags, size, count = target.qos, target.flags(), len(data), len(target.identifiers)
+        self._message_id, self._expires_at_ms = message_id, expires_at_ms
+        self._admit(row, position, qos, size)
+        at = group.start + len(group.data)
         group.records += 1
         write_single(group.data, group.mark, message_id, data, expires_at_ms, target, position)
+        body = group.start + len(group.data) - at - size
+        segment, delivery = self.segment, _APPEND_SIZE
+        self.push(row, position, qos | flags << 8, segment << 32 | at, body << 32 | size, delivery << 16 | count)
         return (position,)
 
     def _begin(self, group: GroupBuffer, message_id: bytes, data: bytes, expires_at_ms: int) -> None:
         """Begin a message."""
         self._group = group
-        self._body = _new_body(message_id, data, expires_at_ms)
+        self._message_id = message_id
+        self._data = data
+        self._expires_at_ms = expires_at_ms
         self._positions = []
         self._made = []
         if self._dropped:
@@ -171,12 +176,24 @@ class Table:
             self._hit = []
 
     def _end(self, inbound: Inbound | None) -> tuple[int, ...]:
-        """Write its record; return its positions."""
-        body, made, group = self._body, self._made, self._group
+        """Write its record, and note where it is; return its positions."""
+        made, group = self._made, self._group
         for queue_id, position in self._dropped:
             group.removed(queue_id, position)
         if made or inbound is not None:
-            group.append(body.message_id, body.data if made else b"", body.expires_at_ms, made, inbound)
+            at = group.start + len(group.data)
+            data = self._data if made else b""
+            group.append(self._message_id, data, self._expires_at_ms, made, inbound)
+            if made:
+                delivery = _APPEND_SIZE
+                body = group.start + len(group.data) - at - len(data)
+                segment, size = self.segment, len(data)
+                for _, position, qos, flags, subscription_ids, row in made:
+                    count = len(subscription_ids)
+                    self.push(
+                        row, position, qos | flags << 8, segment << 32 | at, body << 32 | size, delivery << 16 | count
+                    )
+                    delivery += _DELIVERY_SIZE + _IDENTIFIER_SIZE * count
         return tuple(self._positions)
 
     def _record_inbound(self, inbound: Inbound) -> Appended | None:
@@ -191,17 +208,16 @@ class Table:
 
     def _deliver(self, queue_id: int, qos: int, flags: int, subscription_ids: tuple[int, ...]) -> None:
         """Give the message to one queue: a position, or a `Refused`."""
-        body = self._body
         row = self._rows.touch(queue_id)
         if row is None:
             self._positions.append(_GONE)
             return
-        if qos == 2 and body.message_id:
-            known = self._known(row, body.message_id)
+        if qos == 2 and self._message_id:
+            known = self._known(row, self._message_id)
             if known:
                 self._positions.append(known)
                 return
-        size = len(body.data)
+        size = len(self._data)
         limit = full(row, size)
         if limit:
             before = len(self._dropped)
@@ -211,9 +227,20 @@ class Table:
             if not has_room:
                 self._positions.append(_FULL)
                 return
-        position = row.tail + 1
-        self._made.append(self.take(row, position, qos, flags, subscription_ids, body))
+        row.tail = position = row.tail + 1
         self._positions.append(position)
+        self._made.append((queue_id, position, qos, flags, subscription_ids, row))
+        self._admit(row, position, qos, size)
+
+    def _admit(self, row: QueueRow, position: int, qos: int, size: int) -> None:
+        """Count a message whose record is not written yet."""
+        young = self.of(row)
+        if not young.is_waiting:
+            young.is_waiting = True
+            self._waiting.append(row)
+        if qos == 2 and self._message_id:
+            young.ids[self._message_id] = position
+        self._count(row, 1, size, 0 if qos else 1)
 
     def _known(self, row: QueueRow, message_id: bytes) -> int:
         """Return where the queue has this message of QoS 2, 0: nowhere."""
@@ -226,55 +253,107 @@ class Table:
                 position = stored
         return position
 
-    def take(
-        self, row: QueueRow, position: int, qos: int, flags: int, subscription_ids: tuple[int, ...], body: Body
-    ) -> Reference:
-        """Add a message at the end of a queue whose row is touched; return what is known of it."""
-        young = row.young
-        if young is None:
-            young = self.of(row)
-        elif young.references and young.last != position - 1:
+    def push(self, row: QueueRow, position: int, kind: int, place: int, extent: int, delivery: int) -> None:
+        """Add a message of which the record is written, or is read, to the end of a queue's run.
+
+        `kind`: QoS, and flags << 8. `place`: segment << 32 | where its record begins there. `extent`: where the body begins in the record, << 32 |
+        its size. `delivery`: where the queue's share of the record begins, << 16 | number of subscription identifiers.
+        """
+        young = self.of(row)
+        if row.young_messages and young.last != position - 1:
             self._move_out(row)  # a run has no gaps
-        if not young.references:
+            young = self.of(row)
+        expires_at_ms = self._expires_at_ms
+        young.words.extend((place, extent, expires_at_ms << 16 | kind, delivery))
+        if not row.young_messages:
             young.first = position
-        if not young.is_waiting:
-            young.is_waiting = True
-            self._waiting.append(row)
-        reference = (row.queue_id, position, qos, flags, subscription_ids, body)
-        young.references.append(reference)
         young.last = position
-        body.references += 1
-        if qos == 2 and body.message_id:
-            young.ids[body.message_id] = position
-        if body.expires_at_ms:
-            heappush(self._deadlines, (body.expires_at_ms, row.queue_id))
-        row.tail = position
-        self._count(row, 1, len(body.data), 0 if qos else 1)
-        return reference
+        row.young_messages += 1
+        row.young_bytes += extent & 0xFFFFFFFF
+        if not kind & 3:
+            row.young_qos0 += 1
+        self.count += 1
+        segment = place >> 32
+        self.living[segment] = self.living.get(segment, 0) + 1
+        if expires_at_ms and (not young.deadline or expires_at_ms < young.deadline):
+            young.deadline = expires_at_ms
+            heappush(self._deadlines, (expires_at_ms, row.queue_id))
+
+    def take(self, row: QueueRow, delivered: Placed, found: tuple[int, int, int], record: AppendRecord) -> None:
+        """Add what a record says to a queue whose row is touched. `found`: its segment, where it is there, where the delivery begins."""
+        _, position, qos, flags, subscription_ids = delivered
+        segment, at, delivery = found
+        size = len(record.body)
+        self._message_id, self._expires_at_ms = record.message_id, record.expires_at_ms
+        row.tail = max(row.tail, position)
+        body = body_offset(record)
+        self._admit(row, position, qos, size)
+        self.push(
+            row,
+            position,
+            qos | flags << 8,
+            segment << 32 | at,
+            body << 32 | size,
+            delivery << 16 | len(subscription_ids),
+        )
 
     def acknowledge(self, row: QueueRow, upto: int) -> None:
         """Take what is young and at or below `upto` out of a queue whose row is touched."""
         young = row.young
         if young is None:
             return
-        references = young.references
-        messages = size = qos0 = 0
-        while references and young.first <= upto:
-            reference = references.popleft()
-            young.first += 1
-            body = reference[5]
-            body.references -= 1
-            messages += 1
-            size += len(body.data)
-            qos = reference[2]
-            if not qos:
-                qos0 += 1
-            elif qos == 2 and body.message_id:
-                young.ids.pop(body.message_id, None)
-        if messages:
-            self._count(row, -messages, -size, -qos0)
+        if row.young_messages and young.first <= upto:
+            self._remove(row, min(upto - young.first + 1, row.young_messages))
         if young.released:
             young.released = {position for position in young.released if position > upto}
+
+    def _remove(self, row: QueueRow, messages: int) -> None:
+        """Take the first ones out of the queue."""
+        size, qos0 = row.young_bytes, row.young_qos0
+        self._take_off(row, messages)
+        self._count(row, -messages, row.young_bytes - size, row.young_qos0 - qos0)
+
+    def _take_off(self, row: QueueRow, messages: int) -> None:
+        """Take the first ones out of the run; its queue may still have them."""
+        young, living = row.young, self.living
+        words = young.words
+        index = young.begin
+        end = index + 4 * messages
+        size = qos0 = run = since = 0
+        while index < end:
+            place = words[index]
+            extent = words[index + 1]
+            kind = words[index + 2]
+            segment = place >> 32
+            if segment != since:
+                if run:
+                    living[since] -= run
+                since = segment
+                run = 0
+            run += 1
+            size += extent & 0xFFFFFFFF
+            if not kind & 3:
+                qos0 += 1
+            index += 4
+        if run:
+            living[since] -= run
+        young.first += messages
+        row.young_messages -= messages
+        row.young_bytes -= size
+        row.young_qos0 -= qos0
+        self.count -= messages
+        young.begin = end
+        if not row.young_messages:
+            young.words = array("Q")
+            young.begin = 0
+            young.ids.clear()
+            young.deadline = 0
+        else:
+            if end > _SPARE_WORDS and 2 * end > len(words):
+                del words[:end]
+                young.begin = 0
+            if young.ids:
+                _forget_before(young.ids, young.first)
 
     def _count(self, row: QueueRow, messages: int, size_bytes: int, qos0: int) -> None:
         row.messages += messages
@@ -283,7 +362,6 @@ class Table:
         tenant = row.tenant
         tenant.messages += messages
         tenant.bytes += size_bytes
-        self.count += messages
         self.tenants.add(tenant)
 
     def settle(self) -> None:
@@ -307,14 +385,14 @@ class Table:
 
     def has_old(self, row: QueueRow) -> bool:
         """Whether SQLite has messages of this queue."""
-        young = row.young
-        return row.messages > (0 if young is None else len(young.references))
+        return row.messages > row.young_messages
 
     def released(self, row: QueueRow) -> set[int]:
         """Return the released positions of a queue, to be changed."""
         young = self.of(row)
         if young.released is None:
             young.released = {position for (position,) in self._connection.execute(_RELEASED, (row.queue_id,))}
+            self.marked[row.queue_id] = row
         return young.released
 
     def inbound(self, row: QueueRow) -> set[int]:
@@ -322,50 +400,160 @@ class Table:
         young = self.of(row)
         if young.inbound is None:
             young.inbound = {packet_id for (packet_id,) in self._connection.execute(_INBOUND, (row.queue_id,))}
+            self.marked[row.queue_id] = row
         return young.inbound
 
     def forget(self, queue_id: int) -> None:
-        """The queue ends; its young messages are moved out before."""
+        """The queue ends; its young messages are gone, or moved out before."""
         self.young.pop(queue_id, None)
+        self.marked.pop(queue_id, None)
 
-    def page(self, row: QueueRow, after: int, count: int, size_bytes: int) -> list[QueuedRecord]:
-        """Return durable young records behind `after`, until they are as many or have as many bytes."""
+    def discard(self, row: QueueRow) -> int:
+        """Take everything young out of a queue whose row is touched; return how many that were."""
+        messages = row.young_messages
+        if messages:
+            self._remove(row, messages)
+        return messages
+
+    def wanted(self, row: QueueRow, after: int, count: int, size_bytes: int) -> list[Wanted]:
+        """Return young messages behind `after` that are durable, until they are as many or have as many bytes."""
+        found: list[Wanted] = []
         young = row.young
-        records: list[QueuedRecord] = []
-        if young is None or not young.references:
-            return records
-        start = max(after + 1 - young.first, 0)
-        for _, position, qos, flags, subscription_ids, body in islice(young.references, start, start + count):
-            if position > young.visible:
-                break
-            records.append(QueuedRecord(position, qos, flags, subscription_ids, body.expires_at_ms, body.data))
-            size_bytes -= len(body.data)
-            if size_bytes <= 0:
-                break
-        return records
+        if young is None or not row.young_messages:
+            return found
+        position = max(after + 1, young.first)
+        last = min(young.last, young.visible, position + count - 1)
+        while position <= last and size_bytes > 0:
+            each = self._wanted_at(row, position)
+            found.append(each)
+            size_bytes -= each.size
+            position += 1
+        return found
+
+    def all_wanted(self, row: QueueRow) -> list[Wanted]:
+        """Return all young messages of a queue; those too that are not durable yet."""
+        if not row.young_messages:
+            return []
+        return [self._wanted_at(row, position) for position in range(row.young.first, row.young.last + 1)]
+
+    def _wanted_at(self, row: QueueRow, position: int) -> Wanted:
+        young = row.young
+        words = young.words
+        index = young.begin + 4 * (position - young.first)
+        place = words[index]
+        extent = words[index + 1]
+        kind = words[index + 2]
+        delivery = words[index + 3]
+        at = place & 0xFFFFFFFF
+        return Wanted(
+            position,
+            kind & 3,
+            kind >> 8 & 0xFF,
+            kind >> 16,
+            place >> 32,
+            at + (extent >> 32),
+            extent & 0xFFFFFFFF,
+            at + (delivery >> 16) + _DELIVERY_SIZE,
+            delivery & 0xFFFF,
+        )
+
+    def moved(self, row: QueueRow) -> None:
+        """The run of a queue whose row is touched is in SQLite."""
+        self._take_off(row, row.young_messages)
+
+    def move_first(self, queue_id: int, position: int, place: int) -> QueueRow | None:
+        """Take a message out of its queue's run if it is the first there, to be put into SQLite; return its row."""
+        row = self.young.get(queue_id)
+        if row is None or not row.young_messages:
+            return None
+        young = row.young
+        if young.first != position or young.words[young.begin] != place:
+            return None
+        self._rows.touch(queue_id)
+        self._take_off(row, 1)
+        if not row.young_messages and not young.is_waiting and queue_id not in self.marked:
+            row.young = None
+            del self.young[queue_id]
+        return row
 
     # --- all
 
     def due(self, now_ms: int) -> list[QueueRow]:
-        """Return the queues that may have young messages whose time has come."""
-        found: dict[int, QueueRow] = {}
+        """Return the queues that have young messages whose time has come."""
+        found = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
-            _, queue_id = heappop(self._deadlines)
+            deadline, queue_id = heappop(self._deadlines)
             row = self.young.get(queue_id)
-            if row is not None:
-                found[queue_id] = row
-        return list(found.values())
+            if row is None or not row.young_messages or row.young.deadline != deadline:
+                continue
+            earliest = min([each.expires_at_ms for each in self.all_wanted(row) if each.expires_at_ms], default=0)
+            row.young.deadline = earliest
+            if earliest > now_ms:
+                heappush(self._deadlines, (earliest, queue_id))
+            elif earliest:
+                found.append(row)
+        return found
+
+    def rows_in(self, segment: int) -> list[QueueRow]:
+        """Return the rows whose first young message is in this segment, or an earlier one."""
+        rows = [row for row in self.young.values() if row.young_messages]
+        return [row for row in rows if row.young.words[row.young.begin] >> 32 <= segment]
+
+    def oldest(self) -> int:
+        """Return the oldest segment that has a young message; 0: none has."""
+        for segment in [segment for segment, count in self.living.items() if not count]:
+            del self.living[segment]
+        return min(self.living, default=0)
+
+    def take_marks(self) -> list[QueueRow]:
+        """Return the rows whose `released` or `inbound` is loaded; they are the caller's to write."""
+        rows = list(self.marked.values())
+        self.marked.clear()
+        return rows
+
+    def settle_marks(self, row: QueueRow) -> None:
+        """What a row had loaded is written."""
+        young = row.young
+        young.released = young.inbound = None
+        if not row.young_messages and not young.is_waiting:
+            row.young = None
+            self.young.pop(row.queue_id, None)
 
     def clear(self) -> None:
         """Have nothing any more."""
-        for row in self.take_all():
+        for row in self.young.values():
             row.young = None
-
-    def take_all(self) -> list[QueueRow]:
-        """Return the rows that have something here; what they have is the caller's."""
-        rows = list(self.young.values())
+            row.young_messages = row.young_bytes = row.young_qos0 = 0
         self.young.clear()
+        self.marked.clear()
+        self.living.clear()
         self.count = 0
         self._waiting.clear()
         self._deadlines.clear()
-        return rows
+
+
+def _forget_before(ids: dict[bytes, int], first: int) -> None:
+    """Take the message ids of earlier positions out; they are in the order of their positions."""
+    gone = []
+    for message_id, position in ids.items():
+        if position >= first:
+            break
+        gone.append(message_id)
+    for message_id in gone:
+        del ids[message_id]
+
+
+def body_offset(record: AppendRecord) -> int:
+    """Return where the body begins in its record."""
+    identifiers = sum([len(each[4]) for each in record.deliveries])
+    return _APPEND_SIZE + _DELIVERY_SIZE * len(record.deliveries) + _IDENTIFIER_SIZE * identifiers
+
+
+def deliveries_of(record: AppendRecord) -> list[tuple[Placed, int]]:
+    """Return the deliveries, and where each begins in the record."""
+    found = []
+    at = _APPEND_SIZE
+    for each in record.deliveries:
+        found.append((each, at))
+        at += _DELIVERY_SIZE + _IDENTIFIER_SIZE * len(each.subscription_ids)
+    return found

@@ -9,6 +9,7 @@ cdef class Tenant:
 @cython.final
 cdef class QueueRow:
     cdef public long long queue_id, tenant_id, tail, head, epoch, reserved, messages, bytes, qos0, max_messages, max_bytes
+    cdef public long long moved, young_messages, young_bytes, young_qos0
     cdef public int overflow
     cdef public bint is_changed
     cdef public Tenant tenant
@@ -35,3 +36,6 @@ cpdef QueueRow row_of(object columns)
 
 
 cdef tuple _rarely(QueueRow row)
+
+
+cdef tuple _counters(QueueRow row)

@@ -33,7 +33,11 @@ _NOBODY = Tenant()
 
 
 class QueueRow:
-    """One queue. `reserved`: up to it a position may have been sent before. `tenant`: the cache's, once it is there."""
+    """One queue. `reserved`: up to it a position may have been sent before. `tenant`: the cache's, once it is there.
+
+    Of the newest `young_messages` the journal has the only copy: they are counted in memory, and in the table only when they are moved there.
+    `moved`: the last position that was not among them when the row was written.
+    """
 
     __slots__ = (
         "bytes",
@@ -43,6 +47,7 @@ class QueueRow:
         "max_bytes",
         "max_messages",
         "messages",
+        "moved",
         "overflow",
         "owner",
         "qos0",
@@ -52,6 +57,9 @@ class QueueRow:
         "tenant",
         "tenant_id",
         "young",
+        "young_bytes",
+        "young_messages",
+        "young_qos0",
     )
 
     def __init__(self, queue_id: int, tenant_id: int, epoch: int, limits: QueueLimits) -> None:
@@ -67,7 +75,9 @@ class QueueRow:
         self.qos0 = 0
         self.owner = b""
         self.is_changed = False  # more than what an append changes
+        self.moved = 0
         self.young: Any = None  # of the journal, which keeps it here
+        self.young_messages = self.young_bytes = self.young_qos0 = 0
         self.set_limits(limits)
 
     def set_limits(self, limits: QueueLimits) -> None:
@@ -100,7 +110,7 @@ class QueueRowCache:
         self._before: dict[
             Tenant, tuple[int, int]
         ] = {}  # sums as committed, of tenants that this transaction may change
-        self._sum_up()
+        self.sum_up()
 
     def get(self, queue_id: int) -> QueueRow | None:
         """Return the row, for reading."""
@@ -142,7 +152,9 @@ class QueueRowCache:
 
     def insert(self, row: QueueRow) -> None:
         counters = (row.tail, row.head, row.epoch, row.reserved, row.messages, row.bytes, row.qos0)
-        self._connection.execute(schema.INSERT_QUEUE, (row.queue_id, row.tenant_id, *counters, *_rarely(row)))
+        self._connection.execute(
+            schema.INSERT_QUEUE, (row.queue_id, row.tenant_id, *counters, *_rarely(row), row.moved)
+        )
         self._adopt(row)
 
     def insert_full(self, row: QueueRow) -> None:
@@ -166,7 +178,7 @@ class QueueRowCache:
             rows = self._dirty.values()
             connection.executemany(
                 schema.UPDATE_COUNTERS,
-                [(row.tail, row.messages, row.bytes, row.qos0, row.queue_id) for row in rows],
+                [_counters(row) for row in rows],
             )
             changed = [
                 (row.head, row.epoch, row.reserved, *_rarely(row), row.queue_id) for row in rows if row.is_changed
@@ -189,7 +201,7 @@ class QueueRowCache:
         self.report(self._before)
         self._before.clear()
         if len(self._rows) > _CACHED_ROWS:
-            self._rows.clear()
+            self._rows = {queue_id: row for queue_id, row in self._rows.items() if row.young is not None}
 
     def evict(self) -> None:
         """Rows were written with SQL: read them anew. What was changed is written before."""
@@ -199,7 +211,10 @@ class QueueRowCache:
         row.tenant = self.tenant(row.tenant_id)
         self._rows[row.queue_id] = row
 
-    def _sum_up(self) -> None:
+    def sum_up(self) -> None:
+        """Count what the table has, and only that."""
+        for tenant in self._tenants.values():
+            tenant.messages = tenant.bytes = 0
         statement = "SELECT tenant, sum(messages), sum(bytes) FROM queue GROUP BY tenant"
         for tenant_id, messages, size_bytes in self._connection.execute(statement):
             tenant = self.tenant(tenant_id)
@@ -213,13 +228,20 @@ class QueueRowCache:
                 self._on_usage(tenant.tenant_id, TenantUsage(tenant.messages, tenant.bytes))
 
 
-def row_of(columns: tuple[int, int, int, int, int, int, int, int, int, int, int, int, bytes]) -> QueueRow:
+def row_of(columns: tuple[int, int, int, int, int, int, int, int, int, int, int, int, bytes, int]) -> QueueRow:
     """Build a row from the columns of table `queue`, in their order."""
     row = QueueRow(columns[0], columns[1], columns[4], QueueLimits(columns[9], columns[10], Overflow(columns[11])))
     row.tail, row.head = columns[2], columns[3]
     row.reserved, row.messages, row.bytes, row.qos0 = columns[5:9]
-    row.owner = columns[12]
+    row.owner, row.moved = columns[12:14]
     return row
+
+
+def _counters(row: QueueRow) -> tuple[int, ...]:
+    """Return what is stored of them: without what only the journal has, which is the end of the queue."""
+    messages, size_bytes = row.messages - row.young_messages, row.bytes - row.young_bytes
+    moved = row.tail - row.young_messages
+    return (row.tail, messages, size_bytes, row.qos0 - row.young_qos0, moved, row.queue_id)
 
 
 def _rarely(row: QueueRow) -> tuple[int | bytes, ...]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from iothub_services.sqlite.database import Schema
 
-_JOURNAL = "CREATE TABLE journal (flushed INTEGER PRIMARY KEY)"  # the last segment whose records are all in the tables
+_JOURNAL = "CREATE TABLE journal (flushed INTEGER PRIMARY KEY)"
+# `flushed`: the last segment of which nothing is needed any more. `done`: the last one of which the tables lack only messages above their queue's
+# `moved`; the one behind it is there. -1: the journal was put into the tables, and no segment has to be there.
+_DONE = "ALTER TABLE journal ADD COLUMN done INTEGER NOT NULL DEFAULT -1"
+_MOVED = "ALTER TABLE queue ADD COLUMN moved INTEGER NOT NULL DEFAULT 0"
 
 SCHEMA = Schema(
     name="queues",
-    version=2,
+    version=3,
     page_bytes=8_192,  # a quarter less CPU per append than 4,096
     tables={
         "queue": "queues",
@@ -45,8 +49,10 @@ SCHEMA = Schema(
             queue INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (queue, position)) WITHOUT ROWID""",
         "CREATE TABLE dropped (queue INTEGER PRIMARY KEY)",  # queues whose records still have to be removed
         _JOURNAL,
+        _DONE,
+        _MOVED,
     ),
-    upgrades={1: (_JOURNAL,)},
+    upgrades={1: (_JOURNAL,), 2: (_DONE, _MOVED)},
     repairs=(  # what belongs to a lost row of `queue` stays: the queue is rebuilt when the sessions are known
         "DELETE FROM ref WHERE body NOT IN (SELECT id FROM body)",
         "DELETE FROM body WHERE id NOT IN (SELECT body FROM ref)",
@@ -73,8 +79,8 @@ CLEAR_LOST = (
 
 INSERT_BODY = "INSERT INTO body VALUES (?, ?)"
 INSERT_REF = "INSERT INTO ref VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-INSERT_QUEUE = "INSERT INTO queue VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-UPDATE_COUNTERS = "UPDATE queue SET tail = ?, messages = ?, bytes = ?, qos0 = ? WHERE id = ?"
+INSERT_QUEUE = "INSERT INTO queue VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+UPDATE_COUNTERS = "UPDATE queue SET tail = ?, messages = ?, bytes = ?, qos0 = ?, moved = ? WHERE id = ?"
 UPDATE_QUEUE = """UPDATE queue SET head = ?, epoch = ?, reserved = ?, max_messages = ?, max_bytes = ?, overflow = ?, owner = ?
     WHERE id = ?"""
 SELECT_QUEUE = "SELECT * FROM queue WHERE id = ?"
