@@ -762,7 +762,7 @@ def test_figures_say_what_is_on_the_disk_and_what_is_in_no_table(opened: Open) -
     append(store, b"a", b"b")
 
     before = store.journal_figures
-    store.probe()
+    store.put_into_tables()
     after = store.journal_figures
 
     assert (before.size_bytes, before.messages) == (65_536, 2)

@@ -354,8 +354,7 @@ class JournaledTables(RedoneTables):
             self._flush_oldest()
             self._commit()
             self._remove_flushed()
-        self._commit()
-        self._remove_flushed()
+        self._checkpoint()
 
     # --- segments into the transaction
 
