@@ -25,7 +25,6 @@ from iothub.engine.state import Connection, Place, Session
 from iothub.hub.cluster.cluster_parts import ClusterParts
 from iothub.hub.cluster.heartbeat import Heartbeat
 from iothub.hub.cluster.peer_links import PeerLinks
-from iothub.hub.cluster.waking import WakingClock
 from iothub.peers.known import OwnPlace
 from iothub.records.events import Event
 from iothub_services.events.follower import ALONE_S, PERIOD_S, Follower
@@ -108,6 +107,10 @@ class HubCluster:
         if settled is not None:
             await settled
 
+    def woken(self) -> None:
+        """The machine was suspended until now: nothing is routed before it is known whether the others still count this hub."""
+        self._judge()
+
     def peers_changed(self) -> None:
         """Another hub was linked, or is gone."""
         self._heartbeat.note_others()
@@ -159,7 +162,6 @@ class HubCluster:
             on_damage=parts.damaged,
         )
         self._follower.start()
-        parts.plane.turn.clock = WakingClock(parts.clock, parts.boot_clock, self._judge)
         self._judge()
 
     @property

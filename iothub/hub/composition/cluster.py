@@ -12,7 +12,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from iothub.base.clock import SystemClock
+from iothub.base.clock import Clock, SystemClock
 from iothub.base.errors import IotHubError
 from iothub.engine.plane import Plane
 from iothub.hub.cluster.cluster import HubCluster
@@ -20,6 +20,7 @@ from iothub.hub.cluster.cluster_parts import ClusterParts
 from iothub.hub.cluster.peer_wills import PeerWills
 from iothub.hub.cluster.session_directory import PeerDirectory
 from iothub.hub.cluster.session_locks import SessionLocks
+from iothub.hub.cluster.waking import WakingClock
 from iothub.hub.composition.foundation import Foundation
 from iothub.peers.account_hints import HINT_TYPES, AccountHints
 from iothub.peers.announced_bans import BAN_TYPES, BanAnnouncer, BanReceiver
@@ -77,6 +78,13 @@ def make_cluster(foundation: Foundation, plane: Plane) -> Cluster:
 
 def _no_places() -> None:
     """A hub without links has nobody to say anything to."""
+
+
+def make_turn_clock(foundation: Foundation) -> Clock | None:
+    """Make the message plane's clock of a hub among others; None: nobody goes on without this one."""
+    if foundation.links is None:
+        return None
+    return WakingClock(foundation.process.clock, SystemClock(), lambda: foundation.cluster().woken())
 
 
 def make_routes(foundation: Foundation, later: Later, plane: Plane) -> PeerRoutes:

@@ -31,6 +31,7 @@ from iothub.hub.composition.cluster import (
     make_peer_commands,
     make_peer_retained,
     make_routes,
+    make_turn_clock,
     make_will_keeper,
     receive_bans,
     watch_members,
@@ -274,6 +275,7 @@ def _ground(foundation: Foundation, writers: Writers, streams_made: StreamParts)
         make_traces=foundation.make_traces,
         make_events=partial(make_events, foundation),
         will_keeper=make_will_keeper(foundation),
+        turn_clock=make_turn_clock(foundation),
     )
 
 

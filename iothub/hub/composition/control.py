@@ -87,6 +87,7 @@ class PlaneDependencies:
     make_traces: Callable[[Plane], Traces] = _no_traces
     make_events: Callable[[Plane, PeerRoutes], TenantEvents] = _no_events
     will_keeper: WillKeeper = field(default_factory=NoWillKeeper)
+    turn_clock: Clock | None = None  # of the message plane; None: as everywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def compose_control(ground: PlaneDependencies) -> Planes:
     clock, later, journal, observer = ground.clock, ground.later, ground.journal, ground.observer
     control = LateControl()
     plane = Plane(
-        clock,
+        ground.turn_clock or clock,
         control,
         ground.store,
         ground.limits,

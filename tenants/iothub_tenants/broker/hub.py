@@ -73,7 +73,7 @@ class Hub:
     routes: PeerRoutes = field(default_factory=NoPeerRoutes)
     traces: Traces = field(default_factory=NoTraces)
     events: TenantEvents = field(default_factory=NoEvents)
-    awaiting_peers: int = 0  # SUBSCRIBEs and UNSUBSCRIBEs that are answered when other hubs know of them
+    awaiting_peers: set[object] = field(default_factory=set)  # packets that are answered when other hubs know of them
     answered: set[Connection] = field(default_factory=set)  # refused, and not closed yet
     is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)

@@ -52,7 +52,7 @@ def test_a_hub_asks_in_that_turn_whether_the_others_still_count_it(node: Node) -
 
     node.clock.suspend(60)
     links.silent_s = 60.0
-    node.plane.turn.clock.monotonic()
+    node.stores.woken()
     held_at = node.plane.turn.held_at
     links.silent_s = 0.0
     links.calls[0]()
