@@ -43,6 +43,7 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub_services.auth.change_watermark", "ChangeWatermark", "_looked_at"): "a time",
     ("iothub_services.hbase.connection", "Connection", "_wire"): "the socket, once it is connected",
     ("iothub_services.state.memory.checkpoints", "MemoryCheckpoints", "_pointer"): "what is stored",
+    ("iothub_tenants.broker.client_contexts", "ClientContext", "session"): "the client's session, while it has one",
     ("iothub_services.streams.kafka.batch", "_Place", "_whole"): "a batch that is sent again",
     ("iothub_services.streams.kafka.receiver", "KafkaReceiver", "_on_page"): "the port's start: whom the thread calls",
     ("iothub_services.streams.kafka.sender", "KafkaSender", "_on_answers"): "the port's start: whom the thread calls",

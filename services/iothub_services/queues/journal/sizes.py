@@ -9,7 +9,9 @@ SMALLEST = 1 << 20
 FIRST = 4 << 20  # written and synced at each start: a moment, also on a memory card
 LARGEST = 32 << 20  # more makes a checkpoint rarer and longer
 _SHARE = 8  # of the free space: one segment is written, one is spare, and what stays is copied into the tables
-_SHARE_OF_ALL = 4  # of what would be free without a journal: all segments; their messages are copied into the tables before they go
+_SHARE_OF_ALL = (
+    4  # of what would be free without a journal: all segments; their messages are copied into the tables before they go
+)
 _LEAST_SEGMENTS = 2  # the newest one, and one that is moved into the tables
 
 
