@@ -86,5 +86,5 @@ def _row(
         "clients": None if said is None else said.clients,
         "round_trip_ms": None if trip_s is None else round(trip_s * 1000, 2),
         "unacknowledged_bytes": None if status is None else status.unacknowledged_bytes,
-        "cause": cause,
+        "cause": cause or ("" if said is None else said.clock_fault),
     }

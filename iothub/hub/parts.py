@@ -37,6 +37,7 @@ from iothub.net.backend import Backend
 from iothub.net.descriptors import Descriptors
 from iothub.net.http import HttpFactory
 from iothub.net.listeners import Listeners
+from iothub.peers.cluster_clock import ClusterClock
 from iothub.records.admin_commands import Json, Verbs
 from iothub_services.auth.shared import SharedRecords
 from iothub_services.awaited import AwaitedQueues, AwaitedRetained
@@ -73,12 +74,16 @@ Brief = Callable[[], Awaitable[Json]]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The process that a hub is. `twin`: compiled or plain; `incarnation`: this run of it, unlike any other."""
+    """The process that a hub is. `twin`: compiled or plain; `incarnation`: this run of it, unlike any other.
+
+    `clock` goes by the linked hubs' time if there are any: it is `cluster_clock` then. None: this hub has no links.
+    """
 
     settings: Config
     data_dir: DataDir
     reactor: Any
     clock: Clock
+    cluster_clock: ClusterClock | None
     pause: Pause
     version: str
     twin: Backend

@@ -21,7 +21,8 @@ import msgpack
 
 from iothub.base.errors import IotHubError
 
-PROTOCOL = 1  # what this program speaks; it talks to those of one version less or more
+PROTOCOL = 2  # what this program speaks; it talks to those of one version less or more
+CLOCK_PROTOCOL = 2  # from which on an ECHO has the time of whoever sends it
 RELIABLE_FROM = 64
 MAX_NUMBER = (1 << 63) - 1  # of a field
 HELLO_BYTES = 16 << 10  # of a frame from somebody who has not said who it is
@@ -45,7 +46,7 @@ class FrameType(IntEnum):
     HELLO = 1
     REFUSED = 2  # msgpack {"reason", "detail"}; the connection closes after it
     PING = 3  # 8 bytes: the sender's clock in ns, opaque to the other side
-    ECHO = 4  # the same 8 bytes back
+    ECHO = 4  # the same 8 bytes back, and 8 bytes: the sender's wall clock in ms
     ACK = 5  # 8 bytes: the last number applied
     LEAVING = 6  # empty: this hub stops; the connection closes after it
     REQUEST = 64  # msgpack {"id", "verb", "tenant", "argument"}
@@ -182,8 +183,20 @@ def encode(frame_type: FrameType, body: bytes, number: int = 0) -> bytes:
 
 
 def number_frame(frame_type: FrameType, number: int) -> bytes:
-    """Return a PING or ECHO."""
+    """Return a PING, or an ECHO without a time."""
     return encode(frame_type, number.to_bytes(_NUMBER_BYTES, "big"))
+
+
+def echo_frame(number: int, wall_ms: int) -> bytes:
+    """Return an ECHO with the time of this hub."""
+    return encode(FrameType.ECHO, number.to_bytes(_NUMBER_BYTES, "big") + wall_ms.to_bytes(_NUMBER_BYTES, "big"))
+
+
+def echo_of(body: bytes) -> tuple[int, int | None]:
+    """Return the number of the PING, and the time of whoever echoes it; None: its links are of version 1. Raises BadFrameError."""
+    if len(body) == 2 * _NUMBER_BYTES:
+        return int.from_bytes(body[:_NUMBER_BYTES], "big"), int.from_bytes(body[_NUMBER_BYTES:], "big")
+    return number_of(FrameType.ECHO, body), None
 
 
 def number_of(frame_type: FrameType, body: bytes) -> int:

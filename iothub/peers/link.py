@@ -17,6 +17,8 @@ from iothub.peers.frames import (
     FrameType,
     ack_frame,
     ack_of,
+    echo_frame,
+    echo_of,
     encode,
     number_frame,
     number_of,
@@ -25,11 +27,13 @@ from iothub.peers.ports import LinkSettings, PeerId, Wire
 
 PING_S = 0.25
 SILENT_S = 2.0
+CLOCK_TRIP_S = 1.0  # an echo that took longer says too little about the other side's clock
 ACK_S = 0.02
 ACK_FRAMES = 256
 ACK_BYTES = 256 << 10
 
 _NS = 1_000_000_000
+_MS = 1000
 _NUMBER_BYTES = 8
 _NEVER = float("-inf")
 
@@ -54,6 +58,8 @@ class Link:
     So an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of that, too, when that one is applied
     here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows.
     `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
+    `wall_at_boot`: the peer's wall clock less this hub's `boottime`, in seconds, by the last echo that came soon; it says what time it is there
+    now, whatever this hub's wall clock does.
     """
 
     def __init__(
@@ -64,11 +70,14 @@ class Link:
         clock: BootClock,
         apply: Apply,
         on_acknowledged: OnAcknowledged = lambda _peer, _applied, _arrived: None,
+        wall: Callable[[], float] | None = None,
     ) -> None:
+        """`wall`: this hub's, for echoes; None: the peer does not understand it, and does not say its own."""
         self.peer = peer
         self.applied = 0
         self.evidence = _NEVER
         self.round_trip_s: float | None = None
+        self.wall_at_boot: float | None = None
         self.sent_bytes = 0
         self.received_bytes = 0
         self.connections = 0
@@ -78,6 +87,7 @@ class Link:
         self._clock = clock
         self._apply = apply
         self._on_acknowledged = on_acknowledged
+        self._wall = wall
         self._wire: Wire | None = None
         self._begun = _NEVER  # of this connection
         self._acknowledged = 0
@@ -99,6 +109,11 @@ class Link:
     @property
     def is_up(self) -> bool:
         return self._wire is not None
+
+    @property
+    def is_clock_unknown(self) -> bool:
+        """Tell whether the peer will say what time it is there, and has not yet."""
+        return self._wall is not None and self.wall_at_boot is None
 
     @property
     def unacknowledged_frames(self) -> int:
@@ -169,7 +184,7 @@ class Link:
         elif frame_type == FrameType.PING:
             self._answer_ping(body)
         elif frame_type == FrameType.ECHO:
-            self._note_echo(number_of(frame_type, body))
+            self._note_echo(*echo_of(body))
         elif frame_type == FrameType.ACK:
             self._note_acknowledgement(*ack_of(body))
         else:
@@ -244,17 +259,24 @@ class Link:
             self._acknowledged += 1
 
     def _answer_ping(self, body: bytes) -> None:
-        number_of(FrameType.PING, body)
+        number = number_of(FrameType.PING, body)
         bound = 2 * (self._settings.window_bytes + self._settings.frame_bytes)
-        if self._wire is not None and self._wire.unsent() <= bound:
-            self._write(encode(FrameType.ECHO, body))  # who sends pings and does not read gets no more echoes
+        if (
+            self._wire is not None and self._wire.unsent() <= bound
+        ):  # who sends pings and does not read gets no more echoes
+            wall = self._wall
+            self._write(
+                number_frame(FrameType.ECHO, number) if wall is None else echo_frame(number, max(0, int(wall() * _MS)))
+            )
 
-    def _note_echo(self, sent_ns: int) -> None:
+    def _note_echo(self, sent_ns: int, wall_ms: int | None) -> None:
         if not self._first_ping_ns <= sent_ns <= self._last_ping_ns:
             raise BadFrameError("an echo of a ping that was not sent over this connection")
         sent = sent_ns / _NS
         self.evidence = max(self.evidence, sent)
         self.round_trip_s = max(0.0, self._clock.boottime() - sent)
+        if wall_ms is not None and self.round_trip_s <= CLOCK_TRIP_S:
+            self.wall_at_boot = wall_ms / _MS - sent - self.round_trip_s / 2
 
     def _ping(self, now: float) -> None:
         self._ping_due = now + PING_S

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from iothub.base.clock import BootClock
+from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import LinkClose, PeerRefusal
 from iothub.peers import admission, frames
@@ -53,13 +53,16 @@ class Links:
         rng: random.Random,
         dialer: Dialer,
         observer: LinkObserver,
+        wall: Callable[[], float] = SystemClock.wall,
     ) -> None:
+        """`wall`: what this hub's machine has, whatever the others say."""
         self._me = me
         self._settings = settings
         self._clock = clock
         self._rng = rng
         self._dialer = dialer
         self._observer = observer
+        self._wall = wall
         self._receivers: dict[FrameType, tuple[Receiver, bool]] = {}
         self._watchers: list[OnAcknowledged] = []
         self._peers: dict[int, KnownPeer] = {}
@@ -194,6 +197,17 @@ class Links:
         link = self._link(peer)
         return float("inf") if link is None else self._clock.boottime() - link.evidence
 
+    def clocks(self) -> list[float]:
+        """Return `Link.wall_at_boot` of the peers that have said it, linked now or not."""
+        links = [peer.link for peer in self._peers.values() if peer.link is not None]
+        return [link.wall_at_boot for link in links if link.wall_at_boot is not None]
+
+    def are_clocks_known(self) -> bool:
+        """Tell whether every peer that is linked has said what time it is there; those that cannot are passed over."""
+        return not any(
+            peer.link.is_clock_unknown for peer in self._peers.values() if peer.link is not None and peer.is_up
+        )
+
     def is_full(self, peer: PeerId) -> bool:
         """Tell whether `link_bytes` wait for this peer: publishers whose messages it needs are not read any more."""
         return self._load_bytes(peer) >= self._settings.link_bytes
@@ -247,8 +261,9 @@ class Links:
         is_new = peer.link is None
         link = peer.link
         if link is None:
+            wall = self._wall if hello.protocol >= frames.CLOCK_PROTOCOL else None
             link = Link(
-                peer.id, frozenset(hello.features), self._settings, self._clock, self._apply, self._acknowledged
+                peer.id, frozenset(hello.features), self._settings, self._clock, self._apply, self._acknowledged, wall
             )
         if not link.can_resume(applied_by_peer):
             return self._refuse(connection, PeerRefusal.NUMBERS, f"frame {applied_by_peer} cannot be its last one")

@@ -4,17 +4,18 @@ Knows no session, no broker and no socket. Sans I/O. No log knows these Wills, w
 
     a client connects with a Will -> WILL to the first two hubs by their weights for the key, without this one
     its connection ends -> this hub publishes the Will if it must be, and then the copies are dropped
-    this hub is gone -> the first of the two publishes; the second one if the first is gone, too
+    this hub is gone -> the first of the two publishes, and says so: the second one drops its copy
+    the first one is gone before it has said so -> the second one publishes
 
-Invariants: what a hub keeps of another is what that one has sent last, in the order of its link. A second copy outlives its hub for `ORPHANED_S`:
-the first hub may have died with it, and that is known a little later. Whoever publishes uses the Will's message id.
+Invariants: what a hub keeps of another is what that one has sent last, in the order of its link. A second copy outlives its hub for `ORPHANED_S`
+at most: the first hub may have died with it, and that is known a little later. Whoever publishes uses the Will's message id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from iothub.base.clock import BootClock
 from iothub.engine.filters import check_topic_name
@@ -25,6 +26,8 @@ from iothub.peers.view import Key, View
 WILL_TYPES = (FrameType.WILL,)
 COPIES = 2
 ORPHANED_S = 30.0
+
+_Identity: TypeAlias = tuple[Key, bytes]
 
 _ID_BYTES = 16
 _TOPIC_BYTES = 65_535  # what MQTT itself allows, and so of levels
@@ -84,6 +87,10 @@ class WillCopy:
     will: WillBody | None
     before: PeerId | None = None
 
+    @property
+    def identity(self) -> _Identity:
+        return self.key, self.message_id
+
     def encode(self) -> bytes:
         will = None if self.will is None else {name: getattr(self.will, name) for name in _KINDS}
         before = None if self.before is None else list(self.before)
@@ -125,7 +132,7 @@ class WillCopies:
         self._linked: set[PeerId] = set()
         self._own: dict[Key, WillCopy] = {}
         self._kept: dict[PeerId, dict[Key, WillCopy]] = {}
-        self._orphaned: dict[PeerId, list[tuple[float, WillCopy]]] = {}  # by the hub that is to publish them
+        self._orphaned: dict[PeerId, dict[_Identity, tuple[float, WillCopy]]] = {}  # by the hub that is to publish them
         self._gone: set[PeerId] = set()
 
     def __len__(self) -> int:
@@ -148,6 +155,10 @@ class WillCopies:
             del self._own[key]
             if self._view is not None:
                 self._drop_at(copy, self._keepers(key, self._view))
+
+    def published(self, copy: WillCopy) -> None:
+        """A Will of a hub that is gone is published here: whoever keeps the other copy, by that hub's view, drops it."""
+        self._drop_at(copy, list(self._linked))
 
     # --- who there is
 
@@ -189,7 +200,7 @@ class WillCopies:
             if copy.before is None or copy.before in self._gone:
                 self._publish(copy)
             else:
-                self._orphaned.setdefault(copy.before, []).append((now, copy))
+                self._orphaned.setdefault(copy.before, {})[copy.identity] = now, copy
 
     def frame(self, peer: PeerId, frame_type: FrameType, body: bytes) -> None:
         """Fulfils `Receiver`. Raises BadFrameError: it is malformed."""
@@ -200,21 +211,26 @@ class WillCopies:
         kept = self._kept.setdefault(peer, {})
         if copy.will is not None:
             kept[copy.key] = copy
-        elif copy.key in kept and kept[copy.key].message_id == copy.message_id:
-            del kept[copy.key]
+            return
+        _remove(kept, copy)
+        for others in self._kept.values():  # it may know earlier than this hub that the Will's own hub is gone
+            found = others.get(copy.key)
+            if found is not None and found.before == peer:
+                _remove(others, copy)
+        self._orphaned.get(peer, {}).pop(copy.identity, None)
 
     # --- private
 
     def _publish_orphaned(self, first: PeerId) -> None:
         """The hub that was to publish these is gone, too."""
         self._forget_old()
-        for _, copy in self._orphaned.pop(first, ()):
+        for _, copy in self._orphaned.pop(first, {}).values():
             self._publish(copy)
 
     def _forget_old(self) -> None:
         since = self._clock.boottime() - ORPHANED_S
         for first, copies in list(self._orphaned.items()):
-            self._orphaned[first] = [each for each in copies if each[0] >= since]
+            self._orphaned[first] = {identity: each for identity, each in copies.items() if each[0] >= since}
             if not self._orphaned[first]:
                 del self._orphaned[first]
 
@@ -230,6 +246,12 @@ class WillCopies:
     def _send(self, peer: PeerId, copy: WillCopy) -> None:
         if peer in self._linked:
             self._links.announce(peer, copy.TYPE, copy.encode())
+
+
+def _remove(kept: dict[Key, WillCopy], copy: WillCopy) -> None:
+    """A later Will of the key stays."""
+    if copy.key in kept and kept[copy.key].message_id == copy.message_id:
+        del kept[copy.key]
 
 
 def _peer(value: object) -> PeerId | None:

@@ -10,7 +10,10 @@ from iothub.peers.frames import RELIABLE_FROM, BadFrameError, FrameDecoder, Fram
 FRAME_BYTES = 4096
 _HELLO = Hello(1, "an installation", 1, 7, "hub-1", "0.1.0", (64, 65), (3, 12)).encode()
 SEEDS: Sequence[bytes] = (
-    _HELLO + frames.number_frame(FrameType.PING, 12345) + frames.number_frame(FrameType.ECHO, 12345),
+    _HELLO
+    + frames.number_frame(FrameType.PING, 12345)
+    + frames.number_frame(FrameType.ECHO, 12345)
+    + frames.echo_frame(12345, 67890),
     _HELLO + frames.encode(FrameType.REQUEST, frames.pack({"id": 1, "verb": "session.list", "tenant": "acme"}), 1),
     frames.encode(FrameType.ROWS, frames.pack({"id": 1, "rows": [{"name": "a"}, {}]}), 2),
     frames.refused_frame("other_installation", "why not") + frames.ack_frame(2, 1),

@@ -61,7 +61,7 @@ class SimHub:
         self._is_tick_due = True
         me = Identity("ours", node, incarnation, f"hub-{node}", "0.1.0")
         self.row = PeerAddress(node, incarnation, me.name, f"sim:{node}.{incarnation}")
-        self.links = Links(me, SETTINGS, self, self.world.rng, self, self)
+        self.links = Links(me, SETTINGS, self, self.world.rng, self, self, self.boottime)
         self.workloads = [make(self) for make in sim.workloads]
         for workload in self.workloads:
             for types, receiver, is_waited_for in workload.receivers:

@@ -83,7 +83,7 @@ def _forget_unreported(links: Any, peer: KnownPeer) -> None:
     links._floors[peer.id.node] = peer.id.incarnation + 1
 
 
-def _note_echo_when_received(link: Any, _sent_ns: int) -> None:
+def _note_echo_when_received(link: Any, _sent_ns: int, _wall_ms: int | None) -> None:
     link.evidence = link._clock.boottime()
 
 

@@ -278,6 +278,8 @@ class WillClients(Clients):
         def done(_code: int) -> None:
             if is_own:
                 self._copies.drop(connection.key, connection.message_id)
+            else:
+                self._copies.published(_copy_of(connection))
 
         self._bench.plane.turn.begin()  # as what fires in a turn: the batch ends with it
         self._bench.plane.publish(self._bench.tenant, message, done)

@@ -119,8 +119,12 @@ class HubCluster:
     # --- the hub's life
 
     async def join(self) -> Peers:
-        """Become a hub among others. Raises ConfigError, ConflictError, UnavailableError."""
-        return await self._heartbeat.join()
+        """Become a hub among others; return when its clock is theirs. Raises ConfigError, ConflictError, UnavailableError."""
+        peers = await self._heartbeat.join()
+        await self._until_linked()  # sessions that are recovered now, and whatever they have waiting, have deadlines
+        if self._is_over:
+            raise UnavailableError("the hub stops")
+        return peers
 
     async def open(self, after: Offsets) -> None:
         """Follow the log after these offsets; return when the listeners may be opened.
@@ -143,10 +147,13 @@ class HubCluster:
                 return
 
     async def _until_linked(self) -> None:
-        """Return when there is a link to every hub that is waited for."""
-        links = self._parts.links
-        while not self._is_over and (self._heartbeat.is_silent or (links is not None and links.unlinked())):
+        """Return when there is a link to every hub that is waited for, and this machine's clock is right."""
+        while not self._is_over and (self._heartbeat.is_silent or self._is_kept_out()):
             await self._parts.pause(_TURN_S)
+
+    def _is_kept_out(self) -> bool:
+        links = self._parts.links
+        return links is not None and (links.unlinked() or links.is_clock_wrong())
 
     def _follow(self, after: Offsets) -> None:
         parts = self._parts

@@ -1,4 +1,4 @@
-"""Alarms and log lines of links: which hubs refuse each other, and which live by the accounts and are not reached.
+"""Alarms and log lines of links: which hubs refuse each other, which live by the accounts and are not reached, whose clock is wrong.
 
 Knows no link. A refusal of somebody who has not proved which hub it is raises no alarm, or any program that finds the port could;
 it has its line in the log.
@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable
 from iothub.base import log as logging
 from iothub.base.clock import BootClock
 from iothub.base.reasons import LinkClose, PeerRefusal, WireRefusal
+from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.link_log import REPEAT_S, LinkLog
 from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
 from iothub_services.metrics.alarms import AlarmName, Alarms
 from iothub_tenants.accounts.hubs import CUT_OFF, ENDED, SILENT, HubRow
 
 UNLINKED_S = 5.0  # a hub that starts is linked much sooner
+WRONG_LOOKS = 3
 _REMEMBERED = 256
 _OF_THE_NETWORK = (WireRefusal.TIMEOUT, WireRefusal.CLOSED)  # nobody has refused anything
 _OF_CERTIFICATES = (WireRefusal.CERTIFICATE_REFUSED, WireRefusal.CERTIFICATE_EXPIRED)
@@ -27,6 +29,14 @@ _GONE = {
 }
 
 log = logging.get(__name__)
+
+
+def clock_fault(clock: ClusterClock) -> str:
+    """Return what is wrong with a clock, for a person."""
+    side = f"clock_wrong: {abs(clock.offset_s):.0f} s {'ahead of' if clock.offset_s > 0 else 'behind'}"
+    if clock.has_majority:
+        return f"{side} most hubs, by whose time this one goes: have NTP set this machine's clock"
+    return f"{side} the other hubs, and no majority says which is right: have NTP set the clocks of all machines"
 
 
 class LinkAlarms:
@@ -43,6 +53,8 @@ class LinkAlarms:
         self._gone: dict[int, AlarmName] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._on_told_gone = on_told_gone
+        self._wrong_looks = 0
+        self.clock_fault = ""  # what is wrong with this machine's clock
 
     def trouble(self, node: int) -> str:
         """Return why a hub is not linked. One that connects to this hub and does not get as far as its name has no cause of its own."""
@@ -75,6 +87,12 @@ class LinkAlarms:
                 self._alarms.clear(self._gone[node], subject=str(node))
             self._gone[node] = name
             self._alarms.raise_(name, subject=str(node), detail=f"node {row.gone_by} declared it gone: {why}")
+
+    def judge_clock(self, clock: ClusterClock) -> None:
+        """Look once a second whether this machine's clock is right. One that was set everywhere at once is, a moment later."""
+        self._wrong_looks = 0 if clock.is_right else self._wrong_looks + 1
+        self.clock_fault = clock_fault(clock) if self._wrong_looks >= WRONG_LOOKS else ""
+        self._alarms.set(AlarmName.CLOCK_WRONG, bool(self.clock_fault), detail=self.clock_fault)
 
     # --- LinkObserver
 

@@ -28,22 +28,26 @@ Rows = Callable[[], Sequence[tuple[HubRow, bool]]]
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """What a hub says of itself. `reference`: where it is for clients; empty: it does not say."""
+    """What a hub says of itself. `reference`: where it is for clients; empty: it does not say. `clock_fault`: empty: its clock is right."""
 
     node: int
     clients: int
     is_draining: bool
     reference: str
+    clock_fault: str = ""
 
 
 class OwnNode:
     """On the reactor thread."""
 
-    def __init__(self, settings: Config, draining: Draining, pause: Pause) -> None:
+    def __init__(
+        self, settings: Config, draining: Draining, pause: Pause, clock_fault: Callable[[], str] = str
+    ) -> None:
         self.number, self.name = settings.node.number, settings.node.name
         self._reference = settings.cluster.advertise_clients
         self._draining = draining
         self._pause = pause
+        self._clock_fault = clock_fault
         self.verbs: Verbs = {
             Verb.CLUSTER_DRAIN: self._drain,
             Verb.CLUSTER_RESUME: self._resume,
@@ -52,7 +56,8 @@ class OwnNode:
 
     @property
     def state(self) -> NodeState:
-        return NodeState(self.number, self._draining.clients, self._draining.is_draining, self._reference)
+        draining = self._draining
+        return NodeState(self.number, draining.clients, draining.is_draining, self._reference, self._clock_fault())
 
     async def drain_until(self, deadline: Callable[[], bool], rate_per_s: float, destination: Destination) -> int:
         """Drain, and wait until the hub is empty, or until `deadline()`; return how many clients are left. Nothing is drained after it."""
@@ -85,7 +90,12 @@ class OwnNode:
 
     async def _describe(self, _request: Request, reply: Reply) -> Json:
         state = self.state
-        facts = {"clients": state.clients, "is_draining": state.is_draining, "reference": state.reference}
+        facts = {
+            "clients": state.clients,
+            "is_draining": state.is_draining,
+            "reference": state.reference,
+            "clock_fault": state.clock_fault,
+        }
         await reply.rows([{"node": state.node, **facts}])
         return {}
 
@@ -175,7 +185,9 @@ class _Gathered:
         for row in rows:
             node, clients, reference = row.get("node"), row.get("clients"), row.get("reference")
             if isinstance(node, int) and isinstance(clients, int) and isinstance(reference, str):
-                self.states.append(NodeState(node, clients, row.get("is_draining") is True, reference))
+                fault = row.get("clock_fault")  # a hub of the version before does not say it
+                clock_fault = fault if isinstance(fault, str) else ""
+                self.states.append(NodeState(node, clients, row.get("is_draining") is True, reference, clock_fault))
 
 
 def _destination_of(states: dict[int, NodeState], node: int) -> Destination:

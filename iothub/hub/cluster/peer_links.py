@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from iothub.net.listeners import DelayedCall, Listeners
 from iothub.peers import certificates
 from iothub.peers.addresses import UnixPath, parse_address
 from iothub.peers.certificates import Credentials, LinkFiles
+from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.dialing import Dialler
 from iothub.peers.frames import FrameType
 from iothub.peers.link import OnAcknowledged
@@ -43,6 +44,7 @@ def _do_nothing() -> None:
     """Nobody asks."""
 
 
+CLOCK_LOOK_S = 1.0
 _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - not bound here
 
 
@@ -59,6 +61,7 @@ class LinkParts:
     run: Run
     alarms: Alarms
     clock: BootClock = SystemClock()  # noqa: RUF009 - it has no state
+    cluster_clock: ClusterClock = field(default_factory=lambda: ClusterClock(SystemClock(), SystemClock().boottime))
 
 
 class PeerLinks:
@@ -82,6 +85,8 @@ class PeerLinks:
         self._next_tick: DelayedCall | None = None
         self._on_tick: Callable[[], None] = _do_nothing
         self._on_told_gone: Callable[[], None] = _do_nothing
+        self.cluster_clock = parts.cluster_clock
+        self._clock_due = 0.0
         self.address = ""  # where other hubs connect, since `open`
         self._me: PeerId | None = None
         self._awaited: list[PeerId] = []  # the hubs that serve clients
@@ -133,6 +138,7 @@ class PeerLinks:
             random.Random(),  # noqa: S311 - jitter of dials
             dialler,
             self.events,
+            parts.cluster_clock.machine_wall,
         )
         for types, receiver, is_waited_for in self._receivers:
             links.register(types, receiver, is_waited_for=is_waited_for)
@@ -249,6 +255,19 @@ class PeerLinks:
         links = self._links
         return links is not None and not all(map(links.is_linked, self._awaited))
 
+    def is_clock_wrong(self) -> bool:
+        """Tell whether this machine's clock is not the other hubs', or a linked one has not said what time it is there."""
+        links, clock = self._links, self.cluster_clock
+        if links is None:
+            return False
+        clock.judge(links.clocks())
+        return not (clock.is_right and links.are_clocks_known())
+
+    @property
+    def clock_fault(self) -> str:
+        """What is wrong with this machine's clock; empty: nothing."""
+        return self._alarms.clock_fault
+
     def status(self) -> list[LinkStatus]:
         return [] if self._links is None else self._links.status()
 
@@ -283,6 +302,11 @@ class PeerLinks:
     def _tick(self) -> None:
         self._next_tick = None
         if self._links is not None:
-            self._links.tick(self._parts.clock.boottime())
+            now = self._parts.clock.boottime()
+            self._links.tick(now)
+            if now >= self._clock_due:
+                self._clock_due = now + CLOCK_LOOK_S
+                self.cluster_clock.judge(self._links.clocks())
+                self._alarms.judge_clock(self.cluster_clock)
             self._on_tick()
             self._wake()

@@ -111,7 +111,7 @@ class PeerWills(PeerReceiver[WillCopies]):
                 self._give_up(copy, error)
             else:
                 if broker is not None:
-                    _publish_by(broker, copy, body)
+                    _publish_by(broker, copy, body, partial(self._made().published, copy))
             waiting.popleft()
         del self._unpublished[tenant_id]
 
@@ -132,10 +132,10 @@ class PeerWills(PeerReceiver[WillCopies]):
         self.given_up += 1
 
 
-def _publish_by(broker: TenantBroker, copy: WillCopy, body: WillBody) -> None:
+def _publish_by(broker: TenantBroker, copy: WillCopy, body: WillBody, on_done: Callable[[], None]) -> None:
     control = SessionControl(body.version, 0, None, body.device_id)
     will = Will(body.topic, body.payload, body.qos, body.retain, body.properties, expiry_s=body.expiry_s)
-    broker.publish_will_of_lost(copy.key[1], body.device, control, will, copy.message_id)
+    broker.publish_will_of_lost(copy.key[1], body.device, control, will, copy.message_id, on_done)
 
 
 def _copy_of(session: Session, will: Will, message_id: bytes) -> WillCopy:

@@ -101,7 +101,7 @@ def compose(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, 
     writers = _writers(foundation)
     control = _control(foundation, writers)
     health = _health(foundation, writers, control)
-    jobs = JobWatch(settings, monitoring.alarms, clock)
+    jobs = JobWatch(settings, monitoring.alarms, process.clock)
     listeners = foundation.listeners.bind(_listeners(process, monitoring, control.plane))
     tasks = make_tasks(foundation, writers, control, listeners, jobs)
     draining = _draining(foundation, control, listeners)
@@ -434,7 +434,9 @@ def _verbs(
         **_verbs_of_clients(foundation, control, tasks),
         Verb.ALARM_LIST: health.answer_alarms,
     }
-    own_node = OwnNode(process.settings, draining, process.pause)
+    own_node = OwnNode(
+        process.settings, draining, process.pause, lambda: "" if control.links is None else control.links.clock_fault
+    )
     own_worker = _own_worker(process, health)
     of_worker = {} if own_worker is None else own_worker.verbs
     peers = make_peer_commands(foundation, {**here, **own_node.verbs, **of_worker})

@@ -13,7 +13,7 @@ def make_links(
     process: Process, stores: Stores, monitoring: Monitoring, listeners: LateBound[Listeners]
 ) -> PeerLinks | None:
     """Make the links to other hubs; None: this hub has none."""
-    if not process.settings.cluster.listen:
+    if process.cluster_clock is None:
         return None
     return PeerLinks(
         LinkParts(
@@ -25,5 +25,6 @@ def make_links(
             reactor=process.reactor,
             run=process.threads.run,
             alarms=monitoring.alarms,
+            cluster_clock=process.cluster_clock,
         )
     )

@@ -228,6 +228,7 @@ def feed_links(registry: Registry, links: PeerLinks) -> None:
         return found
 
     feed(metrics.CLUSTER_PEERS, lambda: len(links.up()))
+    feed(metrics.CLOCK_OFFSET, lambda: links.cluster_clock.offset_s)
     feed(metrics.CLUSTER_EVENTS, lambda: links.events.counts)
     feed(metrics.LINK_BYTES, moved)
     feed(metrics.LINK_UNACKNOWLEDGED, lambda: per_peer(lambda status: status.unacknowledged_bytes))

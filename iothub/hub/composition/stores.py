@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from iothub.base.clock import Clock
+from iothub.base.clock import Clock, SystemClock
 from iothub.config.datadir import DataDir
 from iothub.config.sections import Config
 from iothub.hub import quota_ledger
@@ -30,6 +30,7 @@ from iothub.hub.stores.store_alarms import StoreAlarms, report_lost
 from iothub.hub.stores.wait_for_servers import Waiting, pause
 from iothub.net.backend import select_backend
 from iothub.net.descriptors import Descriptors, file_limit
+from iothub.peers.cluster_clock import ClusterClock
 from iothub_services.connections.log import ConnectionLog
 from iothub_services.damaged import DamagedRecords
 from iothub_services.hbase import from_settings
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
 def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock, *, is_fail_fast: bool) -> Process:
     release, twin, started_at = version("iothub"), select_backend(), clock.wall()
+    cluster_clock = ClusterClock(clock, SystemClock().boottime) if settings.cluster.listen else None
     hub_file = HubFile(data_dir, release, twin, started_at)
     pools = {
         "accounts": 2,
@@ -74,7 +76,8 @@ def make_process(settings: Config, data_dir: DataDir, reactor: Any, clock: Clock
         settings=settings,
         data_dir=data_dir,
         reactor=reactor,
-        clock=clock,
+        clock=cluster_clock or clock,
+        cluster_clock=cluster_clock,
         pause=rest,
         version=release,
         twin=twin,

@@ -126,6 +126,12 @@ class AlarmName(Enum):
         "Another hub writes its heartbeat into the accounts, and the link to it is down; the detail has the cause. Check the network between the two "
         "hubs, and the port of `cluster.listen` there.",
     )
+    CLOCK_WRONG = (
+        "clock_wrong",
+        "critical",
+        "The clock of this machine and those of the other hubs differ by more than 5 s: the hub keeps to the time on which they agree or have agreed "
+        "last, and a hub that starts serves nobody. Have NTP set the clock of every machine.",
+    )
     WORKER_ENDED = (
         "worker_ended",
         "critical",

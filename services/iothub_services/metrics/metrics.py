@@ -447,6 +447,11 @@ WORKERS = _gauge(
 
 # Links to other hubs; the label `peer` is the node number
 CLUSTER_PEERS = _gauge("iothub_cluster_peers", "Other hubs whose link is up.", merge=Merge.MIN)
+CLOCK_OFFSET = _gauge(
+    "iothub_cluster_clock_offset_seconds",
+    "How far this machine's clock is ahead of the linked hubs' (less than 0: behind).",
+    merge=Merge.MAX,
+)
 CLUSTER_EVENTS = _counter(
     "iothub_cluster_events_total",
     "Changes of other hubs: peer_up, peer_unreachable, peer_expelled, peer_down; cluster_view: others serve clients.",

@@ -319,12 +319,18 @@ class TenantBroker:
         self._wills.fire(session, message, on_done)
 
     def publish_will_of_lost(
-        self, client_id: str, device: str, control: SessionControl, will: Will, message_id: bytes
+        self,
+        client_id: str,
+        device: str,
+        control: SessionControl,
+        will: Will,
+        message_id: bytes,
+        on_done: Callable[[], None],
     ) -> None:
-        """Publish the Will of a client whose hub is lost, by the rights that its device has now. Nobody waits for it."""
+        """Publish the Will of a client whose hub is lost, by the rights that its device has now; `on_done` as in `publish_will`."""
         session = Session(self.plane, client_id, device, is_persistent=True)  # so that its rights are read
         session.control = control
-        self.publish_will(session, will, message_id, lambda: None)
+        self.publish_will(session, will, message_id, on_done)
 
     async def _rights_of(self, session: Session) -> Policy | None:
         """Return the rights by which a Will is published, once it would reach the clients of every hub."""

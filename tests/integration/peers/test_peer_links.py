@@ -24,6 +24,7 @@ from iothub.net.listener_info import listener_info
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
 from iothub.peers.announced_bans import BAN_TYPES, BanAnnouncer, BanReceiver
+from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.commands import TYPES, LinkCommands, PeerAnswer
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerId
@@ -56,6 +57,16 @@ class Receiver:
         self.gone.append(peer)
 
 
+class AheadClock(SystemClock):
+    """The clock of a machine that is not set right."""
+
+    def __init__(self, ahead_s: float) -> None:
+        self.ahead_s = ahead_s
+
+    def wall(self) -> float:  # type: ignore[override]
+        return SystemClock.wall() + self.ahead_s
+
+
 class Hub:
     """What has links of a hub."""
 
@@ -67,7 +78,9 @@ class Hub:
         cluster: Cluster,
         authority: Authority | None,
         installation: str = INSTALLATION,
+        ahead_s: float = 0.0,
     ) -> None:
+        """`ahead_s`: this machine's clock of the others'."""
         self.thread, self.number = thread, number
         clock, plane = SystemClock(), EchoPlane()
         self.alarms = Alarms(clock)
@@ -85,6 +98,7 @@ class Hub:
             reactor=thread.reactor,
             run=self._run,
             alarms=self.alarms,
+            cluster_clock=ClusterClock(AheadClock(ahead_s), clock.boottime),
         )
         self.links, self.receiver, self.address = PeerLinks(parts), Receiver(), ""
         self.links.register([FrameType.ROWS], self.receiver)
@@ -123,7 +137,7 @@ class Hub:
 def make(twin: Backend) -> Iterator[Callable[..., Hub]]:
     with ReactorThread() as thread, contextlib.ExitStack() as hubs:
 
-        def make_hub(number: int, cluster: Cluster, authority: Authority | None = None, **options: str) -> Hub:
+        def make_hub(number: int, cluster: Cluster, authority: Authority | None = None, **options: Any) -> Hub:
             made = Hub(twin, thread, number, cluster, authority, **options)
             hubs.callback(made.close)
             return made
@@ -176,6 +190,23 @@ def test_hubs_that_read_each_other_s_rows_are_linked_both_ways(pair: tuple[Hub, 
 
     assert one.alarm_names() == two.alarm_names() == []
     assert one.thread.call(one.links.status)[0].round_trip_s is not None
+    one.thread.until(lambda: not (one.links.is_clock_wrong() or two.links.is_clock_wrong()))
+    assert len(one.thread.call(lambda: one.member_links.clocks())) == 1
+
+
+def test_hub_whose_clock_is_wrong_goes_by_the_time_of_the_others_and_has_the_alarm(make: Callable[..., Hub]) -> None:
+    hubs = [make(number, loopback(), ahead_s=3600.0 if number == 3 else 0.0) for number in (1, 2, 3)]
+    one, two, three = hubs
+    rows = [hub.begin() for hub in hubs]
+    for hub in hubs:
+        hub.meet(*rows)
+
+    three.thread.until(lambda: three.alarm_names() == [("clock_wrong", "")])
+
+    assert one.alarm_names() == two.alarm_names() == []
+    assert three.links.clock_fault.startswith("clock_wrong: 3600 s ahead of most hubs")
+    assert abs(three.links.cluster_clock.wall() - SystemClock.wall()) < 60
+    assert (one.links.is_clock_wrong(), three.links.is_clock_wrong()) == (False, True)
 
 
 def test_admin_request_is_answered_by_the_linked_hub(make: Callable[..., Hub]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock as Reactor
+from twisted.python.failure import Failure
 
 from iothub.base.errors import ConflictError
 from iothub.base.reasons import Reason
@@ -84,7 +85,7 @@ class Links:
         self.begun: list[int] = []
         self.seen: list[tuple[int, str]] = []
         self.peers: list[PeerId] = []
-        self.is_closed = self.are_down = False
+        self.is_closed = self.are_down = self.has_wrong_clock = False
         self.silent_s = 0.0
         self.unacknowledged_bytes = 0
         self.calls: tuple[Callable[[], None], ...] = ()
@@ -107,6 +108,9 @@ class Links:
 
     def unlinked(self) -> bool:
         return self.are_down and bool(self.seen)
+
+    def is_clock_wrong(self) -> bool:
+        return self.has_wrong_clock
 
     def judge_gone(self, rows: Sequence[HubRow]) -> None: ...
 
@@ -228,10 +232,16 @@ class Node:
 
     def begin(self) -> list[object]:
         """Join and open; the list is not empty when the listeners may be opened."""
-        now(self.stores.join())
         opened: list[object] = []
-        Deferred.fromCoroutine(self.stores.open((7,))).addBoth(opened.append)
+        Deferred.fromCoroutine(self._start()).addBoth(opened.append)
+        for failure in opened:
+            if isinstance(failure, Failure):
+                failure.raiseException()
         return opened
+
+    async def _start(self) -> None:
+        await self.stores.join()
+        await self.stores.open((7,))
 
 
 def other(node: Node, known: int | None = None) -> Members:

@@ -125,12 +125,18 @@ class LinkedHub:
         self.id = PeerId(node, incarnation)
         self.me = Identity("installation", node, incarnation, f"hub-{node}", "0.1.0")
         self.row = PeerAddress(node, incarnation, self.me.name, ADDRESS.format(node))
+        self._clock = clock
         self.observer = NotingObserver()
         self.receiver = NotedFrames()
         self.dialer = Attempts()
-        self.links = Links(self.me, LinkSettings(**settings), clock, random.Random(node), self.dialer, self.observer)
+        self.wall_ahead_s = 0.0  # of the other hubs'
+        rng = random.Random(node)
+        self.links = Links(self.me, LinkSettings(**settings), clock, rng, self.dialer, self.observer, self.wall)
         self.links.register((FrameType.REQUEST, FrameType.ROWS), self.receiver)
         self.links.register((FrameType.ANSWER,), self.receiver, is_waited_for=True)
+
+    def wall(self) -> float:
+        return self._clock.wall() + self.wall_ahead_s
 
     def connect(self, other: LinkedHub) -> tuple[OneEnd, OneEnd]:
         """Let an attempt of this hub reach `other`; returns the ends of both."""

@@ -124,3 +124,11 @@ def test_hubs_that_answer_say_how_many_clients_they_have_and_whether_they_drain(
         (8, "gone", None),
     ]
     assert [row["state"] for row in members(said=(NodeState(1, 5, is_draining=False, reference=""),))][1] == "up"
+
+
+def test_hub_that_says_that_its_clock_is_wrong_has_that_as_its_cause() -> None:
+    fault = "clock_wrong: 60 s ahead of most hubs"
+
+    found = members(said=(NodeState(6, 0, False, "", fault), NodeState(1, 0, False, "", fault)))
+
+    assert [row["node"] for row in found if row["cause"] == fault] == [1, 6]

@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Sequence
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
 from twisted.internet.defer import Deferred
 
 from iothub.base.reasons import Drop
 from iothub.engine.plane import Plane
 from iothub.hub.queue_expiry import LOOK_RECORDS, LOOKS_PER_TURN, QueueExpiry
+from iothub.peers.cluster_clock import ClusterClock
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, DueRecord, Expired, ExpiryMark, Move, MoveKind, QueueLimits
@@ -37,7 +39,10 @@ class Queues:
 class Bench:
     """One tenant with one session, and its queue."""
 
-    def __init__(self, sent_upto: int = -1, connection: object | None = None) -> None:
+    def __init__(
+        self, sent_upto: int = -1, connection: object | None = None, others: Sequence[float] | None = None
+    ) -> None:
+        """`others`: how far the clocks of other hubs are ahead of this machine's."""
         self.queues = Queues()
         self.queues.store.create(TENANT, 1, QueueLimits(0, 0))
         self.epoch = self.queues.store.claim(1, b"hub").epoch
@@ -52,7 +57,9 @@ class Bench:
         turn = SimpleNamespace(drop=lambda tenant, _, drop, count: self.dropped.append((tenant, drop, count)))
         plane = cast("Plane", SimpleNamespace(turn=turn))
         self.tenant = tenant
-        self.task = QueueExpiry(self.queues, cast("Brokers", brokers), plane, self.clock)
+        clock = ClusterClock(self.clock, self.clock.boottime)
+        clock.judge([self.clock.wall() - self.clock.boottime() + ahead_s for ahead_s in others or ()])
+        self.task = QueueExpiry(self.queues, cast("Brokers", brokers), plane, self.clock if others is None else clock)
 
     def store(self, count: int, expires_in_s: float) -> None:
         expires_at_ms = int((self.clock.wall() + expires_in_s) * 1000)
@@ -152,3 +159,17 @@ def test_what_is_spared_does_not_hide_what_lies_behind_it() -> None:
     bench.turn()
 
     assert bench.stored == LOOK_RECORDS * LOOKS_PER_TURN
+
+
+@pytest.mark.parametrize("others", [[0.0], [0.0, 0.0]], ids=["two hubs", "three hubs"])
+def test_hub_whose_clock_jumps_removes_messages_when_they_are_due_at_the_others(others: list[float]) -> None:
+    bench = Bench(others=others)
+    bench.store(3, 600.0)
+    bench.clock.jump_wall(3600.0)
+
+    bench.turn()
+    assert bench.dropped == []
+    bench.clock.advance(601.0)
+    bench.turn()
+
+    assert bench.dropped == [(bench.tenant, Drop.EXPIRED, 3)]

@@ -417,4 +417,47 @@ def test_peer_that_sends_pings_and_reads_nothing_gets_no_more_echoes_than_fit() 
         mine.write(frames.number_frame(FrameType.PING, number))
     settle((mine, theirs))
 
-    assert 400 < theirs.unsent() < 420
+    assert 400 < theirs.unsent() <= 400 + len(frames.echo_frame(0, 0))
+
+
+def test_echo_says_what_time_it_is_at_the_other_hub() -> None:
+    """In the middle of its way, as far as can be known: less this hub's `boottime`, so that this hub's own wall clock does not matter."""
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    assert (one.links.are_clocks_known(), two.links.are_clocks_known()) == (True, True)
+    two.wall_ahead_s = 3600.0
+    clock.advance(0.25)
+    one.links.tick(clock.boottime())
+    theirs.read()
+    clock.advance(0.5)
+    settle((mine, theirs))
+
+    [wall_at_boot] = one.links.clocks()
+
+    assert wall_at_boot == pytest.approx(clock.wall() + 3600.0 - clock.boottime() - 0.25, abs=0.01)
+
+
+def test_echo_that_was_long_under_way_says_nothing_of_a_clock() -> None:
+    clock = ManualClock()
+    one, two, mine, theirs = linked(clock)
+    before = one.links.clocks()
+    two.wall_ahead_s = 3600.0
+    clock.advance(0.25)
+    one.links.tick(clock.boottime())
+
+    clock.advance(1.5)
+    settle((mine, theirs))
+
+    assert one.links.clocks() == before
+
+
+def test_clock_of_a_linked_hub_is_unknown_before_its_first_echo() -> None:
+    clock = ManualClock()
+    one, two = LinkedHub(clock, 1), LinkedHub(clock, 2)
+    one.links.members([two.row])
+    mine, theirs = one.connect(two)
+    theirs.read()
+    mine.read()
+
+    assert one.links.up() == (two.id,)
+    assert (one.links.clocks(), one.links.are_clocks_known()) == ([], False)

@@ -8,7 +8,7 @@ import pytest
 
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import LinkClose, PeerRefusal
-from iothub.peers.frames import HELLO_BYTES, FrameType, Hello, number_frame
+from iothub.peers.frames import HELLO_BYTES, PROTOCOL, FrameType, Hello, number_frame
 from iothub.peers.links import STRANGERS
 from iothub.peers.ports import PeerId
 from iothub.testing.clock import ManualClock
@@ -55,7 +55,7 @@ def test_link_is_up_at_both_sides_after_their_hellos() -> None:
     ("said", "certified_node", "refusal"),
     [
         (hello_of(1, installation="another"), None, PeerRefusal.INSTALLATION),
-        (hello_of(1, protocol=3), None, PeerRefusal.VERSION),
+        (hello_of(1, protocol=PROTOCOL + 2), None, PeerRefusal.VERSION),
         (hello_of(1), 4, PeerRefusal.CERTIFICATE),
         (hello_of(2, 7), None, PeerRefusal.NUMBER),
         (hello_of(3), None, PeerRefusal.DIRECTION),
@@ -76,11 +76,24 @@ def test_stranger_is_refused_by_name(said: Hello | bytes, certified_node: int | 
     assert hub.links.up() == ()
 
 
+def test_hub_of_version_1_gets_echoes_as_it_knows_them_and_its_clock_is_passed_over() -> None:
+    hub = LinkedHub(ManualClock(), 9)
+    end = said_to(hub, hello_of(1))
+    end.written = b""
+    assert end.other is not None
+
+    end.other.write(number_frame(FrameType.PING, 7))
+    settle((end,))
+
+    assert end.written == number_frame(FrameType.ECHO, 7)
+    assert (hub.links.clocks(), hub.links.are_clocks_known()) == ([], True)
+
+
 def test_version_one_less_or_one_more_is_linked() -> None:
     hub = LinkedHub(ManualClock(), 9)
 
-    said_to(hub, hello_of(1, protocol=0))
-    said_to(hub, hello_of(2, protocol=2))
+    said_to(hub, hello_of(1, protocol=PROTOCOL - 1))
+    said_to(hub, hello_of(2, protocol=PROTOCOL + 1))
 
     assert hub.links.up() == ((1, 1), (2, 1))
 

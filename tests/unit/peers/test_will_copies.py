@@ -114,6 +114,39 @@ def test_a_second_copy_is_published_when_both_hubs_are_gone(order: tuple[PeerId,
     assert [each.key for each in hub.published] == [(7, "c")]
 
 
+@pytest.mark.parametrize("is_known_before", [True, False], ids=["known to be gone", "not yet"])
+def test_a_second_copy_is_dropped_once_the_first_hub_has_published_it(is_known_before: bool) -> None:
+    """Whether or not this hub knows by then that the Will's own hub is gone; what has not been published yet stays."""
+    first, second = Hub(THREE), Hub(ONE)
+    for client_id, message_id in (("c", ID), ("d", b"j" * 16)):
+        first.receive(TWO, copy_of(client_id, message_id))
+        second.receive(TWO, copy_of(client_id, message_id, THREE))
+    first.copies.peer_gone(TWO)
+    if is_known_before:
+        second.copies.peer_gone(TWO)
+
+    first.copies.published(first.published[0])
+    for peer, copy in first.sent:
+        if peer == ONE:
+            second.receive(THREE, copy)
+    if not is_known_before:
+        second.copies.peer_gone(TWO)
+    second.now += 5.0
+    second.copies.peer_gone(THREE)
+
+    assert [copy.key[1] for copy in second.published] == ["d"]
+
+
+def test_a_copy_stays_that_another_hub_than_its_first_one_says_is_published() -> None:
+    """It was the first one by an earlier view of the Will's hub, which has another Will of the key since."""
+    hub = Hub()
+    hub.receive(TWO, copy_of("c", b"j" * 16, THREE))
+    hub.receive(THREE, WillCopy((7, "c"), ID, None))
+    hub.receive(FOUR, WillCopy((7, "c"), b"j" * 16, None))
+
+    assert len(hub.copies) == 1
+
+
 def test_a_second_copy_is_forgotten_when_the_first_hub_lives_on() -> None:
     """It has published the Will."""
     hub = Hub()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -42,7 +42,7 @@ def test_hub_opens_when_it_is_linked_to_the_others_and_has_the_log(node: Node) -
     links.are_down = True
     opened = node.begin()
     node.pass_time(3, two)
-    assert opened == node.follower.waiting == []
+    assert opened == []
     links.are_down = False
     node.pass_time(0.2, two)
     assert (opened, len(node.follower.waiting)) == ([], 1)
@@ -51,6 +51,35 @@ def test_hub_opens_when_it_is_linked_to_the_others_and_has_the_log(node: Node) -
 
     assert opened == [None]
     assert (node.follower.period_s, node.shared[-1]) == (PERIOD_S, True)
+
+
+def test_hub_whose_clock_is_wrong_recovers_no_session_and_serves_nobody_until_it_is_right(node: Node) -> None:
+    """What it recovers has deadlines of wall time."""
+    two, links = other(node), node.links
+    assert links is not None
+    links.has_wrong_clock = True
+    opened = node.begin()
+    node.pass_time(3, two)
+    assert (opened, node.follower) == ([], None)
+    assert rows(node)[0].state == "joining"
+    links.has_wrong_clock = False
+    node.pass_time(0.2, two)
+    node.follower.round()
+    node.pass_time(0.2, two)
+
+    assert opened == [None]
+
+
+def test_hub_that_is_stopped_while_its_clock_is_wrong_recovers_nothing(node: Node) -> None:
+    other(node)
+    assert node.links is not None
+    node.links.has_wrong_clock = True
+    opened = node.begin()
+
+    now(node.stores.stop_following())
+    node.pass_time(0.2)
+
+    assert [str(failure.value) for failure in cast("Any", opened)] == ["the hub stops"]
 
 
 def test_hub_that_is_linked_is_not_alone_before_it_has_seen_the_others_row(node: Node) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from iothub.base.reasons import LinkClose, PeerRefusal, WireRefusal
 from iothub.hub.cluster.link_alarms import UNLINKED_S, LinkAlarms
+from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import Alarms
@@ -55,6 +56,42 @@ def test_refused_certificate_is_an_alarm_and_an_unreachable_hub_is_not_yet(obser
     observed.links.not_connected(ADDRESS, "certificate_expired: certificate has expired")
 
     assert observed.raised() == [("peer_refused", "2", "certificate_expired: certificate has expired")]
+
+
+@pytest.mark.parametrize(
+    ("others", "fault"),
+    [
+        (
+            (0.0, 0.0),
+            "clock_wrong: 60 s ahead of most hubs, by whose time this one goes: have NTP set this machine's clock",
+        ),
+        (
+            (0.0,),
+            "clock_wrong: 60 s ahead of the other hubs, and no majority says which is right: have NTP set the clocks of all machines",
+        ),
+    ],
+)
+def test_clock_that_stays_wrong_has_an_alarm_until_it_is_right(
+    observed: Observed, others: tuple[float, ...], fault: str
+) -> None:
+    """Not one that is set at all machines within a moment."""
+    clock, at_boot = (
+        ClusterClock(observed.clock, observed.clock.boottime),
+        observed.clock.wall() - observed.clock.boottime(),
+    )
+    observed.clock.jump_wall(60.0)
+    for raised in (0, 0, 1):
+        clock.judge([at_boot + other for other in others])
+        observed.links.judge_clock(clock)
+        assert len(observed.raised()) == raised
+    assert observed.raised() == [("clock_wrong", "", fault)]
+    assert observed.links.clock_fault == fault
+
+    observed.clock.jump_wall(-60.0)
+    clock.judge([at_boot + other for other in others])
+    observed.links.judge_clock(clock)
+
+    assert (observed.raised(), observed.links.clock_fault) == ([], "")
 
 
 def test_hub_that_lives_and_is_not_reached_has_an_alarm_with_the_cause(observed: Observed) -> None:

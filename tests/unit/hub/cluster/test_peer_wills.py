@@ -64,6 +64,24 @@ def test_of_two_hubs_that_are_lost_together_the_second_copy_is_sent(
     assert sorted(each.topic for each in cluster.take(watcher)) == sorted(f"will/{number}" for number in range(12))
 
 
+def test_of_two_hubs_that_are_lost_one_after_the_other_no_will_is_sent_twice(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """The second one has sent what was its part of the first one's, 5 s before."""
+    cluster = make_cluster(3)
+    watcher = cluster.join(2, "watcher")
+    cluster.subscribe(watcher, ("#", 1))
+    for number in range(12):
+        cluster.join(0, f"c{number}", will=(f"will/{number}", b"gone", 1, False))
+    cluster.settle()
+
+    kill(cluster, 0)
+    cluster.clock.now += 5.0
+    kill(cluster, 0)
+
+    assert sorted(each.topic for each in cluster.take(watcher)) == sorted(f"will/{number}" for number in range(12))
+
+
 @pytest.mark.parametrize("ends", ["disconnect", "drop"])
 def test_no_copy_stays_behind_when_the_client_leaves(make_cluster: Callable[..., Cluster], ends: str) -> None:
     """After a DISCONNECT with 0x00 the Will is not sent; else it is sent by its own hub."""
