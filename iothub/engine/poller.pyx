@@ -265,8 +265,8 @@ cdef class Poller:
         try:
             if socket.stream is not None:
                 socket.stream.received(data)
-            elif self.engine is not None:
-                self.engine.feed(<Connection?> socket.connection, data)
+            elif self.engine is not None and type(socket.connection) is Connection:  # not a link's
+                self.engine.feed(<Connection> socket.connection, data)
             else:
                 socket.connection.feed(data)
         except Exception:  # the protocol edge: one client's defect is one client's end
