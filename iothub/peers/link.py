@@ -31,6 +31,7 @@ CLOCK_TRIP_S = 1.0  # an echo that took longer says too little about the other s
 ACK_S = 0.02
 ACK_FRAMES = 256
 ACK_BYTES = 256 << 10
+MOST_OVERTAKING = 1024  # acknowledgements that have overtaken what is on its way; a later one is heard when one of them has overtaken nothing any more
 
 _NS = 1_000_000_000
 _MS = 1000
@@ -56,7 +57,8 @@ class Link:
     A number is applied at most once, in order, over any number of connections. Frames with a number are written in a window,
     so that pings and acknowledgements, which have none, never wait behind more than that; nothing here stops the reading.
     So an acknowledgement overtakes frames. It says which was the last of them, and `on_acknowledged` hears of that, too, when that one is applied
-    here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows.
+    here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows. Each has its own last frame: what
+    the peer sends after one that was heard must not be taken for older because a later one has overtaken it, too.
     `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
     `wall_at_boot`: the peer's wall clock less this hub's `boottime`, in seconds, by the last echo that came soon; it says what time it is there
     now, whatever this hub's wall clock does.
@@ -95,8 +97,8 @@ class Link:
             0  # the last acknowledgement; not HELLO's: the peer may route more before it says what that has overtaken
         )
         self._confirmed = 0  # the last acknowledgement that has overtaken nothing any more
-        self._overtook: tuple[int, int] | None = None  # an acknowledgement, and the last frame that it has overtaken
-        self._overtook_next: tuple[int, int] | None = None  # the newest one after that
+        self._overtook: deque[tuple[int, int]] = deque()  # acknowledgements heard, and the last frame that each has overtaken
+        self._unheard: tuple[int, int] | None = None  # the newest one, while MOST_OVERTAKING wait
         self._written: deque[bytes] = deque()
         self._waiting: deque[bytes] = deque()
         self._kept_bytes = 0
@@ -213,7 +215,7 @@ class Link:
         if is_waited_for:
             self.flush()
         self.applied = number
-        if self._overtook is not None and self._overtook[1] <= number:
+        if self._overtook and self._overtook[0][1] <= number:
             self._confirm()
         self._unanswered_bytes += len(body)
         if is_waited_for or number - self._last_ack >= ACK_FRAMES or self._unanswered_bytes >= ACK_BYTES:
@@ -232,19 +234,22 @@ class Link:
         if number > self._acknowledged + len(self._written):
             raise BadFrameError(f"frame {number} acknowledged, which was not sent over this connection")
         self._forget_acknowledged(number)
-        self._heard = number
         self._write_waiting()
-        if self._overtook is None:
-            self._overtook = number, overtaken
-        else:
-            self._overtook_next = number, overtaken
+        self._unheard = number, overtaken
         self._confirm()
 
     def _confirm(self) -> None:
-        """Look whether what an acknowledgement has overtaken is applied here."""
-        while self._overtook is not None and self._overtook[1] <= self.applied:
-            self._confirmed = self._overtook[0]
-            self._overtook, self._overtook_next = self._overtook_next, None
+        """Look whether what acknowledgements have overtaken is applied here."""
+        overtook = self._overtook
+        while overtook and overtook[0][1] <= self.applied:
+            self._confirmed = overtook.popleft()[0]
+        if self._unheard is not None and len(overtook) < MOST_OVERTAKING:
+            self._heard, overtaken = self._unheard
+            if overtaken <= self.applied:
+                self._confirmed = self._heard
+            else:
+                overtook.append(self._unheard)
+            self._unheard = None
         self._on_acknowledged(self.peer, self._heard, self._confirmed)
 
     def _last_number(self) -> int:
