@@ -9,8 +9,9 @@ kept as its difference to `boottime`, which no administrator and no NTP sets: a 
     the hub agrees with most hubs, itself included  ->  its own clock; a correction at all machines is followed within a second
     most hubs agree, and not with this one          ->  their time
     no majority (two hubs)                          ->  time goes on from when they agreed last: whose clock jumps does not matter
+    the other hubs leave one whose clock is wrong   ->  time goes on, too, until that clock is right
 
-Invariants: without another hub it is the machine's clock. A jump of this hub's clock alone changes nothing that others see.
+Invariants: without another hub it is the machine's clock, unless that was wrong when the last one left. A jump of this hub's clock alone changes nothing that others see.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ClusterClock:
         """Compare this hub's clock with the others': each is a wall clock less this hub's `boottime`. Once a second."""
         own = self.machine_wall() - self._boottime()
         if not peers:
-            self._reference, self.offset_s, self.is_right, self.has_majority = None, 0.0, True, True
+            self._judge_alone(own)
             return
         clocks = [own, *peers]
         middle = median_low(clocks)
@@ -58,3 +59,11 @@ class ClusterClock:
             self._reference = own
         elif self.has_majority:
             self._reference = middle
+
+    def _judge_alone(self, own: float) -> None:
+        """No other hub says what time it is: a clock that was wrong when the last one left is followed once it is right."""
+        offset_s = 0.0 if self._reference is None else own - self._reference
+        self.is_right = self.has_majority = abs(offset_s) <= LIMIT_S
+        self.offset_s = 0.0 if self.is_right else offset_s
+        if self.is_right:
+            self._reference = None

@@ -77,6 +77,25 @@ def test_of_two_hubs_neither_follows_the_clock_that_jumps(jump_s: float) -> None
     assert not machines.hubs[0].has_majority
 
 
+@pytest.mark.parametrize("jump_s", [HOUR_S, -HOUR_S])
+def test_hub_whose_clock_is_wrong_keeps_the_time_when_the_other_one_leaves(jump_s: float) -> None:
+    """Or a restart of the other one would end whatever has its deadline within an hour. Once its clock is right, it is the machine's."""
+    machines = Machines(2)
+    clock, hub = machines.clocks[0], machines.hubs[0]
+    clock.jump_wall(jump_s)
+    machines.look()
+
+    hub.judge([])
+
+    assert (machines.errors()[0], hub.is_right, hub.has_majority) == (0, False, False)
+    assert hub.offset_s == pytest.approx(jump_s)
+    clock.jump_wall(-jump_s)
+    hub.judge([])
+    assert (machines.errors()[0], hub.is_right, hub.offset_s) == (0, True, 0.0)
+    clock.jump_wall(jump_s)
+    assert machines.errors()[0] == jump_s
+
+
 def test_hub_that_starts_with_another_time_than_the_only_other_one_is_wrong_and_changes_nothing_there() -> None:
     machines = Machines(2)
     machines.hubs[1] = ClusterClock(machines.clocks[1], machines.clocks[1].boottime)
