@@ -97,7 +97,9 @@ class Link:
             0  # the last acknowledgement; not HELLO's: the peer may route more before it says what that has overtaken
         )
         self._confirmed = 0  # the last acknowledgement that has overtaken nothing any more
-        self._overtook: deque[tuple[int, int]] = deque()  # acknowledgements heard, and the last frame that each has overtaken
+        self._overtook: deque[tuple[int, int]] = (
+            deque()
+        )  # acknowledgements heard, and the last frame that each has overtaken
         self._unheard: tuple[int, int] | None = None  # the newest one, while MOST_OVERTAKING wait
         self._written: deque[bytes] = deque()
         self._waiting: deque[bytes] = deque()

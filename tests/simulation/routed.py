@@ -90,9 +90,9 @@ class Routing(Check):
         found = [text for hub in self.hubs if hub.id in living for text in hub.remaining()]
         waiting: dict[PeerId, list[Subscriber]] = defaultdict(list)
         for each in self.subscribers:
-            if each.hub in living and not each.ended:
+            if each.hub in living:
                 waiting[each.hub].append(each)
-                if not each.acknowledged:
+                if not each.acknowledged and not each.ended:
                     found.append(f"{each.hub} has not acknowledged {each.topic_filter!r}")
         for publication in self.publications:
             if publication.hub in living:
@@ -113,7 +113,12 @@ class Routing(Check):
 
 
 def _has_begun(each: Subscriber, publication: Publication) -> bool:
-    """Tell whether a subscriber was acknowledged before a PUBLISH, or has got an earlier one of its topic and hub."""
+    """Tell whether a subscriber was acknowledged before a PUBLISH, or has got an earlier one of its topic and hub.
+
+    Of one that has ended, whether it has got a later one, too.
+    """
+    if each.ended and each.last.get((publication.hub.node, publication.topic), -1) < publication.number:
+        return False
     first = each.first.get((publication.hub, publication.topic), publication.number)
     return 0 < each.acknowledged < publication.sent or first < publication.number
 
@@ -123,6 +128,7 @@ class Clients:
 
     topics: Sequence[bytes] = TOPICS
     filters: Sequence[bytes] = FILTERS
+    pace_s = 0.2  # from one thing that they do to the next, at most
     leaves = 0.05  # how often all clients of a hub leave, of what they do
 
     def __init__(self, hub: SimHub, routing: Routing, bench: Bench | None = None) -> None:
@@ -175,7 +181,7 @@ class Clients:
         rng, now = self._hub.world.rng, self._hub.world.now
         is_over = self._hub.sim.is_healing and now > self._due + TAIL_S
         if self._is_joined and now >= self._due and not is_over:
-            self._due = now + rng.random() * 0.2 if not self._hub.sim.is_healing else now + TAIL_S
+            self._due = now + rng.random() * self.pace_s if not self._hub.sim.is_healing else now + TAIL_S
             self._do_something(rng.random())
         self._pass_time()
         self._bench.plane.tick()

@@ -11,6 +11,7 @@ from tests.simulation.hub import SimHub
 from tests.simulation.known import KeptSessions, Knowing
 from tests.simulation.membership import membership_suite
 from tests.simulation.queued import StoredClients, Storing
+from tests.simulation.races import RacingClients, schedule_of_races
 from tests.simulation.retained import Keeping, Retainers
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.schedule import Schedule
@@ -37,6 +38,16 @@ def routes_suite() -> Suite:
         return Clients(hub, routing)
 
     return Suite([routing, Evidence(), Silence(), OneConnection(), Bounds()], [clients])
+
+
+def races_suite() -> Suite:
+    """Subscriptions that race with messages of the other hub."""
+    routing = Routing()
+
+    def clients(hub: SimHub) -> RacingClients:
+        return RacingClients(hub, routing)
+
+    return Suite([routing, Evidence(), Bounds()], [clients], schedule=schedule_of_races)
 
 
 def known_suite() -> Suite:
@@ -102,6 +113,7 @@ def wills_suite() -> Suite:
 SUITES: dict[str, Callable[[], Suite]] = {
     "links": links_suite,
     "membership": membership_suite,
+    "races": races_suite,
     "routes": routes_suite,
     "known": known_suite,
     "groups": groups_suite,
