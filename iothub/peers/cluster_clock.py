@@ -11,7 +11,8 @@ kept as its difference to `boottime`, which no administrator and no NTP sets: a 
     no majority (two hubs)                          ->  time goes on from when they agreed last: whose clock jumps does not matter
     the other hubs leave one whose clock is wrong   ->  time goes on, too, until that clock is right
 
-Invariants: without another hub it is the machine's clock, unless that was wrong when the last one left. A jump of this hub's clock alone changes nothing that others see.
+Invariants: without another hub it is the machine's clock, unless that was wrong when the last one left. A jump of this hub's clock alone changes
+nothing that others see.
 """
 
 from __future__ import annotations

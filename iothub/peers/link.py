@@ -31,7 +31,9 @@ CLOCK_TRIP_S = 1.0  # an echo that took longer says too little about the other s
 ACK_S = 0.02
 ACK_FRAMES = 256
 ACK_BYTES = 256 << 10
-MOST_OVERTAKING = 1024  # acknowledgements that have overtaken what is on its way; a later one is heard when one of them has overtaken nothing any more
+MOST_OVERTAKING = (
+    1024  # acknowledgements heard that have overtaken what is on its way; a later one is heard when there is room
+)
 
 _NS = 1_000_000_000
 _MS = 1000

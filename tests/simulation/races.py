@@ -1,6 +1,7 @@
 """Clients of two hubs that subscribe, unsubscribe and publish all the time, while the link between them breaks and carries more than it takes.
 
-Knows no check: what must be true is what `Routing` says. Acknowledgements overtake messages here, several at a time, and connections begin among them.
+Knows no check: what must be true is what `Routing` says. Acknowledgements overtake messages here, several at a time, and connections begin
+among them.
 """
 
 from __future__ import annotations
