@@ -123,12 +123,13 @@ class Machine:
         try:
             while True:
                 self.disk.failures = self.chance.choice((0.0, 0.0, 0.2))
+                self.disk.read_failures = self.chance.choice((0.0, 0.0, 0.2))
                 self._group([self._verb() for _ in range(self.chance.randrange(1, 5))])
                 if self.chance.random() < 0.3:
                     with suppress(BackendError):
                         self.chance.choice((self.store.probe, self.store.put_into_tables))()  # at any time
         except Killed:
-            self.disk.failures = 0.0
+            self.disk.failures = self.disk.read_failures = 0.0
 
     def _group(self, verbs: list[Do]) -> None:
         """As the thread with the group commit does it: again and again, until it is done."""
@@ -149,14 +150,25 @@ class Machine:
         if self.disk.steps > 0:
             self._copy()
         abandon(self.store)
-        self.generation += 1
-        self.disk.start_again()
-        self.store = self._open()
+        self._start()
         found = state(self.store)
         if self.may_be is not None and found == state(self.may_be):
             self.must_be = self.may_be
         self.may_be = None
         assert found == state(self.must_be)
+
+    def _start(self) -> None:
+        """Begin the next process, which may be killed while it starts, and so may those after it."""
+        while True:
+            self.generation += 1
+            self.disk.start_again()
+            self.disk.steps = self.chance.choice((0, 0, self.chance.randrange(1, 12)))
+            try:
+                self.store = self._open()
+            except Killed:
+                continue
+            self.disk.steps = 0
+            return
 
     def _verb(self) -> Do:
         chance, queue_id = self.chance, self.chance.choice(QUEUES)

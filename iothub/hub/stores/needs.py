@@ -15,6 +15,7 @@ from iothub.config.sections import Config
 from iothub.hub.from_settings import listener_infos, plane_limits
 from iothub.hub.stores.drivers import file_versions
 from iothub.net.descriptors import count_open, least_limit
+from iothub_services.queues.journal.segments import MOST_READING
 from iothub_services.queues.journal.sizes import SMALLEST
 from iothub_services.quota.slots import SIZE_BYTES as SLOTS_BYTES
 
@@ -22,6 +23,7 @@ _STANDARD = 3  # standard input, output and error
 _PROCESS = 10  # lock, two pollers, a pipe that wakes, two spare ones, usage.map, the local socket and its directory
 _OF_A_FILE = 5  # of SQLite: it and its log, each for writing and for reading, and the index of the log
 _SQLITE_FILES = 6  # stores, accounts and usage; those on servers are counted as well, which are then not opened
+_OF_THE_JOURNAL = MOST_READING + 3  # the segment that is written, the next one, and their folder
 _OF_A_SERVER = 32  # connections of all clients to it, and what wakes their threads
 _ROOM_OF_A_FILE = (
     64 << 10
@@ -36,7 +38,8 @@ def own_descriptors(settings: Config) -> int:
     servers = (settings.sql.url_file, settings.redis.addresses, settings.kafka.brokers, settings.cluster.listen)
     gateways = len(settings.hbase.thrift) * (settings.hbase.connections + 1)  # and one that looks whether it answers
     on_servers = sum(map(bool, servers)) * _OF_A_SERVER + gateways
-    return _STANDARD + _PROCESS + _SQLITE_FILES * _OF_A_FILE + listeners + on_servers
+    journal = settings.queues.journal * _OF_THE_JOURNAL
+    return _STANDARD + _PROCESS + _SQLITE_FILES * _OF_A_FILE + journal + listeners + on_servers
 
 
 def require_descriptors(settings: Config, limit: int, count: Callable[[], int] = count_open) -> None:

@@ -251,7 +251,7 @@ JOURNAL_MESSAGES = _gauge(
 )
 JOURNAL_CHECKPOINT = _gauge(
     "iothub_journal_last_checkpoint_duration_seconds",
-    "Duration of the last move from the journal to queues.db; publishers of stored messages waited for it.",
+    "Duration of the last change of the journal's segment, with what was moved to queues.db for it; publishers of stored messages waited for it.",
     merge=Merge.MAX,
 )
 STORE_PENDING_BYTES = _gauge("iothub_store_pending_bytes", "Bytes of messages that wait to be stored.")

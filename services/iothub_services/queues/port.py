@@ -175,7 +175,8 @@ class TenantUsage(NamedTuple):
 class JournalFigures(NamedTuple):
     """What whoever runs a journal in front of the embedded queues looks at; all 0: there is none.
 
-    `messages`: that are in no table. `checkpoint_us`: how long the last one took; appends have waited for it.
+    `messages`: that are in no table. `checkpoint_us`: how long it took to begin the newest segment, with what was moved into the tables and committed
+    then; appends have waited for it.
     """
 
     size_bytes: int = 0

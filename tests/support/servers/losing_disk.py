@@ -21,7 +21,7 @@ class File:
 class LosingDisk:
     """A `Disk` of the journal: what is not synced is lost when it crashes, content sector by sector, names from some change of the folder on.
 
-    `failures`: how probable one is, of each call.
+    `failures`: how probable one is, of each call that changes something. `read_failures`: of each other one.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -30,6 +30,7 @@ class LosingDisk:
         self._files: dict[str, File] = {}
         self._folders: list[dict[str, File]] = [{}]  # as it was when it was synced, and after each change since
         self.failures = 0.0
+        self.read_failures = 0.0
         self.free = 1 << 40
         self._next = 2
 
@@ -73,9 +74,11 @@ class LosingDisk:
     def close(self, descriptor: int) -> None: ...
 
     def read(self, path: Path) -> bytes:
+        self._fail_read()
         return bytes(self._files[path.name].seen)
 
     def read_at(self, descriptor: int, size_bytes: int, at: int) -> bytes:
+        self._fail_read()
         return bytes(self._open[descriptor].seen[at : at + size_bytes])
 
     def remove(self, path: Path) -> None:
@@ -124,6 +127,10 @@ class LosingDisk:
     def _fail(self) -> None:
         if self._chance.random() < self.failures:
             raise OSError(28, "No space left on device")
+
+    def _fail_read(self) -> None:
+        if self._chance.random() < self.read_failures:
+            raise OSError(5, "Input/output error")
 
 
 def abandon(store: JournaledQueues) -> None:

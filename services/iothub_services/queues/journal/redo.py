@@ -55,13 +55,14 @@ class RedoneTables(SqliteQueues):
             return
         self._rows.touch(row.queue_id)
         ids = {position: message_id for message_id, position in row.young.ids.items()}
-        bodies, references = [], []
-        for each in read_records(wanted, self._read_at):
+        connection = self._database.writer
+        for each in read_records(wanted, self._read_at):  # whose bodies may be more than fits in memory
             body_id = self._bodies.allocate()
-            bodies.append((body_id, each.body))
-            references.append(stored_reference(row.queue_id, body_id, each, ids.get(each.position), is_shared=False))
-        self._database.writer.executemany(schema.INSERT_BODY, bodies)
-        self._database.writer.executemany(schema.INSERT_REF, references)
+            connection.execute(schema.INSERT_BODY, (body_id, each.body))
+            connection.execute(
+                schema.INSERT_REF,
+                stored_reference(row.queue_id, body_id, each, ids.get(each.position), is_shared=False),
+            )
         self._table.moved(row)
 
     # --- records

@@ -38,6 +38,9 @@ _NAME = re.compile(rf"(\d{{20}})\.([0-9a-f]{{{2 * MARK_BYTES}}}){re.escape(_SUFF
 DAMAGED_SUFFIX = ".damaged"
 _SPARE = "next.spare"  # a flushed segment, to be used again if it has the right size
 _ZEROS = bytes(1 << 20)
+MOST_READING = (
+    16  # earlier segments whose files are open: there may be a thousand, and connections need descriptors as well
+)
 _BEGIN_BYTES = 256  # more than the first group of a segment
 _REMEDIES = {
     errno.ENOSPC: "free some disk space first",
@@ -338,8 +341,15 @@ class Journal:
         """Raises OSError."""
         descriptor = self._reading.get(segment)
         if descriptor is None:
-            descriptor = self._reading[segment] = self._disk.open(self._path(segment, mark))
+            descriptor = self._disk.open(self._path(segment, mark))
+            self._keep_open(segment, descriptor)
         return descriptor
+
+    def _keep_open(self, segment: int, descriptor: int) -> None:
+        """For reading; the one that was opened first is closed if they are too many."""
+        while len(self._reading) >= MOST_READING:
+            self._close_reading(next(iter(self._reading)))
+        self._reading[segment] = descriptor
 
     def read_back(self, flushed: int) -> Iterator[Loaded]:
         """Give the records of the segments above `flushed`, up to the last group that was written. Raises BackendError."""
@@ -473,7 +483,7 @@ class Journal:
             self._disk.close(descriptor)
             raise
         if self._descriptor >= 0:
-            self._reading[self.segment] = self._descriptor
+            self._keep_open(self.segment, self._descriptor)
         self._descriptor = descriptor
         self._is_poisoned = False
         if self.segment:

@@ -90,7 +90,7 @@ class JournaledTables(RedoneTables):
             self._move_out,
         )
         self._changes = 0  # messages that the transaction has removed
-        self._checkpoint_us = 0  # how long the last one took
+        self._checkpoint_us = 0  # how long appends waited when the newest segment was begun
         self._is_forgetting = False  # a tenant: what the tables have of it goes with the end of the group, and its bodies when they are swept
         self._flush: Flush | None = None  # of the oldest segment, while it is moved
         self._flushed_for = 0  # where the newest segment ended when a slice was moved last
@@ -233,8 +233,9 @@ class JournaledTables(RedoneTables):
                 except sqlite3.Error as error:
                     self._undo()
                     raise backend_error(error, self._database.path, is_committing=False) from error
-                except IotHubError:  # a verb that refuses has decided nothing
-                    if group.data or not self._is_as_of(undone):
+                except IotHubError as error:
+                    # A verb that refuses has decided nothing; one whose files fail may have, before its first record.
+                    if group.data or isinstance(error, BackendError) or not self._is_as_of(undone):
                         self._undo()
                     raise
                 except BaseException:
@@ -382,11 +383,11 @@ class JournaledTables(RedoneTables):
                 for row in self._table.rows_in(flush.segment):
                     self._move_out(row)
                 self._tell_damage(flush.segment, is_missing=False)
-        except (sqlite3.Error, BackendError) as error:
-            self._undo()
-            if isinstance(error, BackendError):
-                raise
-            raise backend_error(error, self._database.path, is_committing=False) from error
+        except BaseException as error:
+            self._undo()  # what was taken out of the table in memory may not be in the transaction
+            if isinstance(error, sqlite3.Error):
+                raise backend_error(error, self._database.path, is_committing=False) from error
+            raise
         if flush.is_done:
             self._flush = None
 

@@ -8,7 +8,7 @@ from iothub_services.queues.sqlite.append cimport Appending, full
 from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Tenant
 
 
-cdef Py_ssize_t _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE, _SPARE_WORDS
+cdef Py_ssize_t _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE, _SPARE_WORDS, _SPARE_DEADLINES
 
 
 @cython.final
@@ -29,7 +29,8 @@ cdef class Table:
     cdef public Py_ssize_t count
     cdef public long long segment
     cdef public set tenants
-    cdef list _waiting, _deadlines, _positions, _made, _dropped, _hit
+    cdef public list deadlines
+    cdef list _waiting, _positions, _made, _dropped, _hit
     cdef GroupBuffer _group
     cdef bytes _message_id, _data
     cdef object _expires_at_ms
@@ -62,6 +63,7 @@ cdef class Table:
         self, QueueRow row, long long position, unsigned long long kind, unsigned long long place, unsigned long long extent,
         unsigned long long delivery
     )
+    cdef object _watch(self, object deadline, object queue_id)
     @cython.locals(young=Young)
     cpdef object acknowledge(self, QueueRow row, long long upto)
     @cython.locals(size=cython.longlong, qos0=cython.longlong)

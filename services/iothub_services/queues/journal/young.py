@@ -16,7 +16,7 @@ from __future__ import annotations
 import sqlite3
 from array import array
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from iothub.engine.outbox import QueueTarget
@@ -33,6 +33,7 @@ _RELEASED = "SELECT position FROM released WHERE queue = ?"
 _INBOUND = "SELECT packet_id FROM inbound WHERE queue = ?"
 _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE = APPEND.size, DELIVERY.size, IDENTIFIER.size
 _SPARE_WORDS = 256  # of messages that are gone, before the others are moved up
+_SPARE_DEADLINES = 1_024  # that are watched for nobody, before they go
 
 
 class Wanted(NamedTuple):
@@ -59,7 +60,7 @@ class Young:
         self.begin = 0  # where the first message is in `words`
         self.first = self.last = 0  # positions of its ends
         self.ids: dict[bytes, int] = {}  # of QoS 2 messages
-        self.deadline = 0  # the one that `Table` watches
+        self.deadline = 0  # the one that `Table` watches: none of its messages expires before it
         self.visible = visible
         self.is_waiting = False  # for its group to be durable
         self.released: set[int] | None = None
@@ -97,7 +98,7 @@ class Table:
         self._made: list[Delivered] = []
         self._dropped: list[tuple[int, int]] = []
         self._hit: list[str] = []
-        self._deadlines: list[tuple[int, int]] = []  # expiry, queue
+        self.deadlines: list[tuple[int, int]] = []  # expiry, queue
 
     # --- a group
 
@@ -150,7 +151,7 @@ class Table:
         data, message_id = operation.body, operation.message_id
         if row is None or (message_id and target.qos == 2) or full(row, len(data)):
             return None
-        row.tail = position = row.tail + 1
+        position = row.tail + 1
         qos, flags, size, count = target.qos, target.flags(), len(data), len(target.identifiers)
         self._message_id, self._expires_at_ms = message_id, expires_at_ms
         self._admit(row, position, qos, size)
@@ -227,14 +228,15 @@ class Table:
             if not has_room:
                 self._positions.append(_FULL)
                 return
-        row.tail = position = row.tail + 1
+        position = row.tail + 1
         self._positions.append(position)
         self._made.append((queue_id, position, qos, flags, subscription_ids, row))
         self._admit(row, position, qos, size)
 
     def _admit(self, row: QueueRow, position: int, qos: int, size: int) -> None:
-        """Count a message whose record is not written yet."""
+        """Take a message whose record is not written yet into its queue, which has nobody else see it: what is made here is of the tail before."""
         young = self.of(row)
+        row.tail = max(row.tail, position)
         if not young.is_waiting:
             young.is_waiting = True
             self._waiting.append(row)
@@ -277,7 +279,14 @@ class Table:
         self.living[segment] = self.living.get(segment, 0) + 1
         if expires_at_ms and (not young.deadline or expires_at_ms < young.deadline):
             young.deadline = expires_at_ms
-            heappush(self._deadlines, (expires_at_ms, row.queue_id))
+            self._watch(expires_at_ms, row.queue_id)
+
+    def _watch(self, deadline: int, queue_id: int) -> None:
+        """Look at a queue then. It may have had another one, which goes when those of no queue are as many as the others."""
+        heappush(self.deadlines, (deadline, queue_id))
+        if len(self.deadlines) > 2 * len(self.young) + _SPARE_DEADLINES:
+            self.deadlines = [(row.young.deadline, row.queue_id) for row in self.young.values() if row.young.deadline]
+            heapify(self.deadlines)
 
     def take(self, row: QueueRow, delivered: Placed, found: tuple[int, int, int], record: AppendRecord) -> None:
         """Add what a record says to a queue whose row is touched. `found`: its segment, where it is there, where the delivery begins."""
@@ -285,7 +294,6 @@ class Table:
         segment, at, delivery = found
         size = len(record.body)
         self._message_id, self._expires_at_ms = record.message_id, record.expires_at_ms
-        row.tail = max(row.tail, position)
         body = body_offset(record)
         self._admit(row, position, qos, size)
         self.push(
@@ -346,14 +354,11 @@ class Table:
         if not row.young_messages:
             young.words = array("Q")
             young.begin = 0
-            young.ids.clear()
-            young.deadline = 0
-        else:
-            if end > _SPARE_WORDS and 2 * end > len(words):
-                del words[:end]
-                young.begin = 0
-            if young.ids:
-                _forget_before(young.ids, young.first)
+        elif end > _SPARE_WORDS and 2 * end > len(words):
+            del words[:end]
+            young.begin = 0
+        if young.ids:
+            _forget_before(young.ids, young.first)
 
     def _count(self, row: QueueRow, messages: int, size_bytes: int, qos0: int) -> None:
         row.messages += messages
@@ -479,17 +484,18 @@ class Table:
     # --- all
 
     def due(self, now_ms: int) -> list[QueueRow]:
-        """Return the queues that have young messages whose time has come."""
+        """Return the queues that have young messages whose time has come; they are the caller's to move out."""
         found = []
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            deadline, queue_id = heappop(self._deadlines)
+        while self.deadlines and self.deadlines[0][0] <= now_ms:
+            deadline, queue_id = heappop(self.deadlines)
             row = self.young.get(queue_id)
-            if row is None or not row.young_messages or row.young.deadline != deadline:
+            if row is None or row.young.deadline != deadline:
                 continue
             earliest = min([each.expires_at_ms for each in self.all_wanted(row) if each.expires_at_ms], default=0)
-            row.young.deadline = earliest
+            row.young.deadline = 0
             if earliest > now_ms:
-                heappush(self._deadlines, (earliest, queue_id))
+                row.young.deadline = earliest
+                self._watch(earliest, queue_id)
             elif earliest:
                 found.append(row)
         return found
@@ -529,7 +535,7 @@ class Table:
         self.living.clear()
         self.count = 0
         self._waiting.clear()
-        self._deadlines.clear()
+        self.deadlines.clear()
 
 
 def _forget_before(ids: dict[bytes, int], first: int) -> None:

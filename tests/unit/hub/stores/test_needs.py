@@ -72,10 +72,12 @@ def test_limit_that_is_reached_already_is_refused() -> None:
         ["kafka.brokers=kafka-1:9092"],
         ["redis.addresses=127.0.0.1:6379"],
         ["hbase.thrift=127.0.0.1:9090"],
+        ["queues.journal=true"],
     ],
 )
 def test_whatever_is_on_needs_more(flags: list[str]) -> None:
-    assert own_descriptors(settings(*flags)) > own_descriptors(settings())
+    off = "queues.journal=false"
+    assert own_descriptors(settings(off, *flags)) > own_descriptors(settings(off))
 
 
 def test_links_need_more() -> None:
