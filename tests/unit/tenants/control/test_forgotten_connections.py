@@ -11,11 +11,11 @@ from twisted.internet.defer import Deferred
 
 from iothub.base.reasons import Reason
 from iothub.engine.state import Connection
-from iothub.hooks import Challenge
+from iothub.hooks import Attempt, Challenge
 from tests.support.clients import property_names as names
 from tests.support.clients.mqtt_clients import Client
 from tests.support.clients.packets import PUBLISH
-from tests.support.in_process.control_harness import Harness, plugged
+from tests.support.in_process.control_harness import Harness, now, plugged
 from tests.support.in_process.kept_sessions import KEPT, WILL
 
 MakeHarness = Callable[..., Harness]
@@ -126,15 +126,20 @@ def test_connection_that_never_had_a_session_is_forgotten(make_harness: MakeHarn
         assert is_forgotten(harness, connection)
 
 
+def begin_riddle(harness: Harness) -> tuple[Client, Connection]:
+    """Send a CONNECT with an Authentication Method."""
+    client = harness.open_connection()
+    client.send(client.connect_bytes("c", "acme/dev1", None, props=[(names.AUTH_METHOD, "riddle")]))
+    connection = harness.sockets[-1].connection
+    assert connection is not None
+    return client, connection
+
+
 def test_connection_that_ends_while_a_plug_in_thinks_is_forgotten(make_harness: MakeHarness) -> None:
     """Its next step is a challenge, which nobody will answer."""
     thinking: Deferred[Challenge] = Deferred()
     harness = make_harness(hooks=plugged(authenticate=lambda _attempt: thinking))
-    client = harness.open_connection()
-    props = [(names.AUTH_METHOD, "riddle")]
-    client.send(client.connect_bytes("c", "acme/dev1", None, props=props))
-    connection = harness.sockets[-1].connection
-    assert connection is not None
+    client, connection = begin_riddle(harness)
     client.drop()
 
     thinking.callback(Challenge(b"what is 6 x 7?"))
@@ -142,3 +147,19 @@ def test_connection_that_ends_while_a_plug_in_thinks_is_forgotten(make_harness: 
 
     assert is_forgotten(harness, connection)
     assert len(harness.control.connect_timeouts) == 0
+
+
+def test_connection_is_forgotten_though_a_plug_in_never_answers(make_harness: MakeHarness) -> None:
+    """It keeps what it waits for in the attempt's memory, which the connection led to."""
+
+    def wait(attempt: Attempt) -> Deferred[bool]:
+        attempt.memory["waits"] = Deferred()
+        return attempt.memory["waits"]
+
+    harness = make_harness(hooks=plugged(authenticate=wait))
+    client, connection = begin_riddle(harness)
+    client.drop()
+    harness.pass_time(60)
+    now(harness.control.connect_timeouts.reject_overdue())
+
+    assert is_forgotten(harness, connection)
