@@ -6,7 +6,9 @@ A hash of the sources goes beside what was built, so that a hub does not start o
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -27,6 +29,7 @@ COMPILED = (
 )
 # What a class in a .pxd says of its memory, as decorators.
 OF_MEMORY = ("freelist", "no_gc")
+WITH_FREE_LIST = re.compile(r"^@cython\.freelist\b.*\n(?:@.*\n)*cdef class (\w+)", re.MULTILINE)
 build_stamp = runpy.run_path("iothub/net/build_stamp.py")
 
 
@@ -43,18 +46,41 @@ def keep_what_is_said_of_memory() -> None:
     """Let Cython heed `OF_MEMORY` on a class whose body is in the .py: it forgets the .pxd's decorators when it comes to the body."""
     from Cython.Compiler.Nodes import CClassDefNode
 
-    analyse = CClassDefNode.analyse_declarations
+    analyse = getattr(CClassDefNode, "analyse_declarations", None)
+    if analyse is None:
+        return  # a Cython of another make: `say_what_was_forgotten` finds it out
+    # What is set here is needed in the processes that translate, too: by fork they have it, by other ways they would begin without it.
+    multiprocessing.set_start_method("fork", force=True)
 
     def analyse_declarations(node: CClassDefNode, env: object) -> None:
         declared = env.lookup_here(node.class_name)
         scope = None if declared is None else getattr(declared.type, "scope", None)
-        said = {} if scope is None else scope.directives
+        said = getattr(scope, "directives", None) or {}
         analyse(node, env)
         kept = {name: said[name] for name in OF_MEMORY if said.get(name)}
         if kept and not node.in_pxd:
             node.scope.directives = {**node.scope.directives, **kept}
 
     CClassDefNode.analyse_declarations = analyse_declarations
+
+
+def say_what_was_forgotten(compiled: list[object]) -> None:
+    """Say which classes have no free list in the C sources, though their .pxd says so: then `no_gc` was forgotten in the same way."""
+    import Cython
+
+    forgotten = []
+    translated = {extension.name: extension.sources[0] for extension in compiled}
+    for name, path in sources():
+        declaration = path.with_suffix(".pxd")
+        classes = WITH_FREE_LIST.findall(declaration.read_text()) if declaration.exists() else []
+        written = Path(translated[name]).read_text() if classes else ""
+        forgotten += [each for each in classes if not re.search(rf"\b__pyx_freelist_\w+_{each}\b", written)]
+    if forgotten:
+        print(
+            f"iothub: Cython {Cython.__version__} does not heed {' and '.join(OF_MEMORY)} of {', '.join(forgotten)} in their .pxd files; "
+            "what it builds works, is slower, and needs more memory for each connection",
+            file=sys.stderr,
+        )
 
 
 def extensions() -> list[object]:
@@ -86,6 +112,7 @@ def extensions() -> list[object]:
         language_level=3,
         compiler_directives={"binding": False},
     )
+    say_what_was_forgotten(compiled)
     for extension in compiled:
         extension.optional = True  # no compiler: the plain twin. Set here, because not every Cython hands it on
     return compiled

@@ -24,7 +24,7 @@ cdef class Share:
 
 
 @cython.final
-@cython.no_gc  # `connection` is forgotten when its end begins, `stream` when its descriptor is freed, so that no circle goes through it
+@cython.no_gc  # `connection` is forgotten when its end begins, `stream` and `acceptor` when its descriptor is freed: no circle goes through it
 cdef class Socket:
     cdef Sockets sockets
     cdef object acceptor

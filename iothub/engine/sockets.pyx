@@ -243,6 +243,7 @@ cdef class Sockets:
                 c_close(socket.fd)
                 socket.fd = -1
                 acceptor = socket.acceptor
+                socket.acceptor = None  # that of a link's dial knows its socket
                 if acceptor is not None:
                     try:
                         acceptor.released(socket)

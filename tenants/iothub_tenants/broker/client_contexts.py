@@ -90,9 +90,13 @@ class ClientContext:
         return Authenticated(self.broker.record, self.device, _UNKNOWN_STAMP, self.token)
 
     def detach(self, reason: Reason) -> None:
-        """Detach the session and release the connection's quota unit. Idempotent."""
-        if self.exchange is not None and self.exchange.awaited is not None:
-            awaited, self.exchange.awaited = self.exchange.awaited, None
+        """Detach the session, forget the authentication and release the connection's quota unit. Idempotent."""
+        exchange, self.exchange = (
+            self.exchange,
+            None,
+        )  # whoever awaits a step of it may never hear, and knows the connection
+        if exchange is not None and exchange.awaited is not None:
+            awaited, exchange.awaited = exchange.awaited, None
             awaited.callback(None)
         session, self.session = self.session, None
         broker = self.broker

@@ -111,11 +111,15 @@ async def _step(hub: Hub, attempt: Attempt) -> Step:
 
 
 def send_challenge(hub: Hub, connection: Connection, exchange: Exchange, data: bytes) -> Deferred[bytes | None]:
-    """Send a challenge; fires with the client's Authentication Data, or with None when the connection has closed."""
-    exchange.awaited = Deferred()
+    """Send a challenge; fires with the client's Authentication Data, or with None when the connection has closed, which may have been before."""
+    awaited: Deferred[bytes | None] = Deferred()
+    if connection.is_closed:
+        awaited.callback(None)
+        return awaited
+    exchange.awaited = awaited
     hub.plane.send(connection, auth_packet(CONTINUE, exchange.method, data))
     hub.plane.resume(connection)
-    return exchange.awaited
+    return awaited
 
 
 def auth_packet(code: int, method: str, data: bytes | None) -> bytes:
