@@ -27,6 +27,7 @@ cdef class Poller:
     cdef bint handle_fairly(self, Socket socket, uint32_t mask) except -1
     cdef int handle(self, Socket socket, uint32_t mask) except -1
     cdef int read(self, Socket socket) except -1
+    cdef bint is_of_engine(self, object connection)
     cdef Share share_of(self, object tenant)
     cdef bint has_more(self, Socket socket)
     cdef int discard(self, Socket socket) except -1

@@ -265,7 +265,7 @@ cdef class Poller:
         try:
             if socket.stream is not None:
                 socket.stream.received(data)
-            elif self.engine is not None and type(socket.connection) is Connection:  # not a link's
+            elif self.is_of_engine(socket.connection):
                 self.engine.feed(<Connection> socket.connection, data)
             else:
                 socket.connection.feed(data)
@@ -286,6 +286,14 @@ cdef class Poller:
         elif socket.bite < BITE_KIB and took < SLOW_S / 2 and <size_t> size == limit:
             socket.bite <<= 1
         return 0
+
+    cdef bint is_of_engine(self, object connection):
+        """Whether the plane gets its bytes: not of a link, nor of a client that is traced."""
+        return (
+            self.engine is not None
+            and type(connection) is Connection
+            and (<Connection> connection).plane is self.engine
+        )
 
     cdef Share share_of(self, object tenant):
         if tenant.share is None:
