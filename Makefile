@@ -11,10 +11,10 @@ PORT ?= 1883
 WORKERS ?= 1
 DIST ?= dist
 
-.PHONY: help install run test check bench fuzz mutants nightly dist deb docs services services-stop coprocessor fmt clean
+.PHONY: help install run test check bench fuzz mutants nightly dist dist-arm64 deb docs services services-stop coprocessor fmt clean
 
 help:  ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(STAMP)  ## create .venv, compile the message plane, install the iothub command into it
 
@@ -56,6 +56,9 @@ nightly: $(DEV_STAMP)  ## the long tests: kill -9 scenarios, soak, chaos, mutant
 
 dist: install  ## build sdist and wheel into dist/ (DIST=another folder)
 	@bash ops/dist.sh '$(DIST)'
+
+dist-arm64: install  ## build the wheel for arm64 on another Debian machine (DIST=another folder)
+	@bash ops/dist_arm64.sh '$(DIST)'
 
 deb: install  ## build the Debian package of the hub into dist/ (DIST=another folder; for the Debian release it is built on)
 	@bash ops/debian/build.sh '$(DIST)'

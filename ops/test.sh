@@ -44,6 +44,11 @@ echo "fetching the real servers: JDK, Maven, Kafka, HBase, Redis, MariaDB and Po
 fetched=$($bin/python -m ops.services fetch 2>&1) || { has_servers=; left_out+=("tests on real servers: $(grep -m1 "^services: " <<<"$fetched")"); }
 
 if [ "${1:-}" = --nightly ]; then  # too long for a day: minutes on a new machine
+    need_debian qemu-aarch64-static "--no-install-recommends qemu-user-static" "a hub on arm64"
+    need_debian aarch64-linux-gnu-gcc "--no-install-recommends gcc-aarch64-linux-gnu" "the wheel for arm64"
+    need_debian mmdebstrap "--no-install-recommends mmdebstrap" "Debian's Python for arm64"
+    need_debian arch-test "--no-install-recommends arch-test" "Debian's Python for arm64"
+    need_debian lintian "--no-install-recommends lintian" "the check of the Debian package"
     bash ops/go_tools.sh .venv/go || left_out+=("Helm and Prometheus on their files: helm and promtool need Go and its module proxy")
 fi
 
