@@ -60,7 +60,7 @@ def nodes(app: App) -> None:
     Example:
       iothub --data-dir ./hub cluster nodes
     """
-    rows = [{name: row[name] for name in _NODE} for row in app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows]
+    rows = [{name: row.get(name) for name in _NODE} for row in app.hub.ask(Verb.CLUSTER_STATUS, "", {}).rows]
     app.rows(rows, *_NODE)
 
 

@@ -67,7 +67,7 @@ NOUNS = {
     "audit": ("audit", "Who has changed what."),
     "backup": ("backup", "Copy the data directory as of one moment, beside a running hub or without one."),
     "restore": ("restore", "Put a backup into a data directory."),
-    "cluster": ("cluster", "The hubs of an installation: status, drain, resume, evict, init-ca, issue."),
+    "cluster": ("cluster", "The hubs of an installation: status, nodes, drain, resume, evict, init-ca, issue."),
     "cert": ("cert", "Certificates: create a self-signed one for tests."),
     "context": ("context", "REST APIs of other machines, for --context: add, use, list, remove."),
     "version": ("version", "Show the version of the program and its libraries."),

@@ -30,6 +30,7 @@ CHALLENGE = {"WWW-Authenticate": 'Bearer realm="iothub"'}
 _THREADS = 2
 _MOST_WAITING = 16
 _OIDC = "oidc:"  # in place of a name, which nobody has
+_STATE_CHARS = 64  # more than a state of ours has
 
 log = logging.get(__name__)
 
@@ -114,7 +115,8 @@ class Logins:
     async def finish_oidc(self, cookie: str | None, state: str, code: str, address: str) -> Begun:
         """Log in whom the provider has sent back. Raises as `OidcLogin.finish`, all refusals as ProblemError."""
         oidc = self._require_oidc()
-        self._begin_attempt(_OIDC, address)
+        attempt = f"{_OIDC}{state[:_STATE_CHARS]}"  # of its own: what somebody else sends to this path keeps nobody out
+        self._begin_attempt(attempt, address)
         try:
             begun = await self._provider.run(partial(oidc.finish, cookie, state, code, address))
         except (ConfigError, ConflictError, DeniedError, NotFoundError) as error:
@@ -122,9 +124,9 @@ class Logins:
             log.info("login by the OpenID provider refused", address=address, cause=str(error))
             raise ProblemError(Code.FORBIDDEN, without_commands(str(error))) from None
         except BaseException:
-            self._limits.take_back(_OIDC, address)
+            self._limits.take_back(attempt, address)
             raise
-        self._limits.take_back(_OIDC, address)
+        self._limits.take_back(attempt, address)
         log.info("logged in", user=begun.user.name, address=address)
         return begun
 

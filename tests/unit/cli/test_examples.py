@@ -57,6 +57,7 @@ ASKING = {
     "trace",
     "config reload",
     "cluster status",
+    "cluster nodes",
     "cluster drain",
     "cluster resume",
     "cluster evict",

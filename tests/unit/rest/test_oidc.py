@@ -162,6 +162,8 @@ def test_refusals_are_noted_and_limited(sso: Api, provider: OidcProvider) -> Non
     assert answers == [403] * 5 + [429]
     line = audit.page(sso.store, limit=1)[0]
     assert (line.action, line.actor) == ("login failed", "anonymous")
+    departed, cookie = depart(sso)
+    assert come_back(sso, cookie, provider.log_in(departed.headers["location"])).status == 200  # an attempt of its own
 
 
 # --- tokens
