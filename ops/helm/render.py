@@ -21,7 +21,7 @@ HEAD = """\
 # addresses. docs/guide/cluster.md has the steps; in short, with the files of `iothub init` and `iothub cluster`:
 #
 #   kubectl create secret generic iothub --from-file=hub-0/pepper --from-file=accounts-url=hub-0/accounts.url --from-file=redis-password
-#   kubectl create secret generic iothub-links --from-file=authority/ca.pem \
+#   kubectl create secret generic iothub-links --from-file=authority/ca.pem \\
 #     --from-file=0.pem=for-0/cert.pem --from-file=0.key=for-0/key.pem --from-file=1.pem=for-1/cert.pem --from-file=1.key=for-1/key.pem ...
 #   kubectl create secret tls iothub-tls --cert=cert.pem --key=key.pem
 #
