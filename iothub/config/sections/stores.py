@@ -24,7 +24,7 @@ class Queues:
     )
     journal: bool = key(
         value_types.flag,
-        True,
+        False,
         "sqlite: write what changes to a journal first (folder `queues.journal` in the data directory), and to `queues.db` only what stays: "
         "a message that is acknowledged soon never gets there. false: write everything to `queues.db` at once.",
     )
