@@ -49,6 +49,7 @@ class LinkAlarms:
         self._log = LinkLog(clock)
         self._troubles: dict[int, str] = {}  # why a hub is not linked
         self._own_certificate = ""  # that somebody who has connected refused it; empty once a link is up
+        self._down: set[int] = set()  # at the last look
         self._raised: set[int] = set()
         self._gone: dict[int, AlarmName] = {}
         self._logged: dict[tuple[str, str], float] = {}
@@ -58,7 +59,7 @@ class LinkAlarms:
 
     def trouble(self, node: int) -> str:
         """Return why a hub is not linked. One that connects to this hub and does not get as far as its name has no cause of its own."""
-        return self._troubles.get(node) or self._own_certificate
+        return self._troubles.get(node) or (self._own_certificate if node in self._down else "")
 
     def is_refused(self, node: int) -> bool:
         """Whether the two certificates or programs do not fit, though no hub has said its name."""
@@ -68,6 +69,7 @@ class LinkAlarms:
     def judge(self, statuses: Iterable[LinkStatus]) -> None:
         """Look at all hubs that live by the accounts, once a second."""
         there = {status.peer.node: status for status in statuses}
+        self._down = {node for node, status in there.items() if status.state == "down"}
         for node in self._raised - there.keys():
             self._clear(node)
         for node in self._troubles.keys() - there.keys():
