@@ -1,6 +1,6 @@
 """What time it is, for a hub among others: its own wall clock while that agrees with theirs, else the time that the hubs go by.
 
-Knows no link and no alarm: it is told what the other hubs' clocks show.
+Knows no link and no alarm: it is given what the other hubs' clocks show.
 
 Theory: deadlines are kept as wall time, and another hub than the one that has written them sends or removes what is due. A machine whose clock
 is wrong would do that too early, and write deadlines that the others find too early or too late. So all parts of a hub ask this clock. A time is

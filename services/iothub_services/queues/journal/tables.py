@@ -95,7 +95,7 @@ class JournaledTables(RedoneTables):
         self._flush: Flush | None = None  # of the oldest segment, while it is moved
         self._flushed_for = 0  # where the newest segment ended when a slice was moved last
         self._flushed = 0
-        self._told: set[int] = set()  # segments that are damaged
+        self._reported: set[int] = set()  # damaged segments whose alarm is raised
         self._most_bytes = journal_bytes  # that segments may take, if the disk has room
         self._journal_bytes = journal_bytes  # that they may take now
         self._group: GroupBuffer | None = None
@@ -133,7 +133,7 @@ class JournaledTables(RedoneTables):
                 self._flush_all()
                 self._after_damage()
             for segment in damaged:  # before the commit, behind which a start would delete it
-                self._tell_damage(segment.segment, is_missing=segment.is_missing)
+                self._report_damage(segment.segment, is_missing=segment.is_missing)
             self._commit()
         except sqlite3.Error as error:
             self._journal.close()
@@ -150,11 +150,11 @@ class JournaledTables(RedoneTables):
         ).fetchone()
         return found or (None, -1)
 
-    def _tell_damage(self, segment: int, *, is_missing: bool) -> None:
+    def _report_damage(self, segment: int, *, is_missing: bool) -> None:
         """Once for each segment."""
-        if segment in self._told:
+        if segment in self._reported:
             return
-        self._told.add(segment)
+        self._reported.add(segment)
         if is_missing:
             self._on_alarm(
                 "queues_corrupt", f"segment {segment} of the queues' journal is missing: what only it had is lost"
@@ -382,7 +382,7 @@ class JournaledTables(RedoneTables):
             if flush.is_broken:
                 for row in self._table.rows_in(flush.segment):
                     self._move_out(row)
-                self._tell_damage(flush.segment, is_missing=False)
+                self._report_damage(flush.segment, is_missing=False)
         except BaseException as error:
             self._undo()  # what was taken out of the table in memory may not be in the transaction
             if isinstance(error, sqlite3.Error):
