@@ -368,3 +368,23 @@ def test_refusal_names_its_reason_once() -> None:
     with pytest.raises(BackendError, match="AccessDeniedException") as failure:
         store.append([one(1, 1)])
     assert (failure.value.retryable, failure.value.is_written) == (False, False)
+
+
+def test_outcomes_are_kept_until_their_group_ends_well() -> None:
+    """What was done before a failure is not done again, also when it came to nothing."""
+    moves: Repeats[tuple[int], bool] = Repeats()
+    first, second = (1_000,), (2_000,)
+
+    def fail() -> None:
+        with moves.group():
+            assert moves.settle([first], moves.new_of([first]), [False]) == [False]
+            raise RuntimeError("a failure")
+
+    with pytest.raises(RuntimeError):
+        fail()
+
+    with moves.group():
+        assert moves.new_of([first, second]) == [second]
+        assert moves.settle([first, second], [second], [True]) == [False, True]
+
+    assert len(moves) == 0

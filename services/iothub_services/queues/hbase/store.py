@@ -170,13 +170,11 @@ class HBaseQueues:
     def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
         """Do what `apply` and `append` do, for the writer: see `WritesTogether`."""
         self._opened()
-        new = [move for move in moves if self._moved.get(move) is None]
+        new = self._moved.new_of(moves)
         moving = self._readers.begin(new) if new else None
         items = self._append(batch, moving)
-        if moving is not None:
-            for move, is_done in zip(new, moving.done(new), strict=True):
-                self._moved.keep(move, is_done)
-        return self._move_answers(moves), [item.answer_of_operation() for item in items]
+        done = self._moved.settle(moves, new, [] if moving is None else moving.done(new))
+        return list(map(bool, done)), [item.answer_of_operation() for item in items]
 
     def _append(self, batch: Sequence[Append | AppendOperation], moving: Moving | None = None) -> list[Item]:
         """`moving`: goes ahead of everything."""
@@ -212,16 +210,8 @@ class HBaseQueues:
 
     def apply(self, moves: list[Move]) -> list[bool]:
         self._opened()
-        new = [move for move in moves if self._moved.get(move) is None]
-        for move, is_done in zip(new, self._readers.apply(new), strict=True):
-            self._moved.keep(move, is_done)
-        return self._move_answers(moves)
-
-    def _move_answers(self, moves: list[Move]) -> list[bool]:
-        answers = [bool(self._moved.get(move)) for move in moves]
-        for move in moves:
-            self._moved.answered(move)
-        return answers
+        new = self._moved.new_of(moves)
+        return list(map(bool, self._moved.settle(moves, new, self._readers.apply(new))))
 
     # --- owners and operators
 

@@ -59,6 +59,19 @@ class Repeats(Generic[Op, Kept]):
         """Return what is kept of each operation, None for those that are new."""
         return [self.get(op) for op in ops] if self._kept else [None] * len(ops)
 
+    def new_of(self, ops: Sequence[Op]) -> list[Op]:
+        """Return those of which nothing is kept."""
+        return [op for op, kept in zip(ops, self.all_of(ops), strict=True) if kept is None]
+
+    def settle(self, ops: Sequence[Op], new: Sequence[Op], came: Sequence[Kept]) -> list[Kept | None]:
+        """Keep what came of the new ones, and return what is kept of all, whose answers are given back."""
+        for op, kept in zip(new, came, strict=True):
+            self.keep(op, kept)
+        found = self.all_of(ops)
+        for op in ops:
+            self.answered(op)
+        return found
+
     def begin(self, ops: Sequence[Op], kept: Sequence[Kept], size_bytes: int) -> None:
         """Inside a group: remember these together if it fails, and forget them if it ends well."""
         self._begun.append((ops, kept, size_bytes))
