@@ -121,6 +121,11 @@ def extensions() -> list[object]:
 class StampedBuild(build_ext):
     """Says beside what it has built from which sources that was."""
 
+    def build_extensions(self) -> None:
+        # Some Pythons add where their own libraries are: modules need none of them, and may go to another machine.
+        self.compiler.linker_so = [word for word in self.compiler.linker_so if not word.startswith("-Wl,-rpath")]
+        super().build_extensions()
+
     def run(self) -> None:
         super().run()
         for root, package in COMPILED:

@@ -47,6 +47,13 @@ def test_package_has_its_files_where_debian_has_them(package: Path, root: Path) 
     assert {path.read_text().partition("\n")[0] for path in scripts} == {"#!/opt/iothub/bin/python3"}
 
 
+def test_modules_look_for_libraries_in_no_place_of_the_machine_that_built_them(root: Path) -> None:
+    modules = list(root.glob("opt/iothub/lib/*/site-packages/iothub*/**/*.so"))
+
+    assert modules
+    assert not [module for module in modules if "RUNPATH" in run("readelf", "-d", module)]
+
+
 def test_hub_of_the_package_starts_and_stops(root: Path, tmp_path: Path) -> None:
     """With the configuration of the package, found as on a machine: by the link in the data directory."""
     iothub = [root / "opt/iothub/bin/python3", root / "opt/iothub/bin/iothub", "--data-dir", tmp_path / "hub"]
