@@ -160,7 +160,9 @@ class Authenticator:
         self.failures.apply(settings.failures)
 
     def recall(self, shown: Credentials) -> Authenticated | None:
-        """Authenticate from memory a device that shows its generated secret, as nearly all do; None: `authenticate` decides.
+        """Authenticate from memory a device that shows its secret: a generated one, or a password that was proven before.
+
+        None: `authenticate` decides.
 
         What is returned here, that returns as well: whoever is not known, or has failed before, or is refused, is looked at there.
         """
@@ -175,7 +177,7 @@ class Authenticator:
             return None
         if self.failures and self.failures.has_any(shown.tenant, shown.device, source_of(shown.address)):
             return None
-        if not verify_generated(secret, device.credential, self._pepper):
+        if not self._is_known(shown, tenant, device, secret):
             return None
         proven = Authenticated(tenant, device, self.directory.stamp(tenant.id))
         self._observer.proven(proven)
@@ -340,6 +342,12 @@ class Authenticator:
         if isinstance(answer, TokenFault):
             raise _Refused(Reason.BAD_CREDENTIALS, answer.value, is_counted=answer.is_a_guess)
         return answer
+
+    def _is_known(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord, secret: bytes) -> bool:
+        if is_generated(device.credential):
+            return verify_generated(secret, device.credential, self._pepper)
+        asker = Asker(tenant.id, device.name, source_of(shown.address))
+        return self._passwords.recall(asker, device.credential, secret)
 
     async def _is_right(self, shown: Credentials, tenant: TenantRecord, device: DeviceRecord, secret: bytes) -> bool:
         if is_generated(device.credential):

@@ -6,8 +6,6 @@ that neither a refusal nor its time shows which kind of credential a device has.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import math
 import os
 from collections import Counter
@@ -19,6 +17,7 @@ from typing import ParamSpec, TypeVar
 from iothub.base.clock import Clock
 from iothub_services.auth.lru import LruSettings
 from iothub_services.auth.port import Run
+from iothub_services.auth.secrets import mac
 
 K = TypeVar("K", bound=Hashable)
 P = ParamSpec("P")
@@ -104,7 +103,7 @@ class CheckPool:
         """
         # No part before the last can hold U+0000 (names and hashes have alphabets), so no two inputs read the same.
         bound = f"{kind}\0{asker.tenant_id}\0{asker.device}\0{bound_to}\0".encode()
-        return hmac.digest(self._key, bound + secret, hashlib.sha256)
+        return mac(bound + secret, self._key)
 
     @contextmanager
     def place(self, kind: str, asker: Asker) -> Iterator[None]:

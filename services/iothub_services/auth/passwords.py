@@ -24,6 +24,11 @@ class PasswordChecks:
         self._proven: Lru[tuple[int, str], bytes] = Lru(pool.settings.proven, pool.clock)
         self._running: SingleFlight[bytes, bool] = SingleFlight()
 
+    def recall(self, asker: Asker, stored: str, password: bytes) -> bool:
+        """Say whether `password` was proven before to be the one of `stored`; if not, `check` decides."""
+        proven = self._proven.recall((asker.tenant_id, asker.device))
+        return proven is not None and hmac.compare_digest(proven, self._pool.digest(KIND, asker, stored, password))
+
     async def check(self, asker: Asker, stored: str, password: bytes) -> bool:
         """Say whether `password` is the one of `stored`. Raises PoolFullError, TooManyGuessesError."""
         digest = self._pool.digest(KIND, asker, stored, password)

@@ -104,7 +104,7 @@ def _mac(secret: bytes, salt: bytes, pepper: bytes) -> bytes:
     return mac(salt + secret, pepper)
 
 
-@lru_cache(maxsize=4)  # a process has one pepper, and a key that is made of it
+@lru_cache(maxsize=4)  # a process has one pepper, a key that is made of it, and one of its password checks
 def _keyed(pepper: bytes) -> tuple[hashlib._Hash, hashlib._Hash]:
     if len(pepper) < _MIN_PEPPER_BYTES:
         raise ValueError(f"the pepper has {len(pepper)} bytes, expected at least {_MIN_PEPPER_BYTES}")

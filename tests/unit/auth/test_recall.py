@@ -12,7 +12,7 @@ from iothub.testing.clock import ManualClock
 from iothub_services.auth.authenticator import Authenticated, Authenticator, AuthSettings, Credentials, Refusal
 from iothub_services.auth.failures import FailureSettings
 from iothub_services.auth.port import Ban, BanKind, CredentialKind, DeviceRecord, TenantRecord, TenantState
-from iothub_services.auth.secrets import MAX_SECRET_BYTES, hash_generated
+from iothub_services.auth.secrets import MAX_SECRET_BYTES, hash_generated, hash_password
 
 PEPPER = bytes(32)
 SECRET = b"correct"
@@ -53,14 +53,17 @@ class Observer:
 class World:
     """An Authenticator that has the accounts in memory."""
 
-    def __init__(self, *, tenant: dict[str, Any] | None = None, device: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, *, tenant: dict[str, Any] | None = None, device: dict[str, Any] | None = None, decides: bool = True
+    ) -> None:
         self.clock, self.observer, self.accounts = ManualClock(), Observer(), OneDevice()
         self.accounts.tenant = replace(self.accounts.tenant, **tenant or {})
         self.accounts.device = replace(self.accounts.device, **device or {})
         settings = AuthSettings(failures=FailureSettings(failures=2))
         run: Any = lambda _name, call, *args: succeed(call(*args))  # noqa: E731
         self.auth = Authenticator(self.accounts, run, self.clock, PEPPER, self.observer, settings)
-        self.decide(SHOWN)
+        if decides:
+            self.decide(SHOWN)
 
     def decide(self, shown: Credentials) -> Authenticated | Refusal:
         answers: list[Authenticated | Refusal] = []
@@ -78,6 +81,29 @@ def test_known_device_with_its_secret_is_let_in_from_memory() -> None:
     assert recalled == world.decide(SHOWN)
     assert world.auth.is_current(recalled)
     assert (world.observer.proofs, world.observer.refusals) == (3, 0)
+
+
+def test_chosen_password_is_recalled_once_it_was_proven() -> None:
+    """Not another one, not from a process that has not checked it, and not when the device has a new one."""
+    stored = hash_password(SECRET)
+    world = World(device={"credential": stored})
+    other = World(device={"credential": stored}, decides=False)
+    other.decide(replace(SHOWN, secret=b"wrong", address="192.0.2.9"))  # its record is in memory
+
+    recalled = world.auth.recall(SHOWN)
+
+    assert recalled is not None
+    assert recalled == world.decide(SHOWN)
+    assert (world.observer.proofs, world.observer.refusals) == (3, 0)
+    assert world.auth.recall(replace(SHOWN, secret=b"wrong")) is None
+    assert other.auth.recall(SHOWN) is None
+
+    world.accounts.device = replace(world.accounts.device, credential=hash_password(b"new"))
+    world.auth.invalidate(1, "dev1")
+    world.decide(replace(SHOWN, secret=b"new"))
+
+    assert world.auth.recall(SHOWN) is None
+    assert world.auth.recall(replace(SHOWN, secret=b"new")) is not None
 
 
 @pytest.mark.parametrize(
