@@ -13,7 +13,8 @@ from iothub.hub.cluster.cluster import CATCH_UP_S
 from iothub.peers.membership import LOOK_S
 from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
-from iothub_tenants.accounts.hubs import NOBODY
+from iothub_tenants.accounts import hubs
+from iothub_tenants.accounts.hubs import NOBODY, SILENT
 from iothub_tenants.background.membership import GONE_S, Standing
 from tests.support.in_process.clustered_hub import Node, other, rows
 from tests.support.in_process.control_harness import now
@@ -180,6 +181,45 @@ def test_subscription_settles_when_the_others_know_it(node: Node) -> None:
 
     node.known.knows_all = True
     assert node.stores.settle(7, (5,)) is None
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_subscription_that_all_know_settles_when_the_others_count_this_hub(node: Node, has_links: bool) -> None:
+    """Also one that is durable while this hub stands still, and the next one, which must not overtake it."""
+    if not has_links:
+        node.links = None
+    node.known.knows_all = True
+    node.begin()
+    node.clock.advance(LOOK_S + 1)  # it stands still
+    first, second = node.stores.settle(7, (4, 2)), node.stores.settle(7, (5, 2))
+    assert first is not None
+    assert second is not None
+    assert (first.called, second.called) == (False, False)
+
+    node.pass_time(1.2)
+
+    assert (first.called, second.called) == (True, True)
+    assert node.stores.settle(7, (6, 2)) is None
+
+
+def test_subscription_of_a_hub_that_is_gone_never_settles(node: Node) -> None:
+    """Its clients are closed: another hub may have opened the tenant, and has not asked this one."""
+    two = other(node)
+    node.begin()
+    node.follower.round()
+    settled = node.stores.settle(7, (4, 2))
+    assert settled is not None
+    assert node.links is not None
+    node.clock.advance(GONE_S)  # it stands still
+    node.links.silent_s = GONE_S
+    view = hubs.read(node.accounts)
+    assert hubs.declare_gone(node.accounts, 2, two.incarnation, (1, node.members.incarnation), SILENT, view.version)
+
+    [(_, _, on_done)] = node.known.waiting
+    on_done()  # what the other one had answered before
+    node.pass_time(2, two)
+
+    assert (settled.called, len(node.replaced)) == (False, 1)
 
 
 def test_subscription_that_the_log_cannot_place_settles_after_its_end(node: Node) -> None:
