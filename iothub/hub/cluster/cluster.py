@@ -97,20 +97,20 @@ class HubCluster:
         if places is not None:
             if place is None:
                 return Deferred.fromCoroutine(self._settle_unplaced(tenant_id))
-            if places.await_known(tenant_id, place, lambda: self._settled_once_counted(settled)):
+            if places.await_known(tenant_id, place, lambda: self._settle_once_counted(settled)):
                 return settled
-        return None if self._settled_once_counted(settled) else settled
+        self._settle_once_counted(settled)
+        return None if settled.called else settled
 
-    def _settled_once_counted(self, settled: Deferred[None]) -> bool:
+    def _settle_once_counted(self, settled: Deferred[None]) -> None:
         """Fire once the others count this hub. Invariant: that is asked when the event is in the log and all that this hub knows of know it.
 
         The others go on without a hub that stood still for too long, and one that opens a tenant then does not ask it what its log says.
         """
         if self._uncounted or not self._heartbeat.may_acknowledge():
             self._uncounted.append(settled)
-            return False
-        settled.callback(None)
-        return True
+        else:
+            settled.callback(None)
 
     async def _settle_unplaced(self, tenant_id: int) -> None:
         """The log could not say where an event is: it is somewhere before the log's end."""

@@ -71,6 +71,46 @@ def test_hub_whose_clock_is_wrong_recovers_no_session_and_serves_nobody_until_it
     assert opened == [None]
 
 
+def test_hub_whose_clock_is_wrong_by_the_hub_that_came_up_first_stays_joining(node: Node) -> None:
+    """It was right for all that it knew before; as soon as its row would say that it is up, the other one's clock counts."""
+    links = node.links
+    assert links is not None
+    opened: list[object] = []
+    now(node.stores.join())
+    other(node)
+    links.has_wrong_clock = True
+    node.pass_time(0.2)
+
+    Deferred.fromCoroutine(node.stores._heartbeat.be_up()).addBoth(opened.append)
+    node.pass_time(1)
+
+    assert (opened, rows(node)[0].state, links.serves) == ([], "joining", False)
+    links.has_wrong_clock = False
+    node.pass_time(1.2)
+    assert (opened, rows(node)[0].state, links.serves) == ([None], "up", True)
+
+
+def test_where_hubs_that_start_differ_the_server_of_the_accounts_is_asked_for_its_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the hubs agree, and nothing is noted where the accounts are a file."""
+    times: list[float | None] = [None, 1234.5]
+    monkeypatch.setattr(hubs, "server_clock", lambda _store: times.pop(0))
+    links = node.links
+    assert links is not None
+    node.begin()
+    node.pass_time(3)
+    assert len(times) == 2
+    links.needs_third_clock = True
+
+    while times:
+        assert links.third_clocks == []
+        node.pass_time(0.1)
+
+    assert links.third_clocks == [1234.5]
+    links.needs_third_clock = False
+
+
 def test_hub_that_is_stopped_while_its_clock_is_wrong_recovers_nothing(node: Node) -> None:
     other(node)
     assert node.links is not None
