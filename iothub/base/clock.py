@@ -23,6 +23,10 @@ class BootClock(Protocol):
     def boottime(self) -> float: ...
 
 
+class WholeClock(Clock, BootClock, Protocol):
+    """All three."""
+
+
 class SystemClock:
     """The machine's clocks."""
 

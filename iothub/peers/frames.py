@@ -46,7 +46,7 @@ class FrameType(IntEnum):
     HELLO = 1
     REFUSED = 2  # msgpack {"reason", "detail"}; the connection closes after it
     PING = 3  # 8 bytes: the sender's clock in ns, opaque to the other side
-    ECHO = 4  # the same 8 bytes back, and 8 bytes: the sender's wall clock in ms
+    ECHO = 4  # the same 8 bytes back, and two times of 8 bytes in ms: the clock of the sender's machine, and what the sender goes by
     ACK = 5  # 8 bytes: the last number applied
     LEAVING = 6  # empty: this hub stops; the connection closes after it
     REQUEST = 64  # msgpack {"id", "verb", "tenant", "argument"}
@@ -187,15 +187,18 @@ def number_frame(frame_type: FrameType, number: int) -> bytes:
     return encode(frame_type, number.to_bytes(_NUMBER_BYTES, "big"))
 
 
-def echo_frame(number: int, wall_ms: int) -> bytes:
-    """Return an ECHO with the time of this hub."""
-    return encode(FrameType.ECHO, number.to_bytes(_NUMBER_BYTES, "big") + wall_ms.to_bytes(_NUMBER_BYTES, "big"))
+def echo_frame(number: int, times_ms: tuple[int, int]) -> bytes:
+    """Return an ECHO with the times of this hub: its machine's, and what it goes by."""
+    return encode(FrameType.ECHO, b"".join(each.to_bytes(_NUMBER_BYTES, "big") for each in (number, *times_ms)))
 
 
-def echo_of(body: bytes) -> tuple[int, int | None]:
-    """Return the number of the PING, and the time of whoever echoes it; None: its links are of version 1. Raises BadFrameError."""
-    if len(body) == 2 * _NUMBER_BYTES:
-        return int.from_bytes(body[:_NUMBER_BYTES], "big"), int.from_bytes(body[_NUMBER_BYTES:], "big")
+def echo_of(body: bytes) -> tuple[int, tuple[int, int] | None]:
+    """Return the number of the PING, and the times of whoever echoes it; None: its links are of version 1. Raises BadFrameError."""
+    if len(body) == 3 * _NUMBER_BYTES:
+        number, *times_ms = (
+            int.from_bytes(body[at : at + _NUMBER_BYTES], "big") for at in range(0, len(body), _NUMBER_BYTES)
+        )
+        return number, (times_ms[0], times_ms[1])
     return number_of(FrameType.ECHO, body), None
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from iothub.base.clock import BootClock
 from iothub.base.errors import LocalProtocolError, UnavailableError
+from iothub.peers.cluster_clock import HubClock
 from iothub.peers.frames import (
     RELIABLE_FROM,
     BadFrameError,
@@ -62,8 +63,7 @@ class Link:
     here: what the peer sends from then on, it has sent knowing what was acknowledged, and nothing older follows. Each has its own last frame: what
     the peer sends after one that was heard must not be taken for older because a later one has overtaken it, too.
     `flush` sends what somebody gathers for the peer: whatever is announced goes behind it.
-    `wall_at_boot`: the peer's wall clock less this hub's `boottime`, in seconds, by the last echo that came soon; it says what time it is there
-    now, whatever this hub's wall clock does.
+    `peer_clock`: as the last echo said that came soon; None: none has.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Link:
         clock: BootClock,
         apply: Apply,
         on_acknowledged: OnAcknowledged = lambda _peer, _applied, _arrived: None,
-        wall: Callable[[], float] | None = None,
+        tell_clock: Callable[[], HubClock] | None = None,
     ) -> None:
-        """`wall`: this hub's, for echoes; None: the peer does not understand it, and does not say its own."""
+        """`tell_clock`: this hub's, as Unix times, for echoes; None: the peer does not understand it, and does not say its own."""
         self.peer = peer
         self.applied = 0
         self.evidence = _NEVER
         self.round_trip_s: float | None = None
-        self.wall_at_boot: float | None = None
+        self.peer_clock: HubClock | None = None
         self.sent_bytes = 0
         self.received_bytes = 0
         self.connections = 0
@@ -91,7 +91,7 @@ class Link:
         self._clock = clock
         self._apply = apply
         self._on_acknowledged = on_acknowledged
-        self._wall = wall
+        self._tell_clock = tell_clock
         self._wire: Wire | None = None
         self._begun = _NEVER  # of this connection
         self._acknowledged = 0
@@ -119,7 +119,7 @@ class Link:
     @property
     def is_clock_unknown(self) -> bool:
         """Tell whether the peer will say what time it is there, and has not yet."""
-        return self._wall is not None and self.wall_at_boot is None
+        return self._tell_clock is not None and self.peer_clock is None
 
     @property
     def unacknowledged_frames(self) -> int:
@@ -273,19 +273,23 @@ class Link:
         if (
             self._wire is not None and self._wire.unsent() <= bound
         ):  # who sends pings and does not read gets no more echoes
-            wall = self._wall
-            self._write(
-                number_frame(FrameType.ECHO, number) if wall is None else echo_frame(number, max(0, int(wall() * _MS)))
-            )
+            self._write(self._echo(number))
 
-    def _note_echo(self, sent_ns: int, wall_ms: int | None) -> None:
+    def _echo(self, number: int) -> bytes:
+        if self._tell_clock is None:
+            return number_frame(FrameType.ECHO, number)
+        told = self._tell_clock()
+        return echo_frame(number, (max(0, int(told.machine * _MS)), max(0, int(told.goes_by * _MS))))
+
+    def _note_echo(self, sent_ns: int, times_ms: tuple[int, int] | None) -> None:
         if not self._first_ping_ns <= sent_ns <= self._last_ping_ns:
             raise BadFrameError("an echo of a ping that was not sent over this connection")
         sent = sent_ns / _NS
         self.evidence = max(self.evidence, sent)
         self.round_trip_s = max(0.0, self._clock.boottime() - sent)
-        if wall_ms is not None and self.round_trip_s <= CLOCK_TRIP_S:
-            self.wall_at_boot = wall_ms / _MS - sent - self.round_trip_s / 2
+        if times_ms is not None and self.round_trip_s <= CLOCK_TRIP_S:
+            middle = sent + self.round_trip_s / 2
+            self.peer_clock = HubClock(times_ms[0] / _MS - middle, times_ms[1] / _MS - middle)
 
     def _ping(self, now: float) -> None:
         self._ping_due = now + PING_S

@@ -13,6 +13,7 @@ from iothub.base.clock import BootClock, SystemClock
 from iothub.base.errors import UnavailableError
 from iothub.base.reasons import LinkClose, PeerRefusal
 from iothub.peers import admission, frames
+from iothub.peers.cluster_clock import HubClock
 from iothub.peers.connection import Connection
 from iothub.peers.frames import BadFrameError, FrameType, Hello
 from iothub.peers.known_peer import KnownPeer
@@ -37,6 +38,10 @@ STRANGERS = 64  # connections that have not said HELLO
 HELD_S = 2.0  # a link that breaks sooner counts as a failed attempt
 
 
+def _machine_clock() -> HubClock:
+    return HubClock(SystemClock.wall(), SystemClock.wall())
+
+
 class Links:
     """Every link of this hub.
 
@@ -53,16 +58,16 @@ class Links:
         rng: random.Random,
         dialer: Dialer,
         observer: LinkObserver,
-        wall: Callable[[], float] = SystemClock.wall,
+        tell_clock: Callable[[], HubClock] = _machine_clock,
     ) -> None:
-        """`wall`: what this hub's machine has, whatever the others say."""
+        """`tell_clock`: what time it is here, as Unix times."""
         self._me = me
         self._settings = settings
         self._clock = clock
         self._rng = rng
         self._dialer = dialer
         self._observer = observer
-        self._wall = wall
+        self._tell_clock = tell_clock
         self._receivers: dict[FrameType, tuple[Receiver, bool]] = {}
         self._watchers: list[OnAcknowledged] = []
         self._peers: dict[int, KnownPeer] = {}
@@ -197,10 +202,10 @@ class Links:
         link = self._link(peer)
         return float("inf") if link is None else self._clock.boottime() - link.evidence
 
-    def clocks(self) -> list[float]:
-        """Return `Link.wall_at_boot` of the peers that have said it, linked now or not."""
+    def clocks(self) -> dict[PeerId, HubClock]:
+        """Return what time it is at the peers that have said it, linked now or not."""
         links = [peer.link for peer in self._peers.values() if peer.link is not None]
-        return [link.wall_at_boot for link in links if link.wall_at_boot is not None]
+        return {link.peer: link.peer_clock for link in links if link.peer_clock is not None}
 
     def are_clocks_known(self) -> bool:
         """Tell whether every peer that is linked has said what time it is there; those that cannot are passed over."""
@@ -261,9 +266,9 @@ class Links:
         is_new = peer.link is None
         link = peer.link
         if link is None:
-            wall = self._wall if hello.protocol >= frames.CLOCK_PROTOCOL else None
+            tell = self._tell_clock if hello.protocol >= frames.CLOCK_PROTOCOL else None
             link = Link(
-                peer.id, frozenset(hello.features), self._settings, self._clock, self._apply, self._acknowledged, wall
+                peer.id, frozenset(hello.features), self._settings, self._clock, self._apply, self._acknowledged, tell
             )
         if not link.can_resume(applied_by_peer):
             return self._refuse(connection, PeerRefusal.NUMBERS, f"frame {applied_by_peer} cannot be its last one")

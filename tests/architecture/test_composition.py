@@ -33,6 +33,8 @@ STATE_THAT_BEGINS_AS_NONE = {
     ("iothub.hub.monitoring.metering", "_Account", "broker"): "a tenant's broker, which comes and goes",
     ("iothub.hub.serve", "HubProcess", "_failure"): "what ended the hub",
     ("iothub.peers.announced", "Announced", "_sender"): "the hub whose messages are being delivered, none between them",
+    ("iothub.peers.cluster_clock", "ClusterClock", "_reference"): "a time",
+    ("iothub.peers.cluster_clock", "ClusterClock", "_third"): "a time",
     ("iothub.peers.connection", "Connection", "link"): "which link it is of, once its HELLO has said so",
     ("iothub.peers.dialing", "_Dial", "_channel"): "the socket, once it is connected",
     ("iothub.peers.directory", "Directory", "_view"): "which hubs there are, none while this one is alone",

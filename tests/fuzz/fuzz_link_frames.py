@@ -13,7 +13,7 @@ SEEDS: Sequence[bytes] = (
     _HELLO
     + frames.number_frame(FrameType.PING, 12345)
     + frames.number_frame(FrameType.ECHO, 12345)
-    + frames.echo_frame(12345, 67890),
+    + frames.echo_frame(12345, (67890, 67891)),
     _HELLO + frames.encode(FrameType.REQUEST, frames.pack({"id": 1, "verb": "session.list", "tenant": "acme"}), 1),
     frames.encode(FrameType.ROWS, frames.pack({"id": 1, "rows": [{"name": "a"}, {}]}), 2),
     frames.refused_frame("other_installation", "why not") + frames.ack_frame(2, 1),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from iothub.base.reasons import LinkClose, PeerRefusal
+from iothub.peers.cluster_clock import HubClock
 from iothub.peers.frames import FrameType
 from iothub.peers.links import Links
 from iothub.peers.ports import Identity, LinkSettings, PeerAddress, PeerId, Receiver, Wire, WireOwner
@@ -61,7 +62,7 @@ class SimHub:
         self._is_tick_due = True
         me = Identity("ours", node, incarnation, f"hub-{node}", "0.1.0")
         self.row = PeerAddress(node, incarnation, me.name, f"sim:{node}.{incarnation}")
-        self.links = Links(me, SETTINGS, self, self.world.rng, self, self, self.boottime)
+        self.links = Links(me, SETTINGS, self, self.world.rng, self, self, self._tell_clock)
         self.workloads = [make(self) for make in sim.workloads]
         for workload in self.workloads:
             for types, receiver, is_waited_for in workload.receivers:
@@ -69,6 +70,9 @@ class SimHub:
         self._tick_later()
 
     # What its links ask it.
+
+    def _tell_clock(self) -> HubClock:
+        return HubClock(self.boottime(), self.boottime())
 
     def boottime(self) -> float:
         return self.world.now + self._offset

@@ -404,6 +404,8 @@ class StoredClients(Clients):
             if not waiting[0]:
                 session.is_changing = False
                 change.end()
+                if not self.may_acknowledge():
+                    return
                 self._storing.changes += 1
                 if qos:
                     session.queued.append((self._storing.next_event(), math.inf))
@@ -411,6 +413,10 @@ class StoredClients(Clients):
 
         if not change.await_routed(record):
             record()
+
+    def may_acknowledge(self) -> bool:
+        """A hub that the others do not count sends no SUBACK, and closes its clients."""
+        return self._sim.is_member(self.id)
 
     def _take(self, session: StoredSession) -> None:
         """The client of another hub comes here: it is closed there first, and this hub reads what that one has written."""

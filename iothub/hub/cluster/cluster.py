@@ -13,6 +13,7 @@ other hub over its link. Before it goes on, it reads the log up to its end.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -62,6 +63,7 @@ class HubCluster:
             math.inf
         )  # since then the others wait for this hub again; infinity: they always did, or do not
         self._overtaken: set[Session] = set()
+        self._uncounted: deque[Deferred[None]] = deque()  # settled but for a look whether the others count this hub
         self._is_over = False
         self._unread = ""  # what keeps the log from being followed
 
@@ -91,12 +93,24 @@ class HubCluster:
 
     def settle(self, tenant_id: int, place: Offsets | None) -> Deferred[None] | None:
         places = self._parts.places()
-        if places is None:
-            return None
-        if place is None:
-            return Deferred.fromCoroutine(self._settle_unplaced(tenant_id))
         settled: Deferred[None] = Deferred()
-        return settled if places.await_known(tenant_id, place, lambda: settled.callback(None)) else None
+        if places is not None:
+            if place is None:
+                return Deferred.fromCoroutine(self._settle_unplaced(tenant_id))
+            if places.await_known(tenant_id, place, lambda: self._settle_once_counted(settled)):
+                return settled
+        self._settle_once_counted(settled)
+        return None if settled.called else settled
+
+    def _settle_once_counted(self, settled: Deferred[None]) -> None:
+        """Fire once the others count this hub. Invariant: that is asked when the event is in the log and all that this hub knows of know it.
+
+        The others go on without a hub that stood still for too long, and one that opens a tenant then does not ask it what its log says.
+        """
+        if self._uncounted or not self._heartbeat.may_acknowledge():
+            self._uncounted.append(settled)
+        else:
+            settled.callback(None)
 
     async def _settle_unplaced(self, tenant_id: int) -> None:
         """The log could not say where an event is: it is somewhere before the log's end."""
@@ -282,6 +296,8 @@ class HubCluster:
             self._judge_routing(follower.known_at)
         is_unguarded = self._is_over or (is_alone and may_acknowledge())
         plane.answers.guard(None if is_unguarded else may_acknowledge)
+        while self._uncounted and may_acknowledge():
+            self._uncounted.popleft().callback(None)
 
     def _judge_routing(self, known_at: float) -> None:
         plane, now, awaited_until = self._parts.plane, self._parts.clock.monotonic(), self._heartbeat.routes_until()

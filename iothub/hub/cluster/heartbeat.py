@@ -240,8 +240,9 @@ class Heartbeat:
                 return
             if self._end_if_gone(self._membership):
                 return
-            if change is not None and not (self.is_silent and change.gone is None):
+            if change is not None and not (change.gone is None and self._is_kept_from_serving()):
                 await self._write(self._membership, change)
+            await self._ask_the_time()
             self._on_look()
             if self._is_following():
                 now = self._parts.clock.wall()
@@ -257,6 +258,20 @@ class Heartbeat:
         finally:
             self._is_looking = False
             self._look_at_once()
+
+    def _is_kept_from_serving(self) -> bool:
+        """Tell whether a store holds up the start, or the clock is not that of the hubs that serve by this look."""
+        links = self._parts.links
+        return self.is_silent or (links is not None and links.is_clock_wrong())
+
+    async def _ask_the_time(self) -> None:
+        """Where nobody serves, and the clocks of the hubs that start differ, that of the accounts' server decides."""
+        links, clock = self._parts.links, self._parts.boot_clock
+        if links is not None and links.needs_third_clock:
+            asked_at = clock.boottime()
+            wall_s = await self.members.server_clock()
+            if wall_s is not None:
+                links.note_third_clock(wall_s, asked_at)
 
     def _not_seen(self, why: str) -> None:
         """Say it once: a hub that starts looks ten times a second."""
@@ -280,7 +295,7 @@ class Heartbeat:
         standing = {row.number: _standing(membership, row) for row in view.rows if row.number != self.members.number}
         self.members.note_standing(standing)
         if self._parts.links is not None:
-            self._parts.links.members(self.members.present_rows())
+            self._parts.links.members(self.members.present_rows(), serves=membership.is_up)
             self._parts.links.judge_gone([row for row, _ in self.members.rows()])
         return change
 

@@ -35,7 +35,7 @@ def clock_fault(clock: ClusterClock) -> str:
     """Return what is wrong with a clock, for a person."""
     side = f"clock_wrong: {abs(clock.offset_s):.0f} s {'ahead of' if clock.offset_s > 0 else 'behind'}"
     if clock.has_majority:
-        return f"{side} most hubs, by whose time this one goes: have NTP set this machine's clock"
+        return f"{side} the hubs by whose time this one goes: have NTP set this machine's clock"
     return f"{side} the other hubs, and no majority says which is right: have NTP set the clocks of all machines"
 
 

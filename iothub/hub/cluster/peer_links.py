@@ -28,7 +28,7 @@ from iothub.peers.certificates import Credentials, LinkFiles
 from iothub.peers.cluster_clock import ClusterClock
 from iothub.peers.dialing import Dialler
 from iothub.peers.frames import FrameType
-from iothub.peers.link import OnAcknowledged
+from iothub.peers.link import CLOCK_TRIP_S, OnAcknowledged
 from iothub.peers.links import TICK_S, Links
 from iothub.peers.listening import LinkAcceptor, open_listening
 from iothub.peers.membership import JOINING, MemberLinks
@@ -90,6 +90,7 @@ class PeerLinks:
         self.address = ""  # where other hubs connect, since `open`
         self._me: PeerId | None = None
         self._awaited: list[PeerId] = []  # the hubs that serve clients
+        self._serves = False
 
     def register(self, types: Iterable[FrameType], receiver: Receiver, *, is_waited_for: bool = False) -> None:
         """As `iothub.peers.links.Links.register`; at composition."""
@@ -138,7 +139,7 @@ class PeerLinks:
             random.Random(),  # noqa: S311 - jitter of dials
             dialler,
             self.events,
-            parts.cluster_clock.machine_wall,
+            parts.cluster_clock.tell,
         )
         for types, receiver, is_waited_for in self._receivers:
             links.register(types, receiver, is_waited_for=is_waited_for)
@@ -152,8 +153,12 @@ class PeerLinks:
         listeners.transports.listen(listening, acceptor)
         return links
 
-    def members(self, rows: Sequence[HubRow]) -> None:
-        """Say which other hubs there are, by the accounts: those that live, and those that are gone and are not gone on without yet."""
+    def members(self, rows: Sequence[HubRow], *, serves: bool) -> None:
+        """Say which other hubs there are, by the accounts: those that live, and those that are gone and are not gone on without yet.
+
+        `serves`: this hub is up.
+        """
+        self._serves = serves
         if self._links is not None:
             linkable = [row for row in rows if row.address]
             self._links.members([PeerAddress(row.number, row.incarnation, row.name, row.address) for row in linkable])
@@ -257,11 +262,22 @@ class PeerLinks:
 
     def is_clock_wrong(self) -> bool:
         """Tell whether this machine's clock is not the other hubs', or a linked one has not said what time it is there."""
-        links, clock = self._links, self.cluster_clock
+        links = self._links
         if links is None:
             return False
-        clock.judge(links.clocks())
-        return not (clock.is_right and links.are_clocks_known())
+        self._judge_clock(links)
+        return not (self.cluster_clock.is_right and links.are_clocks_known())
+
+    @property
+    def needs_third_clock(self) -> bool:
+        """Tell whether the hubs that start cannot say which of their clocks is right."""
+        return self.cluster_clock.needs_third
+
+    def note_third_clock(self, wall_s: float, asked_at: float) -> None:
+        """Note the time of somebody who is no hub. `asked_at`: of `boottime`."""
+        now = self._parts.clock.boottime()
+        if now - asked_at <= CLOCK_TRIP_S:
+            self.cluster_clock.note_third(wall_s - (asked_at + now) / 2)
 
     @property
     def clock_fault(self) -> str:
@@ -280,6 +296,11 @@ class PeerLinks:
         return self._alarms.is_refused(node)
 
     # --- private
+
+    def _judge_clock(self, links: Links) -> None:
+        clocks = links.clocks()
+        serving = [clocks.pop(peer) for peer in self._awaited if peer in clocks]
+        self.cluster_clock.judge(serving, list(clocks.values()), serves=self._serves)
 
     def _accept(self, links: Links, wire: Wire) -> WireOwner:
         """Closed links close what still comes."""
@@ -306,7 +327,7 @@ class PeerLinks:
             self._links.tick(now)
             if now >= self._clock_due:
                 self._clock_due = now + CLOCK_LOOK_S
-                self.cluster_clock.judge(self._links.clocks())
+                self._judge_clock(self._links)
                 self._alarms.judge_clock(self.cluster_clock)
             self._on_tick()
             self._wake()

@@ -2,21 +2,18 @@
 
 Knows no frame. Who keeps which copy is `iothub.peers.will_copies`'s, by which rights a Will is published the broker's.
 
-A tenant that is not open here is found in the accounts. While they cannot be read, its Wills wait for `UNREAD_S`; then they are given up.
+A tenant that is not open here is found in the accounts. While they cannot be read, its Wills wait, as `until_read` says.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from twisted.internet.defer import Deferred
-
 from iothub.base import log
 from iothub.base.clock import BootClock, SystemClock
-from iothub.base.errors import IotHubError, UnavailableError
+from iothub.base.errors import IotHubError
 from iothub.engine.state import Session
 from iothub.hub.cluster.peer_receiver import PeerReceiver
 from iothub.peers.ports import Announcer, PeerId
@@ -27,7 +24,7 @@ from iothub_services.sessions.port import SessionControl, Will
 from iothub_services.sessions.wills import will_id
 from iothub_tenants.broker.broker import TenantBroker
 from iothub_tenants.broker.brokers import Brokers
-from iothub_tenants.broker.wills import UNREAD_S, Later
+from iothub_tenants.broker.until_read import Later, UntilRead
 
 RETRY_S = 5.0  # between two attempts to open one tenant
 
@@ -53,9 +50,7 @@ class PeerWills(PeerReceiver[WillCopies]):
         self._find_tenant = find_tenant
         self._later = later
         self._clock = clock
-        self._unpublished: dict[
-            int, deque[tuple[float, WillCopy, WillBody]]
-        ] = {}  # by tenant, with until when each waits
+        self._unpublished: dict[int, UntilRead[WillCopy]] = {}  # by tenant: one waits for no other one
         self.given_up = 0  # Wills that were not published
         self._log = log.get(__name__)
 
@@ -90,30 +85,22 @@ class PeerWills(PeerReceiver[WillCopies]):
         if copy.will is None:
             return
         tenant_id = copy.key[0]
-        waiting = self._unpublished.setdefault(tenant_id, deque())
-        waiting.append((self._clock.boottime() + UNREAD_S, copy, copy.will))
-        if len(waiting) == 1:
-            self._publish_waiting(tenant_id)
+        if tenant_id not in self._unpublished:
+            self._unpublished[tenant_id] = UntilRead(
+                self._publish_copy,
+                self._give_up,
+                self._clock.boottime,
+                self._later,
+                RETRY_S,
+                lambda: self._unpublished.pop(tenant_id),
+            )
+        self._unpublished[tenant_id].add(copy)
 
-    def _publish_waiting(self, tenant_id: int) -> None:
-        Deferred.fromCoroutine(self._publish_all(tenant_id, self._unpublished[tenant_id]))
-
-    async def _publish_all(self, tenant_id: int, waiting: deque[tuple[float, WillCopy, WillBody]]) -> None:
-        """Publish a tenant's Wills in their order. Invariant: the one that is being published is the first of them."""
-        while waiting:
-            until, copy, body = waiting[0]
-            try:
-                broker = await self._broker(tenant_id)
-            except IotHubError as error:
-                if isinstance(error, UnavailableError) and self._clock.boottime() < until:
-                    self._later(RETRY_S, partial(self._publish_waiting, tenant_id))
-                    return
-                self._give_up(copy, error)
-            else:
-                if broker is not None:
-                    _publish_by(broker, copy, body, partial(self._made().published, copy))
-            waiting.popleft()
-        del self._unpublished[tenant_id]
+    async def _publish_copy(self, copy: WillCopy) -> None:
+        """Raises IotHubError."""
+        broker = await self._broker(copy.key[0])
+        if broker is not None and copy.will is not None:
+            _publish_by(broker, copy, copy.will, partial(self._made().published, copy))
 
     async def _broker(self, tenant_id: int) -> TenantBroker | None:
         """Return the broker of a tenant; None: the tenant was deleted. Raises IotHubError."""

@@ -14,7 +14,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, TimeoutError
 
 from iothub.base import log
-from iothub.base.clock import BootClock, SystemClock
+from iothub.base.clock import SystemClock, WholeClock
 from iothub.base.errors import IotHubError, UnavailableError
 from iothub.engine.state import Session
 from iothub.hub.cluster.peer_receiver import PeerReceiver
@@ -46,11 +46,14 @@ class PeerDirectory(PeerReceiver[Directory]):
         brokers: Brokers,
         sessions: Callable[[], SessionManager],
         reactor: Any,
-        clock: BootClock = SystemClock(),  # noqa: B008 - it has no state
+        clock: WholeClock = SystemClock(),  # noqa: B008 - it has no state
         on_view: Callable[[], None] = lambda: None,
     ) -> None:
-        """`view_version`: of who there is, as of this hub's last look at the accounts. `on_view`: another hub has said how it sees that."""
-        super().__init__(lambda: Directory(me(), links, self, clock, partial(reactor.callLater, 0)))
+        """`view_version`: of who there is, as of this hub's last look at the accounts. `on_view`: another hub has said how it sees that.
+
+        `clock`: by which clients are `connected_at_ms`, too.
+        """
+        super().__init__(lambda: Directory(me(), links, self, clock, partial(reactor.callLater, 0), wall=clock.wall))
         self._me = me
         self._view_version = view_version
         self._on_view = on_view

@@ -119,6 +119,7 @@ def make_directory(foundation: Foundation, sessions: Callable[[], SessionManager
         foundation.brokers,
         sessions,
         foundation.process.reactor,
+        links.cluster_clock,
         on_view=lambda: foundation.cluster().look_soon(),
     )
     links.register(DIRECTORY_TYPES, made)

@@ -132,7 +132,7 @@ def feed_control(
     feed(metrics.AUTH_CACHE, lambda: {"hit": directory.hits, "miss": directory.misses})
     if shared_records is not None:
         feed(metrics.REDIS_RECORDS, shared_records.results)
-    feed(metrics.AWAITING_PEERS, lambda: len(hub.awaiting_peers))
+    feed(metrics.AWAITING_PEERS, lambda: hub.awaiting_peers)
     feed(metrics.WILLS_OVERTAKEN, lambda: hub.sessions.wills_overtaken)
     feed(metrics.HOOK_FAILURES, lambda: hub.hooks.failures)
     feed(metrics.SERIES_DROPPED, lambda: tenants.dropped)

@@ -71,7 +71,7 @@ class Drivers:
     Args:
         connect: How this process reaches HBase; called once, and only when a store is there. The caller closes what it made.
 
-        installation: Whose the stores on servers must be.
+        installation: Whose the stores on servers must be; they go by its clock.
         is_read_only: Nothing is made on a server: there is no log on Kafka unless a hub has made it.
         on_alarm: Called with what stores find out about themselves (`iothub.hub.stores.store_alarms`), in any thread.
         on_damage: Called with damaged records that queues find without a reader, in any thread.
@@ -151,7 +151,7 @@ class Drivers:
             return self._embedded.queues()
         if driver == "redis":
             return self._queues_on_redis(was_used=was_on_redis)
-        return hbase_queues(self._hbase(), self._settings, self._on_alarm, self._on_damage)
+        return hbase_queues(self._hbase(), self._settings, self._on_alarm, self._on_damage, self._installation().clock)
 
     def _queues_on_redis(self, *, was_used: bool) -> QueueStore:
         """`was_used`: a hub worked here with queues on Redis: then they are there, or lost."""
@@ -170,7 +170,7 @@ class Drivers:
                 )
 
         back = partial(self._on_alarm, "queues_gone")
-        queues = redis_queues(self._settings, lost, back, self._on_alarm, self._on_damage)
+        queues = redis_queues(self._settings, lost, back, self._on_alarm, self._on_damage, self._installation().clock)
         owned = self.owned["Redis"] = self._installation().redis_queues(queues)
         self.needed["Redis"] = partial(
             _each, partial(require_redis, self._settings), queues.require_kept, owned.check, report_lost
@@ -239,6 +239,7 @@ def redis_queues(
     on_back: Callable[[str], None] = _ignore,
     on_damaged: Callable[[str, str], None] = no_alarm,
     on_damaged_record: OnDamage = uncounted,
+    clock: Clock | None = None,
 ) -> RedisQueues:
     """Return the queues on Redis; nothing is asked of it yet. Raises ConfigError: the extra is not installed, or the password cannot be read."""
     require_extra('queues.driver = "redis"', "redis", "redis", "hiredis")
@@ -253,6 +254,7 @@ def redis_queues(
         write.run_many,
         read.run_many,
         settings.redis.prefix,
+        clock=clock,
         is_memory_enough=settings.queues.redis_durability == "memory",
         on_lost=on_lost,
         on_back=on_back,
@@ -274,13 +276,14 @@ def hbase_queues(
     settings: Config,
     on_damaged: Callable[[str, str], None] = no_alarm,
     on_damaged_record: OnDamage = uncounted,
+    clock: Clock | None = None,
 ) -> QueueStore:
     """Return the queues on HBase."""
     from iothub_services.queues.hbase.store import HBaseQueues
 
     names, frame_bytes = Tables(settings.hbase.namespace), settings.hbase.frame_limit
     return HBaseQueues(
-        caller, names, frame_bytes=frame_bytes, on_damaged=on_damaged, on_damaged_record=on_damaged_record
+        caller, names, clock=clock, frame_bytes=frame_bytes, on_damaged=on_damaged, on_damaged_record=on_damaged_record
     )
 
 

@@ -69,6 +69,7 @@ class Installation:
         if installation is not None:
             self._id.bind(installation)
         self._settings = settings
+        self.clock = clock
         self._at_ms = int(clock.wall() * 1000)
 
     def learn(self, accounts: AccountStore, data_dir: DataDir) -> None:

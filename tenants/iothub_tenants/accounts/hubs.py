@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, Row, insert, select, update
 
+from iothub_tenants.accounts.servers import clock_of
 from iothub_tenants.accounts.store import AccountStore, Writer
 from iothub_tenants.accounts.tables import cluster_view
 from iothub_tenants.accounts.tables import hub as table
@@ -78,6 +79,14 @@ def read(store: AccountStore) -> View:
     """Raises BackendError."""
     with store.read() as connection:
         return _view(connection)
+
+
+def server_clock(store: AccountStore) -> float | None:
+    """Return what time it is at the server, as Unix time; None: the accounts are in a file of this machine. Raises BackendError."""
+    if not store.is_on_server:
+        return None
+    with store.read() as connection:
+        return float(connection.execute(clock_of(store.engine)).scalar_one()) / 1000
 
 
 def begin(

@@ -184,6 +184,11 @@ class Members:
         """When `is_alone` ends unless `refresh` succeeds before: monotonic."""
         return self._read_at + UNSEEN_S
 
+    async def server_clock(self) -> float | None:
+        """As `hubs.server_clock`. Raises UnavailableError."""
+        wall_s: float | None = await self._run("members.clock", hubs.server_clock, self._store)
+        return wall_s
+
     async def set_up(self, seen: int) -> bool:
         """Serve clients from now on; False: who there is has changed since version `seen`. Raises UnavailableError."""
         done: bool = await self._run("members.set_up", hubs.set_up, self._store, self.number, self.incarnation, seen)

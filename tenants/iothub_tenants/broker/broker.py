@@ -35,7 +35,8 @@ from iothub_tenants.broker.peer_routes import NoPeerRoutes, PeerRoutes, until_op
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.tenant_events import NoEvents, TenantEvents
 from iothub_tenants.broker.traffic import NO_TRAFFIC, Traffic
-from iothub_tenants.broker.wills import Later, Wills
+from iothub_tenants.broker.until_read import Later
+from iothub_tenants.broker.wills import Wills
 
 MANY_LEVELS, MANY_BYTES = 65_536, 65_535  # what MQTT itself allows
 

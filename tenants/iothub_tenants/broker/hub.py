@@ -73,7 +73,7 @@ class Hub:
     routes: PeerRoutes = field(default_factory=NoPeerRoutes)
     traces: Traces = field(default_factory=NoTraces)
     events: TenantEvents = field(default_factory=NoEvents)
-    awaiting_peers: set[object] = field(default_factory=set)  # packets that are answered when other hubs know of them
+    awaiting_peers: int = 0  # packets that are answered when other hubs know of them
     answered: set[Connection] = field(default_factory=set)  # refused, and not closed yet
     is_short_of_memory: Callable[[], bool] = lambda: False  # while it returns True every CONNECT is rejected
     token_ends: TokenEnds = field(init=False)
@@ -88,6 +88,10 @@ class Hub:
         self.settings = settings
         for broker in self.brokers:
             broker.allowance.apply_backlog(settings.overload.session_backlog_bytes)
+
+    def count_awaiting_peers(self, change: int) -> None:
+        """One packet more, or less, is answered when other hubs know of it."""
+        self.awaiting_peers += change
 
     def breathe(self) -> Deferred[None]:
         """Let the reactor run other work before going on."""

@@ -3,7 +3,7 @@
 Knows no session's life: the session manager says when a Will fires. There is no connection to pause or to send a Reason Code to: above a rate
 a Will waits here, as long as a publisher may be paused; one that still does not fit, or exceeds a day's allowance, is dropped and counted like
 a refused PUBLISH. While publishers of the tenant are held, Wills wait too, for as long as that takes; while the accounts cannot be read, those
-whose rights are not known here, for `UNREAD_S`.
+whose rights are not known here, as `until_read` says.
 """
 
 from __future__ import annotations
@@ -17,21 +17,20 @@ from twisted.internet.defer import Deferred
 
 from iothub.base import log
 from iothub.base.clock import Clock
-from iothub.base.errors import UnavailableError
+from iothub.base.errors import IotHubError, UnavailableError
 from iothub.base.reasons import Drop
 from iothub.engine.message import Message
 from iothub.engine.plane import Plane
 from iothub.engine.ports import Policy
 from iothub.engine.state import Session, TenantPlane
 from iothub.engine.storage import GAVE_UP
+from iothub_tenants.broker.until_read import Later, UntilRead
 
 WAITING_BYTES = 16 << 20  # of one tenant's Wills that wait
 WILL_BYTES = 512  # that one takes beside its message, about
 HELD_S = 0.1  # between two looks whether the tenant is still held
-UNREAD_S = 600.0  # so long a Will waits for accounts that cannot be read: longer than a SQL server takes to fail over
 RETRY_S = 1.0  # between two attempts to read them, with one Will for all that wait
 
-Later = Callable[[float, Callable[[], None]], object]
 RightsOf = Callable[[Session], Awaitable[Policy | None]]
 """What a session's device may do now; None: nothing. Raises UnavailableError."""
 Gauge = tuple[Any, int, str]  # meter or None, units, the plane's name of the limit
@@ -47,7 +46,6 @@ class _Firing:
     device: tuple[Gauge, ...]  # taken now: a session that ends releases its meters
     deadline: float  # of a clock that stands still while the tenant is held
     passed: int = 0
-    unread_until: float = 0.0
 
     @property
     def size_bytes(self) -> int:
@@ -71,7 +69,7 @@ class Wills:
         self._held_s = 0.0  # altogether
         self._unknown = Session(tenant, "", "", False).policy  # of a session that has had no connection here
         self._checking = 0  # Wills whose rights are being read
-        self._unread: deque[_Firing] = deque()  # those for which the accounts could not be read, the first first
+        self._unread = UntilRead(self._check_again, self._give_up, clock.monotonic, later, RETRY_S)
         self._unread_bytes = 0
 
     def __len__(self) -> int:
@@ -103,48 +101,29 @@ class Wills:
         except UnavailableError as error:
             policy = session.policy
             if policy is self._unknown:
-                self._wait_for_accounts(firing, str(error))
+                self._wait_for_accounts(firing, error)
                 return
         finally:
             self._checking -= 1
         self._admit_will(firing, policy)
 
-    def _wait_for_accounts(self, firing: _Firing, cause: str) -> None:
+    def _wait_for_accounts(self, firing: _Firing, error: UnavailableError) -> None:
         """Nobody knows yet whether it may be published."""
-        if self._unread_bytes >= WAITING_BYTES:
-            self._give_up(firing, cause)
-            return
-        firing.unread_until = self._clock.monotonic() + UNREAD_S
-        self._unread.append(firing)
         self._unread_bytes += firing.size_bytes
-        if len(self._unread) == 1:
-            self._later(RETRY_S, self._check_again)
+        if self._unread_bytes - firing.size_bytes >= WAITING_BYTES:
+            self._give_up(firing, error)
+        else:
+            self._unread.add(firing, has_failed=True)
 
-    def _check_again(self) -> None:
-        Deferred.fromCoroutine(self._check_unread())
-
-    async def _check_unread(self) -> None:
-        """Go on with the Wills that wait, until the accounts fail again. Invariant: the one that is being checked is the first of them."""
-        while self._unread:
-            firing = self._unread[0]
-            try:
-                policy = await self._rights(firing.session)
-            except UnavailableError as error:
-                if self._clock.monotonic() < firing.unread_until:
-                    self._later(RETRY_S, self._check_again)
-                    return
-                self._give_up(self._unread_done(), str(error))
-            else:
-                self._admit_will(self._unread_done(), policy)
-
-    def _unread_done(self) -> _Firing:
-        firing = self._unread.popleft()
+    async def _check_again(self, firing: _Firing) -> None:
+        policy = await self._rights(firing.session)
         self._unread_bytes -= firing.size_bytes
-        return firing
+        self._admit_will(firing, policy)
 
-    def _give_up(self, firing: _Firing, cause: str) -> None:
+    def _give_up(self, firing: _Firing, error: IotHubError) -> None:
+        self._unread_bytes -= firing.size_bytes
         self._log.warning(
-            "Will not published: the accounts could not be read", client_id=firing.session.client_id, cause=cause
+            "Will not published: the accounts could not be read", client_id=firing.session.client_id, cause=str(error)
         )
         self._drop(firing, Drop.ACCOUNTS_FAILED)
 

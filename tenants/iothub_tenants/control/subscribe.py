@@ -206,8 +206,7 @@ async def _wait_for_peers(
     context: ClientContext = connection.control
     may_resume = context.awaiting_peers < MOST_AWAITING_PEERS and context.session is session
     context.awaiting_peers += 1
-    waiting = object()
-    hub.awaiting_peers.add(waiting)
+    hub.count_awaiting_peers(1)
     if may_resume:
         hub.plane.resume(connection)
     try:
@@ -217,7 +216,7 @@ async def _wait_for_peers(
             await settled
     finally:
         context.awaiting_peers -= 1
-        hub.awaiting_peers.discard(waiting)
+        hub.count_awaiting_peers(-1)
     return may_resume
 
 

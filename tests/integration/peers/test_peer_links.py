@@ -33,7 +33,7 @@ from iothub.testing.echo_plane import EchoPlane
 from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.auth.failures import Failures, FailureSettings
 from iothub_services.metrics.alarms import Alarms
-from iothub_tenants.accounts.hubs import HubRow
+from iothub_tenants.accounts.hubs import JOINING, UP, HubRow
 from tests.integration.peers.conftest import Authority
 from tests.support.ports import free_port
 
@@ -101,6 +101,7 @@ class Hub:
             cluster_clock=ClusterClock(AheadClock(ahead_s), clock.boottime),
         )
         self.links, self.receiver, self.address = PeerLinks(parts), Receiver(), ""
+        self.serves = True
         self.links.register([FrameType.ROWS], self.receiver)
         self.ticks = 0
         self.told_gone: list[bool] = []
@@ -117,7 +118,9 @@ class Hub:
         self.ticks += 1
 
     def meet(self, *rows: HubRow) -> None:
-        self.thread.call(lambda: self.links.members([row for row in rows if row.number != self.number]))
+        self.thread.call(
+            lambda: self.links.members([row for row in rows if row.number != self.number], serves=self.serves)
+        )
 
     def states(self) -> list[tuple[int, str]]:
         return [(status.peer.node, status.state) for status in self.links.status()]
@@ -204,9 +207,45 @@ def test_hub_whose_clock_is_wrong_goes_by_the_time_of_the_others_and_has_the_ala
     three.thread.until(lambda: three.alarm_names() == [("clock_wrong", "")])
 
     assert one.alarm_names() == two.alarm_names() == []
-    assert three.links.clock_fault.startswith("clock_wrong: 3600 s ahead of most hubs")
+    assert three.links.clock_fault.startswith("clock_wrong: 3600 s ahead of the hubs")
     assert abs(three.links.cluster_clock.wall() - SystemClock.wall()) < 60
     assert (one.links.is_clock_wrong(), three.links.is_clock_wrong()) == (False, True)
+
+
+def test_hubs_that_start_with_the_same_wrong_time_change_nothing_at_one_that_serves(make: Callable[..., Hub]) -> None:
+    """They wait, and have the alarm."""
+    one, two, three = hubs = [make(number, loopback(), ahead_s=0.0 if number == 1 else 3600.0) for number in (1, 2, 3)]
+    rows = [replace(hub.begin(), state=UP if hub is one else JOINING) for hub in hubs]
+    for hub in hubs:
+        hub.serves = hub is one
+        hub.meet(*rows)
+
+    for hub in (two, three):
+        hub.thread.until(lambda hub=hub: hub.alarm_names() == [("clock_wrong", "")])
+
+    one.thread.until(lambda: len(one.member_links.clocks()) == 2)
+    assert (one.links.is_clock_wrong(), two.links.is_clock_wrong(), three.links.is_clock_wrong()) == (False, True, True)
+    assert one.alarm_names() == []
+    assert [abs(hub.links.cluster_clock.wall() - SystemClock.wall()) < 60 for hub in hubs] == [True] * 3
+    two.links.note_third_clock(SystemClock.wall() + 3600.0, SystemClock().boottime())
+    assert two.links.is_clock_wrong()
+
+
+def test_of_two_hubs_that_start_with_different_times_a_third_clock_says_which_is_right(
+    make: Callable[..., Hub],
+) -> None:
+    one, two = hubs = [make(number, loopback(), ahead_s=ahead_s) for number, ahead_s in ((1, 0.0), (2, 3600.0))]
+    rows = [replace(hub.begin(), state=JOINING) for hub in hubs]
+    for hub in hubs:
+        hub.serves = False
+        hub.meet(*rows)
+    one.thread.until(lambda: one.links.needs_third_clock and two.links.needs_third_clock)
+
+    boottime = SystemClock().boottime
+    for hub in hubs:
+        hub.thread.call(lambda hub=hub: hub.links.note_third_clock(SystemClock.wall(), boottime()))
+
+    assert (one.links.is_clock_wrong(), two.links.is_clock_wrong()) == (False, True)
 
 
 def test_admin_request_is_answered_by_the_linked_hub(make: Callable[..., Hub]) -> None:

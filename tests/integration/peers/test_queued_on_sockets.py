@@ -110,7 +110,7 @@ def queued_pair(twin: Backend, tmp_path: Path) -> Iterator[tuple[QueuedHub, Queu
             closing.callback(hub.close)
         hub_rows = [hub.begin() for hub in (one, two)]
         for hub, row in ((one, hub_rows[1]), (two, hub_rows[0])):
-            thread.call(partial(hub.links.members, [row]))
+            thread.call(partial(hub.links.members, [row], serves=True))
         for hub in (one, two):
             hub.open()
         yield one, two

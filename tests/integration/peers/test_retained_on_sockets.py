@@ -111,7 +111,7 @@ def pair(twin: Backend, tmp_path: Path) -> Iterator[tuple[Hub, Hub]]:
             closing.callback(hub.close)
         rows = [hub.begin() for hub in (one, two)]
         for hub, row in ((one, rows[1]), (two, rows[0])):
-            thread.call(partial(hub.links.members, [row]))
+            thread.call(partial(hub.links.members, [row], serves=True))
         for hub in (one, two):
             hub.open()
         yield one, two

@@ -119,7 +119,7 @@ def pair(twin: Backend, tmp_path: Path) -> Iterator[tuple[Hub, Hub]]:
             closing.callback(hub.close)
         rows = [hub.begin() for hub in (one, two)]
         for hub, row in ((one, rows[1]), (two, rows[0])):
-            thread.call(partial(hub.links.members, [row]))
+            thread.call(partial(hub.links.members, [row], serves=True))
         for hub in (one, two):
             hub.open()
         yield one, two
@@ -208,8 +208,8 @@ def test_what_a_client_has_not_acknowledged_goes_to_another_hubs_member_when_its
     second = one.bench.client("n", receive_maximum=1_000)
     one.join(second, b"workers", b"job/+", 1)
 
-    one.thread.call(partial(one.links.members, []))
-    one.thread.call(partial(one.links.members, []))
+    one.thread.call(partial(one.links.members, [], serves=True))
+    one.thread.call(partial(one.links.members, [], serves=True))
 
     found: list[bytes] = []
 

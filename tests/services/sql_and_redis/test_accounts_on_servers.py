@@ -7,10 +7,13 @@ from contextlib import closing
 
 import pytest
 
+from iothub.base.clock import SystemClock
 from iothub.testing.accounts_contract import CASES, Case
 from iothub.testing.clock import ManualClock
+from iothub_tenants.accounts import hubs
 from iothub_tenants.accounts.initial import init_store
 from iothub_tenants.accounts.registry import Registry
+from iothub_tenants.accounts.store import AccountStore
 from ops.services.services import Services
 from tests.contract.test_accounts import fill
 from tests.support.servers.sql_servers import SERVERS, own_database
@@ -34,3 +37,12 @@ def registry(url: str) -> Iterator[Registry]:
 def test_accounts_contract_holds_on_a_server(case: Case, registry: Registry) -> None:
     """Every store of accounts answers as `iothub.testing.accounts_contract` says."""
     case(registry)
+
+
+def test_time_of_the_server_is_known(url: str) -> None:
+    """Hubs that start with different clocks ask it which one is right."""
+    with closing(AccountStore(url, pepper=b"p" * 32, is_checked=False)) as store:
+        wall_s = hubs.server_clock(store)
+
+    assert wall_s is not None
+    assert abs(wall_s - SystemClock.wall()) < 60

@@ -11,6 +11,7 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
+from iothub.base.clock import SystemClock
 from iothub.base.errors import UnavailableError
 from iothub.hub.cluster.peer_wills import PeerWills
 from iothub.hub.cluster.session_directory import PeerDirectory
@@ -58,7 +59,7 @@ class Receivers:
             each.members(known)
 
 
-class BootTime:
+class BootTime(SystemClock):
     """The machine's clock, as links and directory see it."""
 
     now = 1_000.0

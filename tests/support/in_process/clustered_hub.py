@@ -85,7 +85,8 @@ class Links:
         self.begun: list[int] = []
         self.seen: list[tuple[int, str]] = []
         self.peers: list[PeerId] = []
-        self.is_closed = self.are_down = self.has_wrong_clock = False
+        self.is_closed = self.are_down = self.has_wrong_clock = self.needs_third_clock = self.serves = False
+        self.third_clocks: list[float] = []
         self.silent_s = 0.0
         self.unacknowledged_bytes = 0
         self.calls: tuple[Callable[[], None], ...] = ()
@@ -99,7 +100,8 @@ class Links:
         self.calls = calls
         return self
 
-    def members(self, rows: Sequence[HubRow]) -> None:
+    def members(self, rows: Sequence[HubRow], *, serves: bool) -> None:
+        self.serves = serves
         self.seen = [(row.number, row.address) for row in rows]
         self.peers = [PeerId(row.number, row.incarnation) for row in rows]
 
@@ -111,6 +113,9 @@ class Links:
 
     def is_clock_wrong(self) -> bool:
         return self.has_wrong_clock
+
+    def note_third_clock(self, wall_s: float, _asked_at: float) -> None:
+        self.third_clocks.append(wall_s)
 
     def judge_gone(self, rows: Sequence[HubRow]) -> None: ...
 

@@ -111,7 +111,7 @@ def linked_hubs(twin: Backend, thread: ReactorThread, count: int, path: Path) ->
     rows = [hub.begin() for hub in hubs]
     for hub in hubs:
         others = [row for row in rows if row.number != hub.id.node]
-        thread.call(partial(hub.links.members, others))
+        thread.call(partial(hub.links.members, others, serves=True))
     for hub in hubs:
         thread.until(lambda hub=hub: len(hub.links.up()) == count - 1)  # type: ignore[misc]
     return hubs

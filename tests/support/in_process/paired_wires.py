@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from iothub.base.reasons import LinkClose, PeerRefusal
+from iothub.peers.cluster_clock import HubClock
 from iothub.peers.frames import FrameType
 from iothub.peers.links import Links
 from iothub.peers.ports import Identity, LinkSettings, PeerAddress, PeerId, Wire, WireOwner
@@ -129,14 +130,14 @@ class LinkedHub:
         self.observer = NotingObserver()
         self.receiver = NotedFrames()
         self.dialer = Attempts()
-        self.wall_ahead_s = 0.0  # of the other hubs'
+        self.wall_ahead_s = 0.0  # of the other hubs', whose time it goes by
         rng = random.Random(node)
-        self.links = Links(self.me, LinkSettings(**settings), clock, rng, self.dialer, self.observer, self.wall)
+        self.links = Links(self.me, LinkSettings(**settings), clock, rng, self.dialer, self.observer, self.tell_clock)
         self.links.register((FrameType.REQUEST, FrameType.ROWS), self.receiver)
         self.links.register((FrameType.ANSWER,), self.receiver, is_waited_for=True)
 
-    def wall(self) -> float:
-        return self._clock.wall() + self.wall_ahead_s
+    def tell_clock(self) -> HubClock:
+        return HubClock(self._clock.wall() + self.wall_ahead_s, self._clock.wall())
 
     def connect(self, other: LinkedHub) -> tuple[OneEnd, OneEnd]:
         """Let an attempt of this hub reach `other`; returns the ends of both."""

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from twisted.internet.task import Clock
 
 from iothub.base.reasons import Reason
 from iothub.engine.poller import Poller
@@ -14,6 +15,7 @@ from iothub.net.acceptor import Acceptor
 from iothub.net.filter_factory import FilterFactory
 from iothub.net.gate import Gate
 from iothub.net.listener_info import listener_info
+from iothub.peers.listening import LinkAcceptor
 from iothub.testing.clock import ManualClock
 from iothub.testing.echo_plane import EchoConnection
 from iothub.testing.engine import Bench as PlaneBench
@@ -270,34 +272,127 @@ def test_poller_close_resets_everybody(bench) -> None:
     bench.poller.settle()
 
 
-def test_poller_takes_the_buffer_of_a_connection_that_has_sent_everything(tmp_path) -> None:
+class OnPlane:
+    """A poller that has the engine itself, as a hub has, and what it has accepted at a Unix socket."""
+
+    def __init__(self, folder) -> None:
+        self.plane = PlaneBench().plane
+        self.poller = Poller(self.plane, lambda: None)
+        self.path = str(folder / "socket")
+        self.client = socket.socket(socket.AF_UNIX)
+        self.client.settimeout(5)
+
+    def accept(self, acceptor) -> None:
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(self.path)
+        listening.listen(1)
+        listening.setblocking(False)
+        self.poller.listen(listening.detach(), acceptor)
+        self.client.connect(self.path)
+        self.poller.turn(FAR)
+
+    def accept_client(self):
+        clock, info = ManualClock(), listener_info("tcp")
+        self.accept(Acceptor(self.plane, Gate(info, clock), clock, FilterFactory(info)))
+        return self.plane.control.opens[-1]
+
+    def close(self) -> None:
+        self.poller.close()
+        self.client.close()
+
+
+@pytest.fixture
+def on_plane(tmp_path) -> Iterator[OnPlane]:
+    made = OnPlane(tmp_path)
+    yield made
+    made.close()
+
+
+def test_poller_takes_the_buffer_of_a_connection_that_has_sent_everything(on_plane) -> None:
     """An idle connection of the engine has none of its own; what the kernel does not take yet stays in it."""
-    plane = PlaneBench().plane
-    poller = Poller(plane, lambda: None)
-    info = listener_info("tcp")
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(str(tmp_path / "own"))
-    listening.listen(1)
-    listening.setblocking(False)
-    poller.listen(listening.detach(), Acceptor(plane, Gate(info, ManualClock()), ManualClock(), FilterFactory(info)))
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(5)
-        client.connect(str(tmp_path / "own"))
+    plane, poller, client = on_plane.plane, on_plane.poller, on_plane.client
+    connection = on_plane.accept_client()
+    plane.send(connection, b"\xd0\x00")
+    poller.settle()
+    assert client.recv(10) == b"\xd0\x00"
+    poller.tick(0.0)
+    assert connection.out is NOTHING
+    plane.send(connection, bytes(1 << 20))
+    poller.settle()
+    poller.tick(0.0)
+    assert connection.out is not NOTHING
+    received = 0
+    while received < 1 << 20:
+        received += len(client.recv(1 << 16))
         poller.turn(FAR)
-        connection = plane.control.opens[-1]
-        plane.send(connection, b"\xd0\x00")
-        poller.settle()
-        assert client.recv(10) == b"\xd0\x00"
-        poller.tick(0.0)
-        assert connection.out is NOTHING
-        plane.send(connection, bytes(1 << 20))
-        poller.settle()
-        poller.tick(0.0)
-        assert connection.out is not NOTHING
-        received = 0
-        while received < 1 << 20:
-            received += len(client.recv(1 << 16))
-            poller.turn(FAR)
-        poller.tick(0.0)
-        assert connection.out is NOTHING
-    poller.close()
+    poller.tick(0.0)
+    assert connection.out is NOTHING
+
+
+class Tap:
+    """Stands in the place of a connection's byte sink, as a trace does."""
+
+    def __init__(self, connection) -> None:
+        self.passed = b""
+        self._sink = connection.plane
+        connection.plane = self
+
+    def feed(self, connection, data: bytes) -> None:
+        self.passed += data
+        self._sink.feed(connection, data)
+
+    def lost(self, connection, reason: Reason) -> None:
+        self._sink.lost(connection, reason)
+
+
+class Linked:
+    """A link's end of its wire, which answers what it gets."""
+
+    def __init__(self, wire) -> None:
+        self.wire, self.got = wire, b""
+        self.lost_for: list[str] = []
+
+    def received(self, data: bytes) -> None:
+        self.got += data
+        self.wire.write(b"answer")
+
+    def lost(self, reason: str) -> None:
+        self.lost_for.append(reason)
+
+
+def test_poller_gives_the_bytes_of_a_traced_client_to_its_trace(on_plane) -> None:
+    """Also those of a connection that the engine has had directly before, and has directly afterwards."""
+    plane, connection = on_plane.plane, on_plane.accept_client()
+    parts = [b"\x10\x0c\x00\x04", b"MQTT", b"\x04\x02\x00\x3c\x00\x00"]
+    on_plane.client.sendall(parts[0])
+    on_plane.poller.turn(FAR)
+    tap = Tap(connection)
+
+    on_plane.client.sendall(parts[1])
+    on_plane.poller.turn(FAR)
+    connection.plane = plane
+    on_plane.client.sendall(parts[2])
+    on_plane.poller.turn(FAR)
+
+    assert tap.passed == parts[1]
+    assert [(got, header) for got, header, _ in plane.control.packets] == [(connection, 0x10)]
+
+
+def test_poller_gives_the_bytes_of_a_link_to_the_link(on_plane) -> None:
+    """It is served beside the clients, and is none of them."""
+    links: list[Linked] = []
+
+    def owner_of(wire) -> Linked:
+        links.append(Linked(wire))
+        return links[-1]
+
+    on_plane.accept(LinkAcceptor(None, Clock(), owner_of, lambda *_: None))
+
+    on_plane.client.sendall(b"hello")
+    on_plane.poller.turn(FAR)
+
+    [link] = links
+    assert (link.got, on_plane.client.recv(10)) == (b"hello", b"answer")
+    on_plane.client.close()
+    on_plane.poller.turn(FAR)
+    assert (len(link.lost_for), on_plane.plane.control.opens) == (1, [])

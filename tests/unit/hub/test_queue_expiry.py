@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from iothub.base.reasons import Drop
 from iothub.engine.plane import Plane
 from iothub.hub.queue_expiry import LOOK_RECORDS, LOOKS_PER_TURN, QueueExpiry
-from iothub.peers.cluster_clock import ClusterClock
+from iothub.peers.cluster_clock import ClusterClock, HubClock
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.memory import MemoryQueues
 from iothub_services.queues.port import Append, Delivery, DueRecord, Expired, ExpiryMark, Move, MoveKind, QueueLimits
@@ -58,7 +58,8 @@ class Bench:
         plane = cast("Plane", SimpleNamespace(turn=turn))
         self.tenant = tenant
         clock = ClusterClock(self.clock, self.clock.boottime)
-        clock.judge([self.clock.wall() - self.clock.boottime() + ahead_s for ahead_s in others or ()])
+        now = self.clock.wall() - self.clock.boottime()
+        clock.judge([HubClock(now + ahead_s, now) for ahead_s in others or ()], [], serves=True)
         self.task = QueueExpiry(self.queues, cast("Brokers", brokers), plane, self.clock if others is None else clock)
 
     def store(self, count: int, expires_in_s: float) -> None:

@@ -417,11 +417,14 @@ def test_peer_that_sends_pings_and_reads_nothing_gets_no_more_echoes_than_fit() 
         mine.write(frames.number_frame(FrameType.PING, number))
     settle((mine, theirs))
 
-    assert 400 < theirs.unsent() <= 400 + len(frames.echo_frame(0, 0))
+    assert 400 < theirs.unsent() <= 400 + len(frames.echo_frame(0, (0, 0)))
 
 
 def test_echo_says_what_time_it_is_at_the_other_hub() -> None:
-    """In the middle of its way, as far as can be known: less this hub's `boottime`, so that this hub's own wall clock does not matter."""
+    """By its machine, and what it goes by.
+
+    In the middle of its way, as far as can be known: less this hub's `boottime`, so that this hub's own wall clock does not matter.
+    """
     clock = ManualClock()
     one, two, mine, theirs = linked(clock)
     assert (one.links.are_clocks_known(), two.links.are_clocks_known()) == (True, True)
@@ -432,9 +435,10 @@ def test_echo_says_what_time_it_is_at_the_other_hub() -> None:
     clock.advance(0.5)
     settle((mine, theirs))
 
-    [wall_at_boot] = one.links.clocks()
+    told = one.links.clocks()[two.id]
 
-    assert wall_at_boot == pytest.approx(clock.wall() + 3600.0 - clock.boottime() - 0.25, abs=0.01)
+    goes_by = clock.wall() - clock.boottime() - 0.25
+    assert (told.machine, told.goes_by) == pytest.approx((goes_by + 3600.0, goes_by), abs=0.01)
 
 
 def test_echo_that_was_long_under_way_says_nothing_of_a_clock() -> None:
@@ -460,4 +464,4 @@ def test_clock_of_a_linked_hub_is_unknown_before_its_first_echo() -> None:
     mine.read()
 
     assert one.links.up() == (two.id,)
-    assert (one.links.clocks(), one.links.are_clocks_known()) == ([], False)
+    assert (one.links.clocks(), one.links.are_clocks_known()) == ({}, False)

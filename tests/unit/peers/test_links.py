@@ -86,7 +86,7 @@ def test_hub_of_version_1_gets_echoes_as_it_knows_them_and_its_clock_is_passed_o
     settle((end,))
 
     assert end.written == number_frame(FrameType.ECHO, 7)
-    assert (hub.links.clocks(), hub.links.are_clocks_known()) == ([], True)
+    assert (hub.links.clocks(), hub.links.are_clocks_known()) == ({}, True)
 
 
 def test_version_one_less_or_one_more_is_linked() -> None:

@@ -13,7 +13,8 @@ from iothub.hub.cluster.cluster import CATCH_UP_S
 from iothub.peers.membership import LOOK_S
 from iothub_services.events.follower import ALONE_S, PERIOD_S
 from iothub_services.sessions.port import HERE
-from iothub_tenants.accounts.hubs import NOBODY
+from iothub_tenants.accounts import hubs
+from iothub_tenants.accounts.hubs import NOBODY, SILENT
 from iothub_tenants.background.membership import GONE_S, Standing
 from tests.support.in_process.clustered_hub import Node, other, rows
 from tests.support.in_process.control_harness import now
@@ -68,6 +69,46 @@ def test_hub_whose_clock_is_wrong_recovers_no_session_and_serves_nobody_until_it
     node.pass_time(0.2, two)
 
     assert opened == [None]
+
+
+def test_hub_whose_clock_is_wrong_by_the_hub_that_came_up_first_stays_joining(node: Node) -> None:
+    """It was right for all that it knew before; as soon as its row would say that it is up, the other one's clock counts."""
+    links = node.links
+    assert links is not None
+    opened: list[object] = []
+    now(node.stores.join())
+    other(node)
+    links.has_wrong_clock = True
+    node.pass_time(0.2)
+
+    Deferred.fromCoroutine(node.stores._heartbeat.be_up()).addBoth(opened.append)
+    node.pass_time(1)
+
+    assert (opened, rows(node)[0].state, links.serves) == ([], "joining", False)
+    links.has_wrong_clock = False
+    node.pass_time(1.2)
+    assert (opened, rows(node)[0].state, links.serves) == ([None], "up", True)
+
+
+def test_where_hubs_that_start_differ_the_server_of_the_accounts_is_asked_for_its_time(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where the hubs agree, and nothing is noted where the accounts are a file."""
+    times: list[float | None] = [None, 1234.5]
+    monkeypatch.setattr(hubs, "server_clock", lambda _store: times.pop(0))
+    links = node.links
+    assert links is not None
+    node.begin()
+    node.pass_time(3)
+    assert len(times) == 2
+    links.needs_third_clock = True
+
+    while times:
+        assert links.third_clocks == []
+        node.pass_time(0.1)
+
+    assert links.third_clocks == [1234.5]
+    links.needs_third_clock = False
 
 
 def test_hub_that_is_stopped_while_its_clock_is_wrong_recovers_nothing(node: Node) -> None:
@@ -180,6 +221,45 @@ def test_subscription_settles_when_the_others_know_it(node: Node) -> None:
 
     node.known.knows_all = True
     assert node.stores.settle(7, (5,)) is None
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_subscription_that_all_know_settles_when_the_others_count_this_hub(node: Node, has_links: bool) -> None:
+    """Also one that is durable while this hub stands still, and the next one, which must not overtake it."""
+    if not has_links:
+        node.links = None
+    node.known.knows_all = True
+    node.begin()
+    node.clock.advance(LOOK_S + 1)  # it stands still
+    first, second = node.stores.settle(7, (4, 2)), node.stores.settle(7, (5, 2))
+    assert first is not None
+    assert second is not None
+    assert (first.called, second.called) == (False, False)
+
+    node.pass_time(1.2)
+
+    assert (first.called, second.called) == (True, True)
+    assert node.stores.settle(7, (6, 2)) is None
+
+
+def test_subscription_of_a_hub_that_is_gone_never_settles(node: Node) -> None:
+    """Its clients are closed: another hub may have opened the tenant, and has not asked this one."""
+    two = other(node)
+    node.begin()
+    node.follower.round()
+    settled = node.stores.settle(7, (4, 2))
+    assert settled is not None
+    assert node.links is not None
+    node.clock.advance(GONE_S)  # it stands still
+    node.links.silent_s = GONE_S
+    view = hubs.read(node.accounts)
+    assert hubs.declare_gone(node.accounts, 2, two.incarnation, (1, node.members.incarnation), SILENT, view.version)
+
+    [(_, _, on_done)] = node.known.waiting
+    on_done()  # what the other one had answered before
+    node.pass_time(2, two)
+
+    assert (settled.called, len(node.replaced)) == (False, 1)
 
 
 def test_subscription_that_the_log_cannot_place_settles_after_its_end(node: Node) -> None:

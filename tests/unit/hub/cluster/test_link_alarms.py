@@ -8,7 +8,7 @@ import pytest
 
 from iothub.base.reasons import LinkClose, PeerRefusal, WireRefusal
 from iothub.hub.cluster.link_alarms import UNLINKED_S, LinkAlarms
-from iothub.peers.cluster_clock import ClusterClock
+from iothub.peers.cluster_clock import ClusterClock, HubClock
 from iothub.peers.ports import LinkStatus, PeerAddress, PeerId
 from iothub.testing.clock import ManualClock
 from iothub_services.metrics.alarms import Alarms
@@ -63,7 +63,7 @@ def test_refused_certificate_is_an_alarm_and_an_unreachable_hub_is_not_yet(obser
     [
         (
             (0.0, 0.0),
-            "clock_wrong: 60 s ahead of most hubs, by whose time this one goes: have NTP set this machine's clock",
+            "clock_wrong: 60 s ahead of the hubs by whose time this one goes: have NTP set this machine's clock",
         ),
         (
             (0.0,),
@@ -81,14 +81,14 @@ def test_clock_that_stays_wrong_has_an_alarm_until_it_is_right(
     )
     observed.clock.jump_wall(60.0)
     for raised in (0, 0, 1):
-        clock.judge([at_boot + other for other in others])
+        clock.judge([HubClock(at_boot + other, at_boot) for other in others], [], serves=True)
         observed.links.judge_clock(clock)
         assert len(observed.raised()) == raised
     assert observed.raised() == [("clock_wrong", "", fault)]
     assert observed.links.clock_fault == fault
 
     observed.clock.jump_wall(-60.0)
-    clock.judge([at_boot + other for other in others])
+    clock.judge([HubClock(at_boot + other, at_boot) for other in others], [], serves=True)
     observed.links.judge_clock(clock)
 
     assert (observed.raised(), observed.links.clock_fault) == ([], "")

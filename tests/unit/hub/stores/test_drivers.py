@@ -212,6 +212,20 @@ def test_queues_on_redis_need_it_and_no_file(tmp_path: Path, monkeypatch: pytest
         queue_drivers(Config(), DataDir(tmp_path))
 
 
+def test_what_queues_on_redis_remember_has_the_age_that_the_hub_s_clock_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several hubs remember message ids in one queue, and forget them by their age."""
+    harness, clock = redis_harness(monkeypatch), ManualClock(wall=5_000.25)
+    ours = Installation(ON_REDIS, "a" * 32, clock)
+    queues = Drivers(ON_REDIS, DataDir(tmp_path), open_file, nobody, lambda: ours).queues()
+
+    queues.create(7, 1, QueueLimits())
+    queues.claim(1, b"1.1")
+
+    assert [call for call in harness.calls if 5_000_250 in call.arguments]
+
+
 def test_queues_on_redis_of_others_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything of them is read."""
     redis_harness(monkeypatch)

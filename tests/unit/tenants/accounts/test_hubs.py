@@ -34,6 +34,11 @@ def version(store: AccountStore) -> int:
     return hubs.read(store).version
 
 
+def test_accounts_in_a_file_have_no_clock_of_their_own(store: AccountStore) -> None:
+    """It would be that of the hub's machine."""
+    assert hubs.server_clock(store) is None
+
+
 def test_hub_begins_once_and_its_successor_has_a_higher_incarnation(store: AccountStore) -> None:
     """Who has not seen the newest row of its number does not begin."""
     first = begin(store)
