@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, binding=False
-"""Bytes of a durable message, made without an object for each field: a body, a record of the journal, and the CRC-32 of both.
+"""Bytes of a durable message, made and read without an object for each field: a body, a record of the journal, and the CRC-32 of both.
 
-Decides nothing. The plain counterparts are `iothub.records.message.encode_fields`, `zlib.crc32` and `iothub_services.queues.journal.encoding`;
-`iothub_services.queues.fastest` chooses.
+Decides nothing. The plain counterparts are `iothub.records.message.encode_fields`, `iothub_services.queues.bodies`, `zlib.crc32` and
+`iothub_services.queues.journal.encoding`; `iothub_services.queues.fastest` chooses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from iothub.engine.message cimport Message, received
 from iothub.engine.outbox cimport QueueTarget
+
+from iothub_services.queues.bodies import message_of as _plain_message_of
 
 cdef extern from *:
     """
@@ -133,6 +136,7 @@ def crc32(bytes data not None):
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
 
 cdef inline uint8_t *_big(uint8_t *to, uint64_t value, int size):
@@ -187,6 +191,57 @@ cpdef bytes encode_fields(
     at = _copy(at, PyBytes_AS_STRING(payload), payload_size)
     _big(at, _crc32(start, size - 4), 4)
     return body
+
+
+cdef inline uint64_t _from_big(const uint8_t *at, int size):
+    cdef uint64_t value = 0
+    cdef int index
+    for index in range(size):
+        value = value << 8 | at[index]
+    return value
+
+
+cdef inline bytes _part(const uint8_t *at, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char *> at, size)
+
+
+cpdef Message message_of(bytes body):
+    """Decode a stored message. Raises CorruptRecordError."""
+    cdef Py_ssize_t size, name_size, topic_size, properties_size, payload_size
+    cdef const uint8_t *start
+    cdef const uint8_t *at
+    cdef Message message
+    if body is None:
+        raise TypeError("a body is missing")
+    size = PyBytes_GET_SIZE(body)
+    start = <const uint8_t *> PyBytes_AS_STRING(body)
+    if size < 38 or start[0] != 1 or start[1] & 3 == 3 or _crc32(start, size - 4) != _from_big(start + size - 4, 4):
+        return _plain_message_of(body)  # which says what is wrong
+    name_size = <Py_ssize_t> _from_big(start + 2, 2)
+    topic_size = <Py_ssize_t> _from_big(start + 4, 2)
+    properties_size = <Py_ssize_t> _from_big(start + 6, 4)
+    payload_size = size - 38 - name_size - topic_size - properties_size
+    if payload_size < 0:
+        return _plain_message_of(body)
+    at = start + 34
+    try:
+        name = PyUnicode_DecodeUTF8(<const char *> at, name_size, NULL)
+    except UnicodeDecodeError:
+        return _plain_message_of(body)
+    at += name_size
+    message = received(
+        _part(at, topic_size),
+        _part(at + topic_size + properties_size, payload_size),
+        start[1] & 3,
+        start[1] & 4,
+        _part(at + topic_size, properties_size) if properties_size else b"",
+        <double> _from_big(start + 10, 8) / 1000,
+        None,
+        name,
+    )
+    if start[1] & 8:
+        message.message_id = _part(start + 18, 16)
+    return message
 
 
 # --- a record of the journal, little-endian

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
 import struct
 import zlib
+from collections.abc import Iterator
 
 import pytest
 
+from iothub.base.errors import CorruptRecordError
+from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget
 from iothub.engine.state import Session, TenantPlane
 from iothub.records.message import encode_fields
+from iothub_services.queues.bodies import message_of
 from iothub_services.queues.fastest import fastest
 from iothub_services.queues.journal import encoding
 from iothub_services.queues.journal.encoding import Delivered, write_append, write_move, write_single
@@ -43,6 +48,47 @@ def test_body_is_that_of_the_record_format(
     fields = (b"a/b", payload, qos, is_retain, properties, expires_at_ms, message_id, client_id)
 
     assert fastest("encode_fields", encode_fields)(*fields) == encode_fields(*fields)
+
+
+def damaged(body: bytes) -> Iterator[bytes]:
+    """Every kind of damage that the format knows, with a checksum that is right and without."""
+    yield body[:37]
+    yield b""
+    yield body[:-1] + bytes([body[-1] ^ 1])
+    for at, octet in ((0, 2), (1, 3), (2, 255), (4, 255), (6, 255), (34, 255)):
+        changed = body[:at] + bytes([octet]) + body[at + 1 : -4]
+        yield changed + zlib.crc32(changed).to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("message_id", [b"", b"i" * 16])
+@pytest.mark.parametrize("properties", [b"", b"\x01\x01"])
+@pytest.mark.parametrize("expires_at_ms", [0, 1_700_000_000_123])
+def test_body_is_read_as_by_the_plain_twin(message_id: bytes, properties: bytes, expires_at_ms: int) -> None:
+    """Whole, and damaged in every way: the same fields, or the same error."""
+    body = encode_fields(b"a/b", b"payload", 2, True, properties, expires_at_ms, message_id, "gerät")
+    read = fastest("message_of", message_of)
+
+    assert fields_of(read(body)) == fields_of(message_of(body))
+    for each in damaged(body):
+        with pytest.raises(CorruptRecordError) as expected:
+            message_of(each)
+        with pytest.raises(CorruptRecordError, match=re.escape(str(expected.value))):
+            read(each)
+
+
+def fields_of(message: Message) -> tuple[object, ...]:
+    return (
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.properties,
+        message.expires_at,
+        message.message_id,
+        message.publisher,
+        message.publisher_client_id,
+        message.size,
+    )
 
 
 @pytest.mark.parametrize("client_id", ["x" * 65_536, "\ud800"])

@@ -12,6 +12,13 @@ cdef Py_ssize_t _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE, _SPARE_WORDS, _S
 
 
 @cython.final
+@cython.freelist(128)
+cdef class Wanted:
+    cdef public long long position, expires_at_ms, segment, body, size, identifiers
+    cdef public int qos, flags, how_many
+
+
+@cython.final
 cdef class Young:
     cdef public object words, released, inbound
     cdef public dict ids
@@ -78,9 +85,11 @@ cdef class Table:
     cpdef object settle(self)
     @cython.locals(young=Young)
     cpdef Young of(self, QueueRow row)
+    @cython.locals(found=list, young=Young, position="long long", last="long long", each=Wanted)
+    cpdef list wanted(self, QueueRow row, long long after, long long count, long long size_bytes)
     cpdef bint has_old(self, QueueRow row) except -1
     @cython.locals(young=Young, index=Py_ssize_t, place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, delivery=cython.ulonglong,
-                   at=cython.ulonglong)
-    cdef object _wanted_at(self, QueueRow row, long long position)
+                   at=cython.ulonglong, wanted=Wanted)
+    cdef Wanted _wanted_at(self, QueueRow row, long long position)
     cpdef object released(self, QueueRow row)
     cpdef object inbound(self, QueueRow row)

@@ -17,7 +17,6 @@ import sqlite3
 from array import array
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from iothub.engine.outbox import QueueTarget
 from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_single
@@ -36,8 +35,10 @@ _SPARE_WORDS = 256  # of messages that are gone, before the others are moved up
 _SPARE_DEADLINES = 1_024  # that are watched for nobody, before they go
 
 
-class Wanted(NamedTuple):
+class Wanted:
     """A young message, to be read from its record. `body`, `identifiers`: where they begin in the segment. `how_many`: subscription identifiers."""
+
+    __slots__ = ("body", "expires_at_ms", "flags", "how_many", "identifiers", "position", "qos", "segment", "size")
 
     position: int
     qos: int
@@ -450,17 +451,17 @@ class Table:
         kind = words[index + 2]
         delivery = words[index + 3]
         at = place & 0xFFFFFFFF
-        return Wanted(
-            position,
-            kind & 3,
-            kind >> 8 & 0xFF,
-            kind >> 16,
-            place >> 32,
-            at + (extent >> 32),
-            extent & 0xFFFFFFFF,
-            at + (delivery >> 16) + _DELIVERY_SIZE,
-            delivery & 0xFFFF,
-        )
+        wanted: Wanted = Wanted.__new__(Wanted)
+        wanted.position = position
+        wanted.qos = kind & 3
+        wanted.flags = kind >> 8 & 0xFF
+        wanted.expires_at_ms = kind >> 16
+        wanted.segment = place >> 32
+        wanted.body = at + (extent >> 32)
+        wanted.size = extent & 0xFFFFFFFF
+        wanted.identifiers = at + (delivery >> 16) + _DELIVERY_SIZE
+        wanted.how_many = delivery & 0xFFFF
+        return wanted
 
     def moved(self, row: QueueRow) -> None:
         """The run of a queue whose row is touched is in SQLite."""
