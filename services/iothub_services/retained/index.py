@@ -33,6 +33,7 @@ class RetainedIndex:
         self._deleted: dict[bytes, int] | None = {}  # deletions that were reported before `load`
         self.messages = 0
         self.bytes = 0
+        self.changes = 0  # so far: entries that came, were replaced or went
 
     def load(self, topics: Iterable[RetainedTopic]) -> None:
         """Add what the store has; changes that were reported meanwhile (`put`, `remove`) win by their versions."""
@@ -61,6 +62,7 @@ class RetainedIndex:
             self.messages -= 1
             self.bytes -= old.size
         node.entry = new
+        self.changes += 1
         self.messages += 1
         self.bytes += new.size
 
@@ -79,6 +81,7 @@ class RetainedIndex:
         if entry is None or entry.version > version:
             return
         path[-1].entry = None
+        self.changes += 1
         self.messages -= 1
         self.bytes -= entry.size
         for parent, level, node in zip(reversed(path[:-1]), reversed(levels), reversed(path), strict=False):
