@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock
@@ -525,15 +526,17 @@ class _Matching:
         if len(found) < SLICE:
             found.extend(self._matches.next_topics(NODES, now_ms))
         page: list[RetainedTopic] = []
-        size = 0
-        while found and len(page) < SLICE:
-            size += found[0].size
-            if page and size > PAGE_BYTES:
+        left = PAGE_BYTES
+        for entry in islice(found, SLICE):
+            left -= entry.size
+            if page and left < 0:
                 break
-            page.append(found.popleft())
+            page.append(entry)
+        for _ in page:
+            found.popleft()
         if self._as_of == self._index.changes:
             return page
-        return [entry for each in page if (entry := self._index.get(each.topic)) is not None]
+        return [now for each in page if (now := self._index.get(each.topic)) is not None]
 
 
 def _keep(failure: Failure, snapshot: Snapshot) -> None:
