@@ -3,7 +3,7 @@ cimport cython
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
 from iothub_services.queues.journal.encoding cimport GroupBuffer
 from iothub_services.queues.operations cimport AppendOperation
-from iothub_services.queues.encoder cimport write_single
+from iothub_services.queues.encoder cimport write_message, write_single
 from iothub_services.queues.sqlite.append cimport Appending, full
 from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Tenant
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from iothub.engine.outbox import QueueTarget
-from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_single
+from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_message, write_single
 from iothub_services.queues.journal.records import APPEND, DELIVERY, IDENTIFIER, AppendRecord, Placed
 from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import Append, Appended, Inbound, Refused
@@ -149,16 +149,21 @@ class Table:
     ) -> tuple[int, ...] | None:
         """Do one for one queue that has room, without lists for what it is made of; None: nothing was done, it is not as simple as that."""
         row = self._rows.touch(target.queue_id)
-        data, message_id = operation.body, operation.message_id
-        if row is None or (message_id and target.qos == 2) or full(row, len(data)):
+        data, message_id, size = operation.made_body, operation.message_id, operation.size_bytes
+        if row is None or (message_id and target.qos == 2) or full(row, size):
             return None
         position = row.tail + 1
-        qos, flags, size, count = target.qos, target.flags(), len(data), len(target.identifiers)
+        qos, flags, count = target.qos, target.flags(), len(target.identifiers)
         self._message_id, self._expires_at_ms = message_id, expires_at_ms
         self._admit(row, position, qos, size)
         at = group.start + len(group.data)
         group.records += 1
-        write_single(group.data, group.mark, message_id, data, expires_at_ms, target, position)
+        if data is None:
+            write_message(
+                group.data, group.mark, message_id, operation.publish.message, expires_at_ms, target, position
+            )
+        else:
+            write_single(group.data, group.mark, message_id, data, expires_at_ms, target, position)
         body = group.start + len(group.data) - at - size
         segment, delivery = self.segment, _APPEND_SIZE
         self.push(row, position, qos | flags << 8, segment << 32 | at, body << 32 | size, delivery << 16 | count)
