@@ -5,7 +5,7 @@ from iothub.engine.message cimport Message
 
 cpdef bytes varint(Py_ssize_t number)
 cpdef bytes short(int number)
-@cython.locals(head=bytes)
+@cython.locals(identifier=bytes, size=Py_ssize_t, length=bytes)
 cpdef bytes assemble(bytes topic, bytes payload, bytes properties, bint is_v5, bint is_identified)
 cpdef bytes shared_frame(Message message, bint is_v5, bint is_identified)
 @cython.locals(properties=bytes)

@@ -27,12 +27,13 @@ def short(number: int) -> bytes:
 
 def assemble(topic: bytes, payload: bytes, properties: bytes, is_v5: bool, is_identified: bool) -> bytes:
     """Return one PUBLISH with all flags 0 and, if identified, Packet Identifier 0."""
-    head = short(len(topic)) + topic
-    if is_identified:
-        head += b"\0\0"
-    if is_v5:
-        head += varint(len(properties)) + properties
-    return b"\x30" + varint(len(head) + len(payload)) + head + payload
+    identifier = b"\0\0" if is_identified else b""
+    size = 2 + len(topic) + len(identifier) + len(payload)
+    if not is_v5:
+        return b"".join((b"\x30", varint(size), short(len(topic)), topic, identifier, payload))
+    length = varint(len(properties))
+    size += len(length) + len(properties)
+    return b"".join((b"\x30", varint(size), short(len(topic)), topic, identifier, length, properties, payload))
 
 
 def shared_frame(message: Message, is_v5: bool, is_identified: bool) -> bytes:

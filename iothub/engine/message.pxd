@@ -19,6 +19,9 @@ cpdef Message received(
 )
 
 
+cpdef Message copy_of(Message message)
+
+
 cpdef long long blocks(Message message) except -1
 
 
@@ -27,7 +30,11 @@ cpdef long long blocks(Message message) except -1
 cdef class Delivery:
     cdef public Message message
     cdef public int qos
-    cdef public bint retain
+    cdef public bint retain, is_shared
     cdef public tuple identifiers
     cdef public long long position
     cdef public object group
+
+
+@cython.locals(delivery=Delivery)
+cpdef Delivery loaded(Message message, int qos, bint retain, tuple identifiers, long long position, bint is_shared)

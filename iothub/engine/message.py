@@ -74,13 +74,30 @@ def received(
     return message
 
 
+def copy_of(message: Message) -> Message:
+    """Return the same message without its id, for a store that gives it one. Its frames are not taken along."""
+    return received(
+        message.topic,
+        message.payload,
+        message.qos,
+        message.retain,
+        message.properties,
+        message.expires_at,
+        message.publisher,
+        message.publisher_client_id,
+    )
+
+
 def blocks(message: Message) -> int:
     """Return how many messages of 4 KiB this one is worth to metering: Topic Name, payload and properties, every block begun."""
     return (len(message.topic) + len(message.payload) + len(message.properties) + 4095) >> 12
 
 
 class Delivery:
-    """One message that waits in a session's backlog. `position` is 0 for QoS 0 and for transient sessions."""
+    """One message that waits in a session's backlog. `position` is 0 for QoS 0 and for transient sessions.
+
+    `is_shared`: of a page of a queue; it came there by a shared subscription.
+    """
 
     def __init__(
         self,
@@ -97,3 +114,19 @@ class Delivery:
         self.identifiers = identifiers
         self.position = position
         self.group = group  # the shared group that chose this session: it chooses another one if this session ends
+        self.is_shared = False
+
+
+def loaded(
+    message: Message, qos: int, retain: bool, identifiers: tuple[int, ...], position: int, is_shared: bool
+) -> Delivery:
+    """Make one of a page of a queue. The same as the constructor, without Python's way of passing arguments: it runs once per message."""
+    delivery: Delivery = Delivery.__new__(Delivery)
+    delivery.message = message
+    delivery.qos = qos
+    delivery.retain = retain
+    delivery.identifiers = identifiers
+    delivery.position = position
+    delivery.group = None
+    delivery.is_shared = is_shared
+    return delivery

@@ -44,7 +44,7 @@ cdef class Outbound:
         self, Session session, Message message, long long position, int qos, bint retain, tuple identifiers
     ) except -1
     cpdef object want_page(self, Session session)
-    @cython.locals(before="long long")
+    @cython.locals(before="long long", delivery=Delivery)
     cpdef object page(self, Session session, list records, long long upto, bint is_short)
     cdef object _note_head(self, Session session, Window window)
     @cython.locals(window=Window)

@@ -15,7 +15,6 @@ from typing import Any
 from iothub.base.reasons import Drop
 from iothub.engine.emission import Emission
 from iothub.engine.message import Delivery, Message
-from iothub.engine.outbox import RETAIN_FLAG
 from iothub.engine.router import Group
 from iothub.engine.state import Connection, Session
 from iothub.engine.turn import DROPS_QOS0, Turn
@@ -301,7 +300,7 @@ class Outbound:
         session.is_reading = True
         self.turn.store.read(session, session.loaded, limits.page_messages, limits.page_bytes)
 
-    def page(self, session: Session, records: list[Any], upto: int, is_short: bool) -> None:
+    def page(self, session: Session, records: list[Delivery], upto: int, is_short: bool) -> None:
         """A page came. Caught up: it was short, was read after the claim, and everything announced is loaded."""
         if session.stale_pages:
             session.stale_pages -= 1  # asked for by an earlier connection
@@ -310,19 +309,11 @@ class Outbound:
         if session.connection is None or session.is_discarded:
             return
         before = session.loaded
-        for record in records:
-            if record.position > session.loaded:
-                session.loaded = record.position
-                session.push(
-                    Delivery(
-                        record.message,
-                        record.qos,
-                        bool(record.flags & RETAIN_FLAG),
-                        record.subscription_ids,
-                        record.position,
-                    )
-                )
-                self.turn.hold(session.tenant, record.message.size)
+        for delivery in records:
+            if delivery.position > session.loaded:
+                session.loaded = delivery.position
+                session.push(delivery)
+                self.turn.hold(session.tenant, delivery.message.size)
         session.loaded = max(session.loaded, upto)
         if is_short and session.loaded >= session.announced:
             session.is_behind = False

@@ -20,7 +20,7 @@ from iothub.engine.distribute import Distribution
 from iothub.engine.emission import Emission
 from iothub.engine.inbound import Inbound
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
-from iothub.engine.message import Message
+from iothub.engine.message import Delivery, Message
 from iothub.engine.outbound import Outbound
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.ports import Control, Observer, Policy, Store, Transport
@@ -325,7 +325,7 @@ class Plane:
         """It does not end after all."""
         self.redistribution.join_groups(session)
 
-    def redistribute(self, session: Session, records: list[Any], on_done: OnRedistributed) -> None:
+    def redistribute(self, session: Session, records: list[Delivery], on_done: OnRedistributed) -> None:
         """Give a page of its queue to other members of its shared groups; `on_done` when what they get is durable."""
         self.turn.read_clock()
         self.redistribution.redistribute_page(session, records, on_done)
@@ -451,7 +451,7 @@ class Plane:
         self.storage.not_stored(publish, is_written, is_final)
         self._settle()
 
-    def page(self, session: Session, records: list[Any], upto: int, is_short: bool) -> None:
+    def page(self, session: Session, records: list[Delivery], upto: int, is_short: bool) -> None:
         """The answer to `store.read`; without records and without progress: not now."""
         self.turn.read_clock()
         self.outbound.page(session, records, upto, is_short)

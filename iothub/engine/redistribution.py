@@ -7,13 +7,12 @@ QoS 2 ends with its session [MQTT-4.8.2-5], and so does what came by a subscript
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from iothub.base.reasons import Drop
 from iothub.engine.distribute import Distribution
 from iothub.engine.filters import topic_matches
 from iothub.engine.message import Delivery, Message
-from iothub.engine.outbox import SHARED_FLAG, StoredPublish
+from iothub.engine.outbox import StoredPublish
 from iothub.engine.publishing import Publishing
 from iothub.engine.router import Group
 from iothub.engine.state import Session, TenantPlane
@@ -60,7 +59,7 @@ class Redistribution:
             self.publishing.append(StoredPublish(tenant, message, queued, False))
         return self.distribution.receivers > 0
 
-    def redistribute_page(self, session: Session, records: list[Any], on_done: OnRedistributed) -> None:
+    def redistribute_page(self, session: Session, records: list[Delivery], on_done: OnRedistributed) -> None:
         """Give one page of a persistent session's queue to other members; `on_done`, perhaps at once, when what they get is durable."""
         redistributed = failed = 0
         publishes: list[StoredPublish] = []
@@ -89,7 +88,7 @@ class Redistribution:
         if not publishes:
             on_done(redistributed, failed)
 
-    def _shared(self, session: Session, records: list[Any]) -> Iterator[tuple[Message, tuple[bytes, bytes]]]:
+    def _shared(self, session: Session, records: list[Delivery]) -> Iterator[tuple[Message, tuple[bytes, bytes]]]:
         """Yield what is for other members, each with name and filter of its share.
 
         A record says that it was shared, not by which group: of several that match, each gets one copy of the message, as each did before.
@@ -97,7 +96,7 @@ class Redistribution:
         """
         seen: dict[bytes, int] = {}
         for record in records:
-            if not record.flags & SHARED_FLAG or record.qos != 1:
+            if not record.is_shared or record.qos != 1:
                 continue
             message: Message = record.message
             groups = [

@@ -4,25 +4,25 @@
 Each SUBSCRIBE has a replay of its own [MQTT-3.8.4-4]. The replays of one session are sent one after the other, so a client that reads slowly, or
 not at all, costs one page, however often it subscribes. Knows no retained store and no Retain Handling: the caller has decided what is to be sent,
 and brings it page by page (`feed`), the next one when the last is through. The caller also says which of it was replaced since the subscription
-became active (`is_overtaken`): a message that came live before a subscription is retained for that one [MQTT-3.3.1-9].
+became active (`overtaken`): a message that came live before a subscription is retained for that one [MQTT-3.3.1-9].
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 
-from iothub.engine.message import Message
+from iothub.engine.message import Message, copy_of
 from iothub.engine.outbound import Outbound
-from iothub.engine.outbox import QueueTarget, StoredPublish
+from iothub.engine.outbox import StoredPublish, target_of
 from iothub.engine.publishing import Publishing
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session
 from iothub.engine.turn import Turn
 
 Pages = AsyncIterator[list[Message]]
-IsOvertaken = Callable[[bytes], bool]
-"""Whether a message of this topic was replaced after the subscription became active: the newer one comes live."""
+Overtaken = Callable[[list[Message]], Collection[bytes]]
+"""Of which topics a message was replaced after the subscription became active: the newer one comes live. Asked once for each slice."""
 
 
 class Replay:
@@ -31,16 +31,13 @@ class Replay:
     `pages`: brings the messages, and reads nothing before it is asked. `then`: to be called when the present page is through, or it is over.
     """
 
-    messages: Sequence[Message]  # the present page, from the first `feed` on
-    index: int  # in it
-
-    __slots__ = ("index", "is_over", "is_overtaken", "messages", "pages", "session", "subscription", "then")
-
-    def __init__(self, session: Session, subscription: Subscription, pages: Pages, is_overtaken: IsOvertaken) -> None:
+    def __init__(self, session: Session, subscription: Subscription, pages: Pages, overtaken: Overtaken) -> None:
         self.session = session
         self.subscription = subscription
         self.pages = pages
-        self.is_overtaken = is_overtaken
+        self.overtaken = overtaken
+        self.messages: list[Message] = []  # the present page
+        self.index = 0  # in it
         self.is_over = False
         self.then: Callable[[], None] | None = None
 
@@ -63,12 +60,12 @@ class Replays:
         self.queues: dict[Session, deque[Replay]] = {}  # in the order of the SUBSCRIBEs
 
     def open(
-        self, session: Session, subscription: Subscription, pages: Pages, is_overtaken: IsOvertaken
+        self, session: Session, subscription: Subscription, pages: Pages, overtaken: Overtaken
     ) -> deque[Replay] | None:
         """Queue a replay. Return the queue if the caller must send it: with `feed` and `finish`, until it is empty."""
         if session.connection is None:
             return None
-        replay = Replay(session, subscription, pages, is_overtaken)
+        replay = Replay(session, subscription, pages, overtaken)
         queue = self.queues.get(session)
         if queue is not None:
             queue.append(replay)
@@ -122,12 +119,14 @@ class Replays:
 
     def send(self, session: Session, subscription: Subscription, message: Message) -> None:
         """Send one message with RETAIN 1; with QoS > 0 to a persistent session by its queue."""
-        qos = min(message.qos, subscription.qos)
-        identifiers = (subscription.identifier,) if subscription.identifier else ()
+        self._send(session, message, subscription.qos, _identifiers(subscription))
+
+    def _send(self, session: Session, message: Message, granted: int, identifiers: tuple[int, ...]) -> None:
+        qos = message.qos if message.qos < granted else granted
         if session.is_persistent and qos:
-            self.publishing.append(
-                StoredPublish(session.tenant, message, [QueueTarget(session, qos, True, identifiers)], False)
-            )
+            target = target_of(session, qos, True, identifiers, False)
+            # A message of its own: the store gives it an id, and others may be sent the same one.
+            self.publishing.append(StoredPublish(session.tenant, copy_of(message), [target], False))
             return
         self.outbound.deliver(session, message, qos, True, identifiers, None)
 
@@ -135,31 +134,45 @@ class Replays:
         """Send some; whether the page is through."""
         session = replay.session
         messages = replay.messages
-        left = self.turn.limits.replay_slice
-        while replay.index < len(messages):
+        subscription = replay.subscription
+        granted = subscription.qos
+        identifiers = _identifiers(subscription)
+        turn = self.turn
+        most: int = turn.limits.replay_slice
+        left = most
+        index = replay.index
+        overtaken: Collection[bytes] | None = None  # nobody is asked before something can be sent
+        while index < len(messages):
             connection = session.connection
             if (
                 not left
                 or connection is None
-                or len(connection.out) > self.turn.out_soft_bytes // 2
-                or session.backlog_length() >= self.turn.limits.replay_slice
-                or self.turn.is_store_full()
+                or len(connection.out) > turn.out_soft_bytes // 2
+                or session.backlog_length() >= most
+                or turn.is_store_full()
             ):
                 return False
-            message = messages[replay.index]
-            if not replay.is_overtaken(message.topic):
-                self.send(session, replay.subscription, message)
-            replay.index += 1
+            if overtaken is None:
+                overtaken = replay.overtaken(messages)
+            message = messages[index]
+            if not overtaken or message.topic not in overtaken:
+                self._send(session, message, granted, identifiers)
+            index += 1
+            replay.index = index
             left -= 1
-        replay.messages = ()
+        replay.messages = []
         return True
+
+
+def _identifiers(subscription: Subscription) -> tuple[int, ...]:
+    return (subscription.identifier,) if subscription.identifier else ()
 
 
 def _end(replays: Collection[Replay]) -> None:
     """Nobody waits for them any more."""
     for replay in replays:
         replay.is_over = True
-        replay.messages = ()
+        replay.messages = []
     for replay in replays:
         _notify(replay)
 

@@ -13,8 +13,8 @@ from typing import Any
 from iothub.base.ids import MessageIds
 from iothub.base.reasons import Drop, Reason
 from iothub.engine.limits import ConnectionSettings, ListenerInfo, PlaneLimits
-from iothub.engine.message import Message
-from iothub.engine.outbox import StoredPublish
+from iothub.engine.message import Delivery, Message, loaded
+from iothub.engine.outbox import RETAIN_FLAG, SHARED_FLAG, StoredPublish
 from iothub.engine.plane import Plane
 from iothub.engine.router import Subscription
 from iothub.engine.state import Connection, Session, TenantPlane
@@ -161,6 +161,11 @@ class Record:
     subscription_ids: tuple[int, ...]
     message: Message
 
+    def delivery(self) -> Delivery:
+        """Return it as a page has it."""
+        retain, is_shared = bool(self.flags & RETAIN_FLAG), bool(self.flags & SHARED_FLAG)
+        return loaded(self.message, self.qos, retain, self.subscription_ids, self.position, is_shared)
+
 
 @dataclass(slots=True)
 class QueueRows:
@@ -295,7 +300,7 @@ class ManualStore:
         if epoch != rows.epoch:
             return lambda: self._plane().page(session, [], after, False)
         found = [rows.records[position] for position in sorted(rows.records) if position > after]
-        records = found[:count]
+        records = [record.delivery() for record in found[:count]]
         is_short = len(found) <= count
         upto = rows.tail if is_short else records[-1].position
         return lambda: self._plane().page(session, records, upto, is_short)

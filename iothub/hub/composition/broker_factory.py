@@ -27,6 +27,7 @@ from iothub_tenants.broker.allowance import Allowance
 from iothub_tenants.broker.broker import Shared, TenantBroker
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.engine_hooks import plug_in
+from iothub_tenants.broker.kept_messages import KeptMessages
 from iothub_tenants.broker.peer_retained import NoPeerRetained, PeerRetained
 from iothub_tenants.broker.retaining import Retaining
 from iothub_tenants.broker.traffic import PastTraffic
@@ -56,6 +57,7 @@ class BrokerFactory:
     damaged: OnDamage
     shared_quota: SharedQuota | None = None
     peer_retained: PeerRetained = field(default_factory=NoPeerRetained)
+    kept: KeptMessages = field(default_factory=KeptMessages)
     before: Callable[[TenantRecord], None] = _nothing
     on_made: Callable[[TenantBroker], None] = _nothing
     on_dropped: Callable[[TenantBroker], None] = _nothing
@@ -71,7 +73,14 @@ class BrokerFactory:
         Deferred.fromCoroutine(bounded).addErrback(_closed)
         shared = self.shared
         retaining = Retaining(
-            plane, shared.plane, self.retained, allowance.ledger, shared.clock, self.damaged, self.peer_retained
+            plane,
+            shared.plane,
+            self.retained,
+            allowance.ledger,
+            shared.clock,
+            self.damaged,
+            self.peer_retained,
+            self.kept,
         )
         try:
             await retaining.load()

@@ -2,11 +2,6 @@ cimport cython
 
 from iothub.engine.message cimport Message
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
-from iothub_services.queues.encoder cimport encode_fields  # in the place of the plain one
-
-
-@cython.locals(message=Message, expires_at=double)
-cpdef bytes body_of(StoredPublish publish)
 
 
 @cython.locals(message=Message, target=QueueTarget, deliveries=list)

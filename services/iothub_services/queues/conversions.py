@@ -1,5 +1,5 @@
 # cython: annotation_typing=False
-"""What the stores get of a publish: its body, an append for queues, a retained write.
+"""What the stores get of a publish and its body: an append for queues, a retained write.
 
 Knows the plane's publishes and the ports' values; knows no thread and no store.
 """
@@ -7,24 +7,8 @@ Knows the plane's publishes and the ports' values; knows no thread and no store.
 from __future__ import annotations
 
 from iothub.engine.outbox import StoredPublish
-from iothub.records.message import encode_fields
 from iothub_services.queues.port import Append, Delivery, Inbound
 from iothub_services.retained.port import RetainedWrite
-
-
-def body_of(publish: StoredPublish) -> bytes:
-    message = publish.message
-    expires_at = message.expires_at
-    return encode_fields(
-        message.topic,
-        message.payload,
-        message.qos,
-        message.retain,
-        message.properties,
-        int(expires_at * 1000) if expires_at else 0,
-        message.message_id,
-        message.publisher_client_id,
-    )
 
 
 def append_of(publish: StoredPublish, body: bytes) -> Append:

@@ -1,13 +1,23 @@
 from libc.stdint cimport uint64_t
 
+from iothub.engine.message cimport Message
 from iothub.engine.outbox cimport QueueTarget
 
 
-cpdef bytes encode_fields(
-    bytes topic, bytes payload, int qos, bint is_retain, bytes properties, uint64_t expires_at_ms, bytes message_id, object client_id
-)
+cpdef Py_ssize_t body_size(Message message) except -1
+
+
+cpdef bytes body_of(Message message)
+
+
+cpdef Message message_of(bytes body)
 
 
 cpdef object write_single(
     bytearray data, bytes mark, bytes message_id, bytes body, uint64_t expires_at_ms, QueueTarget target, uint64_t position
+)
+
+
+cpdef object write_message(
+    bytearray data, bytes mark, bytes message_id, Message message, uint64_t expires_at_ms, QueueTarget target, uint64_t position
 )

@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, binding=False
-"""Bytes of a durable message, made without an object for each field: a body, a record of the journal, and the CRC-32 of both.
+"""Bytes of a durable message, made and read without an object for each field: a body, a record of the journal, and the CRC-32 of both.
 
-Decides nothing. The plain counterparts are `iothub.records.message.encode_fields`, `zlib.crc32` and `iothub_services.queues.journal.encoding`;
+Decides nothing. The plain counterparts are `iothub_services.queues.bodies`, `zlib.crc32` and `iothub_services.queues.journal.encoding`;
 `iothub_services.queues.fastest` chooses.
 """
 
@@ -12,7 +12,10 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from iothub.engine.message cimport Message, received
 from iothub.engine.outbox cimport QueueTarget
+
+from iothub_services.queues.bodies import message_of as _plain_message_of
 
 cdef extern from *:
     """
@@ -133,6 +136,7 @@ def crc32(bytes data not None):
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
+    object PyUnicode_DecodeUTF8(const char *text, Py_ssize_t size, const char *errors)
 
 
 cdef inline uint8_t *_big(uint8_t *to, uint64_t value, int size):
@@ -147,46 +151,100 @@ cdef inline uint8_t *_copy(uint8_t *to, const void *data, Py_ssize_t size):
     return to + size
 
 
-cpdef bytes encode_fields(
-    bytes topic,
-    bytes payload,
-    int qos,
-    bint is_retain,
-    bytes properties,
-    uint64_t expires_at_ms,
-    bytes message_id,
-    object client_id,
-):
-    """Return the body: see `iothub.records.message`."""
-    cdef Py_ssize_t name_size = 0, topic_size, properties_size, payload_size, id_size, size
-    cdef const char *name = PyUnicode_AsUTF8AndSize(client_id, &name_size)
-    cdef uint8_t *start
-    cdef uint8_t *at
-    if topic is None or payload is None or properties is None or message_id is None:
+cpdef Py_ssize_t body_size(Message message) except -1:
+    """Return how long the body of a message is. Raises ValueError: a field does not fit."""
+    cdef Py_ssize_t name_size = 0, topic_size, properties_size, payload_size, id_size
+    PyUnicode_AsUTF8AndSize(message.publisher_client_id, &name_size)
+    if message.topic is None or message.payload is None or message.properties is None or message.message_id is None:
         raise TypeError("a field is missing")
-    topic_size, properties_size = PyBytes_GET_SIZE(topic), PyBytes_GET_SIZE(properties)
-    payload_size, id_size = PyBytes_GET_SIZE(payload), PyBytes_GET_SIZE(message_id)
-    size = 38 + name_size + topic_size + properties_size + payload_size
+    topic_size, properties_size = PyBytes_GET_SIZE(message.topic), PyBytes_GET_SIZE(message.properties)
+    payload_size, id_size = PyBytes_GET_SIZE(message.payload), PyBytes_GET_SIZE(message.message_id)
     if name_size > 0xFFFF or topic_size > 0xFFFF or properties_size > 0xFFFFFFFF or id_size not in (0, 16):
         raise ValueError("a field is longer than its length says")
-    body = PyBytes_FromStringAndSize(NULL, size)
-    start = at = <uint8_t *> PyBytes_AS_STRING(body)
+    return 38 + name_size + topic_size + properties_size + payload_size
+
+
+cdef int _write_body(uint8_t *start, Py_ssize_t size, Message message) except -1:
+    """Write the body of a message, which has `size` bytes: see `iothub.records.message`."""
+    cdef Py_ssize_t name_size = 0, topic_size, properties_size
+    cdef const char *name = PyUnicode_AsUTF8AndSize(message.publisher_client_id, &name_size)
+    cdef uint8_t *at = start
+    topic_size, properties_size = PyBytes_GET_SIZE(message.topic), PyBytes_GET_SIZE(message.properties)
     at[0] = 1
-    at[1] = <uint8_t> (qos | is_retain << 2 | (id_size > 0) << 3)
+    at[1] = <uint8_t> (message.qos | message.retain << 2 | (PyBytes_GET_SIZE(message.message_id) > 0) << 3)
     at = _big(at + 2, name_size, 2)
     at = _big(at, topic_size, 2)
     at = _big(at, properties_size, 4)
-    at = _big(at, expires_at_ms, 8)
-    if id_size:
-        memcpy(at, PyBytes_AS_STRING(message_id), 16)
+    at = _big(at, <uint64_t> (message.expires_at * 1000), 8)
+    if PyBytes_GET_SIZE(message.message_id):
+        memcpy(at, PyBytes_AS_STRING(message.message_id), 16)
     else:
         memset(at, 0, 16)
     at = _copy(at + 16, name, name_size)
-    at = _copy(at, PyBytes_AS_STRING(topic), topic_size)
-    at = _copy(at, PyBytes_AS_STRING(properties), properties_size)
-    at = _copy(at, PyBytes_AS_STRING(payload), payload_size)
+    at = _copy(at, PyBytes_AS_STRING(message.topic), topic_size)
+    at = _copy(at, PyBytes_AS_STRING(message.properties), properties_size)
+    at = _copy(at, PyBytes_AS_STRING(message.payload), PyBytes_GET_SIZE(message.payload))
     _big(at, _crc32(start, size - 4), 4)
+    return 0
+
+
+cpdef bytes body_of(Message message):
+    """Return the body of a message. Raises ValueError: a field does not fit."""
+    cdef Py_ssize_t size = body_size(message)
+    body = PyBytes_FromStringAndSize(NULL, size)
+    _write_body(<uint8_t *> PyBytes_AS_STRING(body), size, message)
     return body
+
+
+cdef inline uint64_t _from_big(const uint8_t *at, int size):
+    cdef uint64_t value = 0
+    cdef int index
+    for index in range(size):
+        value = value << 8 | at[index]
+    return value
+
+
+cdef inline bytes _part(const uint8_t *at, Py_ssize_t size):
+    return PyBytes_FromStringAndSize(<const char *> at, size)
+
+
+cpdef Message message_of(bytes body):
+    """Decode a stored message. Raises CorruptRecordError."""
+    cdef Py_ssize_t size, name_size, topic_size, properties_size, payload_size
+    cdef const uint8_t *start
+    cdef const uint8_t *at
+    cdef Message message
+    if body is None:
+        raise TypeError("a body is missing")
+    size = PyBytes_GET_SIZE(body)
+    start = <const uint8_t *> PyBytes_AS_STRING(body)
+    if size < 38 or start[0] != 1 or start[1] & 3 == 3 or _crc32(start, size - 4) != _from_big(start + size - 4, 4):
+        return _plain_message_of(body)  # which says what is wrong
+    name_size = <Py_ssize_t> _from_big(start + 2, 2)
+    topic_size = <Py_ssize_t> _from_big(start + 4, 2)
+    properties_size = <Py_ssize_t> _from_big(start + 6, 4)
+    payload_size = size - 38 - name_size - topic_size - properties_size
+    if payload_size < 0:
+        return _plain_message_of(body)
+    at = start + 34
+    try:
+        name = PyUnicode_DecodeUTF8(<const char *> at, name_size, NULL)
+    except UnicodeDecodeError:
+        return _plain_message_of(body)
+    at += name_size
+    message = received(
+        _part(at, topic_size),
+        _part(at + topic_size + properties_size, payload_size),
+        start[1] & 3,
+        start[1] & 4,
+        _part(at + topic_size, properties_size) if properties_size else b"",
+        <double> _from_big(start + 10, 8) / 1000,
+        None,
+        name,
+    )
+    if start[1] & 8:
+        message.message_id = _part(start + 18, 16)
+    return message
 
 
 # --- a record of the journal, little-endian
@@ -272,29 +330,21 @@ def write_append(
     _end(start, size)
 
 
-cpdef object write_single(
-    bytearray data,
-    bytes mark,
-    bytes message_id,
-    bytes body,
-    uint64_t expires_at_ms,
-    QueueTarget target,
-    uint64_t position,
-):
-    """Add a record APPEND of one delivery and without a publisher's side."""
-    cdef Py_ssize_t body_size, count, size
-    cdef uint8_t *start
+cdef uint8_t *_begin_single(
+    bytearray data, bytes mark, bytes message_id, Py_ssize_t body_size, uint64_t expires_at_ms, QueueTarget target, uint64_t position
+) except NULL:
+    """Make room for a record APPEND of one delivery; return where its body goes."""
+    cdef Py_ssize_t count
     cdef uint8_t *at
     cdef tuple identifiers
-    if data is None or mark is None or message_id is None or body is None or target is None:
+    if data is None or mark is None or message_id is None or target is None:
         raise TypeError("a field is missing")
     identifiers = target.identifiers
-    body_size, count = PyBytes_GET_SIZE(body), len(identifiers)
+    count = len(identifiers)
     if PyBytes_GET_SIZE(mark) != 8 or PyBytes_GET_SIZE(message_id) not in (0, 16) or count > 0xFFFF:
         raise ValueError("a mark has 8 bytes, a message id 16 or none, a delivery at most 65,535 identifiers")
-    size = APPEND_SIZE + DELIVERY_SIZE + 4 * count + body_size
-    start = _room(data, size)
-    at = _copy(start + 8, PyBytes_AS_STRING(mark), 8)
+    at = _room(data, APPEND_SIZE + DELIVERY_SIZE + 4 * count + body_size)
+    at = _copy(at + 8, PyBytes_AS_STRING(mark), 8)
     at[0] = APPEND
     at = _little(at + 1, expires_at_ms, 8)
     at = _little(at, body_size, 4)
@@ -310,8 +360,47 @@ cpdef object write_single(
     at = _little(at + 2, count, 2)
     for identifier in identifiers:
         at = _little(at, identifier, 4)
-    _copy(at, PyBytes_AS_STRING(body), body_size)
-    _end(start, size)
+    return at
+
+
+cpdef object write_single(
+    bytearray data,
+    bytes mark,
+    bytes message_id,
+    bytes body,
+    uint64_t expires_at_ms,
+    QueueTarget target,
+    uint64_t position,
+):
+    """Add a record APPEND of one delivery and without a publisher's side."""
+    cdef Py_ssize_t start, size
+    cdef uint8_t *at
+    if body is None or data is None:
+        raise TypeError("a field is missing")
+    start, size = PyByteArray_GET_SIZE(data), PyBytes_GET_SIZE(body)
+    at = _begin_single(data, mark, message_id, size, expires_at_ms, target, position)
+    _copy(at, PyBytes_AS_STRING(body), size)
+    _end(<uint8_t *> PyByteArray_AS_STRING(data) + start, PyByteArray_GET_SIZE(data) - start)
+
+
+cpdef object write_message(
+    bytearray data,
+    bytes mark,
+    bytes message_id,
+    Message message,
+    uint64_t expires_at_ms,
+    QueueTarget target,
+    uint64_t position,
+):
+    """Do the same with the body of a message, which is made where it stays."""
+    cdef Py_ssize_t start, size = body_size(message)
+    cdef uint8_t *at
+    if data is None:
+        raise TypeError("a field is missing")
+    start = PyByteArray_GET_SIZE(data)
+    at = _begin_single(data, mark, message_id, size, expires_at_ms, target, position)
+    _write_body(at, size, message)
+    _end(<uint8_t *> PyByteArray_AS_STRING(data) + start, PyByteArray_GET_SIZE(data) - start)
 
 
 def write_move(bytearray data not None, bytes mark not None, int kind, uint64_t queue_id, uint64_t value):

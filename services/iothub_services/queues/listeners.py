@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from iothub.base.reasons import Drop, Reason
+from iothub.engine.message import Delivery
 from iothub.engine.outbox import StoredPublish
 from iothub.engine.state import Session
-from iothub_services.queues.threads import LoadedRecord
 
 Alarm = Callable[[str, str], None]
 
@@ -88,7 +88,7 @@ class Plane(Protocol):
 
     def not_stored(self, publish: StoredPublish, is_written: bool, is_final: bool = False) -> None: ...
 
-    def page(self, session: Session, records: list[LoadedRecord], upto: int, is_short: bool) -> None: ...
+    def page(self, session: Session, records: list[Delivery], upto: int, is_short: bool) -> None: ...
 
     def head_moved(self, session: Session, upto: int) -> None: ...
 

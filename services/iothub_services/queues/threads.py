@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from iothub.base.errors import BackendError, CorruptRecordError, IotHubError
-from iothub.engine.message import Message
-from iothub.records.message import decode_message
+from iothub.base.errors import BackendError, IotHubError
+from iothub.engine.message import Delivery
+from iothub_services.queues.loading import deliveries_of
 from iothub_services.queues.port import (
     Damaged,
     Page,
-    QueuedRecord,
     QueueStore,
     StaleEpochError,
 )
@@ -54,20 +53,10 @@ class RetainedPage(NamedTuple):
     topics: int
 
 
-class LoadedRecord(NamedTuple):
-    """One record of a page, decoded."""
-
-    position: int
-    qos: int
-    flags: int
-    subscription_ids: tuple[int, ...]
-    message: Message
-
-
 class LoadedPage(NamedTuple):
     """A decoded page. `damaged`: what was passed over, the record or its message."""
 
-    records: list[LoadedRecord]
+    records: list[Delivery]
     upto: int
     is_short: bool
     damaged: list[Damaged]
@@ -125,37 +114,11 @@ class RetainedWrites:
         return answers
 
 
-def message_of(body: bytes) -> Message:
-    """Decode a stored message. Raises CorruptRecordError."""
-    stored = decode_message(body)
-    return Message(
-        stored.topic,
-        stored.payload,
-        stored.qos,
-        stored.is_retain,
-        stored.properties,
-        stored.expires_at_ms / 1000,
-        stored.message_id,
-        None,
-        stored.publisher_client_id,
-    )
-
-
 def load_page(page: Page) -> LoadedPage:
     """Decode a page. A damaged message is passed over, and named."""
-    records: list[LoadedRecord] = []
     damaged = list(page.damaged)
-    for record in page.records:
-        try:
-            records.append(_load(record))
-        except CorruptRecordError as error:
-            damaged.append(Damaged(record.position, str(error)))
+    records = deliveries_of(page.records, damaged)
     return LoadedPage(records, page.upto, page.is_short, damaged)
-
-
-def _load(record: QueuedRecord) -> LoadedRecord:
-    message = message_of(record.body)
-    return LoadedRecord(record.position, record.qos, record.flags, record.subscription_ids, message)
 
 
 def call_verb(store: QueueStore | RetainedStore, call: Call | RetainedCall) -> object:

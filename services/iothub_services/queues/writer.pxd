@@ -3,7 +3,8 @@ cimport cython
 from iothub.engine.outbox cimport PublishStore, QueueTarget, StoredPublish
 from iothub.engine.plane cimport Plane as MessagePlane
 from iothub_services.group_thread cimport OperationQueue, Source
-from iothub_services.queues.conversions cimport body_of, retained_write
+from iothub_services.queues.conversions cimport retained_write
+from iothub_services.queues.encoder cimport body_of  # in the place of the plain one
 from iothub_services.queues.operations cimport AppendOperation
 from iothub_services.queues.sources cimport Sources
 

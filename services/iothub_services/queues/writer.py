@@ -34,7 +34,8 @@ from iothub_services.group_thread import (
     RetryPolicy,
     Source,
 )
-from iothub_services.queues.conversions import body_of, retained_write
+from iothub_services.queues.bodies import body_of
+from iothub_services.queues.conversions import retained_write
 from iothub_services.queues.listeners import NOBODY, Alarm, Plane, StoreListeners
 from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
@@ -94,7 +95,7 @@ class _Pending(AppendOperation):
         self.writer.append_done(self, answer)
 
 
-def _pending(writer: QueueWriter, publish: StoredPublish, body: bytes, source: Source | None) -> _Pending:
+def _pending(writer: QueueWriter, publish: StoredPublish, body: bytes | None, source: Source | None) -> _Pending:
     """Make one. A constructor is called in Python's way: this runs once for each message."""
     pending: _Pending = _Pending.__new__(_Pending)
     pending.set(publish, body, source)
@@ -218,14 +219,14 @@ class QueueWriter(PublishStore):
         if self._to_write.is_closing:
             return  # nothing is acknowledged any more
         source = self._sources.enter(publish)
-        body = body_of(publish)
+        body = body_of(publish.message) if publish.retain else None
         pending = _pending(self, publish, body, source)
         if self._last is None:
             self._first = pending
         else:
             self._last.behind = pending
         self._last = pending
-        if publish.retain:
+        if body is not None:
             pending.awaited += 1
             write = retained_write(publish, body)
             self._retains.submit(write, partial(self._retain_done, pending, write), len(body))

@@ -33,6 +33,7 @@ class RetainedIndex:
         self._deleted: dict[bytes, int] | None = {}  # deletions that were reported before `load`
         self.messages = 0
         self.bytes = 0
+        self.changes = 0  # so far: entries that came, were replaced or went
 
     def load(self, topics: Iterable[RetainedTopic]) -> None:
         """Add what the store has; changes that were reported meanwhile (`put`, `remove`) win by their versions."""
@@ -61,6 +62,7 @@ class RetainedIndex:
             self.messages -= 1
             self.bytes -= old.size
         node.entry = new
+        self.changes += 1
         self.messages += 1
         self.bytes += new.size
 
@@ -79,6 +81,7 @@ class RetainedIndex:
         if entry is None or entry.version > version:
             return
         path[-1].entry = None
+        self.changes += 1
         self.messages -= 1
         self.bytes -= entry.size
         for parent, level, node in zip(reversed(path[:-1]), reversed(levels), reversed(path), strict=False):
@@ -121,27 +124,28 @@ class Matches:
     def next_topics(self, nodes: int, now_ms: int) -> list[RetainedTopic]:
         """Visit at most `nodes` nodes and return what was found among them; expired messages are left out."""
         found: list[RetainedTopic] = []
-        while self._stack and nodes:
+        stack, levels, end = self._stack, self._levels, len(self._levels)
+        while stack and nodes:  # no call for a node: there may be a million
             nodes -= 1
-            entry = self._visit(*self._stack.pop())
+            node, depth = stack.pop()
+            if depth < end and levels[depth] != b"#":
+                self._follow(node, depth)
+                continue
+            if depth < end and node.children:
+                self._descend(node, depth)  # stays at "#", which also matches the parent level
+            entry = node.entry
             if entry is not None and not 0 < entry.expires_at_ms <= now_ms:
                 found.append(entry)
         return found
 
-    def _visit(self, node: _Node, depth: int) -> RetainedTopic | None:
-        """Put what follows on the stack; return the entry of `node` if the filter ends here."""
-        if depth < len(self._levels) and self._levels[depth] == b"#":
-            self._descend(node, depth)  # stays at "#", which also matches the parent level
-            return node.entry
-        if depth == len(self._levels):
-            return node.entry
+    def _follow(self, node: _Node, depth: int) -> None:
+        """Put what the next level matches on the stack."""
         if self._levels[depth] == b"+":
             self._descend(node, depth + 1)
         else:
             child = node.children.get(self._levels[depth])
             if child is not None:
                 self._stack.append((child, depth + 1))
-        return None
 
     def _descend(self, node: _Node, depth: int) -> None:
         """All children; at the first level none that begins with "$" [MQTT-4.7.2-1]."""

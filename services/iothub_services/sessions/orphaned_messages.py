@@ -12,10 +12,10 @@ from twisted.internet.defer import Deferred
 
 from iothub.base import log as logging
 from iothub.base.errors import BackendError, NotFoundError
+from iothub.engine.message import Delivery
 from iothub.engine.plane import Plane
 from iothub.engine.state import Session
 from iothub_services.queues.port import Claim, StaleEpochError
-from iothub_services.queues.threads import LoadedRecord
 from iothub_services.sessions.port import QueueAdmin
 
 log = logging.get(__name__)
@@ -95,7 +95,7 @@ class OrphanedMessages:
             raise BackendError("another hub has claimed the session meanwhile", retryable=True) from error
         return redistributed
 
-    async def _redistribute_page(self, session: Session, records: list[LoadedRecord]) -> int:
+    async def _redistribute_page(self, session: Session, records: list[Delivery]) -> int:
         """Raises BackendError: a store did not take all of it."""
         done: Deferred[tuple[int, int]] = Deferred()
         self._plane.redistribute(session, records, lambda redistributed, failed: done.callback((redistributed, failed)))

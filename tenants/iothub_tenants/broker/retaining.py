@@ -10,9 +10,10 @@ could not be sent, the index is read from the store again before the next replay
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from itertools import islice
+from typing import Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.python.failure import Failure
@@ -25,22 +26,26 @@ from iothub.engine.plane import Plane
 from iothub.engine.replay import Pages, Replay
 from iothub.engine.router import Subscription
 from iothub.engine.state import Session, TenantPlane
-from iothub.records.message import decode_message
 from iothub_services.damaged import OnDamage
+from iothub_services.queues.bodies import message_of
+from iothub_services.queues.fastest import fastest
 from iothub_services.quota.ledger import LocalLedger
 from iothub_services.quota.names import Quota
-from iothub_services.retained.index import Matches, RetainedIndex
+from iothub_services.retained.index import RetainedIndex
 from iothub_services.retained.port import RetainedBody, RetainedTopic
+from iothub_tenants.broker.kept_messages import KeptMessages
 from iothub_tenants.broker.peer_retained import NoPeerRetained, OnDone, PeerRetained
 
 SLICE = 256  # bodies fetched at once
 PAGE_BYTES = 64 << 10  # of them, about: what a replay holds for a client that reads slowly
-NODES = 1024  # of the index looked at in one go
+NODES = 1024  # of the index looked at in one go, and messages sent from memory before others get their turns
 STORE = "retained"  # by which damaged messages are counted
 _SHOWN = 100  # bytes of a Topic Name
 _HERE = ""  # the source of what is published at this hub; other hubs are named by their ids
 _UNKNOWN_ARRIVALS = 1024  # of topics without a retained message, remembered while replays run
+_decoded = fastest("message_of", message_of)
 
+_Result = TypeVar("_Result")
 Progress = Callable[[int, int], Awaitable[None]]
 """`await progress(done, of)`: how far a long piece of work is."""
 
@@ -63,16 +68,18 @@ class Snapshot:
 
     `settled`: fires when all that was routed before is durable, and known here; `failure`: why it never will be. `begun`: how many messages had
     arrived when it began; `asked`: how many had when another hub was asked, if that was later. `fetched`: the versions of the page being sent.
+    `as_of`: the changes of the index up to which it says what was fetched.
     """
 
     settled: Deferred[None]
 
-    __slots__ = ("asked", "begun", "failure", "fetched", "settled")
+    __slots__ = ("as_of", "asked", "begun", "failure", "fetched", "settled")
 
     def __init__(self, arrivals: int) -> None:
         self.begun = arrivals
         self.asked: dict[Hashable, int] = {}
         self.fetched: dict[bytes, int] = {}
+        self.as_of = -1
         self.failure: Failure | None = None
 
 
@@ -92,6 +99,7 @@ class Retaining:
         clock: Clock,
         on_damage: OnDamage,
         peers: PeerRetained | None = None,
+        kept: KeptMessages | None = None,
     ) -> None:
         self._tenant = tenant
         self._tenant_id = tenant.tenant_id
@@ -102,6 +110,9 @@ class Retaining:
         self._on_damage = on_damage
         self._peers = peers or NoPeerRetained()
         self._index = RetainedIndex()
+        self._kept = kept or KeptMessages()
+        self._keeper = object()  # of those in there whose version the index says
+        self._fetching: dict[bytes, list[Deferred[None]]] = {}  # pages by their first topic -> who else waits for them
         self._is_unannounced = False  # another hub may have written what the index does not have
         self._reading = DeferredLock()
         self._unannounced: dict[bytes, int] = {}  # topic -> version that only the store has named, while replays run
@@ -221,6 +232,7 @@ class Retaining:
     def note_unannounced(self) -> None:
         """Another hub may have written what was not announced here."""
         self._is_unannounced = True
+        self._keeper = object()  # what it has deleted may still be in the index
 
     def await_settled(self, on_done: OnDone) -> None:
         """Call back when every write that was asked for is durable, or given up."""
@@ -289,10 +301,11 @@ class Retaining:
         """
         if not self._plane.replays.queues:
             self._unannounced.clear()
+            self._arrived.clear()
         snapshot = Snapshot(self._arrivals)
-        is_overtaken = partial(self._is_overtaken, snapshot)
+        overtaken = partial(self._overtaken, snapshot)
         opened = [
-            self._plane.replays.open(session, each, self._pages(session, each, snapshot), is_overtaken)
+            self._plane.replays.open(session, each, self._pages(session, each, snapshot), overtaken)
             for each in subscriptions
         ]
         synced: Deferred[None] = Deferred()
@@ -312,6 +325,14 @@ class Retaining:
         if self._is_unannounced or self._reading.locked:
             # not `async with`: a coroutine that is collected would hand the lock to one that is collected with it
             await self._reading.run(lambda: Deferred.fromCoroutine(self._read_unannounced()))
+
+    def _overtaken(self, snapshot: Snapshot, messages: list[Message]) -> Collection[bytes]:
+        """Return the topics of those of a page that may not be sent any more."""
+        if snapshot.as_of == self._index.changes:
+            if not self._coming and not self._arrived:
+                return ()
+            messages = [each for each in messages if each.topic in self._coming or each.topic in self._arrived]
+        return {message.topic for message in messages if self._is_overtaken(snapshot, message.topic)}
 
     def _is_overtaken(self, snapshot: Snapshot, topic: bytes) -> bool:
         """Whether a message of this topic was routed after the snapshot, or there is none any more.
@@ -337,9 +358,20 @@ class Retaining:
         await snapshot.settled
         if snapshot.failure is not None:
             snapshot.failure.raiseException()
-        matching = _Matching(self._index.match(subscription.filter))
-        while (topics := matching.next(self._now_ms())) is not None:
-            yield await self._fetch(session, snapshot, topics)
+        matching = _Matching(self._index, subscription.filter)
+        from_memory = 0
+        while (entries := matching.next(self._now_ms())) is not None:
+            as_of = self._index.changes
+            messages = self._remembered(snapshot, entries, as_of) if entries else None
+            if messages is None:
+                from_memory = 0
+                yield await self._page(session, snapshot, entries, as_of)
+                continue
+            if from_memory >= NODES:
+                from_memory = 0
+                await self._store.fetch(self._tenant_id, [])  # others get their turns
+            from_memory += len(entries)
+            yield messages
 
     async def send_replays(self, queue: deque[Replay]) -> None:
         """Send a session's replays, one after the other, page by page, as fast as the client takes them; also those that are queued meanwhile."""
@@ -373,24 +405,74 @@ class Retaining:
                 await self._store.fetch(self._tenant_id, [])  # others get their turns
         return found
 
-    async def _fetch(self, session: Session, snapshot: Snapshot, topics: Sequence[bytes]) -> list[Message]:
-        asked = [self._index.get(topic) for topic in topics]
-        bodies = await self._store.fetch(self._tenant_id, topics)
+    def _remembered(self, snapshot: Snapshot, entries: Sequence[RetainedTopic], as_of: int) -> list[Message] | None:
+        """Return the messages of a page, which the index had `as_of` so many changes, without the store; None: they are not all in memory."""
+        kept, keeper = self._kept, self._keeper
+        messages: list[Message] = []
+        for topic, version, _, _ in entries:
+            message = kept.get(keeper, topic, version)
+            if message is None:
+                return None
+            messages.append(message)
+        snapshot.fetched = {entry.topic: entry.version for entry in entries}
+        snapshot.as_of = as_of
+        return self._unexpired(messages)
+
+    async def _page(
+        self, session: Session, snapshot: Snapshot, entries: Sequence[RetainedTopic], as_of: int
+    ) -> list[Message]:
+        """Fetch a page, or wait for whoever is fetching it: many subscribe at once when a hub has started."""
+        if not entries:
+            return await self._fetch(session, snapshot, entries)
+        first = entries[0].topic
+        if first in self._fetching:
+            fetched: Deferred[None] = Deferred()
+            self._fetching[first].append(fetched)
+            await fetched
+            messages = self._remembered(snapshot, entries, as_of)
+            if messages is not None:
+                return messages
+        if first in self._fetching:
+            return await self._fetch(session, snapshot, entries)
+        self._fetching[first] = []
+        # not `finally`: a coroutine that is collected would resume those that are collected with it
+        return await Deferred.fromCoroutine(self._fetch(session, snapshot, entries)).addBoth(self._end_fetching, first)
+
+    def _end_fetching(self, result: _Result, first: bytes) -> _Result:
+        for each in self._fetching.pop(first):
+            each.callback(None)
+        return result
+
+    async def _fetch(self, session: Session, snapshot: Snapshot, entries: Sequence[RetainedTopic]) -> list[Message]:
+        keeper, as_of = self._keeper, self._index.changes
+        bodies = await self._store.fetch(self._tenant_id, [entry.topic for entry in entries])
         snapshot.fetched = {body.topic: body.version for body in bodies}
-        for entry in asked:
-            if entry is not None and entry.topic not in snapshot.fetched:
+        for entry in entries:
+            version = snapshot.fetched.get(entry.topic)
+            if version is None:
                 self._index.remove(entry.topic, entry.version)  # another hub has deleted it
                 self._count_stored(entry.topic)
-        messages = [message for body in bodies if (message := self._message(body)) is not None]
+            elif version < entry.version:
+                as_of = -1
+        snapshot.as_of = as_of
+        messages: list[Message] = []
+        for body in bodies:
+            message = self._message(body)
+            if message is not None:
+                messages.append(message)
+                self._kept.put(keeper, body.topic, body.version, message)
         if len(messages) < len(bodies):
             self._plane.turn.drop(self._tenant, session, Drop.STORE_FAILED, len(bodies) - len(messages))
+        return self._unexpired(messages)
+
+    def _unexpired(self, messages: list[Message]) -> list[Message]:
         now = self._clock.wall()
         return [message for message in messages if not 0.0 < message.expires_at <= now]
 
     def _message(self, body: RetainedBody) -> Message | None:
         """None: it is damaged."""
         try:
-            return _message_of(body)
+            return _message_of(body.body)
         except CorruptRecordError as error:
             topic = body.topic[:_SHOWN].decode(errors="replace")
             self._on_damage(STORE, f"tenant {self._tenant.name}, topic {topic!r}", str(error))
@@ -426,25 +508,35 @@ class Retaining:
 
 
 class _Matching:
-    """The topics that a Topic Filter matches, in pages of at most PAGE_BYTES of bodies."""
+    """The topics that a Topic Filter matches, in pages of at most PAGE_BYTES of bodies, as the index has them when a page is asked for."""
 
-    def __init__(self, matches: Matches) -> None:
-        self._matches = matches
+    def __init__(self, index: RetainedIndex, topic_filter: bytes) -> None:
+        self._index = index
+        self._matches = index.match(topic_filter)
         self._found: deque[RetainedTopic] = deque()
+        self._as_of = -1  # the changes of the index when the first of these was found
 
-    def next(self, now_ms: int) -> list[bytes] | None:
+    def next(self, now_ms: int) -> list[RetainedTopic] | None:
         """Return the topics of a page, none if a stretch of the index had none; None at the end."""
         found = self._found
-        if not found and self._matches.is_done:
-            return None
+        if not found:
+            if self._matches.is_done:
+                return None
+            self._as_of = self._index.changes
         if len(found) < SLICE:
             found.extend(self._matches.next_topics(NODES, now_ms))
-        page: list[bytes] = []
-        size = 0
-        while found and len(page) < SLICE and (not page or size + found[0].size <= PAGE_BYTES):
-            size += found[0].size
-            page.append(found.popleft().topic)
-        return page
+        page: list[RetainedTopic] = []
+        left = PAGE_BYTES
+        for entry in islice(found, SLICE):
+            left -= entry.size
+            if page and left < 0:
+                break
+            page.append(entry)
+        for _ in page:
+            found.popleft()
+        if self._as_of == self._index.changes:
+            return page
+        return [now for each in page if (now := self._index.get(each.topic)) is not None]
 
 
 def _keep(failure: Failure, snapshot: Snapshot) -> None:
@@ -457,17 +549,9 @@ def _given_up(failure: Failure) -> None:
         failure.raiseException()
 
 
-def _message_of(body: RetainedBody) -> Message:
+def _message_of(body: bytes) -> Message:
     """Decode a stored message. Raises CorruptRecordError."""
-    stored = decode_message(body.body)
-    return Message(
-        stored.topic,
-        stored.payload,
-        stored.qos,
-        True,
-        stored.properties,
-        stored.expires_at_ms / 1000,
-        b"",
-        None,
-        stored.publisher_client_id,
-    )
+    message = _decoded(body)
+    message.retain = True
+    message.message_id = b""
+    return message

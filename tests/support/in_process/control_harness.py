@@ -143,7 +143,7 @@ class Queues:
 
     async def load(self, queue_id: int, _epoch: int, after: int) -> LoadedPage:
         rows = self.store.queue(queue_id)
-        records: list[Any] = [record for position, record in sorted(rows.records.items()) if after < position]
+        records = [record.delivery() for position, record in sorted(rows.records.items()) if after < position]
         return LoadedPage(records, rows.tail, True, [])
 
     async def drop(self, queue_id: int) -> int:

@@ -20,7 +20,7 @@ def end(bench: Bench, client: Client) -> list[tuple[int, int]]:
     """End a session as the session manager does; the list has one entry, (redistributed, failed), when what other members get is durable."""
     done: list[tuple[int, int]] = []
     rows = bench.store.queue(client.session.queue_id)
-    records = [rows.records[position] for position in sorted(rows.records)]
+    records = [rows.records[position].delivery() for position in sorted(rows.records)]
     assert bench.plane.leave_groups(client.session)
     bench.plane.redistribute(
         client.session, records, lambda redistributed, failed: done.append((redistributed, failed))

@@ -10,7 +10,7 @@ import pytest
 from iothub.engine.limits import PlaneLimits
 from iothub.engine.message import Message
 from iothub.engine.outbox import RETAIN_FLAG
-from iothub.engine.replay import IsOvertaken, Replay, Replays
+from iothub.engine.replay import Overtaken, Replay, Replays
 from iothub.testing.engine import Bench, Client, packets
 
 NO_PAGES = cast("Any", None)  # nothing here reads any
@@ -28,14 +28,14 @@ def taken(client: Client) -> int:
 def opened(
     client: Client,
     filter: bytes = b"r/#",
-    is_overtaken: IsOvertaken = lambda _topic: False,
+    overtaken: Overtaken = lambda _messages: (),
     qos: int = 0,
     identifier: int = 0,
 ) -> deque[Replay]:
     """Subscribe; the session's queue, of which this replay is the first."""
     replays: Replays = client.bench.plane.replays
     subscription = client.subscribe(filter, qos, identifier=identifier)
-    queue = replays.open(client.session, subscription, NO_PAGES, is_overtaken)
+    queue = replays.open(client.session, subscription, NO_PAGES, overtaken)
     assert queue is not None
     return queue
 
@@ -178,8 +178,8 @@ def test_what_overtakes_one_replay_is_sent_by_another() -> None:
     bench = Bench()
     client = bench.client("s")
     replays = bench.plane.replays
-    queue = opened(client, b"r/#", lambda topic: topic == b"r/0")
-    assert replays.open(client.session, client.subscribe(b"r/+"), NO_PAGES, lambda _topic: False) is None
+    queue = opened(client, b"r/#", lambda _messages: {b"r/0"})
+    assert replays.open(client.session, client.subscribe(b"r/+"), NO_PAGES, lambda _messages: ()) is None
 
     for _ in range(2):
         assert replays.feed(queue[0], messages(2), lambda: None)
@@ -189,12 +189,24 @@ def test_what_overtakes_one_replay_is_sent_by_another() -> None:
     assert [body for _, body in packets(client.take())] == [b"\x00\x03r/1x", b"\x00\x03r/0x", b"\x00\x03r/1x"]
 
 
+def test_message_that_others_are_sent_as_well_gets_no_id_of_a_queue() -> None:
+    """What goes to a queue is a copy: a page may be sent to many sessions."""
+    bench = Bench()
+    client = bench.client("s", queue_id=7)
+    sent = messages(1, qos=1)
+
+    assert bench.plane.replays.feed(opened(client, qos=1)[0], sent, lambda: None)
+
+    assert bench.store.appends == 1
+    assert sent[0].message_id == b""
+
+
 def test_what_is_overtaken_while_a_slice_waits_is_left_out() -> None:
-    """It is asked for each message when that is sent, not when its page comes."""
+    """It is asked for each slice when that is sent, not when its page comes."""
     bench = Bench(PlaneLimits(replay_slice=1))
     client = bench.client("s")
     overtaken: set[bytes] = set()
-    bench.plane.replays.feed(opened(client, is_overtaken=overtaken.__contains__)[0], messages(3), lambda: None)
+    bench.plane.replays.feed(opened(client, overtaken=lambda _messages: overtaken)[0], messages(3), lambda: None)
     bench.plane.end_batch()
     overtaken.add(b"r/1")
 
@@ -211,7 +223,7 @@ def test_filter_that_is_subscribed_again_waits_for_its_earlier_replay() -> None:
     first = queue[0]
     assert not replays.feed(first, messages(3), lambda: None)
 
-    assert replays.open(client.session, client.subscribe(b"r/#"), NO_PAGES, lambda _topic: False) is None
+    assert replays.open(client.session, client.subscribe(b"r/#"), NO_PAGES, lambda _messages: ()) is None
 
     assert [each.is_over for each in queue] == [False, False]
     assert replays.count(client.session) == 2
@@ -225,7 +237,7 @@ def test_unsubscribe_ends_every_replay_of_its_filter_and_group() -> None:
     replays = client.bench.plane.replays
     queue = opened(client, b"a")
     for filter in (b"b", b"a"):
-        replays.open(client.session, client.subscribe(filter), NO_PAGES, lambda _topic: False)
+        replays.open(client.session, client.subscribe(filter), NO_PAGES, lambda _messages: ())
     first, second, third = queue
     called: list[list[bool]] = []
     assert not replays.feed(
@@ -251,7 +263,7 @@ def test_replays_end_with_their_connection() -> None:
     replays = client.bench.plane.replays
     queue = opened(client)
     first = queue[0]
-    replays.open(client.session, client.subscribe(b"r/+"), NO_PAGES, lambda _topic: False)
+    replays.open(client.session, client.subscribe(b"r/+"), NO_PAGES, lambda _messages: ())
     assert not replays.feed(first, messages(3), lambda: called.append(1))
 
     client.drop()
@@ -261,7 +273,7 @@ def test_replays_end_with_their_connection() -> None:
     assert replays.feed(first, messages(3), lambda: called.append(2))
     assert called == [1]
     assert replays.queues == {}
-    assert replays.open(client.session, client.subscribe(b"r/#"), NO_PAGES, lambda _topic: False) is None
+    assert replays.open(client.session, client.subscribe(b"r/#"), NO_PAGES, lambda _messages: ()) is None
     assert replays.queues == {}
 
 

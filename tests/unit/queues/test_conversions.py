@@ -8,7 +8,8 @@ from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget, StoredPublish
 from iothub.engine.state import Session, TenantPlane
 from iothub.records.message import decode_message
-from iothub_services.queues.conversions import append_of, body_of, retained_write
+from iothub_services.queues.bodies import body_of
+from iothub_services.queues.conversions import append_of, retained_write
 from iothub_services.queues.port import Delivery, Inbound
 
 ACME = TenantPlane(7, "acme")
@@ -20,7 +21,7 @@ def publish_of(payload: bytes, *targets: QueueTarget) -> StoredPublish:
 
 
 def test_body_has_the_message_and_its_deadline_in_milliseconds() -> None:
-    stored = decode_message(body_of(publish_of(b"on")))
+    stored = decode_message(body_of(publish_of(b"on").message))
 
     assert (stored.topic, stored.payload, stored.qos) == (b"a/b", b"on", 2)
     assert stored.expires_at_ms == 12_500
@@ -49,7 +50,7 @@ def test_only_what_may_come_again_has_a_message_id(is_inbound: bool, is_repeatab
     publish.is_repeatable = is_repeatable
 
     assert append_of(publish, b"body").message_id == message_id
-    assert decode_message(body_of(publish)).message_id == b"i" * 16
+    assert decode_message(body_of(publish.message)).message_id == b"i" * 16
 
 
 def test_empty_payload_deletes_what_is_retained() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from iothub_services.queues.bodies import body_of
 from iothub_services.queues.memory import MemoryQueues
+from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import Append, Appended, Delivery, Inbound, Move, MoveKind, QueueLimits
 from iothub_services.queues.writing import QueueWrites
 from tests.support.operated_queues import operation_of
@@ -28,6 +30,17 @@ def test_operation_that_comes_again_is_the_same_append() -> None:
     operation = operation_of(ITEMS[0])
 
     assert operation.as_append() is operation.as_append()
+
+
+def test_body_is_made_once_and_only_for_who_asks() -> None:
+    """What waits is counted with the size that the body will have."""
+    publish = operation_of(ITEMS[0]).publish
+    operation = AppendOperation(publish, None)
+
+    assert operation.made_body is None
+    assert operation.size_bytes == len(operation.body)
+    assert operation.body == body_of(publish.message)
+    assert operation.body is operation.body
 
 
 class Taking(MemoryQueues):

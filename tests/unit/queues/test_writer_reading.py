@@ -37,7 +37,8 @@ def test_writer_gives_pages_of_decoded_messages(harness: Harness) -> None:
     ((verb, who, (record,), upto, is_short),) = harness.run()
 
     assert (verb, who, upto, is_short) == ("page", session, 1, True)
-    assert (record.position, record.qos, record.flags, record.subscription_ids) == (1, 1, 1, (5,))
+    assert (record.position, record.qos, record.retain, record.identifiers) == (1, 1, True, (5,))
+    assert not record.is_shared
     message = record.message
     assert (message.topic, message.payload, message.qos, message.retain) == (b"a/b", b"hi", 1, True)
     assert (message.properties, message.expires_at, message.message_id) == (b"\x01\x01", 1.5, ID)

@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 
 from iothub.base.errors import BackendError
+from iothub.engine.message import Delivery
 from iothub.engine.state import Session
 from iothub_services.queues.port import Claim
-from iothub_services.queues.threads import LoadedPage, LoadedRecord
+from iothub_services.queues.threads import LoadedPage
 from iothub_services.sessions.orphaned_messages import OrphanedMessages
 from tests.support.in_process.control_harness import now
 
@@ -38,7 +39,7 @@ class Shared:
     """A queue of five shared records, in pages of two."""
 
     def __init__(self) -> None:
-        self.records = [LoadedRecord(position, 1, 0, (), cast("Any", None)) for position in range(1, 6)]
+        self.records = [Delivery(cast("Any", None), 1, False, (), position) for position in range(1, 6)]
 
     async def claim(self, _queue_id: int, _owner: bytes) -> Claim:
         return Claim(1, 0, 5, 0)
@@ -58,7 +59,7 @@ class Members:
     def leave_groups(self, _session: Session) -> bool:
         return True
 
-    def redistribute(self, _session: Session, records: list[LoadedRecord], on_done: Callable[[int, int], None]) -> None:
+    def redistribute(self, _session: Session, records: list[Delivery], on_done: Callable[[int, int], None]) -> None:
         taken = [record.position for record in records if record.position not in self.failing]
         self.failing -= {record.position for record in records}
         self.taken += taken

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
+from iothub.engine.message import Message
 from iothub.engine.outbox import QueueTarget
+from iothub_services.queues.bodies import body_of
 from iothub_services.queues.fastest import fastest
 from iothub_services.queues.journal.records import (
     APPEND,
@@ -95,6 +97,19 @@ def write_single(
     """Add a record APPEND of one delivery and without a publisher's side."""
     delivery = (target.queue_id, position, target.qos, target.flags(), target.identifiers)
     write_append(data, mark, message_id, body, expires_at_ms, [delivery], None)
+
+
+def write_message(
+    data: bytearray,
+    mark: bytes,
+    message_id: bytes,
+    message: Message,
+    expires_at_ms: int,
+    target: QueueTarget,
+    position: int,
+) -> None:
+    """Do the same with the body of a message."""
+    write_single(data, mark, message_id, body_of(message), expires_at_ms, target, position)
 
 
 def write_move(data: bytearray, mark: bytes, kind: int, queue_id: int, value: int) -> None:

@@ -1,3 +1,4 @@
+# cython: annotation_typing=False
 """Young messages read from their segments: one call for each run of neighbours.
 
 Knows where bodies are; knows no queue.
@@ -6,7 +7,7 @@ Knows where bodies are; knows no queue.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from iothub_services.queues.journal.young import Wanted
 from iothub_services.queues.port import QueuedRecord
@@ -16,16 +17,33 @@ _NEAR_BYTES = 4_096  # what lies between neighbours is read as well
 _RUN_BYTES = 1 << 20  # of one call
 
 
-def read_records(wanted: Sequence[Wanted], read_at: ReadAt) -> Iterator[QueuedRecord]:
+def read_records(wanted: list[Wanted], read_at: ReadAt) -> Iterator[QueuedRecord]:
     """Read messages in their order. Raises BackendError."""
-    run: list[Wanted] = []
-    for each in wanted:
-        if run and not _is_near(run, each):
-            yield from _read_run(run, read_at)
-            run = []
-        run.append(each)
-    if run:
-        yield from _read_run(run, read_at)
+    start = 0
+    while start < len(wanted):
+        end = run_end(wanted, start)
+        yield from read_run(wanted, start, end, read_at)
+        start = end
+
+
+def run_end(wanted: list[Wanted], start: int) -> int:
+    """Return where the run of neighbours ends that begins at `start`."""
+    first: Wanted = wanted[start]
+    last = first
+    index = start + 1
+    while index < len(wanted):
+        each: Wanted = wanted[index]
+        between = _begin(each) - last.body - last.size
+        if (
+            each.segment != last.segment
+            or between < 0
+            or between > _NEAR_BYTES
+            or each.body + each.size - _begin(first) > _RUN_BYTES
+        ):
+            break
+        last = each
+        index += 1
+    return index
 
 
 def _begin(each: Wanted) -> int:
@@ -33,27 +51,28 @@ def _begin(each: Wanted) -> int:
     return each.identifiers if each.how_many and each.body - each.identifiers <= _NEAR_BYTES else each.body
 
 
-def _is_near(run: list[Wanted], each: Wanted) -> bool:
-    last = run[-1]
-    between = _begin(each) - last.body - last.size
-    return (
-        each.segment == last.segment
-        and 0 <= between <= _NEAR_BYTES
-        and each.body + each.size - _begin(run[0]) <= _RUN_BYTES
-    )
-
-
-def _read_run(run: list[Wanted], read_at: ReadAt) -> Iterator[QueuedRecord]:
-    segment, start, last = run[0].segment, _begin(run[0]), run[-1]
+def read_run(wanted: list[Wanted], first: int, end: int, read_at: ReadAt) -> list[QueuedRecord]:
+    """Read neighbours, those before `end`, with one call."""
+    records: list[QueuedRecord] = []
+    each: Wanted = wanted[first]
+    last: Wanted = wanted[end - 1]
+    segment, start = each.segment, _begin(each)
     data = read_at(segment, start, last.body + last.size - start)
-    for each in run:
+    for index in range(first, end):
+        each = wanted[index]
         body_at = each.body - start
         identifiers: tuple[int, ...] = ()
         if each.how_many:
-            if each.identifiers >= start:
-                packed = data[each.identifiers - start : each.identifiers - start + 4 * each.how_many]
-            else:
-                packed = read_at(segment, each.identifiers, 4 * each.how_many)
-            identifiers = struct.unpack(f"<{each.how_many}I", packed)
+            identifiers = _identifiers(each, data, start, read_at)
         body = data[body_at : body_at + each.size]
-        yield QueuedRecord(each.position, each.qos, each.flags, identifiers, each.expires_at_ms, body)
+        records.append(QueuedRecord(each.position, each.qos, each.flags, identifiers, each.expires_at_ms, body))
+    return records
+
+
+def _identifiers(each: Wanted, data: bytes, start: int, read_at: ReadAt) -> tuple[int, ...]:
+    """Return its subscription identifiers. `data` begins at `start`."""
+    if each.identifiers >= start:
+        packed = data[each.identifiers - start : each.identifiers - start + 4 * each.how_many]
+    else:
+        packed = read_at(each.segment, each.identifiers, 4 * each.how_many)
+    return struct.unpack(f"<{each.how_many}I", packed)

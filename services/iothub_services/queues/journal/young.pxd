@@ -3,12 +3,19 @@ cimport cython
 from iothub.engine.outbox cimport QueueTarget, StoredPublish
 from iothub_services.queues.journal.encoding cimport GroupBuffer
 from iothub_services.queues.operations cimport AppendOperation
-from iothub_services.queues.encoder cimport write_single
+from iothub_services.queues.encoder cimport write_message, write_single
 from iothub_services.queues.sqlite.append cimport Appending, full
 from iothub_services.queues.sqlite.row_cache cimport QueueRow, QueueRowCache, Tenant
 
 
 cdef Py_ssize_t _APPEND_SIZE, _DELIVERY_SIZE, _IDENTIFIER_SIZE, _SPARE_WORDS, _SPARE_DEADLINES
+
+
+@cython.final
+@cython.freelist(128)
+cdef class Wanted:
+    cdef public long long position, expires_at_ms, segment, body, size, identifiers
+    cdef public int qos, flags, how_many
 
 
 @cython.final
@@ -78,9 +85,11 @@ cdef class Table:
     cpdef object settle(self)
     @cython.locals(young=Young)
     cpdef Young of(self, QueueRow row)
+    @cython.locals(found=list, young=Young, position="long long", last="long long", each=Wanted)
+    cpdef list wanted(self, QueueRow row, long long after, long long count, long long size_bytes)
     cpdef bint has_old(self, QueueRow row) except -1
     @cython.locals(young=Young, index=Py_ssize_t, place=cython.ulonglong, extent=cython.ulonglong, kind=cython.ulonglong, delivery=cython.ulonglong,
-                   at=cython.ulonglong)
-    cdef object _wanted_at(self, QueueRow row, long long position)
+                   at=cython.ulonglong, wanted=Wanted)
+    cdef Wanted _wanted_at(self, QueueRow row, long long position)
     cpdef object released(self, QueueRow row)
     cpdef object inbound(self, QueueRow row)

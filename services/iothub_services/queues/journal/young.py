@@ -17,10 +17,9 @@ import sqlite3
 from array import array
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from iothub.engine.outbox import QueueTarget
-from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_single
+from iothub_services.queues.journal.encoding import Delivered, GroupBuffer, write_message, write_single
 from iothub_services.queues.journal.records import APPEND, DELIVERY, IDENTIFIER, AppendRecord, Placed
 from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import Append, Appended, Inbound, Refused
@@ -36,8 +35,10 @@ _SPARE_WORDS = 256  # of messages that are gone, before the others are moved up
 _SPARE_DEADLINES = 1_024  # that are watched for nobody, before they go
 
 
-class Wanted(NamedTuple):
+class Wanted:
     """A young message, to be read from its record. `body`, `identifiers`: where they begin in the segment. `how_many`: subscription identifiers."""
+
+    __slots__ = ("body", "expires_at_ms", "flags", "how_many", "identifiers", "position", "qos", "segment", "size")
 
     position: int
     qos: int
@@ -148,16 +149,21 @@ class Table:
     ) -> tuple[int, ...] | None:
         """Do one for one queue that has room, without lists for what it is made of; None: nothing was done, it is not as simple as that."""
         row = self._rows.touch(target.queue_id)
-        data, message_id = operation.body, operation.message_id
-        if row is None or (message_id and target.qos == 2) or full(row, len(data)):
+        data, message_id, size = operation.made_body, operation.message_id, operation.size_bytes
+        if row is None or (message_id and target.qos == 2) or full(row, size):
             return None
         position = row.tail + 1
-        qos, flags, size, count = target.qos, target.flags(), len(data), len(target.identifiers)
+        qos, flags, count = target.qos, target.flags(), len(target.identifiers)
         self._message_id, self._expires_at_ms = message_id, expires_at_ms
         self._admit(row, position, qos, size)
         at = group.start + len(group.data)
         group.records += 1
-        write_single(group.data, group.mark, message_id, data, expires_at_ms, target, position)
+        if data is None:
+            write_message(
+                group.data, group.mark, message_id, operation.publish.message, expires_at_ms, target, position
+            )
+        else:
+            write_single(group.data, group.mark, message_id, data, expires_at_ms, target, position)
         body = group.start + len(group.data) - at - size
         segment, delivery = self.segment, _APPEND_SIZE
         self.push(row, position, qos | flags << 8, segment << 32 | at, body << 32 | size, delivery << 16 | count)
@@ -450,17 +456,17 @@ class Table:
         kind = words[index + 2]
         delivery = words[index + 3]
         at = place & 0xFFFFFFFF
-        return Wanted(
-            position,
-            kind & 3,
-            kind >> 8 & 0xFF,
-            kind >> 16,
-            place >> 32,
-            at + (extent >> 32),
-            extent & 0xFFFFFFFF,
-            at + (delivery >> 16) + _DELIVERY_SIZE,
-            delivery & 0xFFFF,
-        )
+        wanted: Wanted = Wanted.__new__(Wanted)
+        wanted.position = position
+        wanted.qos = kind & 3
+        wanted.flags = kind >> 8 & 0xFF
+        wanted.expires_at_ms = kind >> 16
+        wanted.segment = place >> 32
+        wanted.body = at + (extent >> 32)
+        wanted.size = extent & 0xFFFFFFFF
+        wanted.identifiers = at + (delivery >> 16) + _DELIVERY_SIZE
+        wanted.how_many = delivery & 0xFFFF
+        return wanted
 
     def moved(self, row: QueueRow) -> None:
         """The run of a queue whose row is touched is in SQLite."""

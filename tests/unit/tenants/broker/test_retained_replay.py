@@ -358,9 +358,10 @@ def test_client_that_leaves_ends_its_replay(is_held: bool) -> None:
 def test_store_that_fails_ends_the_replays() -> None:
     """All of the session, whose connection ends with the error that is raised; nothing is remembered for ever."""
     harness = Harness(10)
+    harness.retain(b"other", b"x")
     harness.bodies.is_held = True
     harness.subscribe()
-    harness.subscribe()
+    harness.subscribe(b"other")
     assert harness.ended == []
 
     harness.bodies.is_down = True

@@ -1,0 +1,184 @@
+"""Retained messages in memory: what was replayed lately is not read again, and nothing that is not retained any more is found there."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from iothub.base.errors import BackendError
+from iothub.engine.message import Message
+from iothub.testing.engine import packets
+from iothub_services.auth.port import TenantRecord
+from iothub_services.retained.port import RetainedWrite
+from iothub_tenants.broker.kept_messages import KeptMessages
+from iothub_tenants.broker.retaining import SLICE
+from tests.support.in_process.control_harness import Harness as ControlHarness
+from tests.support.in_process.control_harness import now
+from tests.support.in_process.retained_harness import TENANT, Harness
+
+ONE = Message(b"t", bytes(100))
+COPIES = 5
+
+
+def test_version_that_is_not_kept_is_not_found() -> None:
+    kept = KeptMessages()
+    kept.put("me", b"t", 2, ONE)
+
+    assert kept.get("me", b"t", 2) is ONE
+    assert kept.get("me", b"t", 1) is None
+    assert kept.get("me", b"u", 2) is None
+    assert kept.get("you", b"t", 2) is None
+
+
+def test_first_that_came_goes_first() -> None:
+    """As soon as they have more bytes than they may; another version of a topic takes the place of the first."""
+    kept = KeptMessages(2 * COPIES * ONE.size)
+    for version, topic in enumerate((b"a", b"b", b"b", b"c")):
+        kept.put("me", topic, version, ONE)
+
+    assert [kept.get("me", topic, version) for topic, version in ((b"a", 0), (b"b", 1), (b"b", 2), (b"c", 3))] == [
+        None,
+        None,
+        ONE,
+        ONE,
+    ]
+    assert kept.size_bytes == 2 * COPIES * ONE.size
+
+
+def test_message_above_the_bound_is_not_kept() -> None:
+    kept = KeptMessages(COPIES * ONE.size - 1)
+    kept.put("me", b"t", 1, ONE)
+
+    assert kept.get("me", b"t", 1) is None
+    assert kept.size_bytes == 0
+
+
+def test_brokers_of_all_tenants_have_one_bound(harness: ControlHarness) -> None:
+    other = now(harness.hub.brokers.broker(TenantRecord(8, "other")))
+
+    assert harness.acme.retained._kept is other.retained._kept
+
+
+def test_second_subscriber_is_sent_what_the_first_one_got() -> None:
+    """Nothing is read, and the frames are those of the first one."""
+    harness = Harness(2 * SLICE)
+    harness.subscribe()
+    first = harness.taken()
+    harness.subscribe()
+
+    assert harness.taken() == first
+    assert harness.bodies.read == 2 * SLICE
+
+
+def test_message_that_was_replaced_is_read_again() -> None:
+    harness = Harness(3)
+    harness.subscribe()
+    harness.taken()
+    harness.retain(b"r/1", b"new")
+    harness.taken()
+
+    harness.subscribe()
+
+    assert sorted(harness.taken()) == [(b"r/0", b"x"), (b"r/1", b"new"), (b"r/2", b"x")]
+
+
+def test_message_that_was_deleted_is_not_replayed() -> None:
+    harness = Harness(2)
+    harness.subscribe()
+    harness.taken()
+    harness.retain(b"r/1", b"")
+    harness.taken()
+
+    harness.subscribe()
+
+    assert harness.taken() == [(b"r/0", b"x")]
+
+
+@pytest.mark.parametrize("payload", [b"new", b""])
+def test_what_another_hub_could_not_announce_is_looked_for_in_the_store(payload: bytes) -> None:
+    """Also what it has deleted: the index does not say so."""
+    harness = Harness(2)
+    harness.subscribe()
+    harness.taken()
+    if payload:
+        theirs = Harness()
+        theirs.retain(b"r/1", payload)
+        (body,) = theirs.bodies.store.fetch(TENANT, [b"r/1"])
+        harness.bodies.store.put([RetainedWrite(TENANT, b"r/1", body.body)])
+    else:
+        harness.bodies.store.delete(TENANT, [b"r/1"])
+    harness.retaining.note_unannounced()
+
+    harness.subscribe()
+
+    assert sorted(harness.taken()) == [(b"r/0", b"x"), *([(b"r/1", payload)] if payload else [])]
+
+
+def test_message_that_is_deleted_while_its_page_waits_is_not_sent() -> None:
+    """It was found, and is in memory."""
+    harness = Harness(2 * SLICE)
+    harness.subscribe()
+    harness.taken()
+    harness.client.transport.is_stuck = True
+    harness.subscribe()
+    for number in range(2 * SLICE):
+        harness.retain(b"r/%d" % number, b"")
+
+    harness.client.transport.is_stuck = False
+
+    assert 0 < [payload for _, payload in harness.taken()].count(b"x") < SLICE
+
+
+def test_others_get_their_turns_between_pages_from_memory() -> None:
+    """The store is asked for nothing whenever so many were sent."""
+    harness = Harness(8 * SLICE)
+    harness.subscribe()
+    harness.taken()
+    asked: list[int] = []
+    fetch = harness.bodies.fetch
+    harness.bodies.fetch = lambda tenant_id, topics: asked.append(len(topics)) or fetch(tenant_id, topics)  # type: ignore[method-assign,arg-type,func-returns-value]
+
+    harness.subscribe()
+    harness.taken()
+
+    assert asked == [0]
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_subscribers_that_come_together_read_a_page_once(is_down: bool) -> None:
+    """Whoever asks for a page that another one is fetching waits for it, and asks himself if it could not be read."""
+    harness = Harness(5)
+    other = harness.bench.client("other")
+    harness.bodies.is_held = True
+    harness.subscribe()
+    replays = harness.retaining.begin_replays(other.session, [other.subscribe(b"r/#")])
+    assert replays is not None
+    ended: list[object] = []
+    Deferred.fromCoroutine(harness.retaining.send_replays(replays)).addBoth(ended.append)
+
+    first = harness.bodies.waiting[0]
+    harness.bodies.is_held = False
+    if is_down:
+        first.errback(BackendError("retained.db: disk I/O error", retryable=True))
+    else:
+        first.callback(None)
+
+    assert ended == [None]
+    assert harness.bodies.read == 5 * (2 if is_down else 1)
+    assert len(packets(other.take())) == 5
+    assert (harness.ended == [None]) is not is_down
+
+
+def test_message_that_is_deleted_while_another_one_fetches_its_page_is_not_sent() -> None:
+    harness = Harness(2)
+    other = harness.bench.client("other")
+    harness.bodies.is_held = True
+    harness.subscribe()
+    replays = harness.retaining.begin_replays(other.session, [other.subscribe(b"r/#")])
+    assert replays is not None
+    Deferred.fromCoroutine(harness.retaining.send_replays(replays))
+    harness.retain(b"r/1", b"")
+
+    harness.bodies.release()
+
+    assert [body[2:] for header, body in packets(other.take()) if header & 1] == [b"r/0x"]
