@@ -191,7 +191,12 @@ class Retaining:
         self._peers.announce_change(self._tenant_id, topic, version, expires_at_ms, size)
 
     def failed(self, topic: bytes) -> None:
-        """A write was given up: count what is stored, unless another write of the topic is on its way."""
+        """A write was given up: count what is stored, unless another write of the topic is on its way.
+
+        A server may have done it, and its answer was lost: what is in memory proves nothing any more, here and at other hubs.
+        """
+        self._keeper = object()
+        self._peers.note_given_up(self._tenant_id)
         self._note_done(topic)
         if topic in self._coming:
             return

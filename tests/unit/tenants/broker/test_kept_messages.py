@@ -114,6 +114,20 @@ def test_what_another_hub_could_not_announce_is_looked_for_in_the_store(payload:
     assert sorted(harness.taken()) == [(b"r/0", b"x"), *([(b"r/1", payload)] if payload else [])]
 
 
+def test_message_whose_deletion_was_given_up_is_looked_for_in_the_store() -> None:
+    """The store has deleted it, and its answer was lost."""
+    harness = Harness(2)
+    harness.subscribe()
+    harness.taken()
+    assert harness.retaining.may_retain(b"r/1", 0)
+    harness.bodies.store.delete(TENANT, [b"r/1"])
+    harness.retaining.failed(b"r/1")
+
+    harness.subscribe()
+
+    assert harness.taken() == [(b"r/0", b"x")]
+
+
 def test_message_that_is_deleted_while_its_page_waits_is_not_sent() -> None:
     """It was found, and is in memory."""
     harness = Harness(2 * SLICE)
