@@ -39,6 +39,8 @@ class UntilRead(Generic[Item]):
     ) -> None:
         """`use`: raises UnavailableError to be called again `retry_s` later, for `UNREAD_S`; any other IotHubError gives the item up.
 
+        Any other exception is a defect: the item is lost, and the next one is used `retry_s` later.
+
         `now`: in seconds, of any clock. `on_empty`: nothing waits any more.
         """
         self._use = use
@@ -75,5 +77,12 @@ class UntilRead(Generic[Item]):
                     self._later(self._retry_s, self._go_on)
                     return
                 self._give_up(item, error)
+            except Exception:
+                self._waiting.popleft()
+                if self._waiting:
+                    self._later(self._retry_s, self._go_on)
+                else:
+                    self._on_empty()
+                raise
             self._waiting.popleft()
         self._on_empty()

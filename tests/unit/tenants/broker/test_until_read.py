@@ -16,7 +16,7 @@ class Accounts:
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.fault: IotHubError | None = None
+        self.fault: Exception | None = None
         self.asked: list[str] = []
         self.used: list[str] = []
         self.given_up: list[tuple[str, str]] = []
@@ -107,3 +107,29 @@ def test_item_that_no_wait_helps_is_given_up_at_once() -> None:
     accounts.waiting.add("a")
 
     assert (accounts.given_up, accounts.emptied) == ([("a", "wrong")], 1)
+
+
+def test_defect_with_one_item_keeps_no_other_one_waiting() -> None:
+    """It is reported as a defect; what waits behind it is used a little later."""
+    accounts = Accounts()
+    accounts.answer = Deferred()
+    for item in ("a", "b"):
+        accounts.waiting.add(item)
+    answer, accounts.answer, accounts.fault = accounts.answer, None, RuntimeError("defect")
+    answer.callback(None)
+    accounts.fault = None
+
+    accounts.clock.advance(RETRY_S)
+
+    assert (accounts.used, accounts.emptied) == (["b"], 1)
+
+
+def test_defect_with_the_last_item_leaves_nothing_behind() -> None:
+    accounts = Accounts()
+    accounts.fault = RuntimeError("defect")
+    accounts.waiting.add("a")
+    accounts.fault = None
+
+    accounts.waiting.add("b")
+
+    assert (accounts.used, accounts.emptied, accounts.clock.getDelayedCalls()) == (["b"], 2, [])
