@@ -110,7 +110,9 @@ class Retaining:
         self._on_damage = on_damage
         self._peers = peers or NoPeerRetained()
         self._index = RetainedIndex()
-        self._kept = kept or KeptMessages()
+        is_alone = isinstance(self._peers, NoPeerRetained)
+        # With other hubs the store alone says what is there: a hub that is gone may have written what nobody was told.
+        self._kept = (kept or KeptMessages()) if is_alone else None
         self._keeper = object()  # of those in there whose version the index says
         self._fetching: dict[bytes, list[Deferred[None]]] = {}  # pages by their first topic -> who else waits for them
         self._is_unannounced = False  # another hub may have written what the index does not have
@@ -413,6 +415,8 @@ class Retaining:
     def _remembered(self, snapshot: Snapshot, entries: Sequence[RetainedTopic], as_of: int) -> list[Message] | None:
         """Return the messages of a page, which the index had `as_of` so many changes, without the store; None: they are not all in memory."""
         kept, keeper = self._kept, self._keeper
+        if kept is None:
+            return None
         messages: list[Message] = []
         for topic, version, _, _ in entries:
             message = kept.get(keeper, topic, version)
@@ -427,7 +431,7 @@ class Retaining:
         self, session: Session, snapshot: Snapshot, entries: Sequence[RetainedTopic], as_of: int
     ) -> list[Message]:
         """Fetch a page, or wait for whoever is fetching it: many subscribe at once when a hub has started."""
-        if not entries:
+        if not entries or self._kept is None:
             return await self._fetch(session, snapshot, entries)
         first = entries[0].topic
         if first in self._fetching:
@@ -465,7 +469,8 @@ class Retaining:
             message = self._message(body)
             if message is not None:
                 messages.append(message)
-                self._kept.put(keeper, body.topic, body.version, message)
+                if self._kept is not None:
+                    self._kept.put(keeper, body.topic, body.version, message)
         if len(messages) < len(bodies):
             self._plane.turn.drop(self._tenant, session, Drop.STORE_FAILED, len(bodies) - len(messages))
         return self._unexpired(messages)
