@@ -42,6 +42,7 @@ ALLOWED = {
         "iothub_spark.stores.log_kafka",
     ),
     "redis": ("iothub_services.redis.wire",),
+    "hiredis": ("iothub_services.redis.wire",),
     "argon2": ("iothub_services.auth.secrets",),
     "cryptography": (
         "iothub.cli.cert",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from iothub.base.errors import BackendError
+from iothub.base.values import value
 from iothub_services.probing import Advice
 
 Argument: TypeAlias = "bytes | str | int | float"
@@ -47,7 +48,7 @@ class Script:
         object.__setattr__(self, "digest", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Call:
     """One command. `script`: what EVALSHA names, to be sent where the server does not know it."""
 
@@ -72,11 +73,9 @@ class PackedCall(Call):
 
     __slots__ = ("octets",)
 
-    octets: bytes
-
     def __init__(self, script: Script, octets: bytes) -> None:
-        object.__setattr__(self, "script", script)
-        object.__setattr__(self, "octets", octets)
+        self.script = script  # type: ignore[misc]  # made here
+        self.octets = octets
 
     @property
     def arguments(self) -> tuple[Argument, ...]:

@@ -99,8 +99,8 @@ class Link:
         outcomes: list[Reply] = []
         try:
             wire.send(calls)
-            for _ in calls:
-                outcomes.append(wire.read())
+            while len(outcomes) < len(calls):
+                outcomes += wire.read(len(calls) - len(outcomes))
                 if self._clock.monotonic() > deadline and len(outcomes) < len(calls):
                     raise RedisUnavailableError("Redis answers too slowly", is_written=True)
         except RedisUnavailableError as error:

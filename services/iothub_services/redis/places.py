@@ -83,7 +83,10 @@ class Places:
         """Ask on a connection that is closed when that fails."""
         try:
             wire.send([command(*arguments)])
-            return wire.read()
+            answers: list[Reply] = []
+            while not answers:
+                answers = wire.read(1)
         except BackendError:
             wire.close()
             raise
+        return answers[0]

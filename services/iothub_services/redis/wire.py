@@ -1,4 +1,4 @@
-"""One connection to one Redis server: the only file that knows redis-py.
+"""One connection to one Redis server: the only file that knows redis-py, which opens it, and hiredis, which reads the answers.
 
 Knows no other server, no repetition and no script. Blocks, for a bounded time; used by one thread at a time.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import hiredis
 from redis import exceptions
 from redis.backoff import NoBackoff
 from redis.connection import Connection, SSLConnection
@@ -36,6 +37,8 @@ _PASSING = (
     "UNBLOCKED",
     "EXECABORT",
 )
+_RECEIVED_BYTES = 1 << 16  # at once
+_NOTHING = object()  # no whole answer is there
 # Redis 6 has its own text around what a script was refused.
 _IN_SCRIPT = re.compile(r"Error running script \(.*?\): @\S+ @\S+ \d+: -([A-Z]+) ")
 _RESP2 = 2
@@ -51,8 +54,12 @@ class Wire(Protocol):
     def send(self, calls: Sequence[Call]) -> None:
         """Raises RedisUnavailableError: some may have been sent."""
 
-    def read(self) -> Reply:
-        """Return the next answer, or the refusal that it is. Raises RedisUnavailableError: there is none."""
+    def read(self, count: int) -> list[Reply]:
+        """Wait for octets, and return the answers that are whole, at most so many, each the refusal that it is.
+
+        Raises:
+            RedisUnavailableError: Nothing comes.
+        """
 
     def close(self) -> None: ...
 
@@ -73,15 +80,20 @@ class WireOptions:
 
 
 class RedisWire:
-    """A connection of redis-py: its handshake, its parser (hiredis), and none of its repetitions."""
+    """A connection that redis-py has opened: its handshake, and none of its repetitions.
+
+    Its reader of answers is by-passed: it makes several calls of Python for each.
+    """
 
     def __init__(self, connection: Any, name: str) -> None:
         self._connection = connection
+        self._socket = connection._sock
         self._name = name
+        self._reader = hiredis.Reader(replyError=refusal, notEnoughData=_NOTHING)
 
     def is_usable(self) -> bool:
         try:
-            return not self._connection.can_read(0)
+            return not self._reader.has_data() and not self._connection.can_read(0)
         except (exceptions.RedisError, OSError):
             return False
 
@@ -100,13 +112,26 @@ class RedisWire:
             return call.octets
         return b"".join(self._connection.pack_command(*call.arguments))
 
-    def read(self) -> Reply:
+    def read(self, count: int) -> list[Reply]:
         try:
-            return _plain(self._connection.read_response())
-        except exceptions.ResponseError as error:
-            return refusal(error)
-        except (exceptions.RedisError, OSError) as error:
+            return self._whole(count) or self._received(count)
+        except (hiredis.HiredisError, OSError) as error:
             raise RedisUnavailableError(f"{self._name}: {_words(error)}", is_written=True) from None
+
+    def _received(self, count: int) -> list[Reply]:
+        octets = self._socket.recv(_RECEIVED_BYTES)
+        if not octets:
+            raise ConnectionError("the server has closed the connection")
+        self._reader.feed(octets)
+        return self._whole(count)
+
+    def _whole(self, count: int) -> list[Reply]:
+        """Return what the octets so far are."""
+        answers: list[Reply] = []
+        take = self._reader.gets
+        while len(answers) < count and (answer := take()) is not _NOTHING:
+            answers.append(answer)
+        return answers
 
     def close(self) -> None:
         self._connection.disconnect()
@@ -151,19 +176,21 @@ def _connection(endpoint: Endpoint, options: WireOptions) -> Any:
     return SSLConnection(**chosen)
 
 
-def refusal(error: Exception) -> BackendError:
+def refusal(text: str) -> BackendError:
     """Return what an error that Redis has answered means."""
-    text = f"Redis refused: {_words(error)}"
-    if isinstance(error, exceptions.NoScriptError):
-        return NoScriptRefusedError(text)
-    word = _first_word(error)
+    said = " ".join(text.split()).removeprefix("ERR ")
+    in_script = _IN_SCRIPT.match(said)
+    word = in_script[1] if in_script else said.partition(" ")[0]
+    fact = f"Redis refused: {said}"
+    if word == "NOSCRIPT":
+        return NoScriptRefusedError(fact)
     if word == "READONLY":
-        return ReadOnlyRefusedError(text)
-    return RedisUnavailableError(text) if word in _PASSING else RedisRefusedError(text)
+        return ReadOnlyRefusedError(fact)
+    return RedisUnavailableError(fact) if word in _PASSING else RedisRefusedError(fact)
 
 
 def _words(error: BaseException) -> str:
-    """Return redis-py's words, or the server's that it passes on, on one line."""
+    """Return the words of redis-py, or of the system, on one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -173,28 +200,3 @@ class NoScriptRefusedError(RedisUnavailableError):
 
 class ReadOnlyRefusedError(RedisUnavailableError):
     """The server has become a replica: another one is the master now."""
-
-
-def _first_word(error: Exception) -> str:
-    """redis-py takes the code off the texts that it knows; then its class has it."""
-    known = {
-        exceptions.BusyLoadingError: "LOADING",
-        exceptions.MasterDownError: "MASTERDOWN",
-        exceptions.OutOfMemoryError: "OOM",
-        exceptions.ReadOnlyError: "READONLY",
-        exceptions.ExecAbortError: "EXECABORT",
-        exceptions.ClusterDownError: "CLUSTERDOWN",
-        exceptions.TryAgainError: "TRYAGAIN",
-    }
-    in_script = _IN_SCRIPT.match(_words(error))
-    return in_script[1] if in_script else known.get(type(error)) or _words(error).partition(" ")[0]
-
-
-def _plain(answer: Any) -> Reply:
-    """Replace errors inside of an answer, which EXEC has, by ours."""
-    if isinstance(answer, list):
-        for place, each in enumerate(answer):
-            if isinstance(each, list | Exception):
-                answer[place] = _plain(each)
-        return answer
-    return refusal(answer) if isinstance(answer, Exception) else answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 from fakeredis import FakeServer
 from fakeredis._clients._sync import FakeRedisConnection
@@ -41,7 +42,7 @@ class FakeRedis:
             raise RedisUnavailableError("Redis at here:1: Timeout connecting to server")
         connection = FakeRedisConnection(host="here", port=1, db=0, server=self.server, protocol=2)
         connection.connect()
-        self.wires.append(FakeWire(self, RedisWire(connection, "Redis at here:1")))
+        self.wires.append(FakeWire(self, connection))
         return self.wires[-1]
 
     def open_wire(self, _endpoint: Endpoint, _options: WireOptions) -> FakeWire:
@@ -64,11 +65,12 @@ class FakeRedis:
 
 
 class FakeWire:
-    """Fulfils `iothub_services.redis.wire.Wire`."""
+    """Fulfils `iothub_services.redis.wire.Wire`. There are no octets to read: fakeredis has answers."""
 
-    def __init__(self, server: FakeRedis, wire: RedisWire) -> None:
+    def __init__(self, server: FakeRedis, connection: FakeRedisConnection) -> None:
         self._server = server
-        self._wire = wire
+        self._connection = connection
+        self._wire = RedisWire(connection, "Redis at here:1")
         self._roles = 0
         self._refused: list[str] = []
         self.is_cut = False
@@ -88,19 +90,35 @@ class FakeWire:
         if not self._refused:
             self._wire.send(calls)
 
-    def read(self) -> Reply:
+    def read(self, count: int) -> list[Reply]:
         if self._server.is_silent:
             self._server.clock.advance(TIMEOUT_S)
-            raise RedisUnavailableError("Redis at here:1: Timeout reading from socket", is_written=True)
+            raise RedisUnavailableError("Redis at here:1: timed out", is_written=True)
+        return [self._answer() for _ in range(count)]
+
+    def _answer(self) -> Reply:
         if self._roles:
             self._roles -= 1
             return [self._server.role, 0, []]
         if self._refused:
-            text = self._refused.pop(0)
-            known = exceptions.ReadOnlyError if text.startswith("READONLY") else exceptions.ResponseError
-            return refusal(known(text))
-        return self._wire.read()
+            return refusal(self._refused.pop(0))
+        try:
+            return _plain(self._connection.read_response())
+        except exceptions.ResponseError as error:
+            return refusal(_said(error))
 
     def close(self) -> None:
         self.is_closed = True
         self._wire.close()
+
+
+def _plain(answer: Any) -> Reply:
+    """Replace redis-py's errors inside of an answer, which EXEC has."""
+    if isinstance(answer, list):
+        return [_plain(each) for each in answer]
+    return refusal(_said(answer)) if isinstance(answer, exceptions.ResponseError) else cast("Reply", answer)
+
+
+def _said(error: exceptions.ResponseError) -> str:
+    """Return the server's text, whose code redis-py takes off."""
+    return f"NOSCRIPT {error}" if isinstance(error, exceptions.NoScriptError) else str(error)

@@ -264,6 +264,16 @@ def test_messages_of_several_publishers_go_together(server: Server) -> None:
     assert records(store) == [b"m2", b"m4"]
 
 
+def test_batch_keeps_its_order_whoever_published(server: Server) -> None:
+    """Messages with an intent and without one get their positions together, in one round."""
+    store = server.hub(1)
+
+    answers = store.append([one(READER, 1), publish(2), one(READER, 3)])
+
+    assert [answer.positions for answer in answers] == [(1,), (2,), (3,)]
+    assert records(store) == [b"m1", b"m2", b"m3"]
+
+
 def test_message_without_an_id_gets_one(server: Server) -> None:
     """Queues know a QoS 2 message again by its id alone: who finishes it doubles nothing."""
     store, later = server.hub(1), server.hub(2)

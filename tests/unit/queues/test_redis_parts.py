@@ -114,11 +114,15 @@ def harness_with_queue() -> tuple[RedisHarness, Sender, QueueIndex]:
     return harness, sender, QueueIndex(sender, NAMES)
 
 
+def nothing() -> None:
+    """No queue is missing here."""
+
+
 def test_late_call_is_refused() -> None:
     """Redis has a later one of the same writer: nobody else may have that number."""
     harness, sender, index = harness_with_queue()
-    newer = Appending(index, sender, NAMES, harness.clock, 5, count(10))
-    older = Appending(index, sender, NAMES, harness.clock, 5, count(3))
+    newer = Appending(index, sender, NAMES, harness.clock, 5, count(10), nothing)
+    older = Appending(index, sender, NAMES, harness.clock, 5, count(3), nothing)
     op = Append(b"", b"body", 0, (Delivery(1, 1),))
     newer.route(newer.items([op]))
 
@@ -130,7 +134,7 @@ def test_open_call_is_sent_as_it_was_until_it_is_answered() -> None:
     """What comes for the queue meanwhile waits behind it; who gives up does not keep it open."""
     harness, sender, index = harness_with_queue()
     index.existing(1)
-    appending = Appending(index, sender, NAMES, harness.clock, 5, count(1))
+    appending = Appending(index, sender, NAMES, harness.clock, 5, count(1), nothing)
     first, second = (Append(b"", body, 0, (Delivery(1, 1),)) for body in (b"one", b"two"))
     harness.fault = lambda _: Fault.LATE
     with pytest.raises(BackendError), appending.repeats.group():

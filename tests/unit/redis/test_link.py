@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Script, command, script_call
+from iothub_services.redis.calls import RedisRefusedError, RedisUnavailableError, Reply, Script, command, script_call
 from iothub_services.redis.link import LinkLostError, is_lost
 from tests.support.servers.fake_redis import FakeRedis
 
@@ -140,11 +140,11 @@ def test_batch_that_trickles_is_given_up() -> None:
     wire = server.wires[0]
     read = wire.read
 
-    def slow() -> object:
+    def slow(_count: int) -> list[Reply]:
         server.clock.advance(0.9)
-        return read()
+        return read(1)
 
-    wire.read = slow  # type: ignore[method-assign, assignment]
+    wire.read = slow  # type: ignore[method-assign]
     outcomes = link.exchange([command("PING")] * 10)
 
     assert outcomes[:3] == [b"PONG"] * 3

@@ -81,8 +81,8 @@ class Sentinel:
     def send(self, calls: object) -> None:
         assert calls
 
-    def read(self) -> Reply:
-        return self.answer
+    def read(self, count: int) -> list[Reply]:
+        return [self.answer] * count
 
     def close(self) -> None:
         self.is_closed = True

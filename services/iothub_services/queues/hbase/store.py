@@ -11,9 +11,7 @@ by their token, all else because doing it again changes nothing.
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count as counted
 
 from iothub.base.clock import Clock, SystemClock
@@ -28,30 +26,23 @@ from iothub_services.queues.hbase import requests
 from iothub_services.queues.hbase.append import Appending
 from iothub_services.queues.hbase.bodies import Bodies
 from iothub_services.queues.hbase.expiry import Expiry
-from iothub_services.queues.hbase.inbound import Inbounds, Publish
+from iothub_services.queues.hbase.inbound import Inbounds
 from iothub_services.queues.hbase.index import ROWS_AT_ONCE, KnownQueue, QueueIndex, all_of, unknown
-from iothub_services.queues.hbase.moves import Moving, Readers, require
+from iothub_services.queues.hbase.moves import Readers, require
 from iothub_services.queues.hbase.pages import Pages
 from iothub_services.queues.hbase.regions import REQUEST_BYTES, Regions
 from iothub_services.queues.hbase.requests import Result, StatsResult, Status, Step
-from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
     EARLIEST,
-    Append,
-    Appended,
     Claim,
     DueRecord,
     Expired,
     ExpiryMark,
-    Move,
     Page,
     QueueLimits,
     QueueStats,
-    TenantUsage,
 )
-from iothub_services.queues.remote.repeats import Repeats
-from iothub_services.queues.remote.shares import Item
-from iothub_services.queues.writing import Answer
+from iothub_services.queues.remote.store import RemoteQueues
 
 COPROCESSOR_MISSING = (
     "put the iothub-hbase jar on the region servers' class path, or choose redis or sqlite as queues.driver"
@@ -62,7 +53,7 @@ _TOKEN_BITS = 63
 _PROBE_LIMITS = QueueLimits(0, 0)
 
 
-class HBaseQueues:
+class HBaseQueues(RemoteQueues):
     """Fulfils `QueueStore`.
 
     Args:
@@ -99,24 +90,16 @@ class HBaseQueues:
         self._inbounds = Inbounds(
             caller, tables.queues, self._readers, self._appending, self._bodies, on_damaged_record
         )
+        super().__init__(self._index, self._readers, self._appending, self._inbounds)
         self._expiry = Expiry(self._index, self._regions)
-        self._moved: Repeats[Move, bool] = Repeats()
         self._tokens: dict[tuple[str, int], int] = {}  # of creations and claims that may have been done
-        self._created: set[int] = set()  # by the group that runs
-        self._created_before: set[int] = set()  # by one that failed, and comes again
-        self._is_open = False
-        self._opening = threading.Lock()
 
-    def open(self) -> None:
-        """Learn which queues there are and what they hold; otherwise the first verb does it. Raises BackendError."""
-        with self._opening:
-            if not self._is_open:
-                self._regions.load()
-                self._require_coprocessor()
-                known = [self._index.add(*each) for each in self._index.listed()]
-                for queue, stats in self._stats(known):
-                    queue.holds(stats.messages, stats.size_bytes)
-                self._is_open = True
+    def _load(self) -> None:
+        self._regions.load()
+        self._require_coprocessor()
+        known = [self._index.add(*each) for each in self._index.listed()]
+        for queue, stats in self._stats(known):
+            queue.holds(stats.messages, stats.size_bytes)
 
     def _require_coprocessor(self) -> None:
         """Refuse to go on when regions run without the coprocessor. Raises BackendError.
@@ -132,21 +115,6 @@ class HBaseQueues:
     def close(self) -> None:
         """Nothing is open: the caller belongs to whoever made it."""
 
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        """Let a failure inside be repeated by doing everything again, with the same objects: what was done is not done twice.
-
-        HBase has no commit around several calls: each verb is durable when it returns.
-        """
-        self._created.clear()
-        with self._appending.repeats.group(), self._moved.group():
-            try:
-                yield
-            except BaseException:
-                self._created_before |= self._created
-                raise
-            self._created_before.clear()
-
     def probe(self) -> None:
         """Write something small into each region that failed. Raises BackendError: one takes no writes now."""
         self._opened()
@@ -154,42 +122,6 @@ class HBaseQueues:
         results = require(self._regions.send_steps([requests.set_limits(key, _PROBE_LIMITS) for key in found]))
         missing = [key for key, each in zip(found, results, strict=True) if each[0] == Status.GONE]
         require(self._regions.send_steps([requests.create(key, _token(), 1, _PROBE_LIMITS) for key in missing]))
-
-    def idle(self) -> bool:
-        """Forget what was given up: who repeats a batch does nothing else before it is over, and is idle now. There is never more to do."""
-        self._appending.forget()
-        self._moved.clear()
-        self._created_before.clear()
-        return False
-
-    # --- writers
-
-    def append(self, batch: list[Append]) -> list[Appended]:
-        return [item.answered() for item in self._append(batch)]
-
-    def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
-        """Do what `apply` and `append` do, for the writer: see `WritesTogether`."""
-        self._opened()
-        new = self._moved.new_of(moves)
-        moving = self._readers.begin(new) if new else None
-        items = self._append(batch, moving)
-        done = self._moved.settle(moves, new, [] if moving is None else moving.done(new))
-        return list(map(bool, done)), [item.answer_of_operation() for item in items]
-
-    def _append(self, batch: Sequence[Append | AppendOperation], moving: Moving | None = None) -> list[Item]:
-        """`moving`: goes ahead of everything."""
-        self._opened()
-        with self._appending.repeats.group():
-            items = self._appending.items(batch)
-            publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound]
-            if publishes:
-                self._appending.route((), moving)
-                self._inbounds.route(publishes)
-                items_alone = [item for op, item in zip(batch, items, strict=True) if not op.inbound]
-                self._appending.route(items_alone)
-            else:
-                self._appending.route(items, moving)
-        return items
 
     # --- the reader
 
@@ -207,11 +139,6 @@ class HBaseQueues:
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         return self._pages.read(self._existing(queue_id), epoch, after, count, size_bytes)
-
-    def apply(self, moves: list[Move]) -> list[bool]:
-        self._opened()
-        new = self._moved.new_of(moves)
-        return list(map(bool, self._moved.settle(moves, new, self._readers.apply(new))))
 
     # --- owners and operators
 
@@ -240,16 +167,6 @@ class HBaseQueues:
         for queue, (status, _) in zip(known, require(outcomes), strict=True):
             if status == Status.GONE:
                 self._index.forget(queue.queue_id)
-
-    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
-        self._opened()  # bounds are about what is stored already
-        tenant = self._index.tenant(tenant_id)
-        tenant.max_messages = messages
-        tenant.max_bytes = size_bytes
-
-    def tenant_usage(self, tenant_id: int) -> TenantUsage:
-        """From memory: what this hub has seen; what others append to a queue is included with the next answer about that queue."""
-        return self._index.usage(tenant_id)
 
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         return {queue.queue_id: stats.tail for queue, stats in self._found(queue_ids)}
@@ -300,10 +217,6 @@ class HBaseQueues:
         return removed
 
     # --- inside
-
-    def _opened(self) -> None:
-        if not self._is_open:
-            self.open()
 
     def _existing(self, queue_id: int) -> KnownQueue:
         self._opened()

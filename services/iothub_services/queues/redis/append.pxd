@@ -9,7 +9,7 @@ cdef int _GONE
 
 
 cdef class Appending(Rounds):
-    cdef object _sender, _names, _clock, _sequence, _on_back, _has_missed
+    cdef object _sender, _names, _clock, _sequence, _on_missed, _on_back
     cdef Encoder _encoder
     cdef dict _hints, _settled
 

@@ -32,7 +32,7 @@ _EXACTLY_ONCE = 2
 
 
 class Appending(Rounds):
-    """Routes messages into queues, each once: `writer` and `sequence` name a call."""
+    """Routes messages into queues, each once: `writer` and `sequence` name a call. `on_missed`: called when a queue is not there."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Appending(Rounds):
         clock: Clock,
         writer: int,
         sequence: Iterator[int],
+        on_missed: Callable[[], None],
         on_back: Callable[[str], None] | None = None,
     ) -> None:
         Rounds.__init__(self, index, MOST_RECORDS, MOST_BYTES)
@@ -52,7 +53,7 @@ class Appending(Rounds):
         self._sequence = sequence
         self._hints: dict[int, int] = {}  # queue -> first deadline, not written to Redis yet
         self._settled: dict[int, list[bytes]] = {}  # queue -> message ids that it need not know any more
-        self._has_missed = False
+        self._on_missed = on_missed
         self._on_back = on_back
 
     def intended(self, message_id: bytes, intent: Intent) -> Item:
@@ -71,11 +72,6 @@ class Appending(Rounds):
             for share in item.shares:
                 if share.qos == _EXACTLY_ONCE and share.position > 0:
                     self._settled.setdefault(share.queue_id, []).append(item.message_id)
-
-    def has_missed(self) -> bool:
-        """Was a queue that this hub knew not there, since somebody asked?"""
-        missed, self._has_missed = self._has_missed, False
-        return missed
 
     # --- of `Rounds`
 
@@ -126,7 +122,7 @@ class Appending(Rounds):
         call: AppendCall = operation  # type: ignore[assignment]
         queue_id = call.known.queue_id
         if answer == GONE:
-            self._has_missed = True
+            self._on_missed()
             self._index.forget(queue_id)
             operation.refuse_all(_GONE)
             return None

@@ -22,6 +22,7 @@ MOST_RECORDS = 256  # of one call: other queues wait for its script
 MOST_BYTES = 1 << 20
 
 _FULL = int(Refused.FULL)
+_UNMADE = Call(())
 _LIMITS = ("", "session_queued_messages", "session_queued_bytes", "queued_messages", "queued_bytes")
 _RESULT = re.compile(rb"(?P<at>\d+)|f(?P<full>[1-4])|d(?P<record>\d+):(?P<limit>[1-4]):(?P<dropped>[\d,]+)")
 _END = b"\r\n"
@@ -103,7 +104,7 @@ class AppendCall(Operation):
     def __init__(self, known: KnownQueue) -> None:
         Operation.__init__(self, known)
         self.went_back_to = -1
-        self.call = Call(())
+        self.call = _UNMADE
 
     @property
     def earliest_ms(self) -> int:

@@ -14,9 +14,7 @@ that went that way are gone, and never come back.
 from __future__ import annotations
 
 import secrets
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count as counted
 
 from iothub.base.clock import Clock, SystemClock
@@ -24,42 +22,35 @@ from iothub.base.errors import ConflictError
 from iothub.records.owner import Owner
 from iothub_services.damaged import OnDamage, uncounted
 from iothub_services.queues.damage import no_alarm
-from iothub_services.queues.operations import AppendOperation
 from iothub_services.queues.port import (
     EARLIEST,
-    Append,
-    Appended,
     Claim,
     DueRecord,
     Expired,
     ExpiryMark,
-    Move,
     Page,
     QueueLimits,
     QueueStats,
-    TenantUsage,
 )
 from iothub_services.queues.redis import owners
 from iothub_services.queues.redis.append import Appending
 from iothub_services.queues.redis.expiry import Expiry
-from iothub_services.queues.redis.inbound import Inbounds, Publish
+from iothub_services.queues.redis.inbound import Inbounds
 from iothub_services.queues.redis.index import KnownQueue, QueueIndex
-from iothub_services.queues.redis.moves import Moving, Readers
+from iothub_services.queues.redis.moves import Readers
 from iothub_services.queues.redis.names import Names
 from iothub_services.queues.redis.pages import read_page
 from iothub_services.queues.redis.removing import Removing
 from iothub_services.queues.redis.scripts import CREATE, LIMIT
 from iothub_services.queues.redis.sending import GONE, Ask, Sender, require
 from iothub_services.queues.redis.watch import Watch
-from iothub_services.queues.remote.repeats import Repeats
-from iothub_services.queues.remote.shares import Item
-from iothub_services.queues.writing import Answer
+from iothub_services.queues.remote.store import RemoteQueues
 from iothub_services.redis.calls import Script, script_call
 
 _TOKEN_BITS = 52  # Lua's numbers are exact so far
 
 
-class RedisQueues:
+class RedisQueues(RemoteQueues):
     """Fulfils `QueueStore`.
 
     Args:
@@ -100,26 +91,20 @@ class RedisQueues:
         self._watch = Watch(self._sender, names, clock, self._forget_all, is_memory_enough=is_memory_enough)
         sequence = counted(1)
         self._readers = Readers(self._index, self._sender, names, clock, sequence)
-        self._appending = Appending(self._index, self._sender, names, clock, writer, sequence, on_back)
+        self._appending = Appending(
+            self._index, self._sender, names, clock, writer, sequence, self._watch.hurry, on_back
+        )
         self._inbounds = Inbounds(self._sender, names, self._readers, self._appending, clock, writer, on_damaged_record)
+        super().__init__(self._index, self._readers, self._appending, self._inbounds)
         self._expiry = Expiry(self._index, self._sender, names)
         self._removing = Removing(self._index, self._sender, names)
-        self._moved: Repeats[Move, bool] = Repeats()
         self._tokens: dict[tuple[str, int], int] = {}  # of creations and claims that may have been done
-        self._created: set[int] = set()  # by the group that runs
-        self._created_before: set[int] = set()  # by one that failed, and comes again
         self._on_lost = on_lost
         self._on_close = on_close
-        self._is_open = False
-        self._opening = threading.Lock()
 
-    def open(self) -> None:
-        """Learn what Redis promises, which queues there are and what they hold; otherwise the first verb does it. Raises BackendError."""
-        with self._opening:
-            if not self._is_open:
-                self._watch.begin()
-                self._index.load()
-                self._is_open = True
+    def _load(self) -> None:
+        self._watch.begin()
+        self._index.load()
 
     def close(self) -> None:
         if self._on_close is not None:
@@ -143,21 +128,6 @@ class RedisQueues:
         """Take the queues unless somebody has them, and return whose they are then. Raises as `owner`."""
         return owners.claim(self._sender, self._names, owner)
 
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        """Let a failure inside be repeated by doing everything again, with the same objects: what was done is not done twice.
-
-        Redis has no commit around scripts of several queues: each verb is durable when it returns.
-        """
-        self._created.clear()
-        with self._appending.repeats.group(), self._moved.group():
-            try:
-                yield
-            except BaseException:
-                self._created_before |= self._created
-                raise
-            self._created_before.clear()
-
     def probe(self) -> None:
         """Write something small. Raises BackendError: Redis takes no writes now, or does not keep what it takes."""
         self._opened()
@@ -165,41 +135,9 @@ class RedisQueues:
         self._sender.probe()
 
     def idle(self) -> bool:
-        """Forget what was given up: who repeats a batch does nothing else before it is over, and is idle now. There is never more to do."""
-        self._appending.forget()
-        self._moved.clear()
-        self._created_before.clear()
+        super().idle()
         self._writing()
         return False
-
-    # --- writers
-
-    def append(self, batch: list[Append]) -> list[Appended]:
-        return [item.answered() for item in self._append(batch)]
-
-    def write_operations(self, moves: list[Move], batch: list[AppendOperation]) -> tuple[list[bool], list[Answer]]:
-        """Do what `apply` and `append` do, for the writer: see `WritesTogether`."""
-        self._writing()
-        new = self._moved.new_of(moves)
-        moving = self._readers.begin(new) if new else None
-        items = self._append(batch, moving)
-        done = self._moved.settle(moves, new, [] if moving is None else moving.done(new))
-        return list(map(bool, done)), [item.answer_of_operation() for item in items]
-
-    def _append(self, batch: Sequence[Append | AppendOperation], moving: Moving | None = None) -> list[Item]:
-        """`moving`: goes ahead of everything."""
-        self._writing()
-        with self._appending.repeats.group():
-            items = self._appending.items(batch)
-            publishes = [Publish(op.inbound, item) for op, item in zip(batch, items, strict=True) if op.inbound]
-            if publishes:
-                self._appending.route((), moving)
-                self._inbounds.route(items, publishes)
-            else:
-                self._appending.route(items, moving)
-        if self._appending.has_missed():
-            self._watch.hurry()
-        return items
 
     # --- the reader
 
@@ -216,11 +154,6 @@ class RedisQueues:
 
     def read(self, queue_id: int, epoch: int, after: int, count: int, size_bytes: int) -> Page:
         return read_page(self._sender, self._names, queue_id, epoch, after, count, size_bytes)
-
-    def apply(self, moves: list[Move]) -> list[bool]:
-        self._writing()
-        new = self._moved.new_of(moves)
-        return list(map(bool, self._moved.settle(moves, new, self._readers.apply(new))))
 
     # --- owners and operators
 
@@ -260,16 +193,6 @@ class RedisQueues:
             if outcome in (0, GONE):
                 self._readers.lost(queue)
 
-    def set_tenant_limits(self, tenant_id: int, messages: int, size_bytes: int) -> None:
-        self._opened()  # bounds are about what is stored already
-        tenant = self._index.tenant(tenant_id)
-        tenant.max_messages = messages
-        tenant.max_bytes = size_bytes
-
-    def tenant_usage(self, tenant_id: int) -> TenantUsage:
-        """From memory: what this hub has seen; what others append to a queue is included with the next answer about that queue."""
-        return self._index.usage(tenant_id)
-
     def tails(self, queue_ids: list[int]) -> dict[int, int]:
         return {stats.queue_id: stats.tail for stats in self._index.stats(queue_ids)}
 
@@ -307,10 +230,6 @@ class RedisQueues:
         return self._expiry.expire_unsent(now_ms, records)
 
     # --- inside
-
-    def _opened(self) -> None:
-        if not self._is_open:
-            self.open()
 
     def _writing(self) -> None:
         """Before anything is written. Raises BackendError: Redis does not keep what it takes."""

@@ -1,4 +1,4 @@
-"""What the queue drivers on servers share: what a tenant has stored, known repeats, room.
+"""What the queue drivers on servers share: batches of a store, inbound QoS 2, what a tenant has stored, known repeats, room.
 
 What runs for every message is compiled; the same sources run as the plain twin. `IOTHUB_PURE_PYTHON=1` forces that: this package's modules
 are then found as sources only.
