@@ -196,23 +196,6 @@ def test_data_directory_without_a_journal_gets_one_and_loses_it_again(tmp_path: 
     plain.close()
 
 
-def test_hold_finds_everything_in_the_tables(opened: Open, tmp_path: Path) -> None:
-    """A backup reads the file alone."""
-    commits = CommitLock()
-    store = opened(commits=commits)
-    made(store, 1)
-    append(store, b"a", b"b")
-    assert rows(tmp_path, "ref") == 0
-
-    hold = commits.hold(1.0, 1.0)
-
-    assert rows(tmp_path, "ref") == 2
-    assert commits.release(hold)
-    append(store, b"c")
-    assert rows(tmp_path, "ref") == 2
-    store.close()
-
-
 def test_many_messages_of_many_sizes_are_read_from_their_segments(opened: Open) -> None:
     """Alone and in runs, with subscription identifiers and expiry, and larger than what is read at once."""
     store = opened(segment_bytes=1 << 20, journal_bytes=1 << 30)

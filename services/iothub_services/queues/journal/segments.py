@@ -171,8 +171,26 @@ def make_folder(folder: Path) -> None:
 
 def is_left(tables: Path) -> bool:
     """Whether there are segments: a hub has not put them into the tables."""
-    folder = folder_of(tables)
-    return folder.is_dir() and any(path.suffix == _SUFFIX for path in folder.iterdir())
+    return bool(_segments_in(folder_of(tables)))
+
+
+def to_copy(tables: Path, *, is_held: bool) -> list[tuple[Path, int]]:
+    """Return the segments that belong to a copy of the tables, and how many bytes of each. Raises OSError.
+
+    `is_held`: a hub has just begun the newest one, and writes to it when the hold is over.
+    """
+    sizes = []
+    for path in sorted(_segments_in(folder_of(tables))):
+        with contextlib.suppress(FileNotFoundError):  # flushed meanwhile
+            sizes.append((path, path.stat().st_size))
+    if is_held and sizes:
+        newest, size_bytes = sizes[-1]
+        sizes[-1] = newest, min(size_bytes, _BEGIN_BYTES)
+    return sizes
+
+
+def _segments_in(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
 
 
 class Loaded(NamedTuple):
@@ -205,7 +223,7 @@ class Journal:
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
         self._counts: dict[int, int] = {}  # of the records in them
         self._reading: dict[int, int] = {}  # descriptors of those that were read
-        self._kept: set[int] = set()  # damaged ones: their blocks are not used again
+        self._kept: set[int] = set()  # whose blocks are not used again: damaged ones, and those that a backup reads
         self._mark = b""
         self.segment = 0  # the one that is written, 0: none
         self.records = 0  # that were written to it
@@ -425,6 +443,7 @@ class Journal:
                 self._disk.rename(path, self._folder / _SPARE)
                 self._spare_bytes = self.size_bytes
             self._sizes.pop(segment, None)
+            self._kept.discard(segment)
             self._count()
         except OSError as error:
             raise self._error(error, is_written=True) from error
@@ -439,6 +458,10 @@ class Journal:
             self._spare_bytes = self.disk_bytes = 0
         except OSError as error:
             raise self._error(error, is_written=True) from error
+
+    def keep_blocks(self) -> None:
+        """Write to none of the segments that are there but the newest: whoever has opened them may read on when they are deleted."""
+        self._kept.update(self._ends)
 
     def keep(self, segment: int) -> str:
         """Keep a damaged segment for whoever looks at it, also when it is deleted; return its other name. Raises BackendError."""

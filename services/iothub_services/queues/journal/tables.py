@@ -344,10 +344,11 @@ class JournaledTables(RedoneTables):
             self._put_into_tables()
 
     def _put_down(self) -> None:
-        """Nobody else commits now: let the file of the tables be all there is."""
+        """Nobody else commits now: let the newest segment have nothing that somebody waits for, so that whoever copies it needs its beginning alone."""
         with self._lock:
             self._require_undone()
-            self._put_into_tables()
+            self._checkpoint()
+            self._journal.keep_blocks()
 
     def _put_into_tables(self) -> None:
         self._next_segment()
