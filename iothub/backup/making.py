@@ -3,10 +3,11 @@
 Knows no hub: who can keep its files unchanged for a moment is given. Everything is copied in this process, from snapshots: the hub writes on.
 
 Theory. A hub may be killed at any moment and loses nothing that it has acknowledged, so its files as of one moment are a backup. While they are
-opened, nothing is committed to them, and the journal of the queues has nothing new: its segments are opened as well. Other processes, commands and jobs, commit to `accounts.db` and `checkpoints.db` meanwhile: what is in the
-hub's own files was in the accounts before, so the accounts may be later than they, never earlier. A job trims `events.db` after its checkpoint is
-made, so `events.db` is opened before `checkpoints.db`. Small files are copied before the databases, for they may say less than those, never more
-(`applied-changes.json`); what is in folders is listed afterwards, for it may be more (`archive/`).
+opened, nothing is committed to them, and nothing is written to the journal of the queues, whose segments are opened as well. Other processes,
+commands and jobs, commit to `accounts.db` and `checkpoints.db` meanwhile: what is in the hub's own files was in the accounts before, so the accounts
+may be later than they, never earlier. A job trims `events.db` after its checkpoint is made, so `events.db` is opened before `checkpoints.db`. Small
+files are copied before the databases, for they may say less than those, never more (`applied-changes.json`); what is in folders is listed
+afterwards, for it may be more (`archive/`).
 """
 
 from __future__ import annotations

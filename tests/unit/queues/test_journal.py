@@ -28,7 +28,6 @@ from iothub_services.queues.port import (
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite import request_table
-from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
 from tests.support.journaled_queues import MANY, TENANT, Open, append, bodies, made, rows
 from tests.support.servers.losing_disk import LosingDisk, abandon
