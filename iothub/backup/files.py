@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from iothub.base.errors import UnavailableError
 from iothub.config.datadir import RUN, STAGED, UNFINISHED_RESTORE, WORKERS, DataDir
 from iothub_services.metrics.probes import disk_free_bytes
+from iothub_services.queues.journal.segments import folder_of
 
 MANIFEST = "backup.json"
 UNFINISHED = "backup-unfinished"  # in a backup's folder while it is being made
@@ -40,9 +42,6 @@ _OF_A_PROCESS = {
     STAGED,
     UNFINISHED_RESTORE,
 }
-_JOURNAL = (
-    "queues.journal"  # of the queues; a hub that runs has put it into `queues.db` when a backup begins to read that
-)
 _USAGE = "usage.db"  # also of each worker; and beside it, `usage.db-wal`
 _PIECE_BYTES = 1 << 20
 
@@ -79,10 +78,12 @@ def files_in(path: Path) -> list[Path]:
     return sorted(file for file in path.iterdir() if file.is_file() and file.name not in own and _is_kept(file.name))
 
 
-def folders_in(path: Path, *, is_running: bool = False) -> list[Path]:
-    """Return the folders that do. `is_running`: a hub has the data directory."""
-    found = (folder for folder in path.iterdir() if folder.is_dir() and _is_kept(folder.name))
-    return sorted(folder for folder in found if not (is_running and folder.name == _JOURNAL))
+def folders_in(path: Path) -> list[Path]:
+    """Return the folders that do, but for the journal of the queues, which belongs to its database."""
+    journal = folder_of(DataDir(path).queues)
+    return sorted(
+        folder for folder in path.iterdir() if folder.is_dir() and folder != journal and _is_kept(folder.name)
+    )
 
 
 def files_below(folder: Path) -> list[Path]:
@@ -105,8 +106,14 @@ def hash_of(file: Path, tally: Tally) -> str:
 
 def copy(source: Path, target: Path, tally: Tally) -> str:
     """Copy a file's content to a new file that only its owner can read, synced; return its SHA-256. Raises OSError."""
+    with source.open("rb") as old:
+        return copy_open(old, target, tally)
+
+
+def copy_open(old: BinaryIO, target: Path, tally: Tally) -> str:
+    """Do the same with what is left to read of an open file. Raises OSError."""
     found = hashlib.sha256()
-    with source.open("rb") as old, open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new:
         while piece := old.read(_PIECE_BYTES):
             found.update(piece)
             new.write(piece)

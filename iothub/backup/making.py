@@ -3,14 +3,16 @@
 Knows no hub: who can keep its files unchanged for a moment is given. Everything is copied in this process, from snapshots: the hub writes on.
 
 Theory. A hub may be killed at any moment and loses nothing that it has acknowledged, so its files as of one moment are a backup. While they are
-opened, nothing is committed to them. Other processes, commands and jobs, commit to `accounts.db` and `checkpoints.db` meanwhile: what is in the
-hub's own files was in the accounts before, so the accounts may be later than they, never earlier. A job trims `events.db` after its checkpoint is
-made, so `events.db` is opened before `checkpoints.db`. Small files are copied before the databases, for they may say less than those, never more
-(`applied-changes.json`); what is in folders is listed afterwards, for it may be more (`archive/`).
+opened, nothing is committed to them, and nothing is written to the journal of the queues, whose segments are opened as well. Other processes,
+commands and jobs, commit to `accounts.db` and `checkpoints.db` meanwhile: what is in the hub's own files was in the accounts before, so the accounts
+may be later than they, never earlier. A job trims `events.db` after its checkpoint is made, so `events.db` is opened before `checkpoints.db`. Small
+files are copied before the databases, for they may say less than those, never more (`applied-changes.json`); what is in folders is listed
+afterwards, for it may be more (`archive/`).
 """
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 from iothub.backup import files, manifest
 from iothub.backup.files import MANIFEST, UNFINISHED, OnProgress, Tally
@@ -27,6 +29,7 @@ from iothub.base.clock import Clock
 from iothub.base.errors import ConflictError, UnavailableError
 from iothub.config.datadir import DataDir
 from iothub_services.metrics.probes import disk_free_bytes
+from iothub_services.queues.journal import segments
 from iothub_services.sqlite.salvage import FRESH_SUFFIX
 from iothub_services.sqlite.snapshot import Snapshot
 
@@ -75,14 +78,24 @@ def _require_repaired(data_dir: DataDir) -> None:
         )
 
 
+class _Segment(NamedTuple):
+    """An open segment of the queues' journal."""
+
+    path: Path
+    content: BinaryIO
+    size_bytes: int  # that are copied
+    modified_ns: int
+
+
 class _Copying:
-    """One backup. Invariant: no snapshot is open when `run` has ended."""
+    """One backup. Invariant: no snapshot and no segment is open when `run` has ended."""
 
     def __init__(self, order: Order, clock: Clock, on_progress: OnProgress) -> None:
         self._order = order
         self._clock = clock
         self._entries: list[Entry] = []
         self._open: list[Snapshot] = []
+        self._segments: list[_Segment] = []
         needed = self._require_room()
         self._tally = Tally(needed, on_progress)
 
@@ -92,14 +105,13 @@ class _Copying:
             self._copy_file(file)
         with ExitStack() as stack:
             self._open, cut_at = self._cut(stack)
-            folders = [
-                file
-                for folder in files.folders_in(path, is_running=self._order.hub is not None)
-                for file in files.files_below(folder)
-            ]
+            folders = [file for folder in files.folders_in(path) for file in files.files_below(folder)]
             self._tally.total = self._tally.done + sum(map(files.size_of, folders))
+            self._tally.total += sum(segment.size_bytes for segment in self._segments)
             self._tally.total += sum(2 * snapshot.size_bytes for snapshot in self._open)  # copied, then read again
             copied = self._copy_snapshots()
+            for segment in self._segments:
+                self._copy_segment(segment)
         for entry, file in copied:
             self._entries.append(self._hashed(entry, file))
         for file in folders:
@@ -126,11 +138,8 @@ class _Copying:
         held = list(files.databases(self._order.data_dir))
         stored = sum(files.size_of(file) + files.size_of(file.with_name(file.name + "-wal")) for file in held)
         plain = sum(files.size_of(file) for file in files.files_in(path))
-        plain += sum(
-            files.size_of(file)
-            for sub in files.folders_in(path, is_running=self._order.hub is not None)
-            for file in files.files_below(sub)
-        )
+        plain += sum(files.size_of(file) for sub in files.folders_in(path) for file in files.files_below(sub))
+        plain += sum(size_bytes for _, size_bytes in self._segments_there())
         needed, free = stored + plain, disk_free_bytes(folder)
         if needed > free:
             raise UnavailableError(
@@ -140,6 +149,9 @@ class _Copying:
         logs = sum(files.size_of(file.with_name(file.name + "-wal")) for file in held)
         self._log_limit_bytes = logs + max(left, 0) // 2
         return 2 * stored + plain
+
+    def _segments_there(self) -> list[tuple[Path, int]]:
+        return segments.to_copy(self._order.data_dir.queues, is_held=self._order.hub is not None)
 
     def _require_short_logs(self) -> None:
         """The hub must not run out of disk because somebody makes a backup."""
@@ -160,6 +172,7 @@ class _Copying:
                 hold = "" if hub is None else hub.hold()
                 try:
                     found = [_opened(file, attempt) for file in files.databases(self._order.data_dir)]
+                    self._segments = list(_opened_segments(self._segments_there(), attempt))
                 finally:
                     is_whole = hub is None or hub.release(hold)
                 if is_whole:
@@ -196,6 +209,14 @@ class _Copying:
             )
         return copied
 
+    def _copy_segment(self, segment: _Segment) -> None:
+        """Copy what was opened: the hub may have deleted the file meanwhile."""
+        name = segment.path.relative_to(self._order.data_dir.path)
+        target = self._order.folder / name
+        target.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        found = files.copy_open(segment.content, target, self._tally)
+        self._entries.append(Entry(str(name), files.size_of(target), found, 0o600, segment.modified_ns, 0))
+
     def _hashed(self, entry: Entry, file: Path) -> Entry:
         found = files.hash_of(file, self._tally)
         file.chmod(entry.mode)
@@ -220,6 +241,17 @@ def _opened(file: Path, stack: ExitStack) -> Snapshot:
     snapshot = Snapshot(file)
     stack.callback(snapshot.close)
     return snapshot
+
+
+def _opened_segments(wanted: list[tuple[Path, int]], stack: ExitStack) -> Iterator[_Segment]:
+    """Open segments; of one that is copied in part, that part is read at once. One that has gone shows that the hold is over, as its release does."""
+    for path, size_bytes in wanted:
+        with suppress(FileNotFoundError):
+            content: BinaryIO = stack.enter_context(path.open("rb"))
+            facts = os.fstat(content.fileno())
+            if size_bytes < facts.st_size:
+                content = io.BytesIO(content.read(size_bytes))
+            yield _Segment(path, content, size_bytes, facts.st_mtime_ns)
 
 
 # --- the folder of the backup

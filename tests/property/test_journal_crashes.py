@@ -24,6 +24,7 @@ from iothub_services.sqlite.database import open_database
 from tests.support.night import by_day
 from tests.support.operated_queues import OperatedQueues
 from tests.support.servers.losing_disk import LosingDisk, abandon
+from tests.support.work_beside import Later
 
 QUEUES = range(1, 5)
 TENANT = 1
@@ -110,12 +111,26 @@ class Machine:
         database = open_database(self._path() / "queues.db", SCHEMA, ManualClock(), pytest.fail)
         database.writer.execute("PRAGMA synchronous=OFF")  # the machine goes on: what was written is there
         database.before_commit.append(lambda _connection: self.disk.step())
-        database.after_commit.append(self.disk.step)
+        commit = database.commit
+
+        def commit_in_steps() -> None:
+            self.disk.step()
+            commit()
+            self.disk.step()
+
+        database.commit = commit_in_steps  # type: ignore[method-assign]
         made = self.chance.choice(
             (JournaledQueues, OperatedQueues)
         )  # whose appends come as the port or as the writer has them
         segments = self.chance.choice((1, 2, 3, 6, 30))  # that may be there: all are flushed early, late, or not at all
-        return made(database, pytest.fail, disk=self.disk, segment_bytes=4_096, journal_bytes=segments * 4_096)
+        return made(
+            database,
+            pytest.fail,
+            disk=self.disk,
+            beside=lambda _name: Later(self.chance),
+            segment_bytes=4_096,
+            journal_bytes=segments * 4_096,
+        )
 
     def live(self) -> None:
         """Do groups until the process is killed."""

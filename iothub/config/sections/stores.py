@@ -31,7 +31,7 @@ class Queues:
     journal_bytes: int = key(
         value_types.size(128 << 20, 1 << 30),
         1 << 30,
-        "Limit for the journal's files; above it the oldest messages are moved to `queues.db`. 300,000 changes are the limit as well, "
+        "Limit for the journal's files; above it the oldest messages are moved to `queues.db`. 800,000 changes are the limit as well, "
         "because a start does them again. While a file is replaced there is one of 32 MiB more.",
     )
     choices: tuple[QueueChoice, ...] = key(

@@ -58,9 +58,13 @@ class Embedded(Protocol):
 
 
 def settle_journal(data_dir: DataDir, open_file: Callable[[], Database], on_alarm: Alarm) -> None:
-    """Put into `queues.db` what a hub that was killed has left in its journal. Raises BackendError."""
+    """Put into `queues.db` what a hub has left in its journal. Raises BackendError: nobody else may write then."""
     if is_left(data_dir.queues):
-        JournaledQueues(open_file(), on_alarm).close()
+        queues = JournaledQueues(open_file(), on_alarm)
+        try:
+            queues.put_into_tables()
+        finally:
+            queues.close()
 
 
 class OwnFiles:

@@ -1,7 +1,10 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from iothub.engine.message cimport Message
 from iothub.engine.outbox cimport QueueTarget
+
+
+cdef uint32_t sum_of(const uint8_t *data, Py_ssize_t size)
 
 
 cpdef Py_ssize_t body_size(Message message) except -1

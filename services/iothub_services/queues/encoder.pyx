@@ -118,7 +118,8 @@ iothub_crc_prepare()
 cdef bint _folds = iothub_crc_folds()
 
 
-cdef uint32_t _crc32(const uint8_t *data, Py_ssize_t size):
+cdef uint32_t sum_of(const uint8_t *data, Py_ssize_t size):
+    """CRC-32."""
     cdef uint32_t crc = 0xFFFFFFFF
     cdef Py_ssize_t folded = 0
     if _folds and size >= 64:
@@ -129,7 +130,7 @@ cdef uint32_t _crc32(const uint8_t *data, Py_ssize_t size):
 
 def crc32(bytes data not None):
     """Return what `zlib.crc32` returns."""
-    return _crc32(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return sum_of(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
 # --- the body of a message, big-endian
@@ -184,7 +185,7 @@ cdef int _write_body(uint8_t *start, Py_ssize_t size, Message message) except -1
     at = _copy(at, PyBytes_AS_STRING(message.topic), topic_size)
     at = _copy(at, PyBytes_AS_STRING(message.properties), properties_size)
     at = _copy(at, PyBytes_AS_STRING(message.payload), PyBytes_GET_SIZE(message.payload))
-    _big(at, _crc32(start, size - 4), 4)
+    _big(at, sum_of(start, size - 4), 4)
     return 0
 
 
@@ -218,7 +219,7 @@ cpdef Message message_of(bytes body):
         raise TypeError("a body is missing")
     size = PyBytes_GET_SIZE(body)
     start = <const uint8_t *> PyBytes_AS_STRING(body)
-    if size < 38 or start[0] != 1 or start[1] & 3 == 3 or _crc32(start, size - 4) != _from_big(start + size - 4, 4):
+    if size < 38 or start[0] != 1 or start[1] & 3 == 3 or sum_of(start, size - 4) != _from_big(start + size - 4, 4):
         return _plain_message_of(body)  # which says what is wrong
     name_size = <Py_ssize_t> _from_big(start + 2, 2)
     topic_size = <Py_ssize_t> _from_big(start + 4, 2)
@@ -265,7 +266,7 @@ cdef uint8_t *_room(bytearray data, Py_ssize_t size):
 
 cdef void _end(uint8_t *start, Py_ssize_t size):
     _little(start, size - 8, 4)
-    _little(start + 4, _crc32(start + 8, size - 8), 4)
+    _little(start + 4, sum_of(start + 8, size - 8), 4)
 
 
 cdef enum:

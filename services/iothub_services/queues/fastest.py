@@ -1,4 +1,4 @@
-"""Which functions make the bytes of a durable message: the compiled ones (`encoder`) where they are there and wanted, or the plain ones.
+"""Which functions make and read the bytes of a durable message: the compiled ones where they are there and wanted, or the plain ones.
 
 Knows no format.
 """
@@ -13,8 +13,8 @@ from typing import TypeVar, cast
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def fastest(name: str, plain: Function) -> Function:
-    """Return the compiled function of this name, or the plain one. In the plain twin this package has no compiled modules."""
+def fastest(name: str, plain: Function, module: str = "encoder") -> Function:
+    """Return the compiled function of this name, or the plain one. In the plain twin these packages have no compiled modules."""
     with suppress(ImportError):
-        return cast("Function", getattr(importlib.import_module("iothub_services.queues.encoder"), name))
+        return cast("Function", getattr(importlib.import_module(f"iothub_services.queues.{module}"), name))
     return plain

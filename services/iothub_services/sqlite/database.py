@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from iothub.base.clock import Clock
 from iothub.base.errors import BackendError, ConflictError, UnavailableError
@@ -68,6 +68,26 @@ class Schema:
     cache_bytes: int = _CACHE_BYTES  # pages in memory, per connection
 
 
+class Connection(sqlite3.Connection):
+    """One that may be lent to another thread for a while."""
+
+    _get_back: Callable[[], None] | None = None
+
+    def lend(self, get_back: Callable[[], None] | None) -> None:
+        """`get_back` is called before each statement from now on; None: it is back."""
+        self._get_back = get_back
+
+    def execute(self, *args: Any) -> sqlite3.Cursor:
+        if self._get_back is not None:
+            self._get_back()
+        return super().execute(*args)
+
+    def executemany(self, *args: Any) -> sqlite3.Cursor:
+        if self._get_back is not None:
+            self._get_back()
+        return super().executemany(*args)
+
+
 class Database:
     """An open file.
 
@@ -102,25 +122,49 @@ class Database:
             yield self.writer
             return
         is_committing = False
-        self._is_inside = True
         try:
-            self.writer.execute("BEGIN IMMEDIATE")
+            self.begin()
             yield self.writer
-            for finish in self.before_commit:
-                finish(self.writer)
+            self.finish()
             is_committing = True
             with self.commits.commit():
-                self.writer.execute("COMMIT")
-            for done in self.after_commit:
-                done()
+                self.commit()
+            self.settle()
         except sqlite3.Error as error:
-            self._roll_back()
+            self.roll_back()
             raise backend_error(error, self.path, is_committing=is_committing) from error
         except BaseException:
-            self._roll_back()
+            self.roll_back()
             raise
         finally:
             self._is_inside = False
+
+    # The steps of a transaction, for whoever does something between them. Each raises sqlite3.Error.
+
+    def begin(self) -> None:
+        """Whatever asks for a transaction from now on is in this one."""
+        self._is_inside = True
+        self.writer.execute("BEGIN IMMEDIATE")
+
+    def finish(self) -> None:
+        for finish in self.before_commit:
+            finish(self.writer)
+
+    def commit(self) -> None:
+        """Any thread, while nobody else uses the connection."""
+        sqlite3.Connection.execute(self.writer, "COMMIT")
+
+    def settle(self) -> None:
+        for done in self.after_commit:
+            done()
+
+    def roll_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            if self.writer.in_transaction:
+                self.writer.execute("ROLLBACK")
+        self._is_inside = False
+        for callback in self.on_rollback:
+            callback()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -160,13 +204,6 @@ class Database:
         """Close both connections; the last one folds the WAL into the file."""
         self.reader.close()
         self.writer.close()
-
-    def _roll_back(self) -> None:
-        with contextlib.suppress(sqlite3.Error):
-            if self.writer.in_transaction:
-                self.writer.execute("ROLLBACK")
-        for callback in self.on_rollback:
-            callback()
 
     def _prepare(self) -> None:
         version = int(self.writer.execute("PRAGMA user_version").fetchone()[0])
@@ -222,7 +259,7 @@ def open_database(
         return _open_salvaged(path, schema, clock, on_alarm, commits, str(error))
 
 
-def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
+def connect(path: Path, *, is_read_only: bool = False) -> Connection:
     """Return a connection in autocommit mode (transactions are explicit) that may be handed to another thread."""
     if not is_read_only:
         if not path.exists():
@@ -231,13 +268,14 @@ def connect(path: Path, *, is_read_only: bool = False) -> sqlite3.Connection:
     return _connect(path, read_only_mode(path) if is_read_only else "mode=rwc")
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> Connection:
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}",
         uri=True,
         timeout=BUSY_TIMEOUT_MS / 1000,
         isolation_level=None,
         check_same_thread=False,
+        factory=Connection,
     )
     connection.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     return connection

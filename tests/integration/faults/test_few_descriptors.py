@@ -24,7 +24,7 @@ from tests.support.waiting import until
 
 FILES = 256
 WANTING = 1000
-VERY_FEW = 64
+FEW_CLIENTS = 20
 NEEDED = re.compile(r"the hub needs at least (\d+),")
 
 
@@ -66,6 +66,11 @@ def start(data_dir: Path, limit: int, *words: str) -> subprocess.CompletedProces
     return subprocess.run([*command, *flags], capture_output=True, text=True, check=False, timeout=60)
 
 
+def needed_by(data_dir: Path) -> int:
+    """Return the fewest descriptors with which a hub starts, as it says itself."""
+    return int(NEEDED.findall(start(data_dir, 20, "--check").stderr)[0])
+
+
 @pytest.mark.parametrize("limit", [6, 20, 40, 58])
 def test_limit_below_the_needs_of_the_hub_is_refused_before_anything_is_opened(limit: int, tmp_path: Path) -> None:
     """A start and its check say the same, and the directory is as it was."""
@@ -83,7 +88,7 @@ def test_limit_below_the_needs_of_the_hub_is_refused_before_anything_is_opened(l
 
 def test_hub_starts_with_as_many_descriptors_as_it_says_and_serves(tmp_path: Path) -> None:
     plain = fresh_hub(tmp_path)
-    needed = int(NEEDED.findall(start(plain.data_dir, 20, "--check").stderr)[0])
+    needed = needed_by(plain.data_dir)
     hub = WrappedHub(plain.data_dir, settings=plain.settings, prefix=("prlimit", f"--nofile={needed}:{needed}"))
     hub.start()
     try:
@@ -128,11 +133,12 @@ def served_client(port: int, client_id: str) -> RawClient | None:
 def test_clients_beyond_the_descriptors_are_counted_and_logged_and_health_answers(tmp_path: Path) -> None:
     """The limit that `status` shows is what is served; the alarm ends with the crowd."""
     plain = fresh_hub(tmp_path)
+    very_few = needed_by(plain.data_dir) + FEW_CLIENTS
     hub = WrappedHub(
         plain.data_dir,
         {"tcp": free_port(), "http": free_port()},
         settings=plain.settings,
-        prefix=("prlimit", f"--nofile={VERY_FEW}:{VERY_FEW}"),
+        prefix=("prlimit", f"--nofile={very_few}:{very_few}"),
     )
     hub.start()
     port, http = hub.ports["tcp"], hub.ports["http"]

@@ -55,7 +55,7 @@ def test_what_is_in_the_journal_outlives_the_hub(tmp_path: Path) -> None:
 
 
 def _assert_backup_has_first(hub: Hub, tmp_path: Path) -> None:
-    assert not (tmp_path / "backup" / "queues.journal").exists()
+    assert list((tmp_path / "backup" / "queues.journal").iterdir())
     hub.run("restore", str(tmp_path / "backup"), "--replace")
     try:
         hub.start()

@@ -35,28 +35,35 @@ class Seen:
 
 
 class Disk:
-    """What was written to which store and when it was synced."""
+    """What was written for which store, and when it was synced: to the log of its database, or to a segment of its journal."""
 
     def __init__(self, found: list[Call]) -> None:
         self.writes: defaultdict[str, list[Call]] = defaultdict(list)
-        self.syncs: defaultdict[str, list[Call]] = defaultdict(list)
+        self._syncs: defaultdict[str, list[Call]] = defaultdict(list)
         for call in found:
-            name = Path(call.file).name
-            if name.endswith("-wal"):
-                if call.name in WRITING:
-                    self.writes[name.removesuffix(".db-wal")].append(call)
-                elif call.name in SYNCING and call.result == 0:
-                    self.syncs[name.removesuffix(".db-wal")].append(call)
+            store = _store_of(Path(call.file))
+            if store and call.name in WRITING:
+                self.writes[store].append(call)
+            elif store and call.name in SYNCING and call.result == 0:
+                self._syncs[call.file].append(call)
 
     def is_safe(self, store: str, contents: list[bytes], after: int, before: int) -> bool:
-        """Was one of `contents` written to `store` after the one moment and synced before the other?"""
+        """Was one of `contents` written for `store` after the one moment, and that file synced before the other?"""
         writes = (
             one
             for one in self.writes[store]
             if one.begun > after and one.ended < before and any(content in one.data for content in contents)
         )
-        write = next(writes, None)
-        return write is not None and any(sync.begun > write.ended and sync.ended < before for sync in self.syncs[store])
+        return any(self._is_synced(write, before) for write in writes)
+
+    def _is_synced(self, write: Call, before: int) -> bool:
+        return any(sync.begun > write.ended and sync.ended < before for sync in self._syncs[write.file])
+
+
+def _store_of(file: Path) -> str:
+    if file.suffix == ".segment":
+        return file.parent.stem
+    return file.name.removesuffix(".db-wal") if file.name.endswith(".db-wal") else ""
 
 
 def packets(found: list[Call]) -> Iterator[Seen]:
@@ -118,11 +125,11 @@ def everybody(plan: Plan) -> tuple[list[Publisher], list[Subscriber]]:
     return publishers, [Subscriber(plan, "s1", 5), Subscriber(plan, "s2", 4, filters=("load/p2/#",))]
 
 
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Seen], Disk]:
-    """Some seconds of a hub's system calls under mixed load."""
+@pytest.fixture(scope="module", params=["true", "false"], ids=["journal", "tables"])
+def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Seen], Disk]:
+    """Some seconds of a hub's system calls under mixed load, with queues in a journal or in their tables alone."""
     directory = tmp_path_factory.mktemp("strace")
-    hub = fresh_hub(directory)
+    hub = fresh_hub(directory, queues__journal=request.param)
     hub.start()
     assert hub.process is not None
     tracer = Tracer(hub.process.pid, directory / "trace")
@@ -131,7 +138,9 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Seen], Disk]:
     finally:
         found = tracer.stop()
         hub.close()
-    return list(packets(found)), Disk(found)
+    disk = Disk(found)
+    assert any(write.file.endswith(".segment") for write in disk.writes["queues"]) is (request.param == "true")
+    return list(packets(found)), disk
 
 
 def test_puback_and_pubrec_follow_the_sync_of_their_message(trace: tuple[list[Seen], Disk]) -> None:

@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-CALLS = (
-    "fsync,fdatasync,sync_file_range,sendto,sendmsg,sendmmsg,write,writev,recvfrom,recvmsg,read,readv,pwrite64,pwritev"
-)
+CALLS = "fsync,fdatasync,sync_file_range,sendto,sendmsg,sendmmsg,write,writev,recvfrom,recvmsg,read,readv,pwrite64,pwritev,pwritev2"
 RECEIVING = frozenset(("recvfrom", "recvmsg", "read", "readv"))
 SENDING = frozenset(("sendto", "sendmsg", "sendmmsg", "write", "writev"))
-WRITING = frozenset(("pwrite64", "pwritev", "write", "writev"))
+WRITING = frozenset(("pwrite64", "pwritev", "pwritev2", "write", "writev"))
 SYNCING = frozenset(("fsync", "fdatasync"))
 
 _UNFINISHED = re.compile(r"^(\d+) +(\w+)\((.*?) *<unfinished \.\.\.>$")

@@ -97,16 +97,45 @@ def test_second_attempt_may_find_one_moment(things: Things, make: Make, tmp_path
     assert [rows(tmp_path / "backup" / file.name) for file in things.files] == [2, 2]
 
 
-@pytest.mark.parametrize("is_running", [True, False])
-def test_journal_is_copied_only_when_nobody_puts_it_into_the_tables(
-    things: Things, make: Make, tmp_path: Path, *, is_running: bool
+def segments_made(things: Things) -> list[Path]:
+    """Two segments of a journal, and what else is in its folder."""
+    folder = things.data_dir.path / "queues.journal"
+    folder.mkdir()
+    found = [folder / f"{number:020d}.0123456789abcdef.segment" for number in (9, 10)]
+    for path in (*found, folder / "next.spare", folder / f"{8:020d}.damaged"):
+        path.write_bytes(path.name.encode().ljust(1_000, b"."))
+    return found
+
+
+def test_journal_of_a_hub_that_does_not_run_is_copied_whole(things: Things, make: Make, tmp_path: Path) -> None:
+    found = segments_made(things)
+
+    make()
+
+    copied = tmp_path / "backup" / "queues.journal"
+    assert names(copied) == [path.name for path in found]
+    assert [(copied / path.name).read_bytes() for path in found] == [path.read_bytes() for path in found]
+
+
+def test_of_the_newest_segment_of_a_hub_only_its_beginning_is_copied(
+    things: Things, make: Make, tmp_path: Path
 ) -> None:
-    (things.data_dir.path / "queues.journal").mkdir()
-    (things.data_dir.path / "queues.journal" / "1.segment").touch()
+    """The hub writes on to that, and deletes others, when the hold is over."""
+    older, newest = segments_made(things)
+    before = older.read_bytes(), newest.read_bytes()
 
-    make(OwnHub(things) if is_running else None)
+    def write_on(done: int, of: int) -> None:
+        assert done <= of
+        if older.exists() and (tmp_path / "backup" / things.files[0].name).exists():
+            older.unlink()
+            newest.write_bytes(b"later".ljust(1_000, b"."))
 
-    assert (tmp_path / "backup" / "queues.journal" / "1.segment").exists() is not is_running
+    made = make(OwnHub(things), on_progress=write_on)
+
+    copied = tmp_path / "backup" / "queues.journal"
+    assert (copied / older.name).read_bytes() == before[0]
+    assert (copied / newest.name).read_bytes() == before[1][: len((copied / newest.name).read_bytes())]
+    assert {entry.name for entry in made.files} >= {f"queues.journal/{path.name}" for path in (older, newest)}
 
 
 def test_backup_has_the_files_that_a_hub_needs(things: Things, make: Make, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import open_database
 from tests.support.journaled_queues import Open
 from tests.support.servers.losing_disk import LosingDisk
+from tests.support.work_beside import AtOnce
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def opened(tmp_path: Path, disk: LosingDisk, alarms: list[str]) -> Open:
 
     def open_queues(*args: object, commits: CommitLock | None = None, **kwargs: object) -> JournaledQueues:
         database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), on_alarm, commits)
-        options = {"disk": disk, "segment_bytes": 65_536, **kwargs}
+        options = {"disk": disk, "beside": AtOnce, "segment_bytes": 65_536, **kwargs}
         return JournaledQueues(database, on_alarm, *args, **options)  # type: ignore[arg-type]
 
     return open_queues

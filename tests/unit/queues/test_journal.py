@@ -28,7 +28,6 @@ from iothub_services.queues.port import (
 from iothub_services.queues.sqlite.schema import SCHEMA
 from iothub_services.queues.sqlite.store import SqliteQueues
 from iothub_services.sqlite import request_table
-from iothub_services.sqlite.commit_lock import CommitLock
 from iothub_services.sqlite.database import Database, Schema, open_database
 from tests.support.journaled_queues import MANY, TENANT, Open, append, bodies, made, rows
 from tests.support.servers.losing_disk import LosingDisk, abandon
@@ -194,23 +193,6 @@ def test_data_directory_without_a_journal_gets_one_and_loses_it_again(tmp_path: 
     assert bodies(plain) == [b"old", b"new"]
     assert not list((tmp_path / "queues.journal").iterdir())
     plain.close()
-
-
-def test_hold_finds_everything_in_the_tables(opened: Open, tmp_path: Path) -> None:
-    """A backup reads the file alone."""
-    commits = CommitLock()
-    store = opened(commits=commits)
-    made(store, 1)
-    append(store, b"a", b"b")
-    assert rows(tmp_path, "ref") == 0
-
-    hold = commits.hold(1.0, 1.0)
-
-    assert rows(tmp_path, "ref") == 2
-    assert commits.release(hold)
-    append(store, b"c")
-    assert rows(tmp_path, "ref") == 2
-    store.close()
 
 
 def test_many_messages_of_many_sizes_are_read_from_their_segments(opened: Open) -> None:

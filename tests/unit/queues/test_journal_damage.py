@@ -226,10 +226,13 @@ def test_damaged_segment_is_kept_whenever_the_process_ends(
     damaged = disk.read(Path(name))
     database = open_database(tmp_path / "queues.db", SCHEMA, ManualClock(), pytest.fail)
 
+    commit = database.commit
+
     def kill() -> None:
+        commit()
         raise KeyboardInterrupt
 
-    database.after_commit.append(kill)
+    database.commit = kill  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         JournaledQueues(database, lambda word, _text: alarms.append(word), disk=disk, segment_bytes=65_536)
     database.close()

@@ -14,7 +14,7 @@ import pytest
 from iothub.base.errors import BackendError
 from iothub.testing.clock import ManualClock
 from iothub_services.queues.journal import segments, tables
-from iothub_services.queues.journal.records import Scan
+from iothub_services.queues.journal.decoding import Scan
 from iothub_services.queues.journal.store import JournaledQueues
 from iothub_services.queues.port import (
     Append,

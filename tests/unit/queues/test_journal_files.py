@@ -8,17 +8,9 @@ from pathlib import Path
 import pytest
 
 from iothub.base.errors import BackendError
+from iothub_services.queues.journal.decoding import Verdict, salvage, scan
 from iothub_services.queues.journal.encoding import encode_group
-from iothub_services.queues.journal.records import (
-    AppendRecord,
-    MoveRecord,
-    Placed,
-    Record,
-    Type,
-    Verdict,
-    salvage,
-    scan,
-)
+from iothub_services.queues.journal.records import AppendRecord, MoveRecord, Placed, Record, Type
 from iothub_services.queues.journal.segments import Journal, Loaded
 from tests.support.servers.losing_disk import LosingDisk
 

@@ -124,3 +124,21 @@ def test_spare_blocks_of_a_process_that_died_are_given_back(journal: Journal, di
     list(Journal(FOLDER, disk).load(journal.segment - 1))
 
     assert "next.spare" not in disk.names(FOLDER)
+
+
+def test_segment_of_one_very_large_message_is_counted_and_not_used_again(journal: Journal, disk: LosingDisk) -> None:
+    """The message made the file longer than the others: its blocks as a spare segment would be beyond every limit."""
+    group = journal.group()
+    group.write(AppendRecord(b"", bytes(9 * MIB), 0, (Placed(1, 1, 1, 0),)))
+    journal.write(group)
+    end = journal.at
+    large = journal.disk_bytes, journal.bytes_above(0), journal.has_room(1)
+
+    journal.require_room()
+    ended = journal.next_segment()
+    journal.delete(ended)
+
+    assert large == (end, end, False)
+    assert end > 9 * MIB
+    assert journal.size_bytes == journal.disk_bytes == 2 * FIRST
+    assert "next.spare" not in disk.names(FOLDER)

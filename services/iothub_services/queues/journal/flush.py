@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import sqlite3
 
+from iothub_services.queues.journal.decoding import size_of, walk
 from iothub_services.queues.journal.reading import ReadAt
-from iothub_services.queues.journal.records import HEAD_BYTES, AppendRecord, size_of, walk
+from iothub_services.queues.journal.records import HEAD_BYTES, AppendRecord
 from iothub_services.queues.journal.young import Table
 from iothub_services.queues.port import QueuedRecord
 from iothub_services.queues.sqlite import schema
@@ -70,16 +71,16 @@ class Flush:
         """Move what is in the next bytes. Raises BackendError: they cannot be read; sqlite3.Error."""
         until = min(self._at + size_bytes, self._end)
         while self._at < until and not self.is_done:
-            self._window()
+            self._window(until)
         connection.executemany(schema.INSERT_BODY, self._bodies_made)
         connection.executemany(schema.INSERT_REF, self._references)
         self._bodies_made.clear()
         self._references.clear()
 
-    def _window(self) -> None:
+    def _window(self, until: int) -> None:
         """Move what is in the next bytes that are read at once; at least one record."""
-        size = min(WINDOW_BYTES, self._end - self._at)
-        if size >= HEAD_BYTES:
+        size = min(WINDOW_BYTES, until - self._at)
+        if self._end - self._at >= HEAD_BYTES:
             first = size_of(self._read_at(self.segment, self._at, HEAD_BYTES))
             size = min(max(size, first), self._end - self._at)
         start = self._at

@@ -1,4 +1,4 @@
-"""Records of the journal: what they look like in a segment, and how one is read back.
+"""Records of the journal: what they look like in a segment.
 
 Knows no file, no queue and no message: bodies are bytes.
 
@@ -22,12 +22,9 @@ Invariant: a record is whole or not there. Nothing in it is believed before its 
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
-from zlib import crc32
 
 MARK_BYTES = 8
 HEAD = Struct("<II8sB")  # length, checksum, mark, type
@@ -176,13 +173,6 @@ Record = (
     | KeptRecord
     | RebuildRecord
 )
-_MOVES = frozenset((Type.HEAD, Type.RELEASE, Type.RESERVE, Type.INBOUND, Type.INBOUND_DONE, Type.REMOVED))
-_NUMBERS: dict[Type, tuple[Callable[..., Record | CommitRecord], Struct]] = {
-    Type.CREATE: (CreateRecord, CREATE),
-    Type.LIMITS: (LimitsRecord, LIMITS),
-    Type.CLOSED: (ClosedRecord, TWO),
-    Type.COMMIT: (CommitRecord, ONE),
-}
 
 
 class Found(NamedTuple):
@@ -190,161 +180,3 @@ class Found(NamedTuple):
 
     at: int
     record: Record | CommitRecord
-
-
-class Verdict(IntEnum):
-    """How a segment ends."""
-
-    WHOLE = 0  # behind its last group come zeros, or its end
-    CUT = 1  # behind its last whole group is what a crash left of the next one
-    DAMAGED = 2  # a group begins behind what is broken
-
-
-class Scan(NamedTuple):
-    """What a segment has. `end`: behind its last whole group that has nothing broken before it."""
-
-    records: list[Found]
-    end: int
-    verdict: Verdict
-
-
-def scan(data: bytes, mark: bytes) -> Scan:
-    """Read a segment: every input gives an answer."""
-    view = memoryview(data)
-    records: list[Found] = []
-    group: list[Found] = []
-    at = end = 0
-    while (found := _read(view, at, mark)) is not None:
-        at = _end_of(view, at)
-        if not isinstance(found.record, CommitRecord):
-            group.append(found)
-        elif found.record.start == end:
-            records += group
-            group = []
-            end = at
-        else:
-            break
-    if not any(view[end:]):
-        return Scan(records, end, Verdict.WHOLE)
-    return Scan(records, end, Verdict.DAMAGED if _is_group_behind(view, end, mark) else Verdict.CUT)
-
-
-def walk(data: bytes, mark: bytes) -> Iterator[tuple[Found, int]]:
-    """Give the records that are whole before the first one that is not, and where each ends."""
-    view = memoryview(data)
-    at = 0
-    while (found := _read(view, at, mark)) is not None:
-        at = _end_of(view, at)
-        yield found, at
-
-
-def size_of(head: bytes) -> int:
-    """Return how long a record is by its first bytes, which may be broken; at least those."""
-    (length,) = struct.unpack_from("<I", head)
-    return int(max(length, SMALLEST)) + HEAD_BYTES - SMALLEST
-
-
-def salvage(data: bytes, mark: bytes) -> list[Found]:
-    """Return every whole record of a damaged segment, those behind the broken ones too, in their order."""
-    view = memoryview(data)
-    records: list[Found] = []
-    at = 0
-    while at < len(view):
-        found = _read(view, at, mark)
-        if found is None:
-            at = _next_mark(view, at + 1, mark)
-            continue
-        if not isinstance(found.record, CommitRecord):
-            records.append(found)
-        at = _end_of(view, at)
-    return records
-
-
-def _is_group_behind(view: memoryview, end: int, mark: bytes) -> bool:
-    """Say whether a group was finished that begins behind `end`: then what is broken there had been synced."""
-    at = _next_mark(view, end, mark)
-    while at < len(view):
-        found = _read(view, at, mark)
-        if found is not None and isinstance(found.record, CommitRecord) and found.record.start > end:
-            return True
-        at = _next_mark(view, at + 1, mark)
-    return False
-
-
-def _next_mark(view: memoryview, at: int, mark: bytes) -> int:
-    """Return where the next record may begin: each has the mark of its segment. The end, if there is none."""
-    found = view.obj.find(mark, at + 8)  # type: ignore[attr-defined]  # of bytes
-    return len(view) if found < 0 else int(found) - 8
-
-
-def _end_of(view: memoryview, at: int) -> int:
-    return int(at + HEAD_BYTES - SMALLEST + HEAD.unpack_from(view, at)[0])
-
-
-def _read(view: memoryview, at: int, mark: bytes) -> Found | None:
-    if at + HEAD_BYTES > len(view):
-        return None
-    length, checksum, found, kind = HEAD.unpack_from(view, at)
-    end = at + HEAD_BYTES - SMALLEST + length
-    if found != mark or not SMALLEST <= length <= LARGEST or end > len(view):
-        return None
-    if crc32(view[at + 8 : end]) != checksum:
-        return None
-    try:
-        return _decode(view[:end], at, kind)
-    except (struct.error, ValueError):
-        return None
-
-
-def _decode(view: memoryview, at: int, kind: int) -> Found:
-    """Raises ValueError or struct.error: the fields do not fit."""
-    fields_at = at + HEAD_BYTES
-    kind = Type(kind)
-    if kind is Type.APPEND:
-        return _decode_append(view, at)
-    record: Record | CommitRecord
-    if kind in _NUMBERS:
-        make, fields = _NUMBERS[kind]
-        record, size = make(*fields.unpack_from(view, fields_at)), fields.size
-    elif kind in _MOVES:
-        record, size = MoveRecord(kind, *TWO.unpack_from(view, fields_at)), TWO.size
-    elif kind is Type.CLAIM:
-        queue_id, epoch, length = CLAIM.unpack_from(view, fields_at)
-        owner_at = fields_at + CLAIM.size
-        record, size = ClaimRecord(queue_id, epoch, bytes(view[owner_at : owner_at + length])), CLAIM.size + length
-    elif kind is Type.KEPT:
-        number, at_s, client_bytes, answer_bytes = KEPT.unpack_from(view, fields_at)
-        client_at = fields_at + KEPT.size
-        answer_at = client_at + client_bytes
-        answer = bytes(view[answer_at : answer_at + answer_bytes])
-        record = KeptRecord(bytes(view[client_at:answer_at]), number, answer, at_s)
-        size = KEPT.size + client_bytes + answer_bytes
-    elif kind is Type.REBUILD:
-        now_us, count = REBUILD.unpack_from(view, fields_at)
-        places_at = fields_at + REBUILD.size
-        size = REBUILD.size + count * THREE.size
-        record = RebuildRecord(now_us, tuple(THREE.iter_unpack(view[places_at : fields_at + size])))
-    else:
-        record, size = EndRecord(kind, *ONE.unpack_from(view, fields_at)), ONE.size
-    if fields_at + size != len(view):
-        raise ValueError("fields and length differ")
-    return Found(at, record)
-
-
-def _decode_append(view: memoryview, at: int) -> Found:
-    *_, expires_at_ms, size, count, queue_id, epoch, packet_id, message_id, flags = APPEND.unpack_from(view, at)
-    next_at = at + APPEND.size
-    deliveries = []
-    for _ in range(count):
-        queue, position, qos, delivery_flags, identifiers = DELIVERY.unpack_from(view, next_at)
-        next_at += DELIVERY.size
-        ids = [IDENTIFIER.unpack_from(view, next_at + 4 * index)[0] for index in range(identifiers)]
-        next_at += 4 * identifiers
-        deliveries.append(Placed(queue, position, qos, delivery_flags, tuple(ids)))
-    if next_at + size != len(view):
-        raise ValueError("fields and length differ")
-    inbound = (queue_id, epoch, packet_id) if flags & 2 else None
-    record = AppendRecord(
-        message_id if flags & 1 else b"", bytes(view[next_at:]), expires_at_ms, tuple(deliveries), inbound
-    )
-    return Found(at, record)

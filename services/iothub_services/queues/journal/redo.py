@@ -26,7 +26,7 @@ from iothub_services.queues.journal.records import (
     Record,
     Type,
 )
-from iothub_services.queues.journal.young import Table, deliveries_of
+from iothub_services.queues.journal.young import Table
 from iothub_services.queues.port import Overflow, Place, QueuedRecord, QueueLimits
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.row_cache import QueueRow
@@ -67,12 +67,16 @@ class RedoneTables(SqliteQueues):
 
     # --- records
 
-    def _redo(self, segment: int, found: Found, *, is_done: bool) -> None:
+    def _redo_all(self, segment: int, records: list[Found], *, is_done: bool) -> None:
         """`is_done`: the tables have it, but for messages that were young."""
-        record = found.record
-        if isinstance(record, AppendRecord):
-            self._redo_append(segment, found.at, record, is_done=is_done)
-        elif is_done:
+        for at, record in records:
+            if isinstance(record, AppendRecord):
+                self._redo_append(segment, at, record, is_done)
+            else:
+                self._redo(record, is_done=is_done)
+
+    def _redo(self, record: Record | CommitRecord, *, is_done: bool) -> None:
+        if is_done:
             self._pass(record)
         elif isinstance(record, KeptRecord):
             self._database.writer.execute(request_table.CREATE)  # it may be lost with a damaged file
@@ -82,7 +86,7 @@ class RedoneTables(SqliteQueues):
                 self._make(record)
         elif isinstance(record, RebuildRecord):
             super().rebuild([Place(*each) for each in record.places], record.now_us)
-        elif not isinstance(record, ClosedRecord | CommitRecord):  # of the segments, which have seen them
+        elif not isinstance(record, AppendRecord | ClosedRecord | CommitRecord):  # the last two are of the segments
             row = self._rows.touch(record.queue_id)
             if row is not None:
                 row.is_changed = True
@@ -121,16 +125,11 @@ class RedoneTables(SqliteQueues):
             else:
                 self._drop(row)
 
-    def _redo_append(self, segment: int, at: int, record: AppendRecord, *, is_done: bool) -> None:
-        for delivered, begin in deliveries_of(record):
-            row = self._rows.touch(delivered.queue_id)
-            if row is None:
-                if self.needs_rebuild:
-                    self._keep_for_lost(delivered, record)
-            elif is_done and delivered.position > row.tail:
-                continue  # an earlier queue of this number had it
-            elif delivered.position > (row.young.last if row.young_messages else row.moved):
-                self._table.take(row, delivered, (segment, at, begin), record)
+    def _redo_append(self, segment: int, at: int, record: AppendRecord, is_done: bool) -> None:
+        missing = self._table.take(segment, at, record, is_done)
+        if missing and self.needs_rebuild:
+            for delivered in missing:
+                self._keep_for_lost(delivered, record)
         if record.inbound is not None and not is_done:
             row = self._rows.get(record.inbound[0])
             if row is not None:

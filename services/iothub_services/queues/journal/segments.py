@@ -17,27 +17,22 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from iothub.base.errors import BackendError
-from iothub_services.metrics.probes import ROOM_BYTES, disk_free_bytes
+from iothub_services.metrics.probes import ROOM_BYTES
+from iothub_services.queues.journal.beside import Beside, InThread
+from iothub_services.queues.journal.decoding import Verdict, salvage, scan
+from iothub_services.queues.journal.disk import Disk, sync_folder
 from iothub_services.queues.journal.encoding import GroupBuffer, encode_group
-from iothub_services.queues.journal.records import (
-    MARK_BYTES,
-    ClosedRecord,
-    Found,
-    Record,
-    Verdict,
-    salvage,
-    scan,
-)
+from iothub_services.queues.journal.records import MARK_BYTES, ClosedRecord, Found, Record
 from iothub_services.queues.journal.sizes import LARGEST, SegmentSizes, most_bytes
 
 _SUFFIX = ".segment"
 _NAME = re.compile(rf"(\d{{20}})\.([0-9a-f]{{{2 * MARK_BYTES}}}){re.escape(_SUFFIX)}")  # number, mark
 DAMAGED_SUFFIX = ".damaged"
+_MADE = "made.spare"  # blocks that are made ahead
 _SPARE = "next.spare"  # a flushed segment, to be used again if it has the right size
-_ZEROS = bytes(1 << 20)
 MOST_READING = (
     16  # earlier segments whose files are open: there may be a thousand, and connections need descriptors as well
 )
@@ -49,113 +44,7 @@ _REMEDIES = {
     errno.EACCES: "make the folder writable for the hub's user",
     errno.EROFS: "the file system is mounted read-only: mount it writable, and see the kernel's log for why it is not",
 }
-_PRIVATE = 0o600
 _FOLDER_MODE = 0o700
-
-
-class Disk(Protocol):
-    """What the journal asks of a file system. Every call raises OSError. What changes names is durable with the next `sync_folder`."""
-
-    def create(self, path: Path, size_bytes: int) -> int:
-        """Make a file of this size with blocks of its own, and sync it; return its descriptor.
-
-        Blocks that were written once: else each sync of a group has to say as well that another block is in use.
-        """
-
-    def open(self, path: Path) -> int:
-        """Return a descriptor of a file that is there."""
-
-    def write(self, descriptor: int, data: bytes | bytearray, at: int) -> None: ...
-
-    def sync(self, descriptor: int) -> None: ...
-
-    def sync_folder(self, folder: Path) -> None: ...
-
-    def close(self, descriptor: int) -> None: ...
-
-    def read(self, path: Path) -> bytes: ...
-
-    def read_at(self, descriptor: int, size_bytes: int, at: int) -> bytes:
-        """Return as many bytes as there are, at most these."""
-
-    def remove(self, path: Path) -> None: ...
-
-    def rename(self, path: Path, new: Path) -> None: ...
-
-    def link(self, path: Path, new: Path) -> None:
-        """Give a file another name beside its own; nothing to do if it has that already."""
-
-    def names(self, folder: Path) -> list[str]: ...
-
-    def free_bytes(self, folder: Path) -> int: ...
-
-
-class RealDisk:
-    """Fulfils `Disk`. Writes and syncs run without the interpreter's lock."""
-
-    def create(self, path: Path, size_bytes: int) -> int:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _PRIVATE)
-        try:
-            for at in range(0, size_bytes, len(_ZEROS)):
-                self.write(descriptor, _ZEROS[: size_bytes - at], at)
-            os.fsync(descriptor)
-        except BaseException:
-            os.close(descriptor)
-            path.unlink()
-            raise
-        return descriptor
-
-    def open(self, path: Path) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-
-    def write(self, descriptor: int, data: bytes | bytearray, at: int) -> None:
-        view = memoryview(data)
-        while view:
-            written = os.pwritev(descriptor, [view], at)
-            view = view[written:]
-            at += written
-
-    def sync(self, descriptor: int) -> None:
-        os.fdatasync(descriptor)
-
-    def sync_folder(self, folder: Path) -> None:
-        _sync_folder(folder)
-
-    def close(self, descriptor: int) -> None:
-        os.close(descriptor)
-
-    def read(self, path: Path) -> bytes:
-        return path.read_bytes()
-
-    def read_at(self, descriptor: int, size_bytes: int, at: int) -> bytes:
-        data = os.pread(descriptor, size_bytes, at)
-        while len(data) < size_bytes and (more := os.pread(descriptor, size_bytes - len(data), at + len(data))):
-            data += more
-        return data
-
-    def remove(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
-
-    def rename(self, path: Path, new: Path) -> None:
-        path.rename(new)
-
-    def link(self, path: Path, new: Path) -> None:
-        with contextlib.suppress(FileExistsError):
-            new.hardlink_to(path)
-
-    def names(self, folder: Path) -> list[str]:
-        return os.listdir(folder)
-
-    def free_bytes(self, folder: Path) -> int:
-        return disk_free_bytes(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def folder_of(tables: Path) -> Path:
@@ -166,13 +55,31 @@ def folder_of(tables: Path) -> Path:
 def make_folder(folder: Path) -> None:
     """Make the folder of the segments durable: a process that was killed may have made it and no more. Raises OSError."""
     folder.mkdir(_FOLDER_MODE, exist_ok=True)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
 def is_left(tables: Path) -> bool:
     """Whether there are segments: a hub has not put them into the tables."""
-    folder = folder_of(tables)
-    return folder.is_dir() and any(path.suffix == _SUFFIX for path in folder.iterdir())
+    return bool(_segments_in(folder_of(tables)))
+
+
+def to_copy(tables: Path, *, is_held: bool) -> list[tuple[Path, int]]:
+    """Return the segments that belong to a copy of the tables, and how many bytes of each. Raises OSError.
+
+    `is_held`: a hub has just begun the newest one, and writes to it when the hold is over.
+    """
+    sizes = []
+    for path in sorted(_segments_in(folder_of(tables))):
+        with contextlib.suppress(FileNotFoundError):  # flushed meanwhile
+            sizes.append((path, path.stat().st_size))
+    if is_held and sizes:
+        newest, size_bytes = sizes[-1]
+        sizes[-1] = newest, min(size_bytes, _BEGIN_BYTES)
+    return sizes
+
+
+def _segments_in(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if _NAME.fullmatch(path.name)] if folder.is_dir() else []
 
 
 class Loaded(NamedTuple):
@@ -190,7 +97,8 @@ class Journal:
     Invariants: `_at` is behind the last group that was synced, and nothing behind it counts. A segment that failed is not written again.
     """
 
-    def __init__(self, folder: Path, disk: Disk, largest_segment: int = LARGEST) -> None:
+    def __init__(self, folder: Path, disk: Disk, largest_segment: int = LARGEST, beside: Beside | None = None) -> None:
+        """`beside`: makes blocks ahead."""
         self._folder = folder
         self._disk = disk
         self._segment_sizes = SegmentSizes(largest_segment)
@@ -198,14 +106,19 @@ class Journal:
         self._is_poisoned = False
         self._at = 0
         self._first = 0  # behind what the segment begins with
-        self._sizes: dict[int, int] = {}  # of the segments that this process has made
+        self._size = 0  # of the segment as it was made, to which groups are written while they fit
+        self._sizes: dict[
+            int, int
+        ] = {}  # of the segments that this process has made; a very large message makes one longer
         self._found_bytes: dict[int, int] = {}  # of those that it has found
         self._spare_bytes = 0  # 0: there is none
+        self._making = beside or InThread("queues-segment")
+        self._making_bytes = 0  # of the blocks that are made ahead, 0: none are
         self.disk_bytes = 0  # of the segments that this process has made, with the spare one; read in any thread
         self._ends: dict[int, int] = {}  # of the earlier segments that are there
         self._counts: dict[int, int] = {}  # of the records in them
         self._reading: dict[int, int] = {}  # descriptors of those that were read
-        self._kept: set[int] = set()  # damaged ones: their blocks are not used again
+        self._kept: set[int] = set()  # whose blocks are not used again: damaged ones, and those that a backup reads
         self._mark = b""
         self.segment = 0  # the one that is written, 0: none
         self.records = 0  # that were written to it
@@ -233,6 +146,7 @@ class Journal:
         for number in [number for number in marks if number <= flushed]:
             self._disk.remove(self._path(number, marks.pop(number)))
         self._disk.remove(self._folder / _SPARE)
+        self._disk.remove(self._folder / _MADE)
         ends = self._ends_of(marks)
         named = {*ends, *([done + 1] if done >= 0 else [])}
         missing = {each for each in named if is_known and each > flushed and each not in marks}
@@ -266,15 +180,17 @@ class Journal:
         self.segment, self._at = number, last
         self._ends[number] = last
         records = salvage(data[: end or len(data)], mark) if is_damaged else found.records
-        kept = [each for each in records if (is_damaged or each.at < last) and not _is_closed(each)]
-        self._counts[number] = len(kept)
+        if not is_damaged and found.end > last:
+            records = [each for each in records if each.at < last]
+        records = _without_closed(records)
+        self._counts[number] = len(records)
         self._found_bytes[number] = len(data)
-        return Loaded(number, kept, is_damaged)
+        return Loaded(number, records, is_damaged)
 
     @property
     def size_bytes(self) -> int:
-        """What the segment takes."""
-        return self._sizes.get(self.segment, 0)
+        """How long the segment was made."""
+        return self._size
 
     def most_bytes(self, limit: int) -> int:
         """Return how much all segments may take: `limit`, or their share of a disk that is not as large. Raises BackendError."""
@@ -360,7 +276,7 @@ class Journal:
                     found = scan(self._disk.read(self._path(number, mark))[:end], mark)
                     if found.end < end:
                         raise OSError(errno.EIO, f"segment {number} cannot be read back")
-                    yield Loaded(number, [each for each in found.records if not _is_closed(each)], is_damaged=False)
+                    yield Loaded(number, _without_closed(found.records), is_damaged=False)
         except OSError as error:
             raise self._error(error, is_written=False) from error
 
@@ -379,6 +295,9 @@ class Journal:
             raise AssertionError("a group is written where it was begun")
         data = group.finish()
         self._is_poisoned = True  # whatever ends the attempt
+        if self._at + len(data) > self._sizes[self.segment]:
+            self._sizes[self.segment] = self._at + len(data)
+            self._count()
         try:
             self._disk.write(self._descriptor, data, self._at)
             self._disk.sync(self._descriptor)
@@ -390,9 +309,37 @@ class Journal:
         self.records += group.records
         return at
 
+    def prepare(self) -> None:
+        """Have the blocks of the next segment made ahead, beside the groups, when half of this one is used and there are none."""
+        if self._making_bytes or self._spare_bytes or 2 * self._at < self._size or self._is_poisoned:
+            return
+        try:
+            free_bytes = self._disk.free_bytes(self._folder)
+        except OSError:
+            return  # whoever begins the segment meets it again
+        size_bytes = self._segment_sizes.following(self._size, self._size, free_bytes)
+        self._making_bytes = size_bytes
+        self._making.start(lambda: self._make(size_bytes))
+
+    def _make(self, size_bytes: int) -> None:
+        """Raises OSError."""
+        self._disk.close(self._disk.create(self._folder / _MADE, size_bytes))
+
+    def _await_made(self) -> None:
+        """Have what is made ahead as the spare segment; nothing if that has failed. Raises OSError."""
+        size_bytes, self._making_bytes = self._making_bytes, 0
+        if size_bytes:
+            with contextlib.suppress(OSError):
+                self._making.wait()
+                self._disk.rename(self._folder / _MADE, self._folder / _SPARE)
+                self._spare_bytes = size_bytes
+            if not self._spare_bytes:
+                self._disk.remove(self._folder / _MADE)
+
     def require_room(self) -> None:
         """Raise BackendError unless another segment, and what the tables take of this one, fit on the disk."""
         try:
+            self._await_made()
             size_bytes, free_bytes = self._next_bytes(), self._disk.free_bytes(self._folder)
             made = 0 if size_bytes == self._spare_bytes else size_bytes - self._spare_bytes
             if free_bytes < made + self._at + ROOM_BYTES:
@@ -419,12 +366,13 @@ class Journal:
             self._counts.pop(segment, None)
             self._found_bytes.pop(segment, None)
             has_right_size = self._sizes.get(segment) == self.size_bytes
-            if segment in self._kept or self._spare_bytes or not has_right_size:
+            if segment in self._kept or self._spare_bytes or self._making_bytes or not has_right_size:
                 self._disk.remove(path)
             else:
                 self._disk.rename(path, self._folder / _SPARE)
                 self._spare_bytes = self.size_bytes
             self._sizes.pop(segment, None)
+            self._kept.discard(segment)
             self._count()
         except OSError as error:
             raise self._error(error, is_written=True) from error
@@ -432,13 +380,19 @@ class Journal:
     def clear(self) -> None:
         """Remove what is left when everything is flushed. Raises BackendError."""
         try:
+            self._await_made()
             for path in (self._path(self.segment, self._mark), self._folder / _SPARE):
                 if path.name in self._disk.names(self._folder):
                     self._disk.remove(path)
             self._sizes.clear()
+            self._size = 0
             self._spare_bytes = self.disk_bytes = 0
         except OSError as error:
             raise self._error(error, is_written=True) from error
+
+    def keep_blocks(self) -> None:
+        """Write to none of the segments that are there but the newest: whoever has opened them may read on when they are deleted."""
+        self._kept.update(self._ends)
 
     def keep(self, segment: int) -> str:
         """Keep a damaged segment for whoever looks at it, also when it is deleted; return its other name. Raises BackendError."""
@@ -452,6 +406,8 @@ class Journal:
         return kept.name
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._await_made()
         if self._descriptor >= 0:
             self._disk.close(self._descriptor)
             self._descriptor = -1
@@ -465,6 +421,7 @@ class Journal:
 
     def _begin(self, number: int) -> None:
         """Raises OSError: the segment before is still the current one, and still poisoned if it was."""
+        self._await_made()
         marks, mark = self._marks(), os.urandom(MARK_BYTES)
         if number in marks:
             # Of an attempt that failed: nothing in it was answered as done. Two of one number must never be there.
@@ -490,7 +447,7 @@ class Journal:
             self._ends[self.segment] = self._at
             self._counts.setdefault(self.segment, self.records)
         self.segment, self._mark = number, mark
-        self._sizes[number] = size_bytes
+        self._size = self._sizes[number] = size_bytes
         self._count()
         self._at = self._first = len(data)
         self.records = 0
@@ -530,5 +487,6 @@ class Journal:
         return self._folder / f"{number:020d}.{mark.hex()}{_SUFFIX}"
 
 
-def _is_closed(found: Found) -> bool:
-    return isinstance(found.record, ClosedRecord)
+def _without_closed(records: list[Found]) -> list[Found]:
+    """Leave out what only the segments need, which is the first one."""
+    return records[1:] if records and isinstance(records[0].record, ClosedRecord) else records

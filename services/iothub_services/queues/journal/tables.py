@@ -8,7 +8,8 @@ again (`redo`). A verb decides in memory and writes what it has decided as recor
 
 Moving a young message into the transaction needs no record, so it is done between groups, of the oldest segment, a slice at a time (`flush`), and
 only when the segments are about to be as many as they may be. A commit is made when a segment begins: it says that the tables have everything of the
-segments before (`done`), but for what is young, and which of them nothing young is in (`flushed`). Those are deleted.
+segments before (`done`), but for what is young, and which of them nothing young is in (`flushed`). Those are deleted. While it is made, groups are
+written on that need nothing of the tables: it is as of before them, and they are in the segment behind. Whatever needs the tables waits for it.
 
 Only the commonest verbs know what is young: append, the moves, read. Every other one moves the queue's young messages into the transaction first,
 or takes them away, and works on tables.
@@ -27,11 +28,13 @@ from time import perf_counter_ns
 
 from iothub.base import log as logging
 from iothub.base.errors import BackendError, IotHubError
+from iothub_services.queues.journal.beside import Beside, InThread
+from iothub_services.queues.journal.disk import Disk, RealDisk
 from iothub_services.queues.journal.encoding import GroupBuffer
 from iothub_services.queues.journal.flush import Flush
 from iothub_services.queues.journal.records import Record
 from iothub_services.queues.journal.redo import RedoneTables
-from iothub_services.queues.journal.segments import Disk, Journal, RealDisk, folder_of, make_folder
+from iothub_services.queues.journal.segments import Journal, folder_of, make_folder
 from iothub_services.queues.journal.sizes import LARGEST
 from iothub_services.queues.journal.young import Table
 from iothub_services.queues.port import JournalFigures, TenantUsage
@@ -44,9 +47,11 @@ GROUP_BYTES = 12 << 20  # what a group takes at most, but for one very large mes
 JOURNAL_BYTES = 1 << 30  # of the segments that may be there
 CHECKPOINT_CHANGES = 100_000  # rows of messages that the transaction has removed: a start removes them again
 SEGMENT_RECORDS = 50_000
-JOURNAL_RECORDS = 300_000  # of all segments: a start, and a failed write, does them again, in less than five seconds
-YOUNG_MESSAGES = 600_000  # at 32 bytes; a record may be of many queues
-_FLUSH_FASTER = 2  # bytes of the oldest segment that are looked through for each byte that is written
+JOURNAL_RECORDS = 800_000  # of all segments: a start, and a failed write, does them again, in less than five seconds
+MOVED_AT_STOP = 10_000  # messages that a stop moves into the tables, in less than a second
+YOUNG_MESSAGES = 1_000_000  # at 32 bytes; a record may be of many queues
+_FLUSH_FASTER = 2  # bytes of the oldest segment that are looked through for each byte of the group before
+SLICE_BYTES = 64 << 10  # but so many at least: a millisecond or two
 _LARGEST = (1 << 63) - 1
 # After damage, for what the lost records may have done: see `queues.sqlite.rebuilding`.
 _GAP = 1 << 17
@@ -55,10 +60,6 @@ _CLAIMS = 1_000
 log = logging.get(__name__)
 
 Alarm = Callable[[str, str], None]
-
-
-class _RolledBackError(Exception):
-    """Ends the transaction; never leaves this module."""
 
 
 class JournaledTables(RedoneTables):
@@ -71,12 +72,14 @@ class JournaledTables(RedoneTables):
         on_usage: Callable[[int, TenantUsage], None] | None = None,
         *,
         disk: Disk | None = None,
+        beside: Callable[[str], Beside] = InThread,
         segment_bytes: int = LARGEST,
         journal_bytes: int = JOURNAL_BYTES,
     ) -> None:
         """Does the records that a process that died has left. Raises BackendError: a segment cannot be read, or none be begun.
 
         `on_alarm`: gets damage of the journal. `journal_bytes`: of the segments that may be there; while they change there is one more.
+        `beside`: makes what does work beside the groups, by a name.
         """
         super().__init__(database, on_usage)
         self._on_alarm = on_alarm
@@ -93,8 +96,13 @@ class JournaledTables(RedoneTables):
         self._checkpoint_us = 0  # how long appends waited when the newest segment was begun
         self._is_forgetting = False  # a tenant: what the tables have of it goes with the end of the group, and its bodies when they are swept
         self._flush: Flush | None = None  # of the oldest segment, while it is moved
-        self._flushed_for = 0  # where the newest segment ended when a slice was moved last
-        self._flushed = 0
+        self._flushed_for = 0  # where the newest segment ended before the last group
+        self._flushed = 0  # as committed
+        self._deleted = 0  # flushed segments up to here
+        self._committing = beside("queues-commit")
+        self._commits_flushed: int | None = (
+            None  # what is flushed when the commit that is under way is done; None: none is
+        )
         self._reported: set[int] = set()  # damaged segments whose alarm is raised
         self._most_bytes = journal_bytes  # that segments may take, if the disk has room
         self._journal_bytes = journal_bytes  # that they may take now
@@ -102,14 +110,13 @@ class JournaledTables(RedoneTables):
         self._is_undone = True  # False: what is in memory has failed and must be read back
         self._is_reading_back = False  # that is done now, under the lock
         self._undone = 0  # how often it was
-        self._transaction = database.transaction()
         folder = folder_of(database.path)
         if disk is None:
             try:
                 make_folder(folder)
             except OSError as error:
                 raise BackendError(f"{folder}: {error.strerror}", retryable=True) from error
-        self._journal = Journal(folder, disk or RealDisk(), segment_bytes)
+        self._journal = Journal(folder, disk or RealDisk(), segment_bytes, beside("queues-segment"))
         self._start()
         self._commits.on_hold.append(self._put_down)
 
@@ -125,8 +132,7 @@ class JournaledTables(RedoneTables):
                 if loaded.is_damaged:
                     damaged.append(loaded._replace(records=[]))
                     self.needs_rebuild = True
-                for each in loaded.records:
-                    self._redo(loaded.segment, each, is_done=loaded.segment <= done)
+                self._redo_all(loaded.segment, loaded.records, is_done=loaded.segment <= done)
             self._table.settle()
             self._table.segment = self._journal.segment
             if damaged:
@@ -183,24 +189,31 @@ class JournaledTables(RedoneTables):
 
     def _remove_flushed(self) -> None:
         """A segment that cannot be removed is removed at the next start."""
+        flushed = self._flushed
         try:
             for number in self._journal.numbers():
-                if number <= self._flushed:
+                if number <= flushed:
                     self._journal.delete(number)
         except BackendError as error:
             log.warning("segments of the journal cannot be removed", why=str(error))
+        self._deleted = flushed
 
     def close(self) -> None:
-        """Put everything into the tables. What cannot be written there stays in the journal, for the next start."""
+        """Put everything into the tables if that takes a moment and can be done; else it stays in the journal, for the next start."""
         self._commits.on_hold.remove(self._put_down)
         with self._commits.commit(), self._lock:
             try:
                 self._require_undone()
-                self._put_into_tables()
-                self._commit(is_last=True)
-                self._end()
-                self._journal.close()
-                self._journal.clear()
+                if self._table.count > MOVED_AT_STOP:
+                    self._checkpoint()
+                    self._database.roll_back()
+                    self._journal.close()
+                else:
+                    self._put_into_tables()
+                    self._commit(is_last=True)
+                    self._database.roll_back()
+                    self._journal.close()
+                    self._journal.clear()
             except BackendError as error:
                 log.warning("queues stay in the journal until the next start", why=str(error))
                 self._roll_back()
@@ -276,7 +289,9 @@ class JournaledTables(RedoneTables):
     def _make_ready(self) -> None:
         """Have a segment with room, and not too many. Raises BackendError: nothing was decided yet."""
         self._require_undone()
+        self._look_at_commit()
         journal = self._journal
+        journal.prepare()
         has_room = journal.has_room(min(GROUP_BYTES, journal.size_bytes // 4))
         is_full = not has_room or journal.records >= SEGMENT_RECORDS
         if is_full or journal.is_poisoned or self._changes >= CHECKPOINT_CHANGES or self._is_over():
@@ -284,22 +299,28 @@ class JournaledTables(RedoneTables):
         elif self._flush is not None:
             written = journal.at - self._flushed_for
             self._flushed_for = journal.at
-            self._flush_slice(_FLUSH_FASTER * written)
+            if self._commits_flushed is None:
+                self._flush_slice(max(_FLUSH_FASTER * written, SLICE_BYTES))
+                self._begin_flush()  # of the next one: it may take several to make room for a large one
 
     def _turn(self) -> None:
         """Begin a segment, and have no more of them than may be there."""
         begun = perf_counter_ns()
+        self._await_commit()
         self._next_segment()
         self._journal_bytes = self._journal.most_bytes(self._most_bytes)
         while self._is_over():
             self._flush_oldest()
         if self._oldest() - 1 > self._flushed or self._changes >= CHECKPOINT_CHANGES:
-            self._commit()
-            self._remove_flushed()
+            self._start_commit()
+            self._look_at_commit()
+        self._begin_flush()
+        self._checkpoint_us = (perf_counter_ns() - begun) // 1_000
+
+    def _begin_flush(self) -> None:
         if self._flush is None and self._is_near():
             self._flush = self._flush_of(self._table.oldest())
             self._flushed_for = self._journal.at
-        self._checkpoint_us = (perf_counter_ns() - begun) // 1_000
 
     def _next_segment(self) -> None:
         if not self._journal.is_fresh:
@@ -344,10 +365,11 @@ class JournaledTables(RedoneTables):
             self._put_into_tables()
 
     def _put_down(self) -> None:
-        """Nobody else commits now: let the file of the tables be all there is."""
+        """Nobody else commits now: begin a segment, so that a copy of what is there needs the beginning of that one, and all of the others."""
         with self._lock:
             self._require_undone()
-            self._put_into_tables()
+            self._checkpoint()
+            self._journal.keep_blocks()
 
     def _put_into_tables(self) -> None:
         self._next_segment()
@@ -401,16 +423,15 @@ class JournaledTables(RedoneTables):
     # --- the transaction
 
     def _begin(self) -> None:
-        self._transaction = self._database.transaction()
-        self._transaction.__enter__()
-
-    def _end(self) -> None:
-        self._transaction.__exit__(None, None, None)
+        try:
+            self._database.begin()
+        except sqlite3.Error as error:
+            raise backend_error(error, self._database.path, is_committing=False) from error
 
     def _roll_back(self) -> None:
-        error = _RolledBackError()
-        with suppress(_RolledBackError):
-            self._transaction.__exit__(_RolledBackError, error, None)
+        with suppress(BackendError):
+            self._await_commit()
+        self._database.roll_back()
         self._table.clear()
         self._table.tenants.clear()
         self._changes = 0
@@ -426,33 +447,61 @@ class JournaledTables(RedoneTables):
 
     def _commit(self, *, is_last: bool = False) -> None:
         """Between groups, with nothing written to the newest segment. `is_last`: nor will be. Raises BackendError."""
+        self._start_commit(is_last=is_last)
+        try:
+            self._await_commit()
+        except BackendError:
+            self._undo()
+            raise
+
+    def _start_commit(self, *, is_last: bool = False) -> None:
+        """Do what `_commit` does, but let the disk work while groups are written that need nothing of the tables. Raises BackendError."""
+        self._await_commit()
         segment = self._journal.segment
         flushed, done = (segment, -1) if is_last else (self._oldest() - 1, segment - 1)
+        database = self._database
         try:
             self._write_marks()
-            self._database.writer.execute("DELETE FROM journal")
-            self._database.writer.execute("INSERT INTO journal VALUES (?, ?)", (flushed, done))
+            database.writer.execute("DELETE FROM journal")
+            database.writer.execute("INSERT INTO journal VALUES (?, ?)", (flushed, done))
+            database.finish()
         except sqlite3.Error as error:
             self._undo()
-            raise backend_error(error, self._database.path, is_committing=False) from error
-        try:
-            self._end()
-        except BackendError as error:
-            self._undo()
-            error.is_written = False  # of what is asked for now, nothing is
-            raise
-        self._flushed = flushed
+            raise backend_error(error, database.path, is_committing=False) from error
+        database.settle()  # what is in memory is as of the commit; if that fails, all of it is read back
         self._changes = 0
-        self._is_undone = False
+        self._commits_flushed = flushed
+        database.writer.lend(self._await_commit)
+        self._committing.start(database.commit)
+
+    def _await_commit(self) -> None:
+        """Have no commit under way. Under the lock. Raises BackendError: it has failed, and what is in memory must be read back."""
+        flushed, self._commits_flushed = self._commits_flushed, None
+        if flushed is None:
+            return
+        is_undone, self._is_undone = self._is_undone, False
+        self._database.writer.lend(None)
+        try:
+            self._committing.wait()
+        except sqlite3.Error as error:
+            raise backend_error(error, self._database.path, is_committing=False) from error
+        self._flushed = flushed
         self._begin()
-        self._is_undone = True
+        self._is_undone = is_undone
+
+    def _look_at_commit(self) -> None:
+        """Remove what is flushed when a commit is done. Raises BackendError: it has failed."""
+        if self._commits_flushed is not None and self._committing.is_over:
+            self._await_commit()
+        if self._flushed > self._deleted:
+            self._remove_flushed()
 
     def _write_marks(self) -> None:
         """Write what is loaded of released positions and open inbound identifiers."""
         connection = self._database.writer
         for row in self._table.take_marks():
             for table, values in (("released", row.young.released), ("inbound", row.young.inbound)):
-                if values is not None:
+                if values or (values is not None and row.young.stored):
                     connection.execute(f"DELETE FROM {table} WHERE queue = ?", (row.queue_id,))  # noqa: S608 - our own names
                     connection.executemany(
                         f"INSERT INTO {table} VALUES (?, ?)",  # noqa: S608 - our own names
@@ -469,7 +518,7 @@ class JournaledTables(RedoneTables):
     @property
     def _is_valid(self) -> bool:
         """Whether memory and transaction are what the files say. SQLite ends a transaction by itself when a disk is full or fails."""
-        return self._is_undone and self._database.writer.in_transaction
+        return self._is_undone and (self._commits_flushed is not None or self._database.writer.in_transaction)
 
     def _is_as_of(self, undone: int) -> bool:
         """Whether nothing was read back since, nor must be."""
@@ -496,8 +545,7 @@ class JournaledTables(RedoneTables):
             flushed, done = self._marks()
             self._flushed = flushed or 0
             for loaded in self._journal.read_back(self._flushed):
-                for each in loaded.records:
-                    self._redo(loaded.segment, each, is_done=loaded.segment <= done)
+                self._redo_all(loaded.segment, loaded.records, is_done=loaded.segment <= done)
         except sqlite3.Error as error:
             raise backend_error(error, self._database.path, is_committing=False) from error
         self._table.settle()

@@ -22,7 +22,7 @@ cdef class Wanted:
 cdef class Young:
     cdef public object words, released, inbound
     cdef public dict ids
-    cdef public bint is_waiting
+    cdef public bint is_waiting, stored
     cdef public long long visible, first, last, deadline
     cdef public Py_ssize_t begin
 
@@ -71,6 +71,9 @@ cdef class Table:
         unsigned long long delivery
     )
     cdef object _watch(self, object deadline, object queue_id)
+    @cython.locals(deliveries=tuple, subscription_ids=tuple, row=QueueRow, position=cython.longlong, qos=cython.ulonglong,
+                   flags=cython.ulonglong, body=cython.ulonglong, delivery=cython.ulonglong, size=cython.ulonglong, count=cython.ulonglong, missing=list)
+    cpdef list take(self, unsigned long long segment, unsigned long long at, object record, bint is_done)
     @cython.locals(young=Young)
     cpdef object acknowledge(self, QueueRow row, long long upto)
     @cython.locals(size=cython.longlong, qos0=cython.longlong)

@@ -54,7 +54,19 @@ class Wanted:
 class Young:
     """What one queue has in memory. `words`: four for each message, see `Table.push`. `released`, `inbound`: all of the queue's, once loaded."""
 
-    __slots__ = ("begin", "deadline", "first", "ids", "inbound", "is_waiting", "last", "released", "visible", "words")
+    __slots__ = (
+        "begin",
+        "deadline",
+        "first",
+        "ids",
+        "inbound",
+        "is_waiting",
+        "last",
+        "released",
+        "stored",
+        "visible",
+        "words",
+    )
 
     def __init__(self, visible: int) -> None:
         self.words: array[int] = array("Q")
@@ -66,6 +78,7 @@ class Young:
         self.is_waiting = False  # for its group to be durable
         self.released: set[int] | None = None
         self.inbound: set[int] | None = None
+        self.stored = False  # whether the tables may have rows for these two
 
 
 class Table:
@@ -294,22 +307,33 @@ class Table:
             self.deadlines = [(row.young.deadline, row.queue_id) for row in self.young.values() if row.young.deadline]
             heapify(self.deadlines)
 
-    def take(self, row: QueueRow, delivered: Placed, found: tuple[int, int, int], record: AppendRecord) -> None:
-        """Add what a record says to a queue whose row is touched. `found`: its segment, where it is there, where the delivery begins."""
-        _, position, qos, flags, subscription_ids = delivered
-        segment, at, delivery = found
-        size = len(record.body)
-        self._message_id, self._expires_at_ms = record.message_id, record.expires_at_ms
-        body = body_offset(record)
-        self._admit(row, position, qos, size)
-        self.push(
-            row,
-            position,
-            qos | flags << 8,
-            segment << 32 | at,
-            body << 32 | size,
-            delivery << 16 | len(subscription_ids),
-        )
+    def take(self, segment: int, at: int, record: AppendRecord, is_done: bool) -> list[Placed]:
+        """Give what a record says to its queues, which have it or not; return what is of queues that are not there.
+
+        `is_done`: the tables have everything of the record, but for what was young.
+        """
+        deliveries, size = record[3], len(record[1])
+        self._message_id, self._expires_at_ms = record[0], record[2]
+        body = _APPEND_SIZE
+        for each in deliveries:
+            body += _DELIVERY_SIZE + _IDENTIFIER_SIZE * len(each[4])
+        missing = []
+        delivery = _APPEND_SIZE
+        for each in deliveries:
+            queue_id, position, qos, flags, subscription_ids = each
+            count = len(subscription_ids)
+            row = self._rows.touch(queue_id)
+            if row is None:
+                missing.append(each)
+            elif is_done and position > row.tail:
+                pass  # an earlier queue of this number had it
+            elif position > (row.young.last if row.young_messages else row.moved):
+                self._admit(row, position, qos, size)
+                self.push(
+                    row, position, qos | flags << 8, segment << 32 | at, body << 32 | size, delivery << 16 | count
+                )
+            delivery += _DELIVERY_SIZE + _IDENTIFIER_SIZE * count
+        return missing
 
     def acknowledge(self, row: QueueRow, upto: int) -> None:
         """Take what is young and at or below `upto` out of a queue whose row is touched."""
@@ -403,6 +427,7 @@ class Table:
         young = self.of(row)
         if young.released is None:
             young.released = {position for (position,) in self._connection.execute(_RELEASED, (row.queue_id,))}
+            young.stored = young.stored or bool(young.released)
             self.marked[row.queue_id] = row
         return young.released
 
@@ -411,6 +436,7 @@ class Table:
         young = self.of(row)
         if young.inbound is None:
             young.inbound = {packet_id for (packet_id,) in self._connection.execute(_INBOUND, (row.queue_id,))}
+            young.stored = young.stored or bool(young.inbound)
             self.marked[row.queue_id] = row
         return young.inbound
 
@@ -527,6 +553,7 @@ class Table:
         """What a row had loaded is written."""
         young = row.young
         young.released = young.inbound = None
+        young.stored = False
         if not row.young_messages and not young.is_waiting:
             row.young = None
             self.young.pop(row.queue_id, None)
@@ -553,19 +580,3 @@ def _forget_before(ids: dict[bytes, int], first: int) -> None:
         gone.append(message_id)
     for message_id in gone:
         del ids[message_id]
-
-
-def body_offset(record: AppendRecord) -> int:
-    """Return where the body begins in its record."""
-    identifiers = sum([len(each[4]) for each in record.deliveries])
-    return _APPEND_SIZE + _DELIVERY_SIZE * len(record.deliveries) + _IDENTIFIER_SIZE * identifiers
-
-
-def deliveries_of(record: AppendRecord) -> list[tuple[Placed, int]]:
-    """Return the deliveries, and where each begins in the record."""
-    found = []
-    at = _APPEND_SIZE
-    for each in record.deliveries:
-        found.append((each, at))
-        at += _DELIVERY_SIZE + _IDENTIFIER_SIZE * len(each.subscription_ids)
-    return found
