@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make bench`: build the load generator, see that Mosquitto is there, compare; then compaction on Spark beside a plain fold.
-# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=start: how long a hub takes to start; ONLY=streams: streams alone; ONLY=dashboard: what open pages of the dashboard cost the hub.
+# QUICK=1: under three minutes, no Spark. ONLY='connect*': those workloads alone; ONLY=spark: Spark alone; ONLY=start: how long a hub takes to start; ONLY=streams: streams alone; ONLY=dashboard: what open pages of the dashboard cost the hub; ONLY=api: what a call of the REST API takes beside a hub under load.
 # BENCH_PEERS=peers.toml: further brokers take turns with Mosquitto and the hub (tests/bench/peers.py says what the file holds).
 # SPARK_EVENTS='1000000 4000000': how many.
 set -euo pipefail
@@ -33,6 +33,10 @@ if [ "${ONLY:-}" = spark ] || [ "${ONLY:-}" = start ]; then
 fi
 
 make --no-print-directory -C tests/bench/load
+
+if [ "${ONLY:-}" = api ]; then
+    exec .venv/bin/python tests/bench/bench_api.py ${QUICK:+--seconds 15}
+fi
 
 if ! command -v mosquitto >/dev/null 2>&1 && [ -x /usr/sbin/mosquitto ]; then
     export PATH="$PATH:/usr/sbin"

@@ -56,6 +56,7 @@ def _one(parts: list[AnyJson]) -> Row:
         "state": "active" if is_active else "ended",
         "ended": None if is_active else ", ".join(sorted({str(part["ended"]) for part in parts})),
         "started": time_of(first["started_at_ms"]),
+        "kept_until": None if is_active else time_of(max(part["until_ms"] for part in parts)),
         "for_s": first["for_s"],
         "max_bytes": first["max_bytes"],
         "payload_bytes": first["payload_bytes_most"],

@@ -55,7 +55,7 @@ _COMPLETED = {
     "names",
     "flags",
     "name",
-}  # see `completion`
+}  # see `completed_values`
 
 TIMEOUT = click.option(
     "--timeout",
@@ -469,7 +469,7 @@ def _complete_values(parameter: click.Parameter) -> None:
     """Let the shell complete values of this parameter; what knows them is loaded only then."""
 
     def shell_complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
-        from iothub.cli.completion import complete
+        from iothub.cli.completed_values import complete
 
         root = context.find_root().params
         if root.get("context_name"):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _COMMAND = re.compile(r"(`|^next: )iothub (?!-)([^`\n]+)", re.MULTILINE)
-_NEEDS_NO_DIRECTORY = re.compile(r"(cert|context|version)\b|.*--(help|reference)\b")
+_NEEDS_NO_DIRECTORY = re.compile(r"(cert|completion|context|version)\b|.*--(help|reference)\b")
 
 
 class Hints:

@@ -36,8 +36,9 @@ NOUNS = {
     "config": ("config", "Check, show and reload the configuration."),
     "tenant": (
         "tenant",
-        "Tenants: list, show, create, update, suspend, resume, protect, delete, export, import, apply.",
+        "Tenants: list, show, create, update, suspend, resume, protect, delete, export, import.",
     ),
+    "apply": ("apply", "Bring tenants, plans, devices, rules and limits to the state that a file describes."),
     "device": ("device", "Devices of a tenant: list, show, create, import, secrets, enable, disable, delete."),
     "group": ("group", "Groups of devices, for access rules."),
     "acl": ("acl", "Access rules: who may publish and subscribe to what."),
@@ -70,6 +71,7 @@ NOUNS = {
     "cluster": ("cluster", "The hubs of an installation: status, nodes, drain, resume, evict, init-ca, issue."),
     "cert": ("cert", "Certificates: create a self-signed one for tests."),
     "context": ("context", "REST APIs of other machines, for --context: add, use, list, remove."),
+    "completion": ("completion", "The lines with which bash, zsh or fish completes this command."),
     "version": ("version", "Show the version of the program and its libraries."),
 }
 _HINT = "this is a defect: run the same command with --debug and report the output"

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 COMMANDS: Mapping[str, str] = {
-    "tenant": "list show create update suspend resume protect unprotect delete export import apply",
+    "": "apply rejected status doctor",
+    "tenant": "list show create update suspend resume protect unprotect delete export import",
     "device": "list show create import rotate-secret set-password set-certificate set-jwt enable disable delete",
     "group": "list show create join leave delete",
     "acl": "list allow deny import remove test",
@@ -34,7 +35,7 @@ COMMANDS: Mapping[str, str] = {
     "admin key": "list show create rotate disable enable delete",
     "admin user": "list show create set-password disable enable delete",
 }
-"""The nouns, each with those of its verbs that have a counterpart in the REST API."""
+"""The nouns, each with those of its verbs that have a counterpart in the REST API; commands without a noun first."""
 
 HERE: Mapping[str, str] = {
     "": "init serve bundle backup restore",
@@ -53,7 +54,7 @@ HERE: Mapping[str, str] = {
 def works_remotely(words: str) -> bool:
     """Whether a command, such as `tenant list`, does."""
     noun, _, verb = words.rpartition(" ")
-    return words in ("rejected", "status", "doctor") or verb in COMMANDS.get(noun, "").split()
+    return verb in COMMANDS.get(noun, "").split()
 
 
 def begins_remotely(words: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iothub.base.errors import ConfigError
-from iothub.cli import account_verbs, accounts, deletion, output, tenant_apply
+from iothub.cli import account_verbs, accounts, deletion, output
 from iothub.cli.app import App, destroying_verb, noun, verb
 from iothub.cli.files import DASH, NamedPath, read_json, require_free, write_secret_file
 from iothub_tenants.accounts.plain import plain
@@ -256,9 +256,6 @@ def import_file(app: App, file: Path, name: str | None, is_dry_run: bool) -> Non
         names = ", ".join(imported.issuers_without_secret)
         command = f"`iothub token-issuer update {imported.tenant.name} NAME --secret-file FILE`"
         app.say(f"iothub: warning: token issuers do not work without a new secret ({command}): {names}")
-
-
-tenant_apply.add_to(command)
 
 
 def _content(store: AccountStore, name: str) -> dict[str, int]:

@@ -19,7 +19,7 @@ from iothub.cli.durations import seconds, size_bytes
 from iothub.records.admin_commands import Json, Verb
 
 command = noun("trace", "Record what clients and messages do: start, list, show, tail, stop, download, delete.")
-COLUMNS = ("name", "kind", "value", "state", "ended", "started", "bytes", "nodes")
+COLUMNS = ("name", "kind", "value", "state", "ended", "started", "kept_until", "bytes", "nodes")
 _POLL_S = 0.5
 _LONGEST_S = 86_400
 
@@ -54,6 +54,9 @@ def start(
 
     It ends by itself after its time, or when a hub's part reaches its maximum size. A hub that joins later does not take part.
     Passwords are never recorded.
+
+    Each hub keeps a trace for 24 hours after its end, and 5 of a tenant: the oldest one that has ended makes room for a new one. `iothub trace
+    download` saves it.
 
     Examples:
       iothub --data-dir ./hub trace start acme --client meter-7

@@ -101,7 +101,7 @@ class Table:
 
     `query` goes with each request; `search` is the name of the parameter that the field above the table sets, empty: no field.
     `is_filter`: whether `query` can leave rows out. `rows` 0: a list that REST gives as a whole.
-    `fetch`: rows that the page makes itself; then `path` is empty, and there is no CSV.
+    `fetch`: rows that the page makes itself; `path` is then the list that CSV has, empty: there is no CSV.
     """
 
     def __init__(  # noqa: PLR0913  # what a list consists of
@@ -180,7 +180,9 @@ class Table:
                     field.props('dense outlined clearable debounce=300 data-search type=search aria-label="Filter"')
                 self.above = ui.element("div").classes("io-table-more")
                 ui.space()
-                self._csv = ui.link("CSV", "#").classes("io-csv").props('download title="All rows as CSV"')
+                if self._path:
+                    self._csv = ui.link("CSV", self._csv_target()).classes("io-csv")
+                    self._csv.props('download title="All rows as CSV"')
             self._table = ui.table(columns=[*self._headers()], rows=[], row_key="k").classes("io-rows")
             self._table.props("flat dense wrap-cells separator=horizontal")
             self._table.add_slot("body", _ROW)
@@ -230,8 +232,9 @@ class Table:
         self._first.set_visibility(bool(self._before))
         self._previous.set_visibility(bool(self._before))
         self._next.set_visibility(bool(self._page.following))
-        self._csv.set_visibility(bool(rows and self._path))
-        self._csv.props["href"] = self._csv_target()
+        if self._path:
+            self._csv.set_visibility(bool(rows))
+            self._csv.props["href"] = self._csv_target()
 
     def _row(self, number: int, row: Json) -> dict[str, object]:
         """Return what the template draws. Tuples: NiceGUI would watch each list and dict in it for changes, which costs more than the page."""

@@ -49,6 +49,7 @@ from iothub_tenants.background.tasks import TaskRunner
 from iothub_tenants.broker.brokers import Brokers
 from iothub_tenants.broker.event_topics import SUMMARY_INTERVAL_S, EventTopics
 from iothub_tenants.broker.sys_topics import SysTopics
+from iothub_tenants.broker.tracing import Tracing
 from iothub_tenants.control.connect_timeout import ConnectTimeouts
 
 TAILS = "tails"
@@ -286,6 +287,7 @@ class PeriodicTasks:
     machine: MachineCheck
     statistics: StatisticsTrim
     sweep: BodySweep | None
+    traces: Tracing
     housekeeping: Housekeeping
 
     def start(self) -> None:
@@ -311,6 +313,7 @@ class PeriodicTasks:
         if self.sweep is not None:
             add("bodies", SWEEP_INTERVAL_S, self.sweep.run_once, self.sweep.stop)
         add("jobs", JOBS_INTERVAL_S, self.accounts.jobs.run_once)
+        add("traces", HOUSEKEEPING_INTERVAL_S, self.traces.expire)
         add("housekeeping", HOUSEKEEPING_INTERVAL_S, self.housekeeping.tidy)
         self.runner.start()
         self.runner.hurry(_SYS)  # a subscriber gets the figures of the last time at once: there must be some

@@ -90,7 +90,7 @@ class Verb(StrEnum):
     # "payload_bytes": numbers, "has_pings": bool} -> {"hubs": number}; ConfigError, ConflictError: too many
     TRACE_START = "trace.start"
     # every hub, {} -> rows {"id", "node", "kind", "value", "for_s", "max_bytes", "payload_bytes_most", "started_at_ms", "bytes", "ended": why it did,
-    # or ""}; {}
+    # or "", "until_ms": when its file goes, or 0}; {}
     TRACE_LIST = "trace.list"
     # every hub, {"id": text, "offsets": by node number as a text, "lines": number} -> rows {"node", "offset": behind it, "line": JSON}; {"active":
     # number of hubs where it runs}; NotFoundError

@@ -141,7 +141,7 @@ class ExportedTenant(BaseModel):
 
 
 class WantedTenants(BaseModel):
-    """What `iothub tenant apply` reads, as JSON: one tenant as `:export` gives it, or `tenants` and `plans`; the accounts check all of it."""
+    """What `iothub apply` reads, as JSON: one tenant as `:export` gives it, or `tenants` and `plans`; the accounts check all of it."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -28,7 +28,7 @@ TraceId = Annotated[str, Path(description="Name of a trace.")]
 
 @routes.post("/tenants/{tenant}/traces", Scope.TRACES_WRITE, returns=Anything)
 def start_trace(call: Call, tenant: TenantName, body: models.NewTrace) -> Response:
-    """Start a trace at every hub. It ends by itself."""
+    """Start a trace at every hub. It ends by itself. A tenant has 5 at most: the oldest one that has ended makes room for it."""
     if body.payload_bytes and not _may_read_payloads(call):
         raise ProblemError(Code.FORBIDDEN, f"payloads need the scope {Scope.MESSAGES_READ.value}")
     trace_id = tracing.new_id()
@@ -45,7 +45,7 @@ def start_trace(call: Call, tenant: TenantName, body: models.NewTrace) -> Respon
 
 @routes.get("/tenants/{tenant}/traces", Scope.TRACES_READ, returns=Items)
 def list_traces(call: Call, tenant: TenantName) -> Response:
-    """List the traces of a tenant, those that have ended included."""
+    """List the traces of a tenant, those that have ended included: they are deleted 24 hours after their end, at `kept_until`."""
     return answers.shown({"items": _traces(call, tenant)})
 
 

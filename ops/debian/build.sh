@@ -31,6 +31,8 @@ ln -sf "$python" "$opt/bin/python3"
 find "$opt/bin" -maxdepth 1 -type f \( -iname 'activate*' -delete -o -exec sed -i '1s|^#!.*python.*|#!/opt/iothub/bin/python3|' {} + \)
 sed -i '/^command = /d' "$opt/pyvenv.cfg"
 find "$root" -name __pycache__ -type d -prune -exec rm -rf {} +
+find "$opt/lib" -type f -name '*.so*' -exec strip --strip-unneeded {} +
+libraries=$("$python" "$here/libraries.py" "$opt/lib")
 
 install -D -m 0755 "$here/iothub" "$root/usr/bin/iothub"
 for unit in ops/systemd/*.service ops/schedules/iothub-jobs.service ops/schedules/iothub-jobs.timer; do
@@ -38,14 +40,22 @@ for unit in ops/systemd/*.service ops/schedules/iothub-jobs.service ops/schedule
 done
 install -d "$root/etc/iothub" "$root/usr/share/doc/iothub" "$root/DEBIAN"
 "$opt/bin/python3" -c 'from iothub.config.profiles import EMBEDDED; print(EMBEDDED.config, end="")' >"$root/etc/iothub/iothub.toml"
-install -m 0644 "$here/copyright" README.md CHANGELOG.md "$root/usr/share/doc/iothub/"
-gzip -9 -n "$root/usr/share/doc/iothub/CHANGELOG.md"
-mv "$root/usr/share/doc/iothub/CHANGELOG.md.gz" "$root/usr/share/doc/iothub/changelog.gz"
+debian_version=${version/.dev/~dev}
+made_at=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
+doc=$root/usr/share/doc/iothub
+install -m 0644 "$here/copyright" README.md "$doc/"
+sed -e "s/@VERSION@/$debian_version/; s/@DATE@/$(LC_ALL=C date -u -R -d "@$made_at")/" "$here/changelog" | gzip -9 -n >"$doc/changelog.gz"
+gzip -9 -n <CHANGELOG.md >"$doc/NEWS.gz"
+install -D -m 0644 "$here/overrides" "$root/usr/share/lintian/overrides/iothub"
+completion() { install -d "$(dirname "$2")" && "$opt/bin/python3" -m iothub.cli completion "$1" >"$2"; }
+completion bash "$root/usr/share/bash-completion/completions/iothub"
+completion zsh "$root/usr/share/zsh/vendor-completions/_iothub"
+completion fish "$root/usr/share/fish/vendor_completions.d/iothub.fish"
 find "$root" -name __pycache__ -type d -prune -exec rm -rf {} +
 chmod -R u+rwX,go+rX,go-w "$root"
+find "$opt/lib" -type f -name '*.so*' -exec chmod a-x {} +
 
-debian_version=${version/.dev/~dev}
-sed -e "s/@VERSION@/$debian_version/; s/@ARCHITECTURE@/$(dpkg --print-architecture)/; s/@PYTHON@/$minor/; s/@NEXT@/$(next_minor)/" \
+sed -e "s/@VERSION@/$debian_version/; s/@LIBRARIES@/$libraries/; s/@ARCHITECTURE@/$(dpkg --print-architecture)/; s/@PYTHON@/$minor/; s/@NEXT@/$(next_minor)/" \
     -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" "$here/control" >"$root/DEBIAN/control"
 install -m 0644 "$here/conffiles" "$root/DEBIAN/conffiles"
 install -m 0755 "$here"/{postinst,prerm,postrm} "$root/DEBIAN/"

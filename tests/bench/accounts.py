@@ -36,17 +36,19 @@ def make(folder: Path, devices: int) -> None:
     folder.mkdir(parents=True)
     names = [f"dev{number}" for number in range(devices)]
     chosen = [f"pw{number}" for number in range(CHOSEN)]
-    _make_hub(folder / "hub", names, _csv(folder / "chosen.csv", chosen))
+    make_hub(folder / "hub", names, _csv(folder / "chosen.csv", chosen))
     _make_password_file(folder / "passwords", names + chosen)
     _run(IOTHUB, "cert", "self-signed", str(folder))
     marker.write_text(made)
 
 
-def _make_hub(data_dir: Path, generated: list[str], chosen: Path) -> None:
+def make_hub(data_dir: Path, generated: list[str], chosen: Path | None = None) -> None:
+    """Make a data directory with the tenant and these devices. `chosen`: a file for `iothub device import`."""
     hub = (IOTHUB, "--data-dir", str(data_dir))
     _run(*hub, "init")
     _run(*hub, "tenant", "create", TENANT, "--plan", "unlimited")
-    _run(*hub, "device", "import", TENANT, str(chosen))
+    if chosen is not None:
+        _run(*hub, "device", "import", TENANT, str(chosen))
     pepper = DataDir(data_dir).pepper()
     store = AccountStore(sqlite_url(data_dir / "accounts.db"), pepper=pepper)
     with store.write() as writer:

@@ -12,6 +12,8 @@ from iothub.config.profiles import EMBEDDED
 from tests.architecture.tree import ROOT
 from tests.support.ports import free_port
 
+pytestmark = pytest.mark.timeout(1600)  # whichever test is the first builds it
+
 
 def run(*words: object, timeout_s: float = 60) -> str:
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout_s, check=False)
@@ -34,7 +36,6 @@ def root(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(1600)
 def test_package_has_its_files_where_debian_has_them(package: Path, root: Path) -> None:
     """Units, command, configuration; nothing of the machine that built it, nothing outside these folders."""
     units = {path.name for path in (root / "lib/systemd/system").iterdir()}
@@ -75,3 +76,21 @@ def test_hub_of_the_package_starts_and_stops(root: Path, tmp_path: Path) -> None
         hub.kill()
         hub.wait()
         hub.stderr.close()
+
+
+def test_compiled_modules_are_stripped_and_can_be_loaded(root: Path) -> None:
+    """All of them: a library that strip has broken would be noticed by whoever uses its driver."""
+    names = "\n".join(
+        str(path.relative_to(site).with_name(path.name.partition(".")[0])).replace("/", ".")
+        for site in root.glob("opt/iothub/lib/*/site-packages")
+        for path in sorted(site.rglob("*.cpython-*.so"))
+        if not path.is_relative_to(site / "iothub_spark")
+    )
+    program = "import importlib, sys, psycopg\nfor name in sys.stdin.read().split(): importlib.import_module(name)"
+
+    done = subprocess.run(
+        [root / "opt/iothub/bin/python3", "-c", program], input=names, capture_output=True, text=True, timeout=120
+    )
+
+    assert len(names.split()) > 30
+    assert done.returncode == 0, done.stderr

@@ -42,7 +42,7 @@ async def _table(view: View, path: str, line: str, more: Sequence[Column] = ()) 
 
     await Table(
         view,
-        "",
+        path,
         (
             Column("time", "When (UTC)", show=moment),
             Column("client_id", "Client id", "code"),

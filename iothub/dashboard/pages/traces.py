@@ -34,7 +34,10 @@ _ELSEWHERE = {"at_ms", "node", "tenant", "event"}  # in a column of their own, o
 
 @page("/tenants/{tenant}/traces", title="Traces", scope="traces:read", group=TENANT, icon="troubleshoot", key="y")
 async def show(view: View) -> None:
-    actions = parts.heading("Traces", "what clients and messages do, packet by packet, at all hubs")
+    about = (
+        "what clients and messages do, packet by packet, at all hubs; kept for 24 hours after their end, the newest 5"
+    )
+    actions = parts.heading("Traces", about)
 
     async def fetch() -> list[Json]:
         return list(reversed((await view.api.page(f"{view.tenant_path}/traces")).items))
@@ -49,7 +52,7 @@ async def show(view: View) -> None:
 
     table = Table(
         view,
-        "",
+        f"{view.tenant_path}/traces",
         (
             Column("name", "Name", "code", href=lambda row: _path(view, row["name"])),
             Column("kind", "Selects"),
@@ -57,6 +60,7 @@ async def show(view: View) -> None:
             Column("state", "State", "badge"),
             Column("ended", "Ended by"),
             Column("started", "Started (UTC)", show=moment),
+            Column("kept_until", "Kept until (UTC)", show=moment),
             Column("bytes", "Size", "number", size),
             Column("nodes", "Hubs"),
         ),

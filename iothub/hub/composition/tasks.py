@@ -79,6 +79,7 @@ def make_tasks(
         ),
         statistics=StatisticsTrim(settings, accounts, writers.journal, run, clock),
         sweep=_sweep(foundation),
+        traces=foundation.traces(),
         housekeeping=Housekeeping(brokers, accounts, run),
     )
 

@@ -109,6 +109,7 @@ class AdminTraces:
             "started_at_ms": kept.facts.get("at_ms", 0),
             "bytes": kept.size,
             "ended": "" if is_active else ended,
+            "until_ms": 0 if is_active else kept.until_ms,
         }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from iothub.base.errors import NotFoundError, UnavailableError
 
 ID = re.compile(r"t-[0-9a-f]{16}")
 MOST_KEPT = 20  # files of one hub, running traces included: with the limit of each they bound the folder
+KEPT_S = 24 * 3600  # after the end of a trace
 _READ_BYTES = 256 << 10
 
 
@@ -34,6 +36,12 @@ class KeptTrace:
     facts: dict[str, Any]
     last: dict[str, Any]
     size: int
+
+    @property
+    def until_ms(self) -> int:
+        """When the file of a trace that has ended goes: counted from its last line, or from its first if that one was not written whole."""
+        at_ms = self.last.get("at_ms", self.facts.get("at_ms"))
+        return (at_ms if isinstance(at_ms, int) else 0) + KEPT_S * 1000
 
 
 class TraceFiles:
@@ -74,6 +82,21 @@ class TraceFiles:
                 if self.describe(trace_id).facts.get("tenant_id") == tenant_id:
                     found.append(trace_id)
         return found
+
+    def expire(self, running: Collection[str], now_ms: int) -> None:
+        """Delete the files whose time is over; those of running traces stay."""
+        for trace_id in self.kept():
+            with suppress(NotFoundError):  # deleted meanwhile
+                if trace_id not in running and self.describe(trace_id).until_ms <= now_ms:
+                    self.delete(trace_id)
+
+    def make_room(self, tenant_id: int, most: int, running: Collection[str]) -> None:
+        """Delete a tenant's oldest traces that have ended, until it has fewer than `most`."""
+        own = self.kept_of(tenant_id)
+        ended = [trace_id for trace_id in own if trace_id not in running]
+        for trace_id in ended[: max(len(own) - most + 1, 0)]:
+            with suppress(NotFoundError):
+                self.delete(trace_id)
 
     def forget(self, tenant_id: int) -> None:
         """Delete the files of a tenant that is being deleted."""

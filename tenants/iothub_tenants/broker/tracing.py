@@ -4,7 +4,8 @@ Knows no request and no other hub. Without a trace nothing of it is in the way o
 byte sink and its transport, and a tenant with a trace of a topic gets the engine's hooks, which cost only tenants that have them.
 
 Invariants: at most `MOST_ACTIVE` traces run, `MOST_OF_TENANT` of one tenant; no file becomes larger than its trace's limit, no trace runs
-longer than its time; what a slow disk does not take is dropped, and the line that follows says how many. No line has a secret.
+longer than its time; what a slow disk does not take is dropped, and the line that follows says how many. No line has a secret. A trace that
+has ended is kept for `KEPT_S`, or until its tenant starts one more than `MOST_KEPT_OF_TENANT`.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from iothub.mqtt.packets import Connect
 from iothub.records.events import Event
 from iothub_services.auth.port import Run
 from iothub_tenants.broker.brokers import Brokers
-from iothub_tenants.broker.trace_files import MOST_KEPT, TraceFiles
+from iothub_tenants.broker.trace_files import KEPT_S, MOST_KEPT, TraceFiles
 from iothub_tenants.broker.trace_packets import HEAD_BYTES, PacketReader, describe
 from iothub_tenants.identity import Identity, parse_username
 
 MOST_ACTIVE, MOST_OF_TENANT = 10, 3
-MOST_KEPT_OF_TENANT = 5  # so that one tenant does not take the place of all
+MOST_KEPT_OF_TENANT = (
+    5  # so that one tenant does not take the place of all; more than MOST_OF_TENANT: one has always ended
+)
 MOST_S, MOST_BYTES, LEAST_BYTES = 24 * 3600, 64 << 20, 64 << 10
 MOST_PAYLOAD = 64 << 10
 CLIENT, DEVICE, TOPIC, ADDRESS = "client", "device", "topic", "ip"
@@ -129,7 +132,10 @@ class Tracing:
     # --- begin and end
 
     async def start(self, spec: TraceSpec) -> None:
-        """Raises ConflictError: too many run, or are kept. UnavailableError: the file cannot be written."""
+        """Start one; in a tenant that has as many as it may keep, the oldest one that has ended is deleted for it.
+
+        Raises ConflictError: too many run, or are kept of all tenants. UnavailableError: the file cannot be written.
+        """
         if spec.id in self._active:
             raise ConflictError(f"trace {spec.id} is active already")
         of_tenant = sum(each.spec.tenant_id == spec.tenant_id for each in self._active.values())
@@ -140,16 +146,13 @@ class Tracing:
             )
         trace = self._active[spec.id] = _Trace(spec, self._clock.monotonic() + spec.seconds)
         try:
+            running = frozenset(self._active)
+            await self._run("housekeeping.traces", self._files.make_room, spec.tenant_id, MOST_KEPT_OF_TENANT, running)
             kept = await self._run("housekeeping.traces", self._files.kept)
             if len(kept) >= MOST_KEPT:
                 raise ConflictError(
-                    f"{len(kept)} traces are kept at hub {self._node}, at most {MOST_KEPT}: delete one with `iothub trace delete`"
-                )
-            own = await self._run("housekeeping.traces", self._files.kept_of, spec.tenant_id)
-            if len(own) >= MOST_KEPT_OF_TENANT:
-                raise ConflictError(
-                    f"{len(own)} traces of this tenant are kept at hub {self._node}, at most {MOST_KEPT_OF_TENANT}: delete one with "
-                    "`iothub trace delete`"
+                    f"{len(kept)} traces of all tenants are kept at hub {self._node}, at most {MOST_KEPT}: delete one with `iothub trace delete`, "
+                    f"or wait: each goes {KEPT_S // 3600} hours after its end"
                 )
             first = self._line(trace, "trace_started", **self._facts(spec))
             trace.used_bytes = len(first)
@@ -199,6 +202,11 @@ class Tracing:
         if trace_id in self._active:
             raise ConflictError(f"trace {trace_id} is active: stop it first, with `iothub trace stop`")
         await self._run("housekeeping.traces", self._files.delete, trace_id)
+
+    async def expire(self) -> None:
+        """Delete the files of traces that ended a while ago."""
+        now_ms = int(self._clock.wall() * 1000)
+        await self._run("housekeeping.traces", self._files.expire, frozenset(self._active), now_ms)
 
     def forget_tenant(self, tenant_id: int) -> None:
         """A tenant is being deleted: its traces go with it."""

@@ -1,63 +1,59 @@
-"""What the shell completes: tenants, devices, groups, plans, limits and settings, beside commands and options."""
+"""`iothub completion`: the lines are the shell's, and what they call answers."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
-from click.shell_completion import ShellComplete
 
-from iothub.cli import main
-from iothub.cli.hints import Hints
-from tests.support.in_process.command import Cli
+from tests.support.in_process.command import Result
 
-
-def completed(*words: str, options: tuple[str, ...] = ()) -> list[str]:
-    """What is offered for the last word."""
-    shell = ShellComplete(main.command, {"obj": Hints()}, "iothub", "_IOTHUB_COMPLETE")
-    return [item.value for item in shell.get_completions([*options, *words[:-1]], words[-1])]
+SHELLS = ("bash", "zsh", "fish")
 
 
-@pytest.fixture
-def full(cli: Cli) -> Cli:
-    for name in ("acme", "acorn", "beta"):
-        cli("tenant", "create", name)
-    cli("plan", "create", "small")
-    cli("group", "create", "acme", "sensors")
-    for name in ("dev1", "dev10", "gate"):
-        cli("device", "create", "acme", name, "--jwt")
-    return cli
+@pytest.mark.parametrize("shell", SHELLS)
+def test_lines_of_each_shell_call_the_program(call: Callable[..., Result], shell: str) -> None:
+    result = call("completion", shell)
+
+    assert result.code == 0
+    assert f"_IOTHUB_COMPLETE={shell}_complete" in result.out
+    assert result.err == ""
+    assert call("completion", shell, "-o", "json").json == {"shell": shell, "script": result.out}
 
 
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (("device", "list", "ac"), ["acme", "acorn"]),
-        (("quota", "set", ""), ["acme", "acorn", "beta"]),
-        (("tenant", "show", "b"), ["beta"]),
-        (("tenant", "create", "b"), []),
-        (("device", "show", "acme", "dev1"), ["dev1", "dev10"]),
-        (("device", "show", "acme", ""), ["dev1", "dev10", "gate"]),
-        (("device", "create", "acme", "dev1"), []),
-        (("device", "show", "beta", ""), []),
-        (("device", "show", "none", "d"), []),
-        (("group", "show", "acme", "s"), ["sensors"]),
-        (("plan", "set", "s"), ["small", "standard"]),
-        (("plan", "create", "s"), []),
-        (("plan", "create", "tiny", "--from", "u"), ["unlimited"]),
-        (("tenant", "update", "acme", "--plan", "sm"), ["small"]),
-        (("quota", "set", "acme", "connections=1", "retained_"), ["retained_messages=", "retained_bytes="]),
-        (("quota", "explain", "acme", "retained_"), ["retained_messages", "retained_bytes"]),
-        (("plan", "unset", "small", "retained_b"), ["retained_bytes"]),
-        (("serve", "--set", "listeners.tls.cert"), ["listeners.tls.cert_file="]),
-        (("config", "show", "--set", "http.po"), ["http.port="]),
-    ],
-)
-def test_value_is_completed(full: Cli, words: tuple[str, ...], offered: list[str]) -> None:
-    assert completed(*words, options=("--data-dir", str(full.data_dir))) == offered
+def test_other_shell_is_refused_with_those_that_are_known(call: Callable[..., Result]) -> None:
+    result = call("completion", "tcsh")
+
+    assert (result.code, result.out) == (2, "")
+    assert all(shell in result.err for shell in SHELLS)
 
 
-def test_nothing_is_offered_where_there_is_no_hub(cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing printed: it would stand in the middle of a command line."""
-    offered = completed("device", "list", "", options=("--data-dir", str(cli.data_dir / "none")))
+def test_shell_of_the_lines_need_not_be_here(call: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be made on another machine, such as in the building of a package."""
+    monkeypatch.setenv("PATH", "/nowhere")
 
-    assert offered == []
-    assert capsys.readouterr() == ("", "")
+    assert call("completion", "bash").err == ""
+
+
+def test_bash_with_the_lines_completes_a_noun(call: Callable[..., Result], tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    program = tmp_path / "iothub"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m iothub.cli "$@"\n')
+    program.chmod(0o755)
+    lines = f'{call("completion", "bash").out}\nCOMP_WORDS=(iothub tena) COMP_CWORD=1\n_iothub_completion iothub\necho "${{COMPREPLY[@]}}"'
+
+    done = subprocess.run(
+        [bash, "--norc", "-c", lines],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout == "tenant\n"

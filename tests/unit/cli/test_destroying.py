@@ -51,9 +51,7 @@ DECLINED = {  # each destroying command, on something that is there
     "trace delete": ("acme", "t-0123456789abcdef"),
     "webhook delete": ("pager", "--tenant", "acme"),
 }
-WITH_AN_OPTION = {
-    "tenant apply"
-}  # it destroys with --prune alone, and asks when it knows that there is something to delete
+WITH_AN_OPTION = {"apply"}  # it destroys with --prune alone, and asks when it knows that there is something to delete
 
 
 DESTROYING = {path: found for path, found in commands(main.command) if isinstance(found, DestroyingCommand)}
@@ -104,6 +102,7 @@ def running(cli: Cli, path: str) -> AbstractContextManager[AnsweringHub | None]:
                     "max_bytes": 1,
                     "payload_bytes_most": 0,
                     "started_at_ms": 0,
+                    "until_ms": 0,
                     "bytes": 1,
                     "ended": "time",
                 }

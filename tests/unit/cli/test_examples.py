@@ -153,7 +153,15 @@ def answers_to(request: Request) -> tuple[list[Json], Json]:
         return rows, {"next": None, "messages": 2, "version": 1}
     if noun == "trace":
         facts = {"kind": "client", "value": "meter-7", "for_s": 600, "max_bytes": 1, "payload_bytes_most": 0}
-        kept = {"id": "t-0123456789abcdef", "node": 0, **facts, "started_at_ms": 0, "bytes": 1, "ended": "time"}
+        kept = {
+            "id": "t-0123456789abcdef",
+            "node": 0,
+            **facts,
+            "started_at_ms": 0,
+            "until_ms": 0,
+            "bytes": 1,
+            "ended": "time",
+        }
         return [kept] if verb == "list" else [], {"hubs": 1, "stopped": 1, "active": 0}
     if noun == "explain":
         return [{"node": 0, "step": "tenant", "outcome": "pass", "reason": "the tenant exists", "rule": ""}], {}
@@ -199,6 +207,7 @@ def test_example_works(
         assert call("--data-dir", "./hub", *GONE_BEFORE[path]).code == 0
         let_go(base)
 
+    line = line.removeprefix('eval "$(').removesuffix(')"')  # what a shell would run is what the command prints
     stdin, _, command = line.rpartition("| ")
     command, _, _redirected = command.partition(" > ")
     command = command.replace("/var/lib/iothub", str(tmp_path / "fresh" if path == "init" else base / "hub"))

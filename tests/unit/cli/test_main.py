@@ -144,7 +144,19 @@ def test_help_on_limits_names_all(call: Callable[..., Result], words: tuple[str,
     assert [quota.value for quota in Quota if not re.search(rf"\b{quota.value}\b", text)] == []
 
 
-WITHOUT_VERBS = {"bundle", "init", "serve", "status", "doctor", "rejected", "backup", "restore", "version"}
+WITHOUT_VERBS = {
+    "apply",
+    "completion",
+    "bundle",
+    "init",
+    "serve",
+    "status",
+    "doctor",
+    "rejected",
+    "backup",
+    "restore",
+    "version",
+}
 
 
 @pytest.mark.parametrize("noun", [name for name in main.NOUNS if name not in WITHOUT_VERBS])

@@ -46,6 +46,7 @@ TRACE: Json = {
     "value": "c1",
     "ended": "stopped",
     "started_at_ms": 1_800_000_000_000,
+    "until_ms": 1_800_086_460_000,
     "for_s": 60,
     "max_bytes": 65_536,
     "payload_bytes_most": 0,
@@ -487,18 +488,18 @@ def test_tenants_are_applied_there_as_here(both: Both, tmp_path: Path) -> None:
         "tenants: [{tenant: {name: gamma, plan: tiny}, devices: [d1], rules: ['deny * publish x/#']}]\n"
     )
     for line in (
-        f"tenant apply -f {file} --dry-run",
-        f"tenant apply -f {file} --dry-run -o json",
-        f"tenant apply -f {file}",
-        f"tenant apply -f {file}",
-        f"tenant apply -f {tmp_path / 'nothing.yaml'}",
+        f"apply -f {file} --dry-run",
+        f"apply -f {file} --dry-run -o json",
+        f"apply -f {file}",
+        f"apply -f {file}",
+        f"apply -f {tmp_path / 'nothing.yaml'}",
         "tenant show gamma -o json",
     ):
         both.same(line)
     file.write_text("tenants: [{tenant: {name: gamma}, devices: []}]\n")
-    both.same(f"tenant apply -f {file} --prune --yes -o json")
+    both.same(f"apply -f {file} --prune --yes -o json")
     file.write_text("tenants: [{tenant: {name: delta}, devices: [d1], groups: [g, '@']}]\n")
-    both.same(f"tenant apply -f {file}")
+    both.same(f"apply -f {file}")
 
 
 def test_tenant_is_exported_and_imported(both: Both, tmp_path: Path) -> None:
@@ -548,7 +549,7 @@ def test_every_command_says_whether_it_works_with_a_context() -> None:
     here = {f"{noun} {verb}".strip() for noun, verbs in HERE.items() for verb in verbs.split()}
     neither = {words for words in known if words.partition(" ")[0] in WITHOUT_CONTEXT}
 
-    assert {f"{noun} {verb}" for noun, verbs in COMMANDS.items() for verb in verbs.split()} <= there
+    assert {f"{noun} {verb}".strip() for noun, verbs in COMMANDS.items() for verb in verbs.split()} <= there
     assert there | here | neither == known
     assert not there & here
     assert not (there | here) & neither

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from iothub.base.errors import ConfigError, ConflictError, NotFoundError, UnavailableError
 from iothub.records.admin_commands import Json, Request, Verb, answer_with
 from iothub_tenants.background.admin_traces import AdminTraces
-from iothub_tenants.broker.trace_files import TraceFiles
+from iothub_tenants.broker.trace_files import KEPT_S, TraceFiles
 from iothub_tenants.broker.trace_packets import PacketReader, describe
 from iothub_tenants.broker.tracing import Tracing
 from tests.support.in_process.control_harness import Harness, now, run
@@ -124,13 +125,67 @@ def test_traces_go_with_their_tenant(traced: Traced) -> None:
         traced.files.describe(second)
 
 
-def test_one_tenant_keeps_no_more_than_its_part_of_the_files(traced: Traced) -> None:
+def kept(traced: Traced, tenant: str = "acme") -> list[str]:
+    traced.ask(Verb.TRACE_LIST, tenant=tenant)
+    return sorted(str(row["id"]) for row in traced.sent)
+
+
+def started_in(harness: Harness, path: Path) -> Traced:
+    traced = Traced(harness, path)
+    for number in range(5):
+        traced.ask(Verb.TRACE_STOP, id=traced.start(number))
+        os.utime(path / f"traces/t-{number:016x}.jsonl", (number, number))
+    return traced
+
+
+def test_oldest_trace_that_has_ended_makes_room_for_a_new_one_of_its_tenant(harness: Harness, tmp_path: Path) -> None:
+    traced = started_in(harness, tmp_path)
+
+    traces = [traced.start(number) for number in (5, 6)]
+
+    assert kept(traced) == [f"t-{number:016x}" for number in range(2, 7)]
+    assert all(traced.tracing.is_active(trace) for trace in traces)
+
+
+def test_running_trace_makes_no_room(harness: Harness, tmp_path: Path) -> None:
+    traced = Traced(harness, tmp_path)
+    first = traced.start(9)
+    os.utime(tmp_path / f"traces/{first}.jsonl", (0, 0))
     for number in range(5):
         traced.ask(Verb.TRACE_STOP, id=traced.start(number))
 
-    with pytest.raises(ConflictError, match="5 traces of this tenant are kept"):
-        traced.start(5)
-    assert len(traced.tracing) == 0
+    assert first in kept(traced)
+    assert len(kept(traced)) == 5
+
+
+def test_trace_is_deleted_a_day_after_its_end(traced: Traced) -> None:
+    first, second = traced.start(1), traced.start(2, for_s=24 * 3600)
+    traced.harness.pass_time(61.0)
+    traced.ask(Verb.TRACE_LIST)
+    until_ms = {row["id"]: row["until_ms"] for row in traced.sent}
+    assert (until_ms[second], until_ms[first] > traced.harness.clock.wall() * 1000) == (0, True)
+
+    traced.harness.pass_time(KEPT_S - 1.0)
+    now(traced.tracing.expire())
+    assert kept(traced) == [first, second]
+    traced.harness.pass_time(2.0)
+    now(traced.tracing.expire())
+
+    assert kept(traced) == [second]
+
+
+def test_trace_whose_last_line_was_not_written_whole_is_deleted_after_its_start(traced: Traced, tmp_path: Path) -> None:
+    """As a hub leaves it that was killed."""
+    (tmp_path / "traces").mkdir()
+    at_ms = int(traced.harness.clock.wall() * 1000)
+    traced.files.create("t-00000000000000ff", f'{{"at_ms":{at_ms},"tenant_id":7}}\n{{"at_ms":9'.encode())
+
+    now(traced.tracing.expire())
+    assert kept(traced) == ["t-00000000000000ff"]
+    traced.harness.pass_time(KEPT_S + 1.0)
+    now(traced.tracing.expire())
+
+    assert kept(traced) == []
 
 
 def test_trace_that_could_not_begin_leaves_nothing_in_the_way(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:

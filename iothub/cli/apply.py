@@ -1,4 +1,4 @@
-"""`iothub tenant apply`: bring tenants to the state that a file describes.
+"""`iothub apply`: bring tenants to the state that a file describes.
 
 Knows no account: `iothub.admin.apply` finds the steps, and the functions of the commands do them.
 """
@@ -13,7 +13,7 @@ import click
 
 from iothub.base.errors import ConfigError
 from iothub.cli import accounts, output
-from iothub.cli.app import App, verb
+from iothub.cli.app import App, Command
 from iothub.cli.files import NamedPath, read_text
 from iothub.cli.progress import Progress
 
@@ -23,34 +23,30 @@ if TYPE_CHECKING:
 _SIGNS = {"create": "+", "update": "~", "delete": "-"}
 
 
-def add_to(noun: click.Group) -> None:
-    """Add the verb to `iothub tenant`."""
+@click.command("apply", cls=Command)
+@click.option("-f", "--file", type=NamedPath(allow_dash=True), required=True, help="YAML or JSON; -: standard input.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would change; change nothing.")
+@click.option("--prune", "prunes", is_flag=True, help="Delete what a list of the file does not name any more.")
+@click.option(
+    "--yes", "is_agreed", is_flag=True, help="Do not ask before --prune deletes. Required without a terminal."
+)
+@click.pass_obj
+def command(app: App, file: Path, is_dry_run: bool, prunes: bool, is_agreed: bool) -> None:
+    """Create and change tenants, plans, groups, devices, rules and limits as a file describes them.
 
-    @verb(noun, "apply")
-    @click.option(
-        "-f", "--file", type=NamedPath(allow_dash=True), required=True, help="YAML or JSON; -: standard input."
-    )
-    @click.option("--dry-run", "is_dry_run", is_flag=True, help="Show what would change; change nothing.")
-    @click.option("--prune", "prunes", is_flag=True, help="Delete what a list of the file does not name any more.")
-    @click.option(
-        "--yes", "is_agreed", is_flag=True, help="Do not ask before --prune deletes. Required without a terminal."
-    )
-    def apply(app: App, file: Path, is_dry_run: bool, prunes: bool, is_agreed: bool) -> None:
-        """Create and change tenants, plans, groups, devices, rules and limits as a file describes them.
+    The file has what `tenant export` writes, or a list `tenants` of such objects, and a list `plans`. Each part may be missing: what a
+    file does not name stays as it is. A rule may be a text (`deny * publish config/#`), so may a limit (`connections=100`), and a device
+    its name. Running the same file again changes nothing. A small one: `tenants: [{tenant: {name: acme}, devices: [dev1]}]`.
 
-        The file has what `tenant export` writes, or a list `tenants` of such objects, and a list `plans`. Each part may be missing: what a
-        file does not name stays as it is. A rule may be a text (`deny * publish config/#`), so may a limit (`connections=100`), and a device
-        its name. Running the same file again changes nothing. A small one: `tenants: [{tenant: {name: acme}, devices: [dev1]}]`.
+    A new device gets a generated secret, which is printed once, unless the file has the hash of one; a file never has a password. With
+    --prune, what a part that the file has does not name is deleted, after a question; a tenant never is.
 
-        A new device gets a generated secret, which is printed once, unless the file has the hash of one; a file never has a password. With
-        --prune, what a part that the file has does not name is deleted, after a question; a tenant never is.
-
-        Examples:
-          iothub --data-dir ./hub tenant apply -f tenants.yaml --dry-run
-          iothub --data-dir ./hub tenant apply -f tenants.yaml
-          iothub --data-dir ./hub tenant apply -f tenants.yaml --prune --yes
-        """
-        _apply(app, file, is_dry_run=is_dry_run, prunes=prunes, is_agreed=is_agreed)
+    Examples:
+      iothub --data-dir ./hub apply -f tenants.yaml --dry-run
+      iothub --data-dir ./hub apply -f tenants.yaml
+      iothub --data-dir ./hub apply -f tenants.yaml --prune --yes
+    """
+    _apply(app, file, is_dry_run=is_dry_run, prunes=prunes, is_agreed=is_agreed)
 
 
 def _apply(app: App, file: Path, *, is_dry_run: bool, prunes: bool, is_agreed: bool) -> None:

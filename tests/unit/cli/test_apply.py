@@ -1,4 +1,4 @@
-"""`iothub tenant apply`: a file becomes tenants, and the same file again changes nothing."""
+"""`iothub apply`: a file becomes tenants, and the same file again changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(tmp_path: Path, document: object) -> str:
 
 
 def apply(cli: Cli, tmp_path: Path, document: object, *words: str) -> dict[str, Any]:
-    done = cli("-o", "json", "tenant", "apply", "-f", write(tmp_path, document), *words)
+    done = cli("-o", "json", "apply", "-f", write(tmp_path, document), *words)
     return dict(json.loads(done.out))
 
 
@@ -68,7 +68,7 @@ def test_file_becomes_tenants_and_the_next_time_nothing(cli: Cli, tmp_path: Path
 def test_dry_run_shows_each_step_and_changes_nothing(cli: Cli, tmp_path: Path) -> None:
     file = write(tmp_path, WANTED)
 
-    done = cli("tenant", "apply", "-f", file, "--dry-run")
+    done = cli("apply", "-f", file, "--dry-run")
 
     assert "+ plan small (connections=10)\n+ tenant acme (plan: small)\n" in done.err
     assert "+ acme: device dev2 (credential: generated)\n" in done.err
@@ -110,7 +110,7 @@ def test_prune_deletes_what_a_list_does_not_name(cli: Cli, tmp_path: Path) -> No
     del fewer["tenants"][0]["limits"]
     file = write(tmp_path, fewer)
 
-    refused = cli("tenant", "apply", "-f", file, "--prune", code=2)
+    refused = cli("apply", "-f", file, "--prune", code=2)
     done = apply(cli, tmp_path, fewer, "--prune", "--yes")
 
     assert "--yes" in refused.err
@@ -129,7 +129,7 @@ def test_prune_of_a_plan_asks_first_and_leaves_limits_that_are_no_part_of_the_fi
 
     weight = apply(cli, tmp_path, {"plans": [{"name": "small", "weight": 7}]}, "--prune")
     fewer = {"plans": [{"name": "small", "limits": ["connections=10"]}]}
-    refused = cli("tenant", "apply", "-f", write(tmp_path, fewer), "--prune", code=2)
+    refused = cli("apply", "-f", write(tmp_path, fewer), "--prune", code=2)
     done = apply(cli, tmp_path, fewer, "--prune", "--yes")
 
     assert [step["action"] for step in weight["steps"]] == ["update"]
@@ -158,7 +158,7 @@ def test_export_is_such_a_file(cli: Cli, tmp_path: Path) -> None:
 def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
     document = with_tenant(**{part: [{}] for part in NOT_APPLIED})
 
-    done = cli("tenant", "apply", "-f", write(tmp_path, document), "--dry-run")
+    done = cli("apply", "-f", write(tmp_path, document), "--dry-run")
 
     assert "not applied, use the commands of each: bans, streams, token_issuers" in done.err
 
@@ -189,7 +189,7 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
     ],
 )
 def test_mistake_is_named_with_its_place(cli: Cli, tmp_path: Path, document: object, why: str) -> None:
-    done = cli("tenant", "apply", "-f", write(tmp_path, document), code=2)
+    done = cli("apply", "-f", write(tmp_path, document), code=2)
 
     assert why in done.err
     assert "Traceback" not in done.err
@@ -200,7 +200,7 @@ def test_secret_is_shown_although_a_later_step_fails(cli: Cli, tmp_path: Path) -
     document = with_tenant(rules=["allow @none both #"])
     document["tenants"][0]["tenant"] = {"name": "acme"}
 
-    failed = cli("tenant", "apply", "-f", write(tmp_path, document), code=3)
+    failed = cli("apply", "-f", write(tmp_path, document), code=3)
 
     assert [line.split()[0] for line in failed.out.splitlines()] == ["acme/dev1", "acme/dev2"]
     document["tenants"][0]["rules"] = ["allow * both #"]
@@ -210,6 +210,6 @@ def test_secret_is_shown_although_a_later_step_fails(cli: Cli, tmp_path: Path) -
 def test_file_that_is_no_yaml_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("tenants: [")
 
-    done = cli("tenant", "apply", "-f", str(tmp_path / "bad.yaml"), code=2)
+    done = cli("apply", "-f", str(tmp_path / "bad.yaml"), code=2)
 
     assert "expected YAML or JSON" in done.err
