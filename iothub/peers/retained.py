@@ -113,10 +113,6 @@ class RetainedPeers:
             if not peer.offer(FrameType.RETAINED, body):
                 self._unannounced.add((peer.id, tenant_id))
 
-    def note_given_up(self, tenant_id: int) -> None:
-        """A write of this hub was given up: it may be in the store nevertheless, so the next answers say that something is missing."""
-        self._unannounced.update((peer.id, tenant_id) for peer in self._others(tenant_id))
-
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
         """Call back once every hub that has the tenant open has announced what it had routed before. False: there is nobody to ask.
 
@@ -155,12 +151,11 @@ class RetainedPeers:
             self._unannounced.add((peer, tenant_id))
 
     def peer_left(self, peer: PeerId, tenant_id: int, *, is_gone: bool) -> None:
-        """Fulfils `RouteObserver`: nobody waits for it. It may have written, or deleted, what its link did not take."""
-        del is_gone
+        """Fulfils `RouteObserver`: nobody waits for it. One that is gone may have written what it could not announce."""
         key = (peer, tenant_id)
         self._unannounced.discard(key)
         here = self._tenants.get(tenant_id)
-        if here is not None:
+        if is_gone and here is not None:
             here.note_unannounced()
         self._end_round(key)
 

@@ -27,9 +27,6 @@ class PeerRetained(Protocol):
     def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """A write of this hub is durable; `size` 0: the message was deleted."""
 
-    def note_given_up(self, tenant_id: int) -> None:
-        """A write of this hub was given up: it may be in the store nevertheless."""
-
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
         """Call back once every hub that has the tenant open has announced what it had routed before. False: there is nobody to ask.
 
@@ -51,9 +48,6 @@ class NoPeerRetained:
         return False
 
     def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
-        """Nobody has to know."""
-
-    def note_given_up(self, tenant_id: int) -> None:
         """Nobody has to know."""
 
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:

@@ -195,10 +195,9 @@ class Retaining:
     def failed(self, topic: bytes) -> None:
         """A write was given up: count what is stored, unless another write of the topic is on its way.
 
-        A server may have done it, and its answer was lost: what is in memory proves nothing any more, here and at other hubs.
+        The store may have done it nevertheless: what is in memory proves nothing any more.
         """
         self._keeper = object()
-        self._peers.note_given_up(self._tenant_id)
         self._note_done(topic)
         if topic in self._coming:
             return

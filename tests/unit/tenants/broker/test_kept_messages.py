@@ -233,9 +233,6 @@ class OtherHubs(PeerRetained):
     def announce_change(self, tenant_id: int, topic: bytes, version: int, expires_at_ms: int, size: int) -> None:
         """It has heard."""
 
-    def note_given_up(self, tenant_id: int) -> None:
-        """It has heard."""
-
     def await_synced(self, tenant_id: int, on_asked: OnAsked, on_done: OnDone) -> bool:
         del tenant_id, on_asked, on_done
         return False
