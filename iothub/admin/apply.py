@@ -310,7 +310,10 @@ class _Tenant:
                     subject = acl_rules.join_subject(_word(Scope, texts["scope"], f"{where}.scope"), subject)
                 words = [texts.get("effect", ""), subject, texts.get("action", ""), texts.get("filter", "")]
             if len(words) < _RULE_WORDS or words[0] not in ("allow", "deny") or not all(words):
-                raise ConfigError(f"{where}: expected `allow|deny SUBJECT publish|subscribe|both FILTER`")
+                raise ConfigError(
+                    f"{where}: expected `allow|deny SUBJECT publish|subscribe|both FILTER`, not `{' '.join(words)}`; "
+                    "in YAML a rule whose filter is `#` needs quotes, because ` #` begins a comment"
+                )
             acl_rules.parse_action(words[2])
             acl_rules.check_filter(words[3])
             found.append((words[0], words[1], words[2], words[3]))

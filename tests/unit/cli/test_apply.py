@@ -169,6 +169,7 @@ def test_parts_that_it_leaves_alone_are_named(cli: Cli, tmp_path: Path) -> None:
         ({"tenant": {"name": "acme"}, "device": []}, "unknown: device"),
         ({"tenants": [{"tenant": {}}]}, "tenants[0].tenant.name: expected a text"),
         (with_tenant(rules=["permit * both #"]), "tenants[0].rules[0]: expected `allow|deny"),
+        (with_tenant(rules=["allow * both"]), "not `allow * both`; in YAML a rule whose filter is `#` needs quotes"),
         (with_tenant(rules=["allow * both a/#/b"]), "a/#/b"),
         (with_tenant(limits=["connexions=1"]), "tenants[0].limits[0]"),
         (with_tenant(devices=[{"name": "dev9", "password": "x"}]), "unknown: password"),
