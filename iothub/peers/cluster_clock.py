@@ -66,7 +66,7 @@ class ClusterClock:
         return own if abs(own - held) <= LIMIT_S else held
 
     def tell(self) -> HubClock:
-        """Return what other hubs are told."""
+        """Return what an echo says."""
         return HubClock(self.machine_wall(), self.wall())
 
     def note_third(self, at_boot: float) -> None:

@@ -278,8 +278,8 @@ class Link:
     def _echo(self, number: int) -> bytes:
         if self._tell_clock is None:
             return number_frame(FrameType.ECHO, number)
-        told = self._tell_clock()
-        return echo_frame(number, (max(0, int(told.machine * _MS)), max(0, int(told.goes_by * _MS))))
+        clock = self._tell_clock()
+        return echo_frame(number, (max(0, int(clock.machine * _MS)), max(0, int(clock.goes_by * _MS))))
 
     def _note_echo(self, sent_ns: int, times_ms: tuple[int, int] | None) -> None:
         if not self._first_ping_ns <= sent_ns <= self._last_ping_ns:

@@ -111,7 +111,7 @@ class Retaining:
         self._peers = peers or NoPeerRetained()
         self._index = RetainedIndex()
         is_alone = isinstance(self._peers, NoPeerRetained)
-        # With other hubs the store alone says what is there: a hub that is gone may have written what nobody was told.
+        # With other hubs the store alone says what is there: a hub that is gone may have written what it did not announce.
         self._kept = (kept or KeptMessages()) if is_alone else None
         self._keeper = object()  # of those in there whose version the index says
         self._fetching: dict[bytes, list[Deferred[None]]] = {}  # pages by their first topic -> who else waits for them
@@ -238,7 +238,6 @@ class Retaining:
     def note_unannounced(self) -> None:
         """Another hub may have written what was not announced here."""
         self._is_unannounced = True
-        self._keeper = object()  # what it has deleted may still be in the index
 
     def await_settled(self, on_done: OnDone) -> None:
         """Call back when every write that was asked for is durable, or given up."""

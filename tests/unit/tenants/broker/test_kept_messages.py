@@ -100,7 +100,7 @@ def test_message_that_was_deleted_is_not_replayed() -> None:
 @pytest.mark.parametrize("payload", [b"new", b""])
 def test_what_another_hub_could_not_announce_is_looked_for_in_the_store(payload: bytes) -> None:
     """Also what it has deleted: the index does not say so."""
-    harness = Harness(2)
+    harness = Harness(2, peers=OtherHubs())
     harness.subscribe()
     harness.taken()
     if payload:
@@ -202,7 +202,7 @@ def test_message_that_is_deleted_while_another_one_fetches_its_page_is_not_sent(
 
 
 def test_hub_with_others_reads_each_replay_from_the_store() -> None:
-    """A hub that is gone may have written what nobody was told: an index that has an older version proves nothing."""
+    """A hub that is gone may have written what it did not announce: an index that has an older version proves nothing."""
     harness = Harness(2, peers=OtherHubs())
     harness.subscribe()
     harness.taken()
