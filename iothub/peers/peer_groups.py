@@ -46,7 +46,7 @@ class GroupLink(Protocol):
         ...
 
     def await_applied(self, on_applied: Callable[[], None]) -> bool:
-        """Call back once the hub has applied all that was announced, or is gone. False: it has."""
+        """Call back once the hub has applied all that was announced and is waited for, or is gone. False: it has."""
         ...
 
 

@@ -25,6 +25,9 @@ from iothub.peers.peer_groups import PeerGroups
 from iothub.peers.ports import PeerId
 from iothub.peers.queued_frames import Receiver, records
 
+ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE, FrameType.GROUP_TAKEN)
+"""Somebody waits for their acknowledgements."""
+
 Waiting = deque[tuple[int, Callable[[], None]]]
 
 
@@ -60,7 +63,7 @@ class RoutedPeer(RoutedBatch):
         self.sessions: dict[int, Session] = {}
         self._links = links
         self._queued = bytearray()  # records of what was stored for sessions whose clients it has, until the turn ends
-        self._announced = 0  # the link's number of what was announced last
+        self._announced = 0  # the link's number of what was announced last and is waited for
         self._applied = 0  # the link's number of what it has applied last
         self._arrived = 0  # the number at which all that it had sent before has arrived
         self._waiting: Waiting = deque()
@@ -193,19 +196,21 @@ class RoutedPeer(RoutedBatch):
 
     def announce(self, frame_type: FrameType, body: bytes) -> None:
         """Send what must arrive."""
-        self._announced = self._links.announce(self.id, frame_type, body) or self._announced
+        number = self._links.announce(self.id, frame_type, body)
+        if number and frame_type in ROUTE_TYPES:
+            self._announced = number
 
     def offer(self, frame_type: FrameType, body: bytes) -> bool:
         """Announce what need not arrive; False: the link takes no more."""
         self.flush()
         try:
-            self._announced = self._links.send(self.id, frame_type, body)
+            self._links.send(self.id, frame_type, body)
         except UnavailableError:
             return False
         return True
 
     def await_applied(self, on_applied: Callable[[], None]) -> bool:
-        """Call back once it has applied all that was announced to it, or is gone; False: it has."""
+        """Call back once it has applied all `ROUTE_TYPES` that were announced to it, or is gone; False: it has."""
         if self._applied >= self._announced:
             return False
         self._waiting.append((self._announced, on_applied))

@@ -35,8 +35,6 @@ from iothub.peers.ports import PeerId
 from iothub.peers.route_frames import Opened, RouteChange, TenantQuestion, changes, decode_close, encode_close
 from iothub.peers.routed_peer import RoutedPeer, RouteLinks
 
-ROUTE_TYPES = (FrameType.OPEN, FrameType.OPENED, FrameType.CLOSE, FrameType.ROUTE, FrameType.GROUP_TAKEN)
-"""Somebody waits for their acknowledgements."""
 MESSAGE_TYPES = (
     FrameType.PUBLISH,
     FrameType.GROUP_PUBLISH,

@@ -14,7 +14,8 @@ from iothub.peers.frames import FrameType
 from iothub.peers.known import PLACE_TYPES, OwnPlace, PeerPlaces
 from iothub.peers.places import Offsets
 from iothub.peers.ports import PeerId
-from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.peers.routed_peer import ROUTE_TYPES
+from iothub.peers.routes import MESSAGE_TYPES, Routes
 from tests.simulation.routed import Clients, Routing
 from tests.simulation.simulation import Check, Simulation, ViolationError
 

@@ -20,7 +20,8 @@ from iothub.peers.known import PLACE_TYPES, OwnPlace, PeerPlaces
 from iothub.peers.places import Offsets
 from iothub.peers.ports import PeerId
 from iothub.peers.queued import QUEUED_TYPES, QueuedPeers
-from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.peers.routed_peer import ROUTE_TYPES
+from iothub.peers.routes import MESSAGE_TYPES, Routes
 from iothub.testing.engine import Bench, Client, QueueRows, ack, packets
 from iothub_services.sessions.port import HERE
 from tests.simulation.routed import SETTINGS, Clients, Publication, Routing

@@ -15,7 +15,8 @@ from iothub.engine.limits import ConnectionSettings
 from iothub.engine.state import TenantPlane
 from iothub.peers.frames import FrameType
 from iothub.peers.ports import PeerAddress, PeerId, Receiver
-from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.peers.routed_peer import ROUTE_TYPES
+from iothub.peers.routes import MESSAGE_TYPES, Routes
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 from tests.simulation.simulation import Check, Simulation, ViolationError
 

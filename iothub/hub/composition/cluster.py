@@ -29,7 +29,8 @@ from iothub.peers.directory import DIRECTORY_TYPES
 from iothub.peers.known import PLACE_TYPES, PeerPlaces
 from iothub.peers.queued import QUEUED_TYPES, QueuedPeers
 from iothub.peers.retained import RETAINED_TYPES, RetainedPeers
-from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.peers.routed_peer import ROUTE_TYPES
+from iothub.peers.routes import MESSAGE_TYPES, Routes
 from iothub.peers.will_copies import WILL_TYPES
 from iothub.records.admin_commands import Verbs
 from iothub_services.auth.authenticator import Authenticator, OnBan

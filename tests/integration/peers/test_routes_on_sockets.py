@@ -18,7 +18,8 @@ from iothub.net.backend import Backend
 from iothub.net.descriptors import UNLIMITED, Descriptors
 from iothub.net.listeners import Listeners
 from iothub.net.transports import make_transports
-from iothub.peers.routes import MESSAGE_TYPES, ROUTE_TYPES, Routes
+from iothub.peers.routed_peer import ROUTE_TYPES
+from iothub.peers.routes import MESSAGE_TYPES, Routes
 from iothub.testing.engine import Bench, Client, ack, packets, publish
 from iothub.testing.reactor_thread import ReactorThread
 from iothub_services.metrics.alarms import Alarms

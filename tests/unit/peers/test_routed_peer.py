@@ -159,6 +159,20 @@ def test_who_waits_is_called_when_all_that_was_announced_before_is_applied() -> 
     assert not peer.await_applied(lambda: called.append("never"))
 
 
+def test_nobody_waits_for_what_is_acknowledged_later_than_routes() -> None:
+    """A hub acknowledges it with the next tick only, and a SUBACK needs the routes."""
+    scenario = Scenario()
+    peer = scenario.peer
+    peer.announce(FrameType.ROUTE, b"1")
+    peer.announce(FrameType.SYNC, b"2")
+    assert peer.offer(FrameType.RETAINED, b"3")
+
+    peer.acknowledged(10, 10)
+
+    assert not peer.await_applied(lambda: None)
+    assert not peer.await_arrived(lambda: None)
+
+
 def test_nobody_waits_for_a_peer_that_is_gone() -> None:
     scenario = Scenario()
     called: list[str] = []
