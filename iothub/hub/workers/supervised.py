@@ -1,7 +1,7 @@
 """What a process that a supervisor starts does first, and what the two say to each other.
 
 Knows neither hub nor stores. On descriptor `REPORT` the supervisor reads one line of JSON, that the process is ready or why it cannot start, and
-from then on an empty line each second: it runs. On `NEWS` a worker reads how the store process is, a line of JSON each time.
+before and after it an empty line each second: it runs. On `NEWS` a worker reads how the store process is, a line of JSON each time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import stat
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -59,10 +60,15 @@ def end_with_parent() -> None:
 
 
 class Reporter:
-    """Reports to the supervisor. If nobody reads it, the supervisor is gone, and this process ends."""
+    """Reports to the supervisor. If nobody reads it, the supervisor is gone, and this process ends.
+
+    Invariant: until it is ready a thread beats, because a start may keep the main thread for long; afterwards who serves beats.
+    """
 
     def __init__(self) -> None:
-        self._has_reported = False
+        self._reported = threading.Event()
+        self._writes = threading.Lock()  # a long report is not one write of the pipe
+        threading.Thread(target=self._beat_while_starting, name="starting", daemon=True).start()
 
     def ready(self) -> None:
         """From now on `beat` is called every `BEAT_S`."""
@@ -84,14 +90,24 @@ class Reporter:
         return self._write({"error": str(error), "details": list(error.details), "exit_code": error.exit_code})
 
     def _write(self, report: object) -> bool:
-        if self._has_reported:
+        if self._reported.is_set():
             return False
-        self._has_reported = True
+        self._reported.set()
+        with self._writes:
+            self._write_bytes(json.dumps(report).encode())
+        return True
+
+    def _beat_while_starting(self) -> None:
+        while not self._reported.wait(BEAT_S):
+            with self._writes:
+                self._write_bytes(b"")
+
+    @staticmethod
+    def _write_bytes(data: bytes) -> None:
         try:
-            os.write(REPORT, json.dumps(report).encode() + b"\n")
+            os.write(REPORT, data + b"\n")
         except OSError:
             os._exit(1)
-        return True
 
 
 @dataclass(slots=True)

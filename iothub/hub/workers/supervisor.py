@@ -4,7 +4,7 @@ Knows no client, no store and no message. A child says over a descriptor that it
 Imported when it is used only: Twisted's monitor needs the reactor to be there.
 
     store process -> ready -> workers, all at once -> ready: the hub is ready
-    a child ends before that     the start fails with its error, said once; one that was killed is started again
+    a child ends before that     the start fails with its error, said once; one that was killed, or that the other hubs go on without, is started again
     a child ends afterwards      it is started again: at once after a long life, else later each time
     a child says nothing         it is killed, and started again once its process has ended
     SIGTERM, SIGINT              workers stop, all at once, then the store process; a second signal kills
@@ -45,6 +45,7 @@ SHORT_LIFE_S = 30.0  # who ends sooner is started later each time
 LEAST_PAUSE_S, MOST_PAUSE_S = 0.5, 30.0
 KEEPS_ENDING = 3  # ends in a row after short lives, from which on it is an error
 LATE_LOOKS, LOST_LOOKS = 5, 10  # in a row, one each `BEAT_S`, without a sign of a child: the alarm, then the end
+FIRST_LATE_LOOKS, FIRST_LOST_LOOKS = 30, 60  # the same before its first sign: the program is read from a disk
 _KILL_AFTER_S = 5.0  # more than a hub may take to stop
 
 Announce = Callable[[dict[str, object]], None]
@@ -54,7 +55,7 @@ Announce = Callable[[dict[str, object]], None]
 class Child(LoggingProtocol):
     """One process.
 
-    `silent_looks`: looks in a row at which it had said nothing. They are counted, and no time is measured: a machine that was suspended, or a
+    `silent_looks`: looks in a row at which it had said nothing; `late_looks`, `lost_looks`: how many of them are too many. They are counted, and no time is measured: a machine that was suspended, or a
     supervisor that was frozen itself, has looked at nobody.
     """
 
@@ -65,6 +66,7 @@ class Child(LoggingProtocol):
         self.name = name
         self.report = Report()
         self.silent_looks = 0
+        self.late_looks, self.lost_looks = FIRST_LATE_LOOKS, FIRST_LOST_LOOKS
 
     def connectionMade(self) -> None:  # noqa: N802
         """It writes its lines itself."""
@@ -75,9 +77,10 @@ class Child(LoggingProtocol):
         if self.report.received(data):
             if self.report.is_ready:
                 self.service.became_ready(self)
-        elif self.silent_looks >= LATE_LOOKS:
+        elif self.silent_looks >= self.late_looks:
             self.service.answers_again(self)
         self.silent_looks = 0
+        self.late_looks, self.lost_looks = LATE_LOOKS, LOST_LOOKS
 
     def look(self) -> int:
         """Look whether it has said anything; return at how many looks in a row it had not."""
@@ -96,7 +99,7 @@ class Child(LoggingProtocol):
 
 
 class Supervisor(ProcessMonitor):
-    """On the reactor thread. Invariant: before all were ready only what was killed is started a second time."""
+    """On the reactor thread. Invariant: before all were ready, only what was killed or begins again is started a second time."""
 
     threshold = SHORT_LIFE_S  # type: ignore[assignment]
     minRestartDelay = LEAST_PAUSE_S  # type: ignore[assignment]  # noqa: N815
@@ -157,12 +160,12 @@ class Supervisor(ProcessMonitor):
     async def _start(self) -> None:
         await self._in_thread(self._ended_workers.note_all)
         forget_exported(self._data_dir.run)
+        self._look()
         if self._has_store:
             await self._started(STORE, "--store-process")
         made = [self._started(name, "--as-worker", str(number)) for name, number in self._workers.items()]
         await DeferredList(made)
         self._is_started = True
-        self._look()
         worker = DataDir.of_worker(self._data_dir.path, 1)
         try:
             self._announce(worker.read_hub() or {})
@@ -206,16 +209,15 @@ class Supervisor(ProcessMonitor):
             return
         self._main.callLater(BEAT_S, self._look)
         for child in list(self._children.values()):
-            if child.report.is_ready:
-                looks = child.look()
-                if looks == LATE_LOOKS:
-                    self._note_silence(child)
-                elif looks == LOST_LOOKS:
-                    self._log.error("a process of this hub does not answer, killing it", name=child.name)
-                    self._signal(child, "KILL")
+            looks = child.look()
+            if looks == child.late_looks:
+                self._note_silence(child)
+            elif looks == child.lost_looks:
+                self._log.error("a process of this hub does not answer, killing it", name=child.name)
+                self._signal(child, "KILL")
 
     def _note_silence(self, child: Child) -> None:
-        late_s, lost_s = round(LATE_LOOKS * BEAT_S), round(LOST_LOOKS * BEAT_S)
+        late_s, lost_s = round(child.late_looks * BEAT_S), round(child.lost_looks * BEAT_S)
         self._log.warning(
             "a process of this hub does not answer", name=child.name, seconds=late_s, killed_after_s=lost_s
         )
@@ -254,7 +256,7 @@ class Supervisor(ProcessMonitor):
         name, why = child.name, _why(child, reason)
         if not self.running:
             self._note_stop(name, why, reason)
-        elif self._is_started or self._was_killed(child, reason):
+        elif self._is_started or self._may_start_again(child, reason):
             self._note_end(name, why)
         else:
             self._not_started(why)
@@ -262,8 +264,10 @@ class Supervisor(ProcessMonitor):
         if not self.running:
             self._stop_next()
 
-    def _was_killed(self, child: Child, reason: Failure) -> bool:
-        """Whether a start goes on: this end says nothing about the next one, until it comes again and again."""
+    def _may_start_again(self, child: Child, reason: Failure) -> bool:
+        """Tell whether a start goes on: a kill says nothing about the next process, until it comes again and again."""
+        if getattr(reason.value, "exitCode", None) == BEGINS_AGAIN:
+            return True
         if getattr(reason.value, "signal", None) is None or child.report.error is not None:
             return False
         self._killed[child.name] = self._killed.get(child.name, 0) + 1
@@ -369,8 +373,10 @@ def _why(child: Child, reason: Failure) -> IotHubError:
     """Return what a process said before it ended, else how it ended."""
     if child.report.error is not None:
         return child.report.error
-    if child.silent_looks >= LOST_LOOKS:
-        return IotHubError(f"the process {child.name} did not answer for {LOST_LOOKS * BEAT_S:g} s and was killed")
+    if child.silent_looks >= child.lost_looks:
+        return IotHubError(
+            f"the process {child.name} did not answer for {child.lost_looks * BEAT_S:g} s and was killed"
+        )
     number, code = getattr(reason.value, "signal", None), getattr(reason.value, "exitCode", None)
     if code == BEGINS_AGAIN:
         return IotHubError(f"the other hubs went on without {child.name}; its lines in the log say why")

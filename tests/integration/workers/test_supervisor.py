@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.hubs.supervised_child import BEAT_S
 from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -43,8 +44,8 @@ class Supervised:
         words = [line.split() for line in file.read_text().splitlines()] if file.exists() else []
         return [(name, int(pid)) for name, noted, pid in words if noted == what]
 
-    def pid(self, name: str) -> int:
-        return [pid for who, pid in self.events("ready") if who == name][-1]
+    def pid(self, name: str, what: str = "ready") -> int:
+        return [pid for who, pid in self.events(what) if who == name][-1]
 
     def is_announced(self) -> bool:
         return (self.place / "announced").exists()
@@ -151,6 +152,54 @@ def test_worker_that_is_killed_while_another_one_starts_is_started_again(
     (tmp_path / "wait-w3").unlink()
 
     until(made.is_announced, "a process of the supervisor", 30)
+
+
+@pytest.mark.parametrize("name", ["w3", "store"])
+def test_child_that_is_frozen_before_it_is_ready_is_killed_and_started_again(
+    tmp_path: Path, supervise: Callable[[], Supervised], name: str
+) -> None:
+    (tmp_path / f"wait-{name}").touch()
+    made = supervise()
+    until(lambda: name in {who for who, _ in made.events("begun")}, "a process that starts", 30)
+    before = made.pid(name, "begun")
+    time.sleep(5 * BEAT_S)  # it has given signs of life
+
+    os.kill(before, signal.SIGSTOP)
+    until(lambda: made.pid(name, "begun") != before, "a process of the supervisor", 20)
+    (tmp_path / f"wait-{name}").unlink()
+
+    until(made.is_announced, "a process of the supervisor", 30)
+    (line,) = [line for line in made.lines if "has ended" in str(line["event"])]
+    assert line["cause"] == f"the process {line['name']} did not answer for 2 s and was killed"
+
+
+def test_worker_that_starts_for_long_is_not_killed(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:
+    (tmp_path / "wait-w3").touch()
+    made = supervise()
+    until(lambda: {"w1", "w2"} <= {who for who, _ in made.events("ready")}, "two workers", 30)
+
+    time.sleep(15 * BEAT_S)
+    (tmp_path / "wait-w3").unlink()
+
+    until(made.is_announced, "a process of the supervisor", 30)
+    assert [line for line in made.lines if "has ended" in str(line["event"])] == []
+
+
+def test_worker_that_begins_again_while_another_one_starts_is_started_again(
+    tmp_path: Path, supervise: Callable[[], Supervised]
+) -> None:
+    """Clients of the others stay."""
+    (tmp_path / "wait-w3").touch()
+    made = supervise()
+    until(lambda: {"w1", "w2"} <= {who for who, _ in made.events("ready")}, "two workers", 30)
+    before = {name: made.pid(name) for name in ("w1", "w2")}
+
+    (tmp_path / "finish-w2").touch()
+    until(lambda: made.pid("w2") != before["w2"], "a process of the supervisor", 20)
+    (tmp_path / "wait-w3").unlink()
+
+    until(made.is_announced, "a process of the supervisor", 30)
+    assert made.pid("w1") == before["w1"]
 
 
 def test_start_fails_if_a_child_is_killed_each_time(tmp_path: Path, supervise: Callable[[], Supervised]) -> None:

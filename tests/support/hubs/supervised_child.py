@@ -38,6 +38,7 @@ def main() -> int:
         note("stopped")
         os._exit(0)
 
+    note("begun")
     refusal = place / f"refuse-{name}"
     if refusal.exists():
         error = ConfigError(refusal.read_text())
