@@ -127,7 +127,8 @@ class AdminExchange(TwistedProtocol):
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: the asker hears of a defect, too
             log.error("defect in an admin request", verb=request.verb, exc_info=error)
             last = admin_frames.refusal_frame(IotHubError("internal error; see the hub's log"))
-        log.info("admin request", verb=request.verb, tenant=request.tenant, is_heard=not self._is_over)
+        note = log.info if request.is_change else log.debug
+        note("admin request", verb=request.verb, tenant=request.tenant, is_heard=not self._is_over)
         self._end(last)
         self._is_answering = False
         self._leave()

@@ -200,7 +200,8 @@ class LinkCommands:
         except Exception as error:  # noqa: BLE001, RUF100 - protocol edge: the asker hears of a defect, too
             log.error("defect in an admin request of another hub", verb=request.verb, exc_info=error)
             last = admin_frames.refusal(IotHubError("internal error; see its log"))
-        log.info("admin request of another hub", verb=request.verb, tenant=request.tenant, node=reply.peer.node)
+        note = log.info if request.is_change else log.debug
+        note("admin request of another hub", verb=request.verb, tenant=request.tenant, node=reply.peer.node)
         self._replies.pop(reply.key, None)
         reply.end(last)
 

@@ -130,6 +130,39 @@ class Verb(StrEnum):
     WORKER_STATUS = "worker.status"  # the same, {} -> {"brief", "page"}: what it says of itself
 
 
+_READS = frozenset(
+    {
+        Verb.STATUS,
+        Verb.CLIENT_LIST,
+        Verb.CLIENT_TOP,
+        Verb.CLIENT_SHOW,
+        Verb.SUBSCRIPTION_LIST,
+        Verb.GROUP_LIST,
+        Verb.SESSION_LIST,
+        Verb.SESSION_SHOW,
+        Verb.QUEUE_LIST,
+        Verb.QUEUE_SHOW,
+        Verb.RETAIN_LIST,
+        Verb.RETAIN_COUNT,
+        Verb.RETAIN_SHOW,
+        Verb.REJECTED_LIST,
+        Verb.EXPLAIN_CONNECT,
+        Verb.EXPLAIN_PUBLISH,
+        Verb.EXPLAIN_SUBSCRIBE,
+        Verb.TRACE_LIST,
+        Verb.TRACE_READ,
+        Verb.BAN_LIST,
+        Verb.STREAM_SHOW,
+        Verb.ALARM_LIST,
+        Verb.CLUSTER_STATUS,
+        Verb.CLUSTER_NODE,
+        Verb.WORKER_METRICS,
+        Verb.WORKER_TENANTS,
+        Verb.WORKER_STATUS,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question. `verb` may be one that this program does not know: a later one sends it."""
@@ -137,6 +170,11 @@ class Request:
     verb: str
     tenant: str
     argument: Json
+
+    @property
+    def is_change(self) -> bool:
+        """Tell whether it changes something, as far as this program knows. Pages and scrapes read all the time."""
+        return self.verb not in _READS
 
     def text(self, name: str) -> str:
         """Return an argument. Raises ConfigError: it is no text of the protocol."""

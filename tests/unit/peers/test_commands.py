@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 from twisted.internet.defer import Deferred
 
 from iothub.base.errors import ConfigError, IotHubError, NotFoundError, UnavailableError
@@ -111,6 +112,20 @@ def test_every_linked_hub_answers_for_itself(pair: Pair) -> None:
     assert pair.works[1].requests == []
     assert pair.second.links.sent == [FrameType.ANSWER]
     assert pair.first.reactor.getDelayedCalls() == []
+
+
+@pytest.mark.parametrize(
+    ("verb", "levels"), [(Verb.BAN_LIST, {"debug"}), (Verb.RETAIN_DELETE, {"info"}), ("of.a.later.version", {"info"})]
+)
+def test_what_changes_nothing_has_a_line_for_debugging_only(pair: Pair, verb: str, levels: set[str]) -> None:
+    with capture_logs() as lines:
+        asker = pair.ask(Request(verb, "acme", {}))
+        for node in (2, 3):
+            if pair.works[node].results:  # else it does not know the verb
+                pair.answer(node, {})
+
+    assert asker.answers is not None
+    assert {line["log_level"] for line in lines if line["event"] == "admin request of another hub"} == levels
 
 
 def test_hub_without_links_asks_nobody() -> None:
