@@ -4,7 +4,8 @@ Knows no client, no store and no message. A child says over a descriptor that it
 Imported when it is used only: Twisted's monitor needs the reactor to be there.
 
     store process -> ready -> workers, all at once -> ready: the hub is ready
-    a child ends before that     the start fails with its error, said once; one that was killed, or that the other hubs go on without, is started again
+    a child ends before that     the start fails with its error, said once; one that was killed is started again, and one that the others go
+                                 on without
     a child ends afterwards      it is started again: at once after a long life, else later each time
     a child says nothing         it is killed, and started again once its process has ended
     SIGTERM, SIGINT              workers stop, all at once, then the store process; a second signal kills
@@ -55,8 +56,8 @@ Announce = Callable[[dict[str, object]], None]
 class Child(LoggingProtocol):
     """One process.
 
-    `silent_looks`: looks in a row at which it had said nothing; `late_looks`, `lost_looks`: how many of them are too many. They are counted, and no time is measured: a machine that was suspended, or a
-    supervisor that was frozen itself, has looked at nobody.
+    `silent_looks`: looks in a row at which it had said nothing; `late_looks`, `lost_looks`: how many of them are too many. They are counted, and
+    no time is measured: a machine that was suspended, or a supervisor that was frozen itself, has looked at nobody.
     """
 
     service: Supervisor
