@@ -24,9 +24,10 @@ class Queues:
     )
     journal: bool = key(
         value_types.flag,
-        False,
+        True,
         "sqlite: write what changes to a journal first (folder `queues.journal` in the data directory), and to `queues.db` only what stays: "
-        "a message that is acknowledged soon never gets there. false: write everything to `queues.db` at once.",
+        "a message that is acknowledged soon never gets there. false: write everything to `queues.db` at once, which is slower and takes less "
+        "disk space.",
     )
     journal_bytes: int = key(
         value_types.size(128 << 20, 1 << 30),

@@ -1,4 +1,4 @@
-"""The rows of a running hub's queues: with a journal, `queues.db` alone has those of the last checkpoint.
+"""The rows of a running hub's queues: `queues.db` alone has those of the last checkpoint, without what is young in the journal.
 
 Knows no table.
 """
@@ -12,6 +12,6 @@ from tests.support.hubs.hub import Hub
 
 
 def put_down(hub: Hub) -> None:
-    """Have everything in `queues.db`, which a hub does for each backup when that begins."""
+    """Have the queues' rows in `queues.db` as they are now, which a hub does for each backup when that begins."""
     with tempfile.TemporaryDirectory() as folder:
         hub.run("backup", str(Path(folder) / "backup"))

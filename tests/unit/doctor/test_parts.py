@@ -74,7 +74,7 @@ def test_limit_of_descriptors_below_the_connections_is_a_warning() -> None:
 
     assert (low.state, low.text) == (State.WARN, "limit 1024, max_connections of all listeners 20000")
     assert low.advice == (
-        "raise the limit to at least 20300 (LimitNOFILE in systemd, `ulimit -n`), or lower listeners.NAME.max_connections"
+        "raise the limit to at least 20319 (LimitNOFILE in systemd, `ulimit -n`), or lower listeners.NAME.max_connections"
     )
     assert enough.state is State.OK
 

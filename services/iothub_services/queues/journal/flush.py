@@ -4,7 +4,8 @@ Knows the records of the segment and what is young; knows no transaction: whoeve
 
 Theory: a message that lives is still in its queue's run, and its record says where it was put; of the oldest segment that is the first of the run.
 So the segment is read from its beginning, in its order, and nothing else is needed to find what lives. A body and all that refers to it are moved
-at once.
+at once. Where little lives in a segment that is old, its queues are moved instead (`stragglers`), so a client that stays away does not keep
+everything since on the disk, and for the next start.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ from iothub_services.queues.journal.young import Table
 from iothub_services.queues.port import QueuedRecord
 from iothub_services.queues.sqlite import schema
 from iothub_services.queues.sqlite.bodies import Bodies
+from iothub_services.queues.sqlite.row_cache import QueueRow
 
 WINDOW_BYTES = 1 << 20  # that are read at once
+STRAGGLERS = 256  # messages of a segment that do not keep it, nor all behind it, for long
+_STRAGGLER_BYTES = 1 << 20  # of them, and of what their queues have behind them: a few milliseconds
+_OLD = 4  # segments behind the newest: a message that is there is not read soon
 StoredReference = tuple[object, ...]
 
 
@@ -41,6 +46,16 @@ def stored_reference(
         identifiers,
         int(is_shared),
     )
+
+
+def stragglers(table: Table, newest: int) -> list[QueueRow]:
+    """Return the queues to be moved out whose few messages alone keep the oldest segment, if that is an old one."""
+    oldest = table.oldest()
+    if not oldest or newest - oldest < _OLD or table.living[oldest] > STRAGGLERS:
+        return []
+    rows = table.rows_in(oldest)
+    messages, size_bytes = sum([row.young_messages for row in rows]), sum([row.young_bytes for row in rows])
+    return rows if messages <= 4 * STRAGGLERS and size_bytes <= _STRAGGLER_BYTES else []
 
 
 class Flush:

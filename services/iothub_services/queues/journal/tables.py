@@ -31,7 +31,7 @@ from iothub.base.errors import BackendError, IotHubError
 from iothub_services.queues.journal.beside import Beside, InThread
 from iothub_services.queues.journal.disk import Disk, RealDisk
 from iothub_services.queues.journal.encoding import GroupBuffer
-from iothub_services.queues.journal.flush import Flush
+from iothub_services.queues.journal.flush import Flush, stragglers
 from iothub_services.queues.journal.records import Record
 from iothub_services.queues.journal.redo import RedoneTables
 from iothub_services.queues.journal.segments import Journal, folder_of, make_folder
@@ -311,6 +311,9 @@ class JournaledTables(RedoneTables):
         self._journal_bytes = self._journal.most_bytes(self._most_bytes)
         while self._is_over():
             self._flush_oldest()
+        with self._moving():
+            for row in stragglers(self._table, self._journal.segment):
+                self._move_out(row)
         if self._oldest() - 1 > self._flushed or self._changes >= CHECKPOINT_CHANGES:
             self._start_commit()
             self._look_at_commit()
@@ -396,22 +399,28 @@ class JournaledTables(RedoneTables):
             self._flush_oldest()
 
     def _flush_slice(self, size_bytes: int) -> None:
-        """Raises BackendError: what is in memory must be read back, or nothing has happened."""
+        """Raises BackendError."""
         flush = self._flush
         assert flush is not None  # noqa: S101 - for the type
-        try:
+        with self._moving():
             flush.slice(self._database.writer, size_bytes)
             if flush.is_broken:
                 for row in self._table.rows_in(flush.segment):
                     self._move_out(row)
                 self._report_damage(flush.segment, is_missing=False)
+        if flush.is_done:
+            self._flush = None
+
+    @contextmanager
+    def _moving(self) -> Iterator[None]:
+        """Raises BackendError: what is in memory must be read back, or nothing has happened."""
+        try:
+            yield
         except BaseException as error:
             self._undo()  # what was taken out of the table in memory may not be in the transaction
             if isinstance(error, sqlite3.Error):
                 raise backend_error(error, self._database.path, is_committing=False) from error
             raise
-        if flush.is_done:
-            self._flush = None
 
     def _read_at(self, segment: int, at: int, size_bytes: int) -> bytes:
         group, end = self._group, at + size_bytes
